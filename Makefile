@@ -1,0 +1,44 @@
+# Everything runs in a private virtual environment that is rebuilt when the project's requirements change.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export OPENBLAS_NUM_THREADS ?= 1
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help run test lint types suite test-slow format clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed, this is {v[0]}.{v[1]}; try: make PYTHON=python3.12")'
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+run: $(READY) ## compare EK-UCB, K-UCB and uniform play on the four environments: a table and a figure
+	$(BIN)/python -m kernel_bandits.experiments
+
+test: lint types suite ## lint, types and the whole suite
+
+lint: $(READY) ## ruff, rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY) ## mypy, strict
+	$(BIN)/mypy
+
+suite: $(READY) ## the tests that run in minutes
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-slow: $(READY) ## the long statistical tests that `make test` leaves out
+	$(BIN)/pytest -n 2 -m slow
+
+format: $(READY) ## let ruff rewrite the sources
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove the environment and everything generated
+	rm -rf $(VENV) results .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

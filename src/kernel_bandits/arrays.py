@@ -1,0 +1,114 @@
+"""The shape vocabulary, the one input check, and the error classes.
+
+Shapes are written with these letters everywhere: ``A`` actions offered in a round, ``d_x`` context columns, ``d_a``
+action columns, ``d = d_x + d_a`` columns of a joint point, ``m`` anchors in the dictionary, ``t`` rounds observed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+
+class KernelBanditsError(Exception):
+    """Base of every error this library raises on purpose."""
+
+
+class InputError(KernelBanditsError, ValueError):
+    """An argument cannot be used; the message says what was expected, what came, and what to do."""
+
+
+class UnavailableError(KernelBanditsError, RuntimeError):
+    """Something asked for was never kept, as the history of a history-free posterior."""
+
+
+def as_floats(name: str, value: ArrayLike) -> FloatArray:
+    """``value`` as a float64 array of any shape, or an :class:`InputError` that names it."""
+    if type(value) is np.ndarray and value.dtype == np.float64:
+        return value
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"its dtype is {array.dtype}")
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as reason:
+        raise InputError(f"{name}: expected real numbers, got {type(value).__name__} ({reason}).") from reason
+
+
+def as_vector(name: str, value: ArrayLike, length: int | None = None) -> FloatArray:
+    """A one-dimensional float64 array, of the given length if one is given."""
+    array = as_floats(name, value)
+    if array.ndim == 0:
+        array = array.reshape(1)
+    if array.ndim != 1:
+        raise InputError(f"{name}: expected a vector, got an array of shape {array.shape}; pass one row at a time.")
+    if length is not None and array.shape[0] != length:
+        raise InputError(
+            f"{name}: expected length {length}, got {array.shape[0]}; a policy keeps the dimensions of its first round."
+        )
+    return array
+
+
+def as_points(name: str, value: ArrayLike, columns: int | None = None) -> FloatArray:
+    """A non-empty float64 matrix with one point per row, of the given number of columns if one is given."""
+    array = as_floats(name, value)
+    if array.ndim != 2:
+        raise InputError(
+            f"{name}: expected a matrix with one row each, got an array of shape {array.shape}; "
+            "for scalars use values.reshape(-1, 1)."
+        )
+    if array.shape[0] == 0:
+        raise InputError(f"{name}: expected at least one row, got none; a round needs something to choose from.")
+    if columns is not None and array.shape[1] != columns:
+        raise InputError(
+            f"{name}: expected {columns} columns, got {array.shape[1]}; "
+            "a policy keeps the dimensions of its first round."
+        )
+    return array
+
+
+def require_finite(name: str, array: FloatArray) -> None:
+    """Raise unless every entry is finite.
+
+    The sum of finite numbers is finite unless it overflows, and one that is not finite always shows in it: a single
+    reduction settles the ordinary case.
+    """
+    if not math.isfinite(np.add.reduce(array, axis=None)) and not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise InputError(
+            f"{name}: expected finite numbers, got {array[where]} at index {where}; clean the input first."
+        )
+
+
+def as_reward(value: float) -> float:
+    """A finite Python float."""
+    try:
+        reward = float(value)
+    except (TypeError, ValueError) as reason:
+        raise InputError(f"reward: expected one real number, got {value!r}.") from reason
+    if not math.isfinite(reward):
+        raise InputError(f"reward: expected a finite number, got {reward}; leave out a round whose reward is unknown.")
+    return reward
+
+
+def as_positive(name: str, value: float) -> float:
+    """A finite Python float above zero."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as reason:
+        raise InputError(f"{name}: expected a positive number, got {value!r}.") from reason
+    if not (math.isfinite(number) and number > 0):
+        raise InputError(f"{name}: expected a positive finite number, got {number}.")
+    return number
+
+
+def as_count(name: str, value: int) -> int:
+    """An integer of at least one."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise InputError(f"{name}: expected a whole number of at least 1, got {value!r}.")
+    return int(value)

@@ -1,0 +1,73 @@
+"""The rule's side of an update: it is shown a candidate and proposes; the posterior acts and reports back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from kernel_bandits.arrays import FloatArray, as_count
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The observed point as a rule sees it: in the whitened coordinates of the anchors, without touching the kernel.
+
+    Attributes:
+        features: φ(s) = J k_Z(s), shape (m,); inner products with anchors are inner products of features.
+        residual: k(s, s) − ‖φ(s)‖², the squared distance to the span of the anchors.
+        prior_variance: k(s, s).
+        variance: σ²(s) of the paper, the posterior variance over λ, before this observation.
+    """
+
+    features: FloatArray
+    residual: float
+    prior_variance: float
+    variance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What the rule wants: to draw the candidate into the dictionary or not, and with which probability it came up."""
+
+    draw: bool
+    probability: float
+
+
+class Dictionary(ABC):
+    """A rule that decides which observed points become anchors.
+
+    ``propose`` changes nothing, so that an update that fails afterwards leaves the rule as it was; ``commit`` follows
+    once the update is certain.
+
+    Args:
+        max_dictionary_size: hard cap on m; once it is reached nothing is added any more and the anchors stay as they
+            are.
+    """
+
+    def __init__(self, max_dictionary_size: int | None = None) -> None:
+        self.max_dictionary_size = (
+            None if max_dictionary_size is None else as_count("max_dictionary_size", max_dictionary_size)
+        )
+
+    def is_full(self, size: int) -> bool:
+        """Whether a dictionary of this size may not grow."""
+        return self.max_dictionary_size is not None and size >= self.max_dictionary_size
+
+    @property
+    @abstractmethod
+    def initial_points(self) -> FloatArray | None:
+        """Anchors to start from, shape (m, d), or None."""
+
+    @abstractmethod
+    def propose(self, candidate: Candidate) -> Proposal:
+        """Decide about a candidate; writes nothing."""
+
+    @abstractmethod
+    def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
+        """Take note that the proposal was carried out.
+
+        Args:
+            candidate: as it was proposed.
+            proposal: the answer to it.
+            appended: whether the point became an anchor; a drawn point that adds no direction does not.
+        """

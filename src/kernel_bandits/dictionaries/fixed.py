@@ -1,0 +1,33 @@
+"""A dictionary that never changes."""
+
+from __future__ import annotations
+
+from numpy.typing import ArrayLike
+
+from kernel_bandits.arrays import FloatArray, as_points, require_finite
+from kernel_bandits.dictionaries.base import Candidate, Dictionary, Proposal
+
+_NEVER = Proposal(draw=False, probability=0.0)
+
+
+class Fixed(Dictionary):
+    """Anchors chosen beforehand.
+
+    Args:
+        points: joint points, shape (m, d). Those that add no direction to the ones before them are passed over.
+    """
+
+    def __init__(self, points: ArrayLike) -> None:
+        super().__init__()
+        self._points = as_points("points", points).copy()
+        require_finite("points", self._points)
+
+    @property
+    def initial_points(self) -> FloatArray:
+        return self._points
+
+    def propose(self, candidate: Candidate) -> Proposal:  # noqa: ARG002 (no candidate is ever wanted)
+        return _NEVER
+
+    def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
+        """Nothing to note."""

@@ -1,0 +1,133 @@
+"""Online sampling by ridge leverage scores: a point comes in with probability min(1, γτ)."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray, InputError, as_positive
+from kernel_bandits.dictionaries.base import Candidate, Dictionary, Proposal
+from kernel_bandits.linalg import add_outer, border_symmetric
+
+
+class LeverageSampling(Dictionary):
+    """Flip one coin per observation with probability p = min(1, γτ) (Algorithm 1 of the paper, lines 2 and 3).
+
+    Args:
+        coins: the generator of the coins. The coin of the next observation is drawn when the last one is committed, so
+            that an observation that fails uses none up.
+        leverage_accuracy: the ε in the factor 1 + ε on the score.
+        oversampling: the γ in p = min(1, γτ). The theory asks for γ = 12·log(T/δ), which keeps nearly every point; 2
+            works.
+        max_dictionary_size: hard cap on m; once it is reached nothing is added.
+    """
+
+    def __init__(
+        self,
+        coins: np.random.Generator,
+        *,
+        leverage_accuracy: float = 0.5,
+        oversampling: float = 2.0,
+        max_dictionary_size: int | None = None,
+    ) -> None:
+        super().__init__(max_dictionary_size)
+        self.leverage_accuracy = float(leverage_accuracy)
+        if not (math.isfinite(self.leverage_accuracy) and self.leverage_accuracy >= 0):
+            raise InputError(f"leverage_accuracy: expected a finite number of at least 0, got {leverage_accuracy!r}.")
+        self.oversampling = as_positive("oversampling", oversampling)
+        self._coins = coins
+        self._next_coin = float(coins.random())
+
+    @abstractmethod
+    def score(self, candidate: Candidate) -> float:
+        """The leverage score τ of a candidate, in [0, 1 + ε]."""
+
+    @abstractmethod
+    def _drawn(self, candidate: Candidate, probability: float, appended: bool) -> None:
+        """Take note of a point that came up."""
+
+    @property
+    def initial_points(self) -> FloatArray | None:
+        return None
+
+    def propose(self, candidate: Candidate) -> Proposal:
+        if self.is_full(len(candidate.features)):
+            return Proposal(draw=False, probability=0.0)
+        probability = min(1.0, self.oversampling * self.score(candidate))
+        return Proposal(draw=self._next_coin < probability, probability=probability)
+
+    def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
+        if proposal.draw:
+            self._drawn(candidate, proposal.probability, appended)
+        self._next_coin = float(self._coins.random())
+
+
+class Kors(LeverageSampling):
+    """Kernel online row sampling (the paper's KORS subroutine, eq. for τ̃ in the appendix).
+
+    The appendix scores a point against the dictionary augmented by the point itself with weight 1. With
+    u = k_Zᵀ(K_ZZ + μ·diag(p))⁻¹k_Z that is τ = (1 + ε)(k − u)/(k − u + μ). In whitened coordinates
+    k − u = residual + μ·φᵀQφ with Q = (μI + Σ φ(z)φ(z)ᵀ/p_z)⁻¹, the sum over every point ever drawn. Q takes in a point
+    that came up but adds no direction (a repeat of an anchor, at μ > k quite likely) as any other: its weight 1/p is
+    not forgotten, and no second list of points is needed.
+
+    Args:
+        coins: the generator of the coins.
+        leverage_regularization: the μ at which leverage scores are taken.
+        leverage_accuracy: the ε in the factor 1 + ε.
+        oversampling: the γ in p = min(1, γτ).
+        max_dictionary_size: hard cap on m; once it is reached nothing is added.
+    """
+
+    def __init__(
+        self,
+        coins: np.random.Generator,
+        *,
+        leverage_regularization: float,
+        leverage_accuracy: float = 0.5,
+        oversampling: float = 2.0,
+        max_dictionary_size: int | None = None,
+    ) -> None:
+        super().__init__(
+            coins,
+            leverage_accuracy=leverage_accuracy,
+            oversampling=oversampling,
+            max_dictionary_size=max_dictionary_size,
+        )
+        self.leverage_regularization = as_positive("leverage_regularization", leverage_regularization)
+        self._inverse = np.empty((0, 0))
+
+    def score(self, candidate: Candidate) -> float:
+        mu, features = self.leverage_regularization, candidate.features
+        # k − u = residual + μ·φᵀQφ
+        unexplained = candidate.residual + mu * float(features @ (self._inverse @ features))
+        # τ = (1 + ε)(k − u)/(k − u + μ)
+        return (1.0 + self.leverage_accuracy) * unexplained / (unexplained + mu)
+
+    def _drawn(self, candidate: Candidate, probability: float, appended: bool) -> None:
+        features = candidate.features
+        if appended:
+            # a direction seen for the first time has weight 1/μ in Q before the point itself counts
+            self._inverse = border_symmetric(self._inverse, np.zeros(len(features)), 1.0 / self.leverage_regularization)
+            features = np.append(features, math.sqrt(candidate.residual))
+        # Q ← (Q⁻¹ + φφᵀ/p)⁻¹ = Q − Qφ(Qφ)ᵀ/(p + φᵀQφ)
+        solved = self._inverse @ features
+        add_outer(self._inverse, solved, -1.0 / (probability + float(features @ solved)))
+
+
+class PosteriorVariance(LeverageSampling):
+    """The posterior variance reused as leverage score: τ' = (1 + ε)σ²/(1 + σ²), which is at μ = λ.
+
+    Cheaper than :class:`Kors` by one product with an m×m matrix per observation. σ² counts every observation, not only
+    the drawn ones, so a region that was visited often is closed even where no anchor stands; dictionaries come out
+    smaller.
+    """
+
+    def score(self, candidate: Candidate) -> float:
+        # τ' = (1 + ε)σ²/(1 + σ²)
+        return (1.0 + self.leverage_accuracy) * candidate.variance / (1.0 + candidate.variance)
+
+    def _drawn(self, candidate: Candidate, probability: float, appended: bool) -> None:
+        """The variance falls by the observation itself; nothing to note."""

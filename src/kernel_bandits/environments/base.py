@@ -1,0 +1,44 @@
+"""What every environment offers. Environments hold no state: what happens is a function of the generators passed in."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a policy is shown: a context (d_x,) and the offered actions (A, d_a)."""
+
+    context: FloatArray
+    actions: FloatArray
+
+
+class Environment(ABC):
+    """A contextual bandit problem with a known expected reward.
+
+    The regret of a decision is the largest expected reward over the *offered* actions less that of the chosen one.
+    """
+
+    noise_std = 0.1
+
+    @abstractmethod
+    def next_round(self, contexts: np.random.Generator) -> Round:
+        """Draw a context and offer actions."""
+
+    @abstractmethod
+    def expected_rewards(self, context: FloatArray, actions: FloatArray) -> FloatArray:
+        """The noise-free reward of each action, shape (A,); policies never see it."""
+
+    def noise(self, noise: np.random.Generator) -> float:
+        """One draw of the Gaussian reward noise, the same whichever action is played."""
+        return self.noise_std * float(noise.standard_normal())
+
+    @property
+    def name(self) -> str:
+        """The class name."""
+        return type(self).__name__

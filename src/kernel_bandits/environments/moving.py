@@ -1,0 +1,46 @@
+"""An environment whose best action depends on the context in every dimension; the paper's Bump has none of that."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray, as_count
+from kernel_bandits.environments.base import Environment, Round
+
+
+class MovingOptimum(Environment):
+    """A smooth peak in the action square whose place follows the context.
+
+    r(x, a) = exp(−‖a − a*(x)‖²/(2·0.25²)) with a*_j(x) = ½(1 + cos(π⟨w_j, x⟩ + b_j)): as the context moves through
+    [0, 1]^d_x, the best place travels through [0, 1]^2. The offered actions are the same at every round.
+
+    Args:
+        context_dimension: d_x.
+        number_of_actions: A, drawn uniformly in [0, 1]^2.
+        instance_seed: draws the actions, the w_j (uniform on [0, 1]^d_x, scaled to sum 1.5) and the b_j.
+    """
+
+    _WIDTH = 0.25
+
+    def __init__(self, context_dimension: int = 3, number_of_actions: int = 25, instance_seed: int = 0) -> None:
+        self.context_dimension = as_count("context_dimension", context_dimension)
+        self.instance_seed = instance_seed
+        generator = np.random.default_rng(instance_seed)
+        self.actions = generator.random((as_count("number_of_actions", number_of_actions), 2))
+        weights = generator.random((2, self.context_dimension))
+        self.weights = 1.5 * weights / weights.sum(axis=1, keepdims=True)
+        self.phases = generator.uniform(0.0, 2.0 * np.pi, 2)
+
+    def best_place(self, context: FloatArray) -> FloatArray:
+        """a*(x), shape (2,)."""
+        return 0.5 * (1.0 + np.cos(np.pi * (self.weights @ context) + self.phases))
+
+    def next_round(self, contexts: np.random.Generator) -> Round:
+        return Round(contexts.random(self.context_dimension), self.actions.copy())
+
+    def expected_rewards(self, context: FloatArray, actions: FloatArray) -> FloatArray:
+        offsets = (actions - self.best_place(context)) / self._WIDTH
+        return np.exp(-0.5 * np.einsum("ij,ij->i", offsets, offsets))
+
+    def __repr__(self) -> str:
+        return f"MovingOptimum({self.context_dimension}, {len(self.actions)}, instance_seed={self.instance_seed})"

@@ -1,0 +1,45 @@
+"""What a run leaves behind: one row per round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernel_bandits.arrays import FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The record of a run of T rounds; every array has one entry per round.
+
+    Attributes:
+        regret: cumulative pseudo-regret: best expected reward among the offered actions less that of the chosen one.
+        rewards: the noisy rewards the policy saw.
+        action_indices: rows of the chosen actions.
+        actions: the chosen actions, shape (T, d_a).
+        contexts: the contexts, shape (T, d_x).
+        dictionary_size: points that carry the model after the round.
+        select_seconds: time of ``select``.
+        update_seconds: time of ``update``.
+    """
+
+    regret: FloatArray
+    rewards: FloatArray
+    action_indices: NDArray[np.int64]
+    actions: FloatArray
+    contexts: FloatArray
+    dictionary_size: NDArray[np.int64]
+    select_seconds: FloatArray
+    update_seconds: FloatArray
+
+    @property
+    def horizon(self) -> int:
+        """T, the number of rounds."""
+        return len(self.regret)
+
+    @property
+    def seconds(self) -> FloatArray:
+        """Cumulative time of ``select`` and ``update``."""
+        return np.cumsum(self.select_seconds + self.update_seconds)

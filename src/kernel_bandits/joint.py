@@ -1,0 +1,40 @@
+"""The joint points the kernel sees: a context beside each of the actions offered with it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kernel_bandits.arrays import FloatArray, as_points, as_vector, require_finite
+
+
+def pair(
+    context: ArrayLike,
+    actions: ArrayLike,
+    context_dimension: int | None = None,
+    action_dimension: int | None = None,
+) -> FloatArray:
+    """Points s = (x, a), one row per action.
+
+    Args:
+        context: x, shape (d_x,); empty for a problem without contexts.
+        actions: one action per row, shape (A, d_a).
+        context_dimension: d_x if it is known already; another length is an error.
+        action_dimension: d_a if it is known already.
+
+    Returns:
+        A fresh array of shape (A, d_x + d_a), finite in every entry.
+    """
+    context = as_vector("context", context, context_dimension)
+    actions = as_points("actions", actions, action_dimension)
+    split = context.shape[0]
+    points = np.empty((actions.shape[0], split + actions.shape[1]))
+    points[:, :split] = context
+    points[:, split:] = actions
+    try:
+        require_finite("points", points)
+    except ValueError:
+        require_finite("context", context)
+        require_finite("actions", actions)
+        raise
+    return points

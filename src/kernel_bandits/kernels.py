@@ -1,0 +1,388 @@
+"""Covariance functions on joint points, in scikit-learn's protocol.
+
+A kernel is called as ``kernel(X, Y)`` with points as rows and answers their cross-Gram matrix; ``kernel.diag(X)``
+answers k(x, x) row by row. Any object that does both works in every policy, scikit-learn's Gaussian-process kernels
+included, and the kernels here can be handed to ``GaussianProcessRegressor`` (their parameters count as fixed). Kernels
+are immutable; ``+`` and ``*`` combine them with each other and with numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.spatial.distance import cdist, pdist
+
+from kernel_bandits.arrays import (
+    FloatArray,
+    InputError,
+    as_count,
+    as_floats,
+    as_points,
+    as_positive,
+    require_finite,
+)
+
+Lengthscale: TypeAlias = float | Sequence[float] | FloatArray
+
+
+@runtime_checkable
+class KernelLike(Protocol):
+    """What a policy needs of a kernel; scikit-learn's kernels have it too."""
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        """The cross-Gram matrix k(X, Y), shape (len(X), len(Y)); Y defaults to X."""
+        ...
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        """k(x, x) for each row of X, shape (len(X),)."""
+        ...
+
+
+class Kernel(ABC):
+    """A positive-definite function of two points; subclasses are final."""
+
+    requires_vector_input = True
+    n_dims = 0
+
+    @abstractmethod
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        """The cross-Gram matrix k(X, Y), shape (len(X), len(Y)); Y defaults to X."""
+
+    @abstractmethod
+    def diag(self, X: FloatArray) -> FloatArray:
+        """k(x, x) for each row of X, shape (len(X),)."""
+
+    def __add__(self, other: KernelLike | float) -> Sum:
+        return Sum(self, as_kernel(other))
+
+    def __radd__(self, other: KernelLike | float) -> Sum:
+        return Sum(as_kernel(other), self)
+
+    def __mul__(self, other: KernelLike | float) -> Product:
+        return Product(self, as_kernel(other))
+
+    def __rmul__(self, other: KernelLike | float) -> Product:
+        return Product(as_kernel(other), self)
+
+    # The rest is what scikit-learn's regressor asks of a kernel whose hyper-parameters are all fixed.
+    def __sklearn_clone__(self) -> Kernel:
+        return self
+
+    @property
+    def theta(self) -> FloatArray:
+        """The free log-hyper-parameters: none."""
+        return np.empty(0)
+
+    @theta.setter
+    def theta(self, value: FloatArray) -> None:
+        if np.size(value):
+            raise InputError(f"theta: {self!r} has no free hyper-parameters; build a kernel with the values you want.")
+
+
+class Constant(Kernel):
+    """k(x, y) = value: an offset in a sum, an output variance in a product."""
+
+    def __init__(self, value: float) -> None:
+        self.value = as_positive("value", value)
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        return np.full((len(X), len(X if Y is None else Y)), self.value)
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        return np.full(len(X), self.value)
+
+    def __repr__(self) -> str:
+        return f"Constant({self.value:g})"
+
+
+class _Scales:
+    """A scalar lengthscale, or one per column."""
+
+    def __init__(self, lengthscale: Lengthscale) -> None:
+        self.values = as_floats("lengthscale", lengthscale).copy()
+        if self.values.ndim > 1 or self.values.size == 0 or not (self.values > 0).all():
+            raise InputError(f"lengthscale: expected a positive number, or one per column, got {lengthscale!r}.")
+        require_finite("lengthscale", self.values)
+        self.scalar = float(self.values) if self.values.ndim == 0 else None
+
+    def check(self, X: FloatArray) -> None:
+        if self.scalar is None and X.shape[1] != self.values.shape[0]:
+            raise InputError(
+                f"lengthscale: {self.values.shape[0]} lengthscales were given for points with {X.shape[1]} columns "
+                "(context columns first, then action columns); give one number, or one per column."
+            )
+
+    def squared_distances(self, X: FloatArray, Y: FloatArray) -> FloatArray:
+        """‖(x − y)/ℓ‖² from differences, not from norms: close points far from the origin keep their distance."""
+        if self.scalar is None:
+            self.check(X)
+            X, Y = X / self.values, Y / self.values
+        squared: FloatArray = cdist(X, Y, "sqeuclidean")
+        if self.scalar is not None and self.scalar != 1.0:
+            squared *= self.scalar**-2
+        return squared
+
+    def __repr__(self) -> str:
+        return f"{self.scalar:g}" if self.scalar is not None else repr(self.values.tolist())
+
+
+class _Stationary(Kernel):
+    """A function of the distance ‖(x − y)/ℓ‖ alone that is 1 at distance 0."""
+
+    def __init__(self, lengthscale: Lengthscale = 1.0) -> None:
+        self._scales = _Scales(lengthscale)
+        self._other_arguments = ""
+
+    @property
+    def lengthscale(self) -> float | FloatArray:
+        """ℓ, one number or one per column."""
+        return self._scales.values.copy() if self._scales.scalar is None else self._scales.scalar
+
+    @abstractmethod
+    def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
+        """The kernel at ‖(x − y)/ℓ‖²; may overwrite its argument."""
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        return self._of_squared_distance(self._scales.squared_distances(X, X if Y is None else Y))
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        return np.ones(len(X))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(lengthscale={self._scales!r}{self._other_arguments})"
+
+
+class Gaussian(_Stationary):
+    """exp(−‖(x − y)/ℓ‖²/2), scikit-learn's ``RBF``.
+
+    Args:
+        lengthscale: ℓ, one positive number or one per column of the joint point (context columns first), in the units
+            of the data. :func:`median_lengthscale` finds one from a sample.
+    """
+
+    def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
+        squared *= -0.5
+        return np.exp(squared, out=squared)
+
+
+class Exponential(_Stationary):
+    """exp(−‖(x − y)/ℓ‖), the Laplace kernel in the Euclidean norm (Matérn 1/2).
+
+    Args:
+        lengthscale: ℓ, one positive number or one per column.
+    """
+
+    def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
+        distance = np.sqrt(squared, out=squared)
+        return np.exp(np.negative(distance, out=distance), out=distance)
+
+
+class Matern(_Stationary):
+    """The Matérn kernel of smoothness 3/2 or 5/2.
+
+    With r = √(2ν)·‖(x − y)/ℓ‖ it is (1 + r)·exp(−r) for ν = 3/2 and (1 + r + r²/3)·exp(−r) for ν = 5/2.
+
+    Args:
+        lengthscale: ℓ, one positive number or one per column.
+        smoothness: ν, 1.5 or 2.5; :class:`Exponential` is ν = 1/2 and :class:`Gaussian` the limit of large ν.
+    """
+
+    def __init__(self, lengthscale: Lengthscale = 1.0, smoothness: float = 2.5) -> None:
+        if smoothness not in (1.5, 2.5):
+            raise InputError(
+                f"smoothness: expected 1.5 or 2.5, got {smoothness!r}; 0.5 is Exponential, and for other values pass "
+                "scikit-learn's Matern, which works here too."
+            )
+        super().__init__(lengthscale)
+        self.smoothness = float(smoothness)
+        self._other_arguments = f", smoothness={smoothness:g}"
+
+    def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
+        squared *= 2 * self.smoothness
+        r = np.sqrt(squared)
+        polynomial = 1 + r if self.smoothness == 1.5 else 1 + r + squared / 3
+        return polynomial * np.exp(np.negative(r, out=r), out=r)
+
+
+class Polynomial(Kernel):
+    """(⟨x/ℓ, y/ℓ⟩ + offset)^degree.
+
+    Args:
+        degree: a whole number of at least 1.
+        lengthscale: ℓ, one positive number or one per column.
+        offset: at least 0; scikit-learn's ``DotProduct`` calls its square root sigma_0.
+    """
+
+    def __init__(self, degree: int = 2, lengthscale: Lengthscale = 1.0, offset: float = 1.0) -> None:
+        self.degree = as_count("degree", degree)
+        self._scales = _Scales(lengthscale)
+        self.offset = float(offset)
+        if not (math.isfinite(self.offset) and self.offset >= 0):
+            raise InputError(f"offset: expected a finite number of at least 0, got {offset!r}.")
+
+    def _powers(self, products: FloatArray) -> FloatArray:
+        powers = (products + self.offset) ** self.degree
+        return np.asarray(powers, dtype=np.float64)
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        self._scales.check(X)
+        scaled = X / self._scales.values
+        return self._powers(scaled @ (scaled if Y is None else Y / self._scales.values).T)
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        self._scales.check(X)
+        scaled = X / self._scales.values
+        return self._powers(np.einsum("ij,ij->i", scaled, scaled))
+
+    def __repr__(self) -> str:
+        return f"Polynomial(degree={self.degree}, lengthscale={self._scales!r}, offset={self.offset:g})"
+
+
+class Linear(Kernel):
+    """⟨x/ℓ, y/ℓ⟩ + offset, the kernel of linear regression.
+
+    Args:
+        lengthscale: ℓ, one positive number or one per column.
+        offset: at least 0, the prior variance of the intercept.
+    """
+
+    def __init__(self, lengthscale: Lengthscale = 1.0, offset: float = 0.0) -> None:
+        self._polynomial = Polynomial(1, lengthscale, offset)
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        return self._polynomial(X, Y)
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        return self._polynomial.diag(X)
+
+    def __repr__(self) -> str:
+        return f"Linear(lengthscale={self._polynomial._scales!r}, offset={self._polynomial.offset:g})"
+
+
+class Sum(Kernel):
+    """k₁ + k₂, as ``kernel + kernel`` builds it."""
+
+    def __init__(self, left: KernelLike, right: KernelLike) -> None:
+        self.left, self.right = left, right
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        return self.left(X, Y) + self.right(X, Y)
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        return self.left.diag(X) + self.right.diag(X)
+
+    def __repr__(self) -> str:
+        return f"({self.left!r} + {self.right!r})"
+
+
+class Product(Kernel):
+    """k₁·k₂, as ``kernel * kernel`` builds it."""
+
+    def __init__(self, left: KernelLike, right: KernelLike) -> None:
+        self.left, self.right = left, right
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        return self.left(X, Y) * self.right(X, Y)
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        return self.left.diag(X) * self.right.diag(X)
+
+    def __repr__(self) -> str:
+        return f"{self.left!r} * {self.right!r}"
+
+
+class TensorProduct(Kernel):
+    """k((x, a), (x', a')) = k_context(x, x')·k_action(a, a'), the paper's tensor-product example (section 3.3).
+
+    The points of one round share their context, so the context factor is evaluated for a single row whenever the
+    context columns of all rows are equal: once per round instead of once per action.
+
+    Args:
+        context_kernel: the kernel of the first ``context_dimension`` columns.
+        action_kernel: the kernel of the remaining columns.
+        context_dimension: d_x.
+    """
+
+    def __init__(self, context_kernel: KernelLike, action_kernel: KernelLike, context_dimension: int) -> None:
+        self.context_kernel = as_kernel(context_kernel)
+        self.action_kernel = as_kernel(action_kernel)
+        self.context_dimension = as_count("context_dimension", context_dimension)
+
+    def _split(self, X: FloatArray, share_context: bool = True) -> tuple[FloatArray, FloatArray]:
+        if X.shape[1] <= self.context_dimension:
+            raise InputError(
+                f"context_dimension: {self.context_dimension} context columns and at least one action column are "
+                f"expected, got points with {X.shape[1]} columns."
+            )
+        contexts = X[:, : self.context_dimension]
+        if share_context and (contexts == contexts[0]).all():
+            contexts = contexts[:1]
+        return contexts, X[:, self.context_dimension :]
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        if Y is None:
+            contexts, actions = self._split(X, share_context=False)
+            return self.context_kernel(contexts) * self.action_kernel(actions)
+        contexts, actions = self._split(X)
+        other_contexts, other_actions = self._split(Y)
+        return self.context_kernel(contexts, other_contexts) * self.action_kernel(actions, other_actions)
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        contexts, actions = self._split(X)
+        return self.context_kernel.diag(contexts) * self.action_kernel.diag(actions)
+
+    def __repr__(self) -> str:
+        return f"TensorProduct({self.context_kernel!r}, {self.action_kernel!r}, {self.context_dimension})"
+
+
+def as_kernel(value: KernelLike | float) -> KernelLike:
+    """A kernel as it is, a number as :class:`Constant`; anything else is an error."""
+    if isinstance(value, (int, float)):
+        return Constant(value)
+    if not isinstance(value, KernelLike) or isinstance(value, type):
+        raise InputError(
+            f"kernel: expected an object with kernel(X, Y) and kernel.diag(X), got {value!r}; "
+            "for instance kernel_bandits.Gaussian(lengthscale=0.1)."
+        )
+    return value
+
+
+def median_lengthscale(
+    points: ArrayLike, *, per_dimension: bool = False, sample_size: int = 1000, seed: int = 0
+) -> float | FloatArray:
+    """A lengthscale from a sample of joint points: the median distance between two of them.
+
+    A lengthscale ten times too small makes every point a stranger to every other, one ten times too large makes the
+    reward look flat; the median distance is the usual first choice between the two.
+
+    Args:
+        points: joint points, shape (n, d) with n ≥ 2: contexts beside actions as they will be played.
+        per_dimension: one lengthscale per column, the median distance in that column times √d, so that at typical
+            distances all columns together add up to one lengthscale. Columns that never vary get 1.
+        sample_size: at most so many of the points are compared, drawn without replacement.
+        seed: of that draw.
+
+    Returns:
+        A float, or an array of length d with ``per_dimension=True``. Equal points are left out of the median.
+    """
+    sample = as_points("points", points)
+    require_finite("points", sample)
+    if len(sample) > as_count("sample_size", sample_size):
+        sample = np.random.default_rng(seed).choice(sample, size=sample_size, replace=False)
+
+    def median_distance(columns: FloatArray) -> float:
+        distances = pdist(columns)
+        distances = distances[distances > 0]
+        return float(np.median(distances)) if distances.size else 1.0
+
+    if not per_dimension:
+        return median_distance(sample)
+    dimension = sample.shape[1]
+    medians = [median_distance(sample[:, [j]]) for j in range(dimension)]
+    varies = np.ptp(sample, axis=0) > 0
+    return np.where(varies, np.array(medians) * math.sqrt(dimension), 1.0)

@@ -1,0 +1,95 @@
+"""Linear algebra of the posteriors: one identity per function, each named above its line.
+
+Matrices are C-contiguous and sized exactly: SciPy's BLAS wrappers copy what is not contiguous. A C-contiguous matrix is
+handed to Fortran routines as its transpose, which costs nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from kernel_bandits.arrays import FloatArray, KernelBanditsError
+
+
+def safe_sqrt(variance: FloatArray) -> FloatArray:
+    """√max(v, 0): the one place where a variance that rounding made negative is guarded."""
+    root: FloatArray = np.sqrt(np.maximum(variance, 0.0))
+    return root
+
+
+def times_transpose(rows: FloatArray, lower: FloatArray) -> FloatArray:
+    """rows·lowerᵀ for a lower-triangular matrix; overwrites ``rows`` where it can."""
+    if not rows.size:
+        return rows
+    # (lower·rowsᵀ)ᵀ, seen by Fortran as upperᵀ times a matrix stored by columns
+    product: FloatArray = blas.dtrmm(1.0, lower.T, rows.T, trans_a=1, overwrite_b=1)
+    return product.T
+
+
+def lower_times(lower: FloatArray, vector: FloatArray) -> FloatArray:
+    """lower·vector for a lower-triangular matrix."""
+    if not vector.size:
+        return vector
+    product: FloatArray = blas.dtrmv(lower.T, vector, trans=1)
+    return product
+
+
+def transpose_times(lower: FloatArray, vector: FloatArray) -> FloatArray:
+    """lowerᵀ·vector for a lower-triangular matrix."""
+    if not vector.size:
+        return vector
+    product: FloatArray = blas.dtrmv(lower.T, vector)
+    return product
+
+
+def add_outer(symmetric: FloatArray, vector: FloatArray, scale: float) -> None:
+    """S ← S + scale·v vᵀ, in place and exactly symmetric."""
+    if vector.size:
+        blas.dger(scale, vector, vector, a=symmetric.T, overwrite_a=1)
+
+
+def border_inverse_factor(factor: FloatArray, features: FloatArray, pivot: float) -> FloatArray:
+    """The inverse Cholesky factor after one more row.
+
+    With J = L⁻¹ and a further row [φᵀ, l] of L, the further row of J is [−φᵀJ, 1]/l.
+    """
+    size = len(features)
+    bordered = np.zeros((size + 1, size + 1))
+    bordered[:size, :size] = factor
+    bordered[size, :size] = transpose_times(factor, features) / -pivot
+    bordered[size, size] = 1.0 / pivot
+    return bordered
+
+
+def border_symmetric(matrix: FloatArray, column: FloatArray, corner: float) -> FloatArray:
+    """[[M, v], [vᵀ, c]]."""
+    size = len(column)
+    bordered = np.empty((size + 1, size + 1))
+    bordered[:size, :size] = matrix
+    bordered[size, :size] = bordered[:size, size] = column
+    bordered[size, size] = corner
+    return bordered
+
+
+def border_inverse(inverse: FloatArray, solved: FloatArray, schur: float) -> FloatArray:
+    """The inverse of [[A, a], [aᵀ, c]] from P = A⁻¹, Pa and the Schur complement s = c − aᵀPa.
+
+    It is [[P + Pa(Pa)ᵀ/s, −Pa/s], [·, 1/s]].
+    """
+    bordered = border_symmetric(inverse, solved / -schur, 1.0 / schur)
+    bordered[:-1, :-1] += np.outer(solved / schur, solved)
+    return bordered
+
+
+def inverse_and_log_determinant(symmetric: FloatArray) -> tuple[FloatArray, float]:
+    """The inverse and log-determinant of a positive-definite matrix, through its Cholesky factor."""
+    if not symmetric.size:
+        return np.empty((0, 0)), 0.0
+    factor, info = lapack.dpotrf(symmetric, lower=1)
+    inverse, info_inverse = lapack.dpotri(factor, lower=1) if info == 0 else (factor, info)
+    if info != 0 or info_inverse != 0:
+        raise KernelBanditsError("A matrix that must be positive definite is not; the kernel may not be one.")
+    log_determinant = 2.0 * float(np.log(np.diagonal(factor)).sum())
+    inverse = np.tril(inverse)
+    return np.ascontiguousarray(inverse + np.tril(inverse, -1).T), log_determinant

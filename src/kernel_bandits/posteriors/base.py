@@ -1,0 +1,144 @@
+"""What every posterior offers: predictions with standard deviations, and updates by one observation."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Generic, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kernel_bandits.arrays import (
+    FloatArray,
+    InputError,
+    as_points,
+    as_positive,
+    as_reward,
+    as_vector,
+    require_finite,
+)
+from kernel_bandits.kernels import KernelLike, as_kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Expected rewards and their posterior standard deviations, arrays of length A in the units of the reward."""
+
+    mean: FloatArray
+    std: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation(ABC):
+    """A prediction together with what the posterior computed on the way, so that an update need not compute it again.
+
+    Attributes:
+        round_index: how many observations the posterior held; an evaluation is good until the next one.
+        mean: expected rewards, shape (A,).
+        std: posterior standard deviations, shape (A,).
+    """
+
+    round_index: int
+    mean: FloatArray
+    std: FloatArray
+
+    @abstractmethod
+    def row(self, index: int) -> Self:
+        """The part that belongs to one of the points, detached from the rest."""
+
+
+E = TypeVar("E", bound=Evaluation)
+
+
+class Posterior(ABC, Generic[E]):
+    """Kernel ridge regression on joint points.
+
+    Args:
+        kernel: the covariance function, ours or scikit-learn's.
+        regularization: the λ of the ridge; the noise variance in the Gaussian-process view.
+    """
+
+    def __init__(self, kernel: KernelLike, regularization: float) -> None:
+        self.kernel = as_kernel(kernel)
+        self.regularization = as_positive("regularization", regularization)
+        self.round_index = 0
+        self.log_determinant = 0.0
+        self.residual_trace = 0.0
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int | None:
+        """d, the number of columns of a point; None before the first."""
+
+    @property
+    @abstractmethod
+    def dictionary_points(self) -> FloatArray:
+        """The anchors that carry the posterior, shape (m, d)."""
+
+    @property
+    @abstractmethod
+    def dictionary_size(self) -> int:
+        """How many anchors carry the posterior: m."""
+
+    @property
+    @abstractmethod
+    def observed_points(self) -> FloatArray:
+        """Every observed point in order, shape (t, d), where the history is kept."""
+
+    @property
+    @abstractmethod
+    def effective_dimension(self) -> float:
+        """Trace K(K + λI)⁻¹ of the (projected) Gram matrix of the observed points (Definition 3.1)."""
+
+    @property
+    def information_gain(self) -> float:
+        """½·log det(I + K/λ) of the (projected) Gram matrix."""
+        return 0.5 * self.log_determinant
+
+    @abstractmethod
+    def _evaluate(self, points: FloatArray) -> E:
+        """Predict at points that are known to be valid; writes nothing."""
+
+    @abstractmethod
+    def _observe(self, point: FloatArray, reward: float, evaluation: E) -> None:
+        """Learn one valid observation from the evaluation at its point; either succeeds or changes nothing."""
+
+    def evaluate(self, points: FloatArray) -> E:
+        """Predict at finite points (A, d) of the right width and keep the intermediate results; writes nothing."""
+        evaluation = self._evaluate(points)
+        # A kernel value that is not finite reaches the mean or the variance of its row: checking those A numbers is
+        # enough.
+        if not np.isfinite(evaluation.mean + evaluation.std).all():
+            raise InputError(
+                f"kernel: {self.kernel!r} returned values that are not finite at the given points; "
+                "check the kernel and the scale of the data."
+            )
+        return evaluation
+
+    def predict(self, points: ArrayLike) -> Prediction:
+        """Mean and standard deviation of the expected reward at points (A, d).
+
+        The standard deviation is the ordinary Gaussian-process one, with noise variance ``regularization``; the paper's
+        σ is ``std / sqrt(regularization)``.
+        """
+        points = as_points("points", points, self.dimension)
+        require_finite("points", points)
+        evaluation = self.evaluate(points)
+        return Prediction(evaluation.mean, evaluation.std)
+
+    def update(self, point: ArrayLike, reward: float, evaluation: E | None = None) -> None:
+        """Learn one observation.
+
+        Args:
+            point: the joint point that was played, shape (d,).
+            reward: what came back.
+            evaluation: what :meth:`evaluate` answered for this very point, to save computing it again; ignored when an
+                observation came in between.
+        """
+        point = as_vector("point", point, self.dimension)
+        require_finite("point", point)
+        reward = as_reward(reward)
+        if evaluation is None or evaluation.round_index != self.round_index:
+            evaluation = self.evaluate(point[None, :])
+        self._observe(point, reward, evaluation)

@@ -1,0 +1,24 @@
+"""One seed, four independent streams: contexts, noise, ties and coins.
+
+Environments draw from the first two and policies from the last two, so that every policy run with one seed meets the
+same contexts and the same noise, whatever it draws itself.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+
+from kernel_bandits.arrays import InputError
+
+Seed: TypeAlias = int | None
+_STREAMS = ("contexts", "noise", "ties", "coins")
+
+
+def stream(seed: Seed, name: str) -> np.random.Generator:
+    """The generator of the named stream of a seed; ``None`` takes fresh entropy and cannot be repeated."""
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0):
+        raise InputError(f"seed: expected a whole number of at least 0, or None, got {seed!r}.")
+    children = np.random.SeedSequence(seed).spawn(len(_STREAMS))
+    return np.random.default_rng(children[_STREAMS.index(name)])

@@ -2,8 +2,9 @@
 
 A kernel is called as ``kernel(X, Y)`` with points as rows and answers their cross-Gram matrix; ``kernel.diag(X)``
 answers k(x, x) row by row. Any object that does both works in every policy, scikit-learn's Gaussian-process kernels
-included, and the kernels here can be handed to ``GaussianProcessRegressor`` (their parameters count as fixed). Kernels
-are immutable; ``+`` and ``*`` combine them with each other and with numbers.
+included. The other way round, :func:`register_with_scikit_learn` lets scikit-learn's ``GaussianProcessRegressor`` take
+the kernels here, whose parameters it treats as fixed. Kernels are immutable; ``+`` and ``*`` combine them with each
+other and with numbers.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from scipy.spatial.distance import cdist, pdist
 from kernel_bandits.arrays import (
     FloatArray,
     InputError,
+    KernelBanditsError,
     as_count,
     as_floats,
     as_points,
@@ -350,6 +352,17 @@ def as_kernel(value: KernelLike | float) -> KernelLike:
             "for instance kernel_bandits.Gaussian(lengthscale=0.1)."
         )
     return value
+
+
+def register_with_scikit_learn() -> None:
+    """Let scikit-learn accept the kernels of this module wherever it asks for an instance of its own kernel class."""
+    try:
+        from sklearn.gaussian_process.kernels import Kernel as ScikitLearnKernel
+    except ImportError as reason:
+        raise KernelBanditsError(
+            "scikit-learn is not installed; try: pip install 'kernel-bandits[sklearn]'"
+        ) from reason
+    ScikitLearnKernel.register(Kernel)
 
 
 def median_lengthscale(

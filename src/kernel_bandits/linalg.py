@@ -43,10 +43,10 @@ def transpose_times(lower: FloatArray, vector: FloatArray) -> FloatArray:
     return product
 
 
-def add_outer(symmetric: FloatArray, vector: FloatArray, scale: float) -> None:
-    """S ← S + scale·v vᵀ, in place and exactly symmetric."""
+def subtract_outer(symmetric: FloatArray, vector: FloatArray) -> None:
+    """S ← S − v vᵀ in place; unscaled products commute, so S stays symmetric to the last bit."""
     if vector.size:
-        blas.dger(scale, vector, vector, a=symmetric.T, overwrite_a=1)
+        blas.dger(-1.0, vector, vector, a=symmetric.T, overwrite_a=1)
 
 
 def border_inverse_factor(factor: FloatArray, features: FloatArray, pivot: float) -> FloatArray:

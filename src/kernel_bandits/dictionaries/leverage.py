@@ -9,7 +9,7 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray, InputError, as_positive
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, Proposal
-from kernel_bandits.linalg import add_outer, border_symmetric
+from kernel_bandits.linalg import border_symmetric, subtract_outer
 
 
 class LeverageSampling(Dictionary):
@@ -114,7 +114,7 @@ class Kors(LeverageSampling):
             features = np.append(features, math.sqrt(candidate.residual))
         # Q ← (Q⁻¹ + φφᵀ/p)⁻¹ = Q − Qφ(Qφ)ᵀ/(p + φᵀQφ)
         solved = self._inverse @ features
-        add_outer(self._inverse, solved, -1.0 / (probability + float(features @ solved)))
+        subtract_outer(self._inverse, solved / math.sqrt(probability + float(features @ solved)))
 
 
 class PosteriorVariance(LeverageSampling):

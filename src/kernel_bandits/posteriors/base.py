@@ -106,7 +106,8 @@ class Posterior(ABC, Generic[E]):
 
     def evaluate(self, points: FloatArray) -> E:
         """Predict at finite points (A, d) of the right width and keep the intermediate results; writes nothing."""
-        evaluation = self._evaluate(points)
+        with np.errstate(invalid="ignore", over="ignore"):
+            evaluation = self._evaluate(points)
         # A kernel value that is not finite reaches the mean or the variance of its row: checking those A numbers is
         # enough.
         if not np.isfinite(evaluation.mean + evaluation.std).all():

@@ -96,7 +96,7 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         row = size % BLOCK_ROWS
         if row == 0:
             self._factor_blocks.append(np.zeros((BLOCK_ROWS, size + BLOCK_ROWS)))
-            self._whitened_rewards.append(np.empty(BLOCK_ROWS))
+            self._whitened_rewards.append(np.zeros(BLOCK_ROWS))
         # the further row of J is [−φᵀJ, 1]/l
         new_row = self._factor_blocks[-1][row]
         start = 0

@@ -31,8 +31,8 @@ class History:
         """Keep one more observation."""
         row = self._size % BLOCK_ROWS
         if row == 0:
-            self._points.append(np.empty((BLOCK_ROWS, len(point))))
-            self._rewards.append(np.empty(BLOCK_ROWS))
+            self._points.append(np.zeros((BLOCK_ROWS, len(point))))
+            self._rewards.append(np.zeros(BLOCK_ROWS))
         self._points[-1][row] = point
         self._rewards[-1][row] = reward
         self._size += 1

@@ -13,13 +13,13 @@ from kernel_bandits.arrays import FloatArray, InputError, UnavailableError
 from kernel_bandits.dictionaries.base import Candidate, Dictionary
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.linalg import (
-    add_outer,
     border_inverse,
     border_inverse_factor,
     border_symmetric,
     inverse_and_log_determinant,
     lower_times,
     safe_sqrt,
+    subtract_outer,
     times_transpose,
     transpose_times,
 )
@@ -175,7 +175,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
         # P ← P − hhᵀ/c and w ← w + h(r − φᵀw)/c with h = Pφ and c = 1 + φᵀh (Sherman–Morrison)
         scale = 1.0 + float(features @ solved)
-        add_outer(self._covariance, solved, -1.0 / scale)
+        subtract_outer(self._covariance, solved / math.sqrt(scale))
         self._weights += solved * ((reward - mean) / scale)
         # log det(A/λ) grows by log c; the residual trace ρ by what the anchors do not explain
         self.log_determinant += math.log(scale)
@@ -195,7 +195,10 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
     def _append_anchor(self, point: FloatArray, evaluation: _NystromEvaluation) -> None:
         """Add one direction; the past is projected onto it where it is kept."""
         features, pivot = evaluation.features[0], math.sqrt(float(evaluation.residual[0]))
-        cross, square, moment = self._project_history(point, features, pivot)
+        with np.errstate(invalid="ignore", over="ignore"):
+            cross, square, moment = self._project_history(point, features, pivot)
+        if not math.isfinite(square + moment):
+            raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between observed points.")
         self._absorb_pending()
 
         # A ← [[A, a], [aᵀ, λ + cc]]; its inverse by the Schur complement s = λ + cc − aᵀPa ≥ λ
@@ -208,7 +211,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         self._moment = np.append(self._moment, moment)
         self._factor = border_inverse_factor(self._factor, features, pivot)
         self._anchors = np.concatenate([self._anchors.reshape(-1, len(point)), point[None, :]])
-        self._pending = np.empty((PENDING_ROWS, len(self._anchors)))
+        self._pending = np.zeros((PENDING_ROWS, len(self._anchors)))
         self.log_determinant += math.log(schur / self.regularization)
         self.residual_trace = max(self.residual_trace - square, 0.0)
 
@@ -235,8 +238,6 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
                 gram_sum += coordinate @ gram[:, :size]
                 square += float(coordinate @ coordinate)
                 moment += float(coordinate @ block_rewards[part])
-        if not math.isfinite(square + moment):
-            raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between observed points.")
         return lower_times(self._factor, gram_sum), square, moment
 
     def _absorb_pending(self) -> None:

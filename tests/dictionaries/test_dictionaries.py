@@ -1,0 +1,166 @@
+"""Law 3: the KORS score is the appendix's; and what each rule promises."""
+
+import dense
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kernel_bandits as kb
+from kernel_bandits.dictionaries import Candidate, Fixed, Kors, PosteriorVariance
+from kernel_bandits.posteriors import NystromPosterior
+
+
+class CoinsThatSucceed:
+    """A stand-in for the generator of coins: every coin is 0, so every point comes up."""
+
+    def random(self):
+        return 0.0
+
+
+def candidate_at(posterior, point):
+    evaluation = posterior.evaluate(point[None, :])
+    return Candidate(
+        evaluation.features[0],
+        float(evaluation.residual[0]),
+        float(evaluation.prior_variance[0]),
+        float(evaluation.variance[0]),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    size=st.integers(0, 12),
+    mu=st.sampled_from([1e-2, 0.3, 1.0, 10.0, 100.0]),
+    accuracy=st.sampled_from([0.0, 0.5, 1.0]),
+    oversampling=st.sampled_from([0.01, 0.1, 0.5, 2.0]),
+    kernel=st.sampled_from([kb.Gaussian(0.3), kb.Exponential(0.5), 3.0 * kb.Matern(0.4)]),
+)
+def test_score_is_the_appendix_formula_with_the_augmented_dictionary(seed, size, mu, accuracy, oversampling, kernel):
+    """Past probabilities are those the rule itself used, below one where oversampling is small."""
+    generator = np.random.default_rng(seed)
+    points = generator.random((size + 1, 2))
+    rule = Kors(CoinsThatSucceed(), leverage_regularization=mu, leverage_accuracy=accuracy, oversampling=oversampling)
+    posterior = NystromPosterior(kernel, 0.1, rule)
+    probabilities = []
+    for point in points[:size]:
+        probabilities.append(rule.propose(candidate_at(posterior, point)).probability)
+        posterior.update(point, 0.0)
+    assert posterior.dictionary_size == size
+    expected = dense.kors_score(kernel, points[:size], probabilities, points[size], mu, accuracy)
+    assert rule.score(candidate_at(posterior, points[size])) == pytest.approx(expected, abs=1e-10)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), mu=st.sampled_from([0.3, 10.0, 100.0]))
+def test_points_that_add_no_direction_keep_their_weight_in_the_score(seed, mu):
+    """Repeats come up again: they are no anchors, but the appendix's dictionary holds each with its weight."""
+    generator = np.random.default_rng(seed)
+    places = generator.random((3, 2))
+    kernel = kb.Gaussian(0.3)
+    rule = Kors(CoinsThatSucceed(), leverage_regularization=mu, oversampling=0.4)
+    posterior = NystromPosterior(kernel, 0.1, rule)
+    drawn, probabilities = [], []
+    for place in generator.integers(3, size=15):
+        probabilities.append(rule.propose(candidate_at(posterior, places[place])).probability)
+        drawn.append(places[place])
+        posterior.update(places[place], 0.0)
+    assert posterior.dictionary_size <= 3
+    for query in np.vstack([places, generator.random((3, 2))]):
+        expected = dense.kors_score(kernel, np.array(drawn), probabilities, query, mu, 0.5)
+        assert rule.score(candidate_at(posterior, query)) == pytest.approx(expected, abs=1e-10)
+
+
+def test_frequencies_are_the_probabilities():
+    """2,000 independent second points of the same probability: a count within 5 standard deviations."""
+    kernel, first, second = kb.Gaussian(0.3), np.array([0.2, 0.2]), np.array([0.3, 0.2])
+    count, probability = 0, None
+    for seed in range(2000):
+        rule = Kors(np.random.default_rng(seed), leverage_regularization=1.0, oversampling=1.0)
+        rule._next_coin = 0.0
+        posterior = NystromPosterior(kernel, 1.0, rule)
+        posterior.update(first, 0.0)
+        probability = rule.propose(candidate_at(posterior, second)).probability
+        posterior.update(second, 0.0)
+        count += posterior.dictionary_size == 2
+    assert 0.1 < probability < 0.9
+    assert abs(count - 2000 * probability) < 5 * np.sqrt(2000 * probability * (1 - probability))
+
+
+def test_posterior_variance_rule_is_the_exact_leverage_score_when_everything_is_kept():
+    """At μ = λ with Z = S the exact ridge leverage of the next point is σ²/(1 + σ²)."""
+    generator = np.random.default_rng(0)
+    points, kernel, regularization = generator.random((20, 2)), kb.Exponential(0.5), 0.3
+    rule = PosteriorVariance(CoinsThatSucceed(), leverage_accuracy=0.0, oversampling=1.0)
+    posterior = NystromPosterior(kernel, regularization, rule)
+    for point in points[:19]:
+        posterior.update(point, 0.0)
+    gram = kernel(points)
+    exact = np.linalg.solve(gram + regularization * np.eye(20), gram)[19, 19]
+    assert rule.score(candidate_at(posterior, points[19])) == pytest.approx(exact, abs=1e-10)
+
+
+def test_cap_stops_growth_but_not_learning():
+    generator = np.random.default_rng(0)
+    points = generator.random((500, 2))
+    rewards = np.sin(6 * points[:, 0])
+    free = kb.ek_ucb(kb.Gaussian(0.2), seed=0).posterior
+    capped = kb.ek_ucb(kb.Gaussian(0.2), max_dictionary_size=10, seed=0).posterior
+    for point, reward in zip(points, rewards, strict=True):
+        free.update(point, reward)
+        capped.update(point, reward)
+        assert capped.dictionary_size <= 10
+    assert free.dictionary_size > 10
+    np.testing.assert_array_equal(capped.dictionary_points, free.dictionary_points[:10])
+    expected = dense.nystrom(kb.Gaussian(0.2), capped.dictionary_points, points, rewards, 0.1, points[:20])
+    np.testing.assert_allclose(capped.predict(points[:20]).mean, expected.mean, atol=1e-8)
+    np.testing.assert_allclose(capped.predict(points[:20]).std, expected.std, atol=1e-8)
+
+
+def test_fixed_dictionary_never_changes_and_passes_over_repeats():
+    generator = np.random.default_rng(0)
+    anchors = generator.random((5, 2))
+    posterior = NystromPosterior(kb.Gaussian(0.3), 0.1, Fixed(np.vstack([anchors, anchors[::-1]])))
+    np.testing.assert_array_equal(posterior.dictionary_points, anchors)
+    points, rewards = generator.random((50, 2)), generator.random(50)
+    for point, reward in zip(points, rewards, strict=True):
+        posterior.update(point, reward)
+    np.testing.assert_array_equal(posterior.dictionary_points, anchors)
+    expected = dense.nystrom(kb.Gaussian(0.3), anchors, points, rewards, 0.1, points[:9])
+    np.testing.assert_allclose(posterior.predict(points[:9]).mean, expected.mean, atol=1e-10)
+
+
+def test_larger_leverage_regularization_keeps_fewer_points():
+    """The paper's trade-off, and the sign the authors' code has inverted (correct sizes 198, 65, 10 on its stream)."""
+    points = np.random.default_rng(0).random((1000, 2))
+    sizes = []
+    for mu in (1.0, 10.0, 100.0):
+        rule = Kors(np.random.default_rng(1), leverage_regularization=mu, oversampling=1.0, leverage_accuracy=0.5)
+        posterior = NystromPosterior(kb.Gaussian(0.1), 1.0, rule)
+        for point in points:
+            posterior.update(point, 0.0)
+        sizes.append(posterior.dictionary_size)
+    assert sizes[0] > 2 * sizes[1] > 4 * sizes[2]
+    assert sizes[0] < 400
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: kb.ek_ucb(kb.Gaussian(), dictionary="nystrom"), "expected 'kors'"),
+        (lambda: kb.ek_ucb(kb.Gaussian(), dictionary=np.empty((0, 2))), "at least one row"),
+        (lambda: kb.ek_ucb(kb.Gaussian(), dictionary=[[np.nan]]), "finite"),
+        (lambda: kb.ek_ucb(kb.Gaussian(), oversampling=0.0), "oversampling"),
+        (lambda: kb.ek_ucb(kb.Gaussian(), leverage_accuracy=-0.1), "leverage_accuracy"),
+        (lambda: kb.ek_ucb(kb.Gaussian(), leverage_regularization=-1.0), "leverage_regularization"),
+        (lambda: kb.ek_ucb(kb.Gaussian(), max_dictionary_size=0), "max_dictionary_size"),
+        (
+            lambda: kb.ek_ucb(kb.Gaussian(), dictionary="posterior_variance", leverage_regularization=7.0),
+            "μ = λ only",
+        ),
+    ],
+)
+def test_bad_options_are_named(build, words):
+    with pytest.raises(kb.InputError, match=words):
+        build()

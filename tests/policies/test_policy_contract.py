@@ -1,0 +1,257 @@
+"""Law 6: one contract over every preset, found by inspection."""
+
+import inspect
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import kernels as sk
+
+import kernel_bandits as kb
+from kernel_bandits.policies import presets
+
+PRESETS = sorted(
+    name
+    for name, function in inspect.getmembers(presets, inspect.isfunction)
+    if function.__module__ == presets.__name__
+)
+VARIANTS = [(name, {}) for name in PRESETS] + [
+    ("ek_ucb", {"history": "none"}),
+    ("ek_ucb", {"dictionary": "posterior_variance"}),
+    ("ek_ucb", {"dictionary": np.random.default_rng(0).random((7, 3))}),
+]
+
+
+KERNEL_VARIANTS = [
+    (name, options) for name, options in VARIANTS if "kernel" in inspect.signature(getattr(kb, name)).parameters
+]
+
+
+def variant_name(variant):
+    return "-".join([variant[0], *variant[1]])
+
+
+def build(name, seed=0, kernel=None, **options):
+    function = getattr(kb, name)
+    parameters = inspect.signature(function).parameters
+    arguments = [kernel or kb.Gaussian(0.5)] if "kernel" in parameters else []
+    if "horizon" in parameters:
+        options["horizon"] = 60
+    return function(*arguments, seed=seed, **options)
+
+
+def rounds(count, seed=0, d_x=2, d_a=1):
+    generator = np.random.default_rng(seed)
+    for _ in range(count):
+        yield generator.random(d_x), generator.random((generator.integers(1, 9), d_a)), 0.1 * generator.normal()
+
+
+def play(policy, count, seed=0):
+    indices = []
+    for context, actions, noise in rounds(count, seed):
+        decision = policy.select(context, actions)
+        policy.update(context, decision.action, np.sin(5 * context[0] * decision.action[0]) + noise)
+        indices.append(decision.index)
+    return indices
+
+
+@pytest.fixture(params=VARIANTS, ids=variant_name)
+def variant(request):
+    return request.param
+
+
+def test_presets_were_found():
+    assert {"ek_ucb", "k_ucb", "uniform"} <= set(PRESETS)
+
+
+def test_same_seed_same_run(variant):
+    name, options = variant
+    first, second = build(name, 3, **options), build(name, 3, **options)
+    assert play(first, 60) == play(second, 60)
+    assert pickle.dumps(first) == pickle.dumps(second)
+
+
+def test_seed_decides_where_chance_has_a_say(variant):
+    name, options = variant
+    runs = {tuple(play(build(name, seed, **options), 20)) for seed in range(5)}
+    assert len(runs) > 1
+
+
+def test_select_leaves_predictions_unchanged(variant):
+    name, options = variant
+    policy = build(name, **options)
+    play(policy, 30)
+    context, actions, _ = next(rounds(1, seed=9))
+    if hasattr(policy, "predict"):
+        before = policy.predict(context, actions)
+        for other_context, other_actions, _ in rounds(10, seed=8):
+            policy.select(other_context, other_actions)
+        after = policy.predict(context, actions)
+        np.testing.assert_array_equal(before.mean, after.mean)
+        np.testing.assert_array_equal(before.std, after.std)
+    size = policy.dictionary_size
+    policy.select(context, actions)
+    assert policy.dictionary_size == size
+
+
+def test_decision_is_consistent(variant):
+    name, options = variant
+    policy = build(name, **options)
+    play(policy, 30)
+    for context, actions, _ in rounds(10, seed=4):
+        decision = policy.select(context, actions)
+        np.testing.assert_array_equal(decision.action, actions[decision.index])
+        assert np.isfinite([decision.mean, decision.std, decision.upper_bound]).all()
+        assert decision.upper_bound >= decision.mean
+        if hasattr(policy, "predict"):
+            prediction = policy.predict(context, actions)
+            assert decision.mean == pytest.approx(prediction.mean[decision.index], abs=1e-12)
+            assert decision.std == pytest.approx(prediction.std[decision.index], abs=1e-12)
+
+
+BAD_UPDATES = [
+    ([0.5, 0.5], [0.5], np.nan, "reward"),
+    ([0.5, 0.5], [0.5], np.inf, "reward"),
+    ([0.5, 0.5], [0.5], "high", "reward"),
+    ([0.5, 0.5], [0.5], None, "reward"),
+    ([0.5, np.nan], [0.5], 1.0, "context"),
+    ([0.5, 0.5], [-np.inf], 1.0, "action"),
+    ([0.5], [0.5], 1.0, "context: expected length 2"),
+    ([0.5, 0.5], [0.5, 0.5], 1.0, "action: expected length 1"),
+    ([[0.5, 0.5]], [0.5], 1.0, "context: expected a vector"),
+    (["a", "b"], [0.5], 1.0, "context: expected real numbers"),
+]
+
+
+@pytest.mark.parametrize(("context", "action", "reward", "words"), BAD_UPDATES)
+@pytest.mark.parametrize("after", [0, 40])
+def test_a_failed_update_leaves_the_state_byte_for_byte(variant, context, action, reward, words, after):
+    if after == 0 and "expected length" in words:
+        context, words = [np.nan], "context"
+    name, options = variant
+    policy = build(name, **options)
+    play(policy, after)
+    before = pickle.dumps(policy)
+    with pytest.raises(kb.InputError, match=words) as caught:
+        policy.update(context, action, reward)
+    assert isinstance(caught.value, ValueError)
+    assert pickle.dumps(policy) == before
+
+
+@pytest.mark.parametrize(
+    ("context", "actions", "words"),
+    [
+        ([0.5, 0.5], np.empty((0, 1)), "at least one row"),
+        ([0.5, 0.5], [0.5, 0.7], "reshape"),
+        ([0.5, 0.5], [[0.5, 0.7]], "expected 1 columns"),
+        ([0.5, 0.5], [[np.nan]], "actions"),
+        ([np.inf, 0.5], [[0.5]], "context"),
+        ([0.5, 0.5, 0.5], [[0.5]], "context: expected length 2"),
+        ([0.5, 0.5], [[1j]], "real numbers"),
+        ([0.5, 0.5], [[0.5], [0.5, 0.5]], "real numbers"),
+    ],
+)
+def test_a_failed_select_leaves_the_state_byte_for_byte(variant, context, actions, words):
+    name, options = variant
+    policy = build(name, **options)
+    play(policy, 10)
+    before = pickle.dumps(policy)
+    with pytest.raises(kb.InputError, match=words):
+        policy.select(context, actions)
+    assert pickle.dumps(policy) == before
+
+
+class PoisonedKernel:
+    """Not finite wherever a point lies beyond 1, and at any point once more rows than ``most_rows`` are asked for."""
+
+    def __init__(self, value):
+        self.value, self.most_rows = value, 10**9
+
+    def __call__(self, X, Y=None):
+        Y = X if Y is None else Y
+        gram = kb.Gaussian(0.5)(X, Y)
+        gram[(X > 1).any(axis=1)[:, None] | (Y > 1).any(axis=1)[None, :]] = self.value
+        return gram if len(X) <= self.most_rows else np.full_like(gram, self.value)
+
+    def diag(self, X):
+        return np.where((X > 1).any(axis=1), self.value, 1.0)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("variant", KERNEL_VARIANTS, ids=variant_name, indirect=True)
+def test_a_kernel_that_is_not_finite_is_reported_and_changes_nothing(variant, value):
+    name, options = variant
+    policy = build(name, kernel=PoisonedKernel(value), **options)
+    play(policy, 20)
+    before = pickle.dumps(policy)
+    with pytest.raises(kb.InputError, match="not finite"):
+        policy.select([0.5, 0.5], [[0.5], [2.0]])
+    with pytest.raises(kb.InputError, match="not finite"):
+        policy.update([0.5, 0.5], [2.0], 1.0)
+    assert pickle.dumps(policy) == before
+    play(policy, 5)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_kernel_that_fails_in_the_pass_over_the_history_changes_nothing(value):
+    kernel = PoisonedKernel(value)
+    policy = build("ek_ucb", kernel=kernel, oversampling=1e9)
+    play(policy, 20)
+    before = pickle.dumps(policy)
+    kernel.most_rows = 5
+    with pytest.raises(kb.InputError, match="not finite between observed points"):
+        policy.update([0.0, 1.0], [0.5], 1.0)
+    kernel.most_rows = 10**9
+    assert pickle.dumps(policy) == before
+
+
+def test_one_action_and_no_context(variant):
+    name, options = variant
+    if isinstance(options.get("dictionary"), np.ndarray):
+        options = {"dictionary": np.zeros((1, 1))}
+    policy = build(name, **options)
+    for t in range(5):
+        decision = policy.select([], [[0.3]])
+        assert decision.index == 0
+        policy.update([], decision.action, float(t))
+
+
+def test_lists_integers_and_single_precision_are_welcome(variant):
+    name, options = variant
+    policy, same = build(name, **options), build(name, **options)
+    for t in range(10):
+        one = policy.select([1, 0], [[0], [1], [2]])
+        other = same.select(np.array([1, 0], dtype=np.float32), np.array([[0], [1], [2]], dtype=np.int64))
+        assert one.index == other.index
+        policy.update([1, 0], one.action, t)
+        same.update(np.array([1, 0]), one.action.tolist(), np.float32(t))
+
+
+def test_the_callers_arrays_are_neither_kept_nor_changed(variant):
+    name, options = variant
+    policy, same = build(name, **options), build(name, **options)
+    for context, actions, noise in rounds(20):
+        kept_context, kept_actions = context.copy(), actions.copy()
+        decision = policy.select(context, actions)
+        policy.update(context, decision.action, noise)
+        np.testing.assert_array_equal(context, kept_context)
+        np.testing.assert_array_equal(actions, kept_actions)
+        assert decision.index == same.select(kept_context, kept_actions).index
+        same.update(kept_context, kept_actions[decision.index], noise)
+        context[:], actions[:], decision.action[:] = 9.0, 9.0, 9.0
+
+
+@pytest.mark.parametrize("kernel", [sk.RBF(0.5), sk.Matern(0.5, nu=1.5) * 2.0 + sk.DotProduct()], ids=repr)
+def test_any_scikit_learn_kernel_plays(variant, kernel):
+    name, options = variant
+    policy = build(name, kernel=kernel, **options)
+    indices = play(policy, 30)
+    if isinstance(kernel, sk.RBF):
+        assert indices == play(build(name, **options), 30)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "seed", True])
+def test_bad_seeds_are_named(variant, seed):
+    name, options = variant
+    with pytest.raises(kb.InputError, match="seed"):
+        build(name, seed=seed, **options)

@@ -1,0 +1,264 @@
+"""Laws 1, 2 and 4 of the design: incremental = from scratch, Nyström with Z = S = exact = scikit-learn."""
+
+import dense
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as sk
+
+import kernel_bandits as kb
+from kernel_bandits.dictionaries import Fixed, Kors
+from kernel_bandits.posteriors import ExactPosterior, NystromPosterior
+from kernel_bandits.posteriors import nystrom as nystrom_module
+
+KERNEL = kb.Gaussian(0.4)
+
+
+def stream(seed, count, dimension=2):
+    generator = np.random.default_rng(seed)
+    points = generator.random((count, dimension))
+    return points, np.sin(5 * points.sum(axis=1)) + 0.1 * generator.normal(size=count)
+
+
+def kors(seed=0, **options):
+    settings = {"leverage_regularization": 0.1, **options}
+    return Kors(np.random.default_rng(seed), **settings)
+
+
+def learn(posterior, points, rewards):
+    for point, reward in zip(points, rewards, strict=True):
+        posterior.update(point, reward)
+    return posterior
+
+
+def assert_equals_dense(posterior, expected, queries, tolerance):
+    prediction = posterior.predict(queries)
+    np.testing.assert_allclose(prediction.mean, expected.mean, atol=tolerance, rtol=0)
+    np.testing.assert_allclose(prediction.std, expected.std, atol=tolerance, rtol=0)
+    assert posterior.log_determinant == pytest.approx(expected.log_determinant, abs=tolerance, rel=tolerance)
+    assert posterior.information_gain == posterior.log_determinant / 2
+    size = posterior.dictionary_size
+    dimension = size - posterior.regularization * expected.inverse_trace
+    assert posterior.effective_dimension == pytest.approx(dimension, abs=tolerance, rel=tolerance)
+    assert posterior.residual_trace == pytest.approx(expected.residual_trace, abs=tolerance, rel=tolerance)
+
+
+@pytest.mark.parametrize("rounds", [1, 10, 600, 1000])
+@pytest.mark.parametrize("regularization", [1.0, 0.01])
+def test_exact_incremental_equals_from_scratch(rounds, regularization):
+    points, rewards = stream(0, rounds)
+    queries = stream(1, 20)[0]
+    posterior = learn(ExactPosterior(KERNEL, regularization), points, rewards)
+    assert_equals_dense(posterior, dense.exact(KERNEL, points, rewards, regularization, queries), queries, 1e-8)
+    np.testing.assert_array_equal(posterior.observed_points, points)
+    np.testing.assert_array_equal(posterior.observed_rewards, rewards)
+
+
+@pytest.mark.parametrize("rounds", [1, 10, 1000])
+@pytest.mark.parametrize("regularization", [1.0, 0.01])
+def test_nystrom_incremental_equals_from_scratch(rounds, regularization):
+    points, rewards = stream(0, rounds)
+    queries = stream(1, 20)[0]
+    posterior = learn(NystromPosterior(KERNEL, regularization, kors()), points, rewards)
+    assert 1 <= posterior.dictionary_size <= min(rounds, 100)
+    expected = dense.nystrom(KERNEL, posterior.dictionary_points, points, rewards, regularization, queries)
+    assert_equals_dense(posterior, expected, queries, 1e-8)
+
+
+@pytest.mark.parametrize("rounds", [1, 10, 1000])
+def test_history_free_equals_its_own_operator_from_scratch(rounds):
+    points, rewards = stream(0, rounds)
+    queries = stream(1, 20)[0]
+    posterior, sizes = NystromPosterior(KERNEL, 0.01, kors(), history="none"), []
+    for point, reward in zip(points, rewards, strict=True):
+        posterior.update(point, reward)
+        sizes.append(posterior.dictionary_size)
+    anchor_rounds = np.searchsorted(sizes, np.arange(1, sizes[-1] + 1))
+    anchors = posterior.dictionary_points
+    np.testing.assert_array_equal(anchors, points[anchor_rounds])
+    expected = dense.history_free(KERNEL, anchors, anchor_rounds, points, rewards, 0.01, queries)
+    assert_equals_dense(posterior, expected, queries, 1e-8)
+    with pytest.raises(kb.UnavailableError, match="history='none'"):
+        _ = posterior.observed_points
+
+
+def test_paper_form_of_the_projected_posterior():
+    """Proposition 4.2 with its explicit inverses, where they are accurate."""
+    points, rewards = stream(0, 60)
+    queries = stream(1, 20)[0]
+    regularization = 0.5
+    posterior = learn(NystromPosterior(KERNEL, regularization, kors()), points, rewards)
+    Z = posterior.dictionary_points
+    K_ZZ, K_ZS, k_Z = KERNEL(Z), KERNEL(Z, points), KERNEL(Z, queries)
+    Lambda = np.linalg.inv(K_ZS @ K_ZS.T + regularization * K_ZZ)
+    mean = k_Z.T @ Lambda @ K_ZS @ rewards
+    Delta = np.einsum("ij,ik,kj->j", k_Z, Lambda - np.linalg.inv(K_ZZ) / regularization, k_Z)
+    prediction = posterior.predict(queries)
+    np.testing.assert_allclose(prediction.mean, mean, atol=1e-5)
+    np.testing.assert_allclose(prediction.std**2 / regularization, 1 / regularization + Delta, atol=1e-5)
+
+
+@pytest.mark.parametrize("regularization", [1.0, 0.01])
+@pytest.mark.parametrize("kernel", [KERNEL, sk.Matern(0.4, nu=1.5) + sk.WhiteKernel(0.1)], ids=repr)
+def test_exact_equals_scikit_learn(kernel, regularization):
+    points, rewards = stream(0, 150)
+    queries = stream(1, 40)[0]
+    posterior = learn(ExactPosterior(kernel, regularization), points, rewards)
+    theirs = sk.RBF(0.4) if kernel is KERNEL else kernel
+    regressor = GaussianProcessRegressor(theirs, alpha=regularization, optimizer=None).fit(points, rewards)
+    mean, std = regressor.predict(queries, return_std=True)
+    prediction = posterior.predict(queries)
+    np.testing.assert_allclose(prediction.mean, mean, atol=1e-8, rtol=0)
+    np.testing.assert_allclose(prediction.std, std, atol=1e-8, rtol=0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), rounds=st.integers(1, 30), regularization=st.sampled_from([1e-2, 1.0, 30.0]))
+def test_nystrom_with_every_point_equals_exact(seed, rounds, regularization):
+    points, rewards = stream(seed, rounds)
+    queries = stream(seed + 1, 10)[0]
+    kernel = kb.Exponential(0.4)
+    exact = learn(ExactPosterior(kernel, regularization), points, rewards)
+    everything = kors(oversampling=1e12)
+    incremental = learn(NystromPosterior(kernel, regularization, everything), points, rewards)
+    fixed = learn(NystromPosterior(kernel, regularization, Fixed(points)), points, rewards)
+    for posterior in (incremental, fixed):
+        assert posterior.dictionary_size == rounds
+        np.testing.assert_allclose(posterior.predict(queries).mean, exact.predict(queries).mean, atol=1e-8)
+        np.testing.assert_allclose(posterior.predict(queries).std, exact.predict(queries).std, atol=1e-8)
+        assert posterior.log_determinant == pytest.approx(exact.log_determinant, rel=1e-8)
+        assert posterior.effective_dimension == pytest.approx(exact.effective_dimension, rel=1e-8)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), regularization=st.sampled_from([1e-2, 1.0]))
+def test_log_determinant_bracket(seed, regularization):
+    """log det(I + K̃/λ) ≤ log det(I + K/λ) ≤ log det(I + K̃/λ) + ρ/λ."""
+    points, rewards = stream(seed, 40)
+    posterior = learn(NystromPosterior(KERNEL, regularization, kors(seed)), points, rewards)
+    exact = learn(ExactPosterior(KERNEL, regularization), points, rewards)
+    slack = 1e-7
+    assert posterior.log_determinant <= exact.log_determinant + slack
+    assert exact.log_determinant <= posterior.log_determinant + posterior.residual_trace / regularization + slack
+
+
+def near_duplicates(count, seed=0):
+    """60 places in a row, two fifths of a lengthscale apart, each visited again exactly or a hair's breadth away."""
+    generator = np.random.default_rng(seed)
+    places = np.linspace(0.0, 1.0, 60)[:, None]
+    order = np.concatenate([np.arange(60), generator.integers(60, size=count - 60)])
+    moved = generator.random((count, 1)) < 0.5
+    jitter = 10.0 ** generator.uniform(-9, -2, size=(count, 1)) * generator.normal(size=(count, 1))
+    points = places[order] + moved * jitter * (np.arange(count)[:, None] >= 60)
+    rewards = np.sin(9 * points[:, 0]) + 0.1 * generator.normal(size=count)
+    queries = np.vstack([generator.random((30, 1)), places[:30], points[-30:]])
+    return points, rewards, queries
+
+
+@pytest.mark.parametrize("history", ["all", "none"])
+def test_hundred_thousand_rounds_of_near_duplicates_and_repeats(history):
+    """K_ZZ has condition 1e12 and more; predictions stay within 1e-6 of the dense ones, finite, variances positive."""
+    points, rewards, queries = near_duplicates(100_000)
+    kernel, regularization = kb.Gaussian(2.5 / 59), 0.01
+    rule = kors(leverage_regularization=1e-6, oversampling=50.0)
+    posterior, sizes = NystromPosterior(kernel, regularization, rule, history=history), []
+    for point, reward in zip(points, rewards, strict=True):
+        posterior.update(point, reward)
+        sizes.append(posterior.dictionary_size)
+    anchors = posterior.dictionary_points
+    assert np.linalg.cond(kernel(anchors)) >= 1e12
+    assert len(anchors) >= 60
+
+    anchor_rounds = np.searchsorted(sizes, np.arange(1, sizes[-1] + 1))
+    if history == "all":
+        expected = dense.nystrom(kernel, anchors, points, rewards, regularization, queries)
+    else:
+        expected = dense.history_free(kernel, anchors, anchor_rounds, points, rewards, regularization, queries)
+    assert_equals_dense(posterior, expected, queries, 1e-6)
+    evaluation = posterior.evaluate(points[:5000])
+    assert np.isfinite(evaluation.mean).all()
+    assert (evaluation.variance > 0).all()
+
+
+def test_drift_is_noticed_and_repaired():
+    points, rewards = stream(0, 300)
+    queries = stream(1, 20)[0]
+    posterior = learn(NystromPosterior(KERNEL, 0.01, kors()), points, rewards)
+    posterior._covariance *= 1.0 + 1e-5
+    learn(posterior, points, rewards)
+    assert posterior.refactorizations == 1
+    twice = dense.nystrom(
+        KERNEL, posterior.dictionary_points, np.vstack([points] * 2), np.tile(rewards, 2), 0.01, queries
+    )
+    assert_equals_dense(posterior, twice, queries, 1e-8)
+
+
+def test_refactoring_changes_nothing_but_rounding():
+    points, rewards = stream(0, 300)
+    queries = stream(1, 20)[0]
+    posterior = learn(NystromPosterior(KERNEL, 0.01, kors()), points, rewards)
+    before = posterior.predict(queries), posterior.log_determinant
+    posterior.refactor()
+    np.testing.assert_allclose(posterior.predict(queries).mean, before[0].mean, atol=1e-9)
+    np.testing.assert_allclose(posterior.predict(queries).std, before[0].std, atol=1e-9)
+    assert posterior.log_determinant == pytest.approx(before[1], abs=1e-8)
+
+
+def test_the_history_pass_holds_one_block_within_its_budget(monkeypatch):
+    """No t×m matrix: the largest cross-Gram block of a pass over the history stays within the stated budget."""
+
+    class Recorder:
+        largest = 0
+
+        def __call__(self, X, Y=None):
+            gram = KERNEL(X, Y)
+            self.largest = max(self.largest, gram.nbytes)
+            return gram
+
+        def diag(self, X):
+            return KERNEL.diag(X)
+
+    points, rewards = stream(0, 2000)
+    queries = stream(1, 20)[0]
+    free = learn(NystromPosterior(KERNEL, 0.01, kors()), points, rewards)
+    monkeypatch.setattr(nystrom_module, "BLOCK_BYTES", 4096)
+    recorder = Recorder()
+    tight = learn(NystromPosterior(recorder, 0.01, kors()), points, rewards)
+    assert recorder.largest <= 4096
+    np.testing.assert_allclose(tight.predict(queries).mean, free.predict(queries).mean, atol=1e-9)
+
+
+def test_a_kernel_that_is_zero_at_the_first_points():
+    """A linear kernel at the origin: k(s, s) = 0, no direction, nothing to learn there, and no NaN."""
+    posterior = NystromPosterior(kb.Linear(), 0.1, kors())
+    posterior.update(np.zeros(2), 1.0)
+    prediction = posterior.predict([[0.0, 0.0], [1.0, 0.0]])
+    np.testing.assert_array_equal(prediction.mean, [0.0, 0.0])
+    np.testing.assert_array_equal(prediction.std, [0.0, 1.0])
+    posterior.update(np.array([1.0, 0.0]), 1.0)
+    assert posterior.dictionary_size == 1
+    assert posterior.predict([[1.0, 0.0]]).mean[0] == pytest.approx(1 / 1.1)
+
+
+def test_one_point_by_hand():
+    """One observation r at s: mean k·r/(k + λ), variance k − k²/(k + λ), at s itself."""
+    for posterior in (ExactPosterior(KERNEL, 0.5), NystromPosterior(KERNEL, 0.5, kors(oversampling=10.0))):
+        posterior.update(np.array([0.3]), 3.0)
+        prediction = posterior.predict([[0.3], [100.0]])
+        np.testing.assert_allclose(prediction.mean, [2.0, 0.0], atol=1e-12)
+        np.testing.assert_allclose(prediction.std**2, [1 / 3, 1.0], atol=1e-12)
+        assert posterior.log_determinant == pytest.approx(np.log(3.0))
+        assert posterior.effective_dimension == pytest.approx(2 / 3)
+
+
+def test_unknown_history_mode():
+    with pytest.raises(kb.InputError, match="expected 'all' or 'none'"):
+        NystromPosterior(KERNEL, 1.0, kors(), history="some")
+
+
+@pytest.mark.parametrize("regularization", [0.0, -1.0, np.nan, np.inf, "small", None])
+def test_regularization_must_be_positive(regularization):
+    with pytest.raises(kb.InputError, match="regularization"):
+        ExactPosterior(KERNEL, regularization)

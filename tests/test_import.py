@@ -1,0 +1,24 @@
+"""Importing the library loads NumPy, SciPy and the standard library, and the public names are what they say."""
+
+import subprocess
+import sys
+
+import kernel_bandits as kb
+
+
+def test_import_loads_only_numpy_and_scipy():
+    program = (
+        "import sys; before = set(sys.modules); import kernel_bandits; "
+        "print(*sorted({name.split('.')[0] for name in set(sys.modules) - before}))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    foreign = [
+        name for name in loaded if name not in sys.stdlib_module_names and not name.startswith(("_", "kernel_bandits"))
+    ]
+    # SciPy brings two modules of its own that are installed beside it
+    assert set(foreign) <= {"numpy", "scipy", "cython_runtime"}
+
+
+def test_public_names_exist_and_are_sorted():
+    assert list(kb.__all__) == sorted(kb.__all__)
+    assert all(hasattr(kb, name) for name in kb.__all__)

@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_bandits import KernelBanditsError, linalg
+
+sizes = st.integers(0, 12)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def positive_definite(generator, size):
+    root = generator.normal(size=(size, size))
+    return root @ root.T + np.eye(size)
+
+
+@given(size=sizes, rows=st.integers(1, 5), seed=seeds)
+def test_triangular_products(size, rows, seed):
+    generator = np.random.default_rng(seed)
+    lower, vector = np.tril(generator.normal(size=(size, size))), generator.normal(size=size)
+    matrix = generator.normal(size=(rows, size))
+    kept = vector.copy()
+    np.testing.assert_allclose(linalg.times_transpose(matrix.copy(), lower), matrix @ lower.T, atol=1e-12)
+    np.testing.assert_allclose(linalg.lower_times(lower, vector), lower @ vector, atol=1e-12)
+    np.testing.assert_allclose(linalg.transpose_times(lower, vector), lower.T @ vector, atol=1e-12)
+    np.testing.assert_array_equal(vector, kept)
+
+
+@given(size=sizes, seed=seeds)
+def test_bordered_inverse_is_the_inverse_of_the_bordered_matrix(size, seed):
+    generator = np.random.default_rng(seed)
+    whole = positive_definite(generator, size + 1)
+    inner, column, corner = whole[:size, :size], whole[:size, size], whole[size, size]
+    np.testing.assert_array_equal(linalg.border_symmetric(inner, column, corner), whole)
+    inverse = np.linalg.inv(inner)
+    solved = inverse @ column
+    bordered = linalg.border_inverse(inverse, solved, corner - column @ solved)
+    np.testing.assert_allclose(bordered @ whole, np.eye(size + 1), atol=1e-8)
+
+
+@given(size=sizes, seed=seeds)
+def test_bordered_inverse_factor_is_the_inverse_of_the_bordered_factor(size, seed):
+    factor = np.linalg.cholesky(positive_definite(np.random.default_rng(seed), size + 1))
+    inner, row, pivot = factor[:size, :size], factor[size, :size], factor[size, size]
+    bordered = linalg.border_inverse_factor(np.linalg.inv(inner), row, pivot)
+    np.testing.assert_allclose(bordered @ factor, np.eye(size + 1), atol=1e-8)
+
+
+@given(size=sizes, seed=seeds)
+def test_rank_one_update_keeps_exact_symmetry(size, seed):
+    generator = np.random.default_rng(seed)
+    matrix, vector = positive_definite(generator, size), generator.normal(size=size)
+    matrix = (matrix + matrix.T) / 2
+    expected = matrix - np.outer(vector, vector)
+    linalg.subtract_outer(matrix, vector)
+    np.testing.assert_allclose(matrix, expected, atol=1e-12)
+    np.testing.assert_array_equal(matrix, matrix.T)
+
+
+@given(size=sizes, seed=seeds)
+def test_inverse_and_log_determinant(size, seed):
+    matrix = positive_definite(np.random.default_rng(seed), size)
+    inverse, log_determinant = linalg.inverse_and_log_determinant(matrix)
+    np.testing.assert_allclose(inverse @ matrix, np.eye(size), atol=1e-8)
+    assert log_determinant == pytest.approx(np.linalg.slogdet(matrix)[1], abs=1e-9)
+
+
+def test_an_indefinite_matrix_is_refused():
+    with pytest.raises(KernelBanditsError, match="positive definite"):
+        linalg.inverse_and_log_determinant(np.diag([1.0, -1.0]))
+
+
+def test_square_root_of_a_variance_that_rounding_made_negative():
+    np.testing.assert_array_equal(linalg.safe_sqrt(np.array([-1e-18, 0.0, 4.0])), [0.0, 0.0, 2.0])

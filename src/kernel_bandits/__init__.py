@@ -6,16 +6,25 @@ The map, in the order in which data flows through a round:
 - :mod:`~kernel_bandits.joint` pairs them into points, :mod:`~kernel_bandits.kernels` compares points (``Kernel``),
 - :mod:`~kernel_bandits.posteriors` predict mean and standard deviation (``Posterior``), carried by
 - :mod:`~kernel_bandits.dictionaries` of past points (``Dictionary``),
-- :mod:`~kernel_bandits.confidence` says how far above the mean the bound lies,
-- :mod:`~kernel_bandits.policies` choose (``Policy``): ``ek_ucb``, ``k_ucb``, ``uniform``,
+- :mod:`~kernel_bandits.confidence` says how far above the mean the bound lies, :mod:`~kernel_bandits.theory` why,
+- :mod:`~kernel_bandits.policies` choose (``Policy``): ``ek_ucb``, ``k_ucb`` and the other presets,
 - :mod:`~kernel_bandits.experiments` run them and keep the record (``RunResult``).
 
 Four verbs: ``predict``, ``update``, ``select``, ``run``. Importing this package needs NumPy and SciPy only.
 """
 
-from kernel_bandits import dictionaries, environments, posteriors
+from kernel_bandits import dictionaries, environments, posteriors, theory
 from kernel_bandits.arrays import InputError, KernelBanditsError, UnavailableError
-from kernel_bandits.confidence import Confidence, ConstantRadius, StandardDeviations
+from kernel_bandits.confidence import (
+    ChowdhuryGopalan,
+    Confidence,
+    ConstantRadius,
+    KrauseOng,
+    Lemma31,
+    Lemma41,
+    StandardDeviations,
+    Tightened,
+)
 from kernel_bandits.experiments.loop import run
 from kernel_bandits.experiments.records import RunResult
 from kernel_bandits.kernels import (
@@ -29,12 +38,25 @@ from kernel_bandits.kernels import (
     TensorProduct,
     median_lengthscale,
 )
-from kernel_bandits.policies import Decision, Policy, ek_ucb, k_ucb, uniform
+from kernel_bandits.policies import (
+    Decision,
+    Policy,
+    cbbkb,
+    cbkb,
+    cgp_ucb,
+    ek_ucb,
+    k_ucb,
+    lin_ucb,
+    random_features_ucb,
+    sup_kernel_ucb,
+    uniform,
+)
 from kernel_bandits.posteriors import Prediction
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ChowdhuryGopalan",
     "Confidence",
     "Constant",
     "ConstantRadius",
@@ -44,6 +66,9 @@ __all__ = [
     "InputError",
     "Kernel",
     "KernelBanditsError",
+    "KrauseOng",
+    "Lemma31",
+    "Lemma41",
     "Linear",
     "Matern",
     "Policy",
@@ -52,14 +77,22 @@ __all__ = [
     "RunResult",
     "StandardDeviations",
     "TensorProduct",
+    "Tightened",
     "UnavailableError",
     "__version__",
+    "cbbkb",
+    "cbkb",
+    "cgp_ucb",
     "dictionaries",
     "ek_ucb",
     "environments",
     "k_ucb",
+    "lin_ucb",
     "median_lengthscale",
     "posteriors",
+    "random_features_ucb",
     "run",
+    "sup_kernel_ucb",
+    "theory",
     "uniform",
 ]

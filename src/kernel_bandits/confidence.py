@@ -1,6 +1,10 @@
 """Radii of the confidence set: how many of the paper's σ the upper bound lies above the mean.
 
-A radius object answers the paper's β for a posterior; the bonus of an action is β·std/√λ.
+A radius object answers the paper's β for a posterior; the bonus of an action is β·std/√λ. Practical radii come first.
+The others hold θ*, the unknown reward function, with probability 1 − δ for all rounds at once, under the assumptions
+that their arguments name: B ≥ ‖θ*‖ in the kernel's space, noise that is R-sub-Gaussian (R is a standard deviation, in
+the units of the reward), and a failure probability δ. Each says for which posteriors it is valid and refuses the
+others.
 """
 
 from __future__ import annotations
@@ -8,9 +12,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from kernel_bandits.arrays import InputError
+from kernel_bandits.arrays import InputError, as_count, as_positive
 from kernel_bandits.posteriors.base import Posterior
 
 
@@ -49,6 +53,231 @@ class StandardDeviations(Confidence):
 
     def radius(self, posterior: Posterior[Any]) -> float:
         return self.number * math.sqrt(posterior.regularization)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Valid(Confidence):
+    """A radius with a guarantee.
+
+    Args:
+        norm_bound: B ≥ ‖θ*‖, the norm of the expected reward in the kernel's space.
+        noise_bound: R, the noise is R-sub-Gaussian; a Gaussian of standard deviation R is.
+        failure_probability: δ in (0, 1).
+    """
+
+    norm_bound: float
+    noise_bound: float
+    failure_probability: float
+
+    def __post_init__(self) -> None:
+        _require_non_negative("norm_bound", self.norm_bound)
+        _require_non_negative("noise_bound", self.noise_bound)
+        if not 0.0 < self.failure_probability < 1.0:
+            raise InputError(
+                f"failure_probability: expected a number between 0 and 1, got {self.failure_probability!r}."
+            )
+
+    @property
+    def _log_failure(self) -> float:
+        return math.log(1.0 / self.failure_probability)
+
+    def _require(self, posterior: Posterior[Any], *valid_for: str) -> None:
+        if posterior.approximation not in valid_for:
+            raise InputError(
+                f"confidence: {type(self).__name__} is valid for {' and '.join(valid_for)} posteriors, and this one is "
+                f"{posterior.approximation}; Tightened covers exact, projected and history-free ones, "
+                "StandardDeviations works everywhere without a guarantee."
+            )
+
+
+def _capacity_factor(posterior: Posterior[Any], kernel_bound: float) -> float:
+    # log(e + e·t·κ²/λ), the factor of d_eff in Proposition 3.1
+    return math.log(math.e + math.e * posterior.round_index * kernel_bound**2 / posterior.regularization)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lemma31(_Valid):
+    """Lemma 3.1 of the paper, for exact posteriors: β = √λ·B + R·√(2·log(1/δ) + complexity).
+
+    The complexity is log(e + etκ²/λ)·d_eff as printed in the lemma, or the smaller log det(I + K/λ) of its proof. The
+    paper takes R = 1 and states probability 1 − Tδ; its supermartingale argument holds for all t at once, so 1 − δ.
+
+    Args:
+        norm_bound: B ≥ ‖θ*‖.
+        noise_bound: R.
+        failure_probability: δ.
+        kernel_bound: κ with k(s, s) ≤ κ².
+        complexity: ``"effective_dimension"`` (as printed) or ``"log_determinant"``.
+    """
+
+    kernel_bound: float = 1.0
+    complexity: Literal["effective_dimension", "log_determinant"] = "effective_dimension"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_complexity(self.kernel_bound, self.complexity)
+
+    def radius(self, posterior: Posterior[Any]) -> float:
+        self._require(posterior, "exact")
+        complexity = posterior.log_determinant
+        if self.complexity == "effective_dimension":
+            complexity = _capacity_factor(posterior, self.kernel_bound) * posterior.effective_dimension
+        # β = √λB + R√(2 log(1/δ) + complexity)
+        noise = self.noise_bound * math.sqrt(2.0 * self._log_failure + complexity)
+        return math.sqrt(posterior.regularization) * self.norm_bound + noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lemma41(_Valid):
+    """Lemma 4.1 of the paper, for projected posteriors: β = (√λ + √μ_t)·B + R·√(4·log(1/δ) + 2·complexity).
+
+    μ_t = ‖(I − P_t)F_t^{1/2}‖² is not known; the residual trace ρ ≥ μ_t stands for it, or a bound that you have, such
+    as KORS's μ where Proposition 4.1 applies. The complexity is of the exact Gram matrix K; what the posterior tracks
+    is of the projected K̃, and d_eff(K) ≤ d_eff(K̃) + ρ/λ, log det(I + K/λ) ≤ log det(I + K̃/λ) + ρ/λ.
+
+    Args:
+        norm_bound: B ≥ ‖θ*‖.
+        noise_bound: R.
+        failure_probability: δ.
+        kernel_bound: κ with k(s, s) ≤ κ².
+        complexity: ``"effective_dimension"`` (as printed) or ``"log_determinant"``.
+        projection_error: a bound on μ_t that holds for all t; none by default.
+    """
+
+    kernel_bound: float = 1.0
+    complexity: Literal["effective_dimension", "log_determinant"] = "effective_dimension"
+    projection_error: float = math.inf
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_complexity(self.kernel_bound, self.complexity)
+        _check_projection_error(self.projection_error)
+
+    def radius(self, posterior: Posterior[Any]) -> float:
+        self._require(posterior, "exact", "projected")
+        excess = posterior.residual_trace / posterior.regularization
+        complexity = posterior.log_determinant + excess
+        if self.complexity == "effective_dimension":
+            factor = _capacity_factor(posterior, self.kernel_bound)
+            complexity = factor * (posterior.effective_dimension + excess)
+        # β̃ = (√λ + √μ_t)B + R√(4 log(1/δ) + 2·complexity)
+        noise = self.noise_bound * math.sqrt(4.0 * self._log_failure + 2.0 * complexity)
+        error = min(posterior.residual_trace, self.projection_error)
+        return (math.sqrt(posterior.regularization) + math.sqrt(error)) * self.norm_bound + noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tightened(_Valid):
+    """The smallest radius here with a proof, for exact, projected and history-free posteriors.
+
+    - exact: β² = λB² + R²(2·log(1/δ) + log det(I + K/λ)), the method of mixtures applied to the likelihood ratio of θ*
+      against the prior, so that bias and noise add as squares;
+    - projected: β = √(λ + min(μ*, ρ))·B + R·√(2·log(1/δ) + log det(I + K̃/λ) + ρ/λ): the factor 2 of Lemma 4.1 is
+    exactly
+      1 since Ṽ^{-1/2}PVPṼ^{-1/2} = P, and its two bias terms are one vector, −√λθ* beside Φ(I − P)θ*, seen through
+      Ṽ^{-1/2}[√λI, PΦ*], whose norm is 1;
+    - history-free: β = √(λ + ρ)·B + R·√(2·log(1/δ) + log det): each point is seen through the projection of its own
+    round,
+      a predictable feature whose bias is at most B·√residual.
+
+    Args:
+        norm_bound: B ≥ ‖θ*‖.
+        noise_bound: R.
+        failure_probability: δ.
+        projection_error: μ*, a bound on ‖(I − P_t)F_t^{1/2}‖² that holds for all t; none by default.
+    """
+
+    projection_error: float = math.inf
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_projection_error(self.projection_error)
+
+    def radius(self, posterior: Posterior[Any]) -> float:
+        self._require(posterior, "exact", "projected", "history-free")
+        ridge, residual = posterior.regularization, posterior.residual_trace
+        deviation = 2.0 * self._log_failure + posterior.log_determinant
+        if posterior.approximation == "exact":
+            # β² = λB² + R²(2 log(1/δ) + log det)
+            return math.sqrt(ridge * self.norm_bound**2 + self.noise_bound**2 * deviation)
+        error = residual
+        if posterior.approximation == "projected":
+            # log det(I + K/λ) ≤ log det(I + K̃/λ) + ρ/λ
+            deviation += residual / ridge
+            error = min(residual, self.projection_error)
+        return math.sqrt(ridge + error) * self.norm_bound + self.noise_bound * math.sqrt(deviation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChowdhuryGopalan(_Valid):
+    """Improved GP-UCB (Chowdhury & Gopalan 2017, Theorem 2), for exact posteriors.
+
+    In Gaussian-process standard deviations: B + R·√(2(γ_t + 1 + log(1/δ))) at ridge 1 + 2/T. At another ridge λ the
+    kernel is rescaled by (1 + 2/T)/λ, which gives β = √λ·B + R·√(1 + 2/T)·√(2(γ_t + 1 + log(1/δ))). γ_t is the
+    information gain of the observed points, which is what their proof uses.
+
+    Args:
+        norm_bound: B ≥ ‖θ*‖.
+        noise_bound: R.
+        failure_probability: δ.
+        horizon: T; valid up to that round.
+    """
+
+    horizon: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        as_count("horizon", self.horizon)
+
+    def radius(self, posterior: Posterior[Any]) -> float:
+        self._require(posterior, "exact")
+        gain = 2.0 * (posterior.information_gain + 1.0 + self._log_failure)
+        noise = self.noise_bound * math.sqrt((1.0 + 2.0 / self.horizon) * gain)
+        return math.sqrt(posterior.regularization) * self.norm_bound + noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class KrauseOng(_Valid):
+    """CGP-UCB (Krause & Ong 2011, Theorem 1, case 3, after Srinivas et al. 2010), for exact posteriors.
+
+    In Gaussian-process standard deviations: √(2B² + 300·γ_t·log³(t/δ)) at ridge R². At another ridge λ the kernel is
+    rescaled by R²/λ, which gives β² = 2λB² + 300·R²·γ_t·log³(t/δ). The theorem asks for noise *bounded* by R, and for
+    the largest information gain γ_t over all sets of t points; pass a bound on it as ``maximum_information_gain``, or
+    the gain of the observed points is taken, as is usual. The 300 is the theorem's: expect a lot of exploration.
+
+    Args:
+        norm_bound: B ≥ ‖θ*‖.
+        noise_bound: R, a bound on the absolute noise.
+        failure_probability: δ.
+        maximum_information_gain: a bound on γ_t, or None for the gain of the observed points.
+    """
+
+    maximum_information_gain: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.maximum_information_gain is not None:
+            _require_non_negative("maximum_information_gain", self.maximum_information_gain)
+
+    def radius(self, posterior: Posterior[Any]) -> float:
+        self._require(posterior, "exact")
+        gain = self.maximum_information_gain
+        gain = posterior.information_gain if gain is None else gain
+        logarithm = math.log(max(posterior.round_index, 1) / self.failure_probability)
+        # β² = 2λB² + 300·R²·γ_t·log³(t/δ)
+        bias = 2.0 * posterior.regularization * self.norm_bound**2
+        return math.sqrt(bias + 300.0 * self.noise_bound**2 * gain * logarithm**3)
+
+
+def _check_complexity(kernel_bound: float, complexity: str) -> None:
+    as_positive("kernel_bound", kernel_bound)
+    if complexity not in ("effective_dimension", "log_determinant"):
+        raise InputError(f"complexity: expected 'effective_dimension' or 'log_determinant', got {complexity!r}.")
+
+
+def _check_projection_error(value: float) -> None:
+    if not value >= 0:
+        raise InputError(f"projection_error: expected a number of at least 0, got {value!r}.")
 
 
 def _require_non_negative(name: str, value: float) -> None:

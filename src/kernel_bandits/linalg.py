@@ -7,6 +7,7 @@ handed to Fortran routines as its transpose, which costs nothing.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from kernel_bandits.arrays import FloatArray, KernelBanditsError
@@ -80,6 +81,24 @@ def border_inverse(inverse: FloatArray, solved: FloatArray, schur: float) -> Flo
     bordered = border_symmetric(inverse, solved / -schur, 1.0 / schur)
     bordered[:-1, :-1] += np.outer(solved / schur, solved)
     return bordered
+
+
+def independent_rows(gram: FloatArray, tolerance: float) -> tuple[NDArray[np.intp], FloatArray]:
+    """Rows of a Gram matrix that are independent of the rows before them, and the inverse factor J of their block.
+
+    Pivoted Cholesky of the Gram matrix scaled to unit diagonal: it stops when the largest residual is ``tolerance``.
+    """
+    scale = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
+    alive = np.flatnonzero(scale > 0)
+    if not len(alive):
+        return alive, np.empty((0, 0))
+    scale = scale[alive]
+    correlation = gram[np.ix_(alive, alive)] / np.outer(scale, scale)
+    factor, pivots, rank, _ = lapack.dpstrf(correlation, lower=1, tol=tolerance)
+    pivots = pivots[:rank] - 1
+    inverse, _ = lapack.dtrtri(factor[:rank, :rank], lower=1)
+    # K = D·C·D with the correlation C = LLᵀ, so J = L⁻¹D⁻¹
+    return alive[pivots], np.ascontiguousarray(np.tril(inverse) / scale[pivots])
 
 
 def inverse_and_log_determinant(symmetric: FloatArray) -> tuple[FloatArray, float]:

@@ -16,9 +16,13 @@ Seed: TypeAlias = int | None
 _STREAMS = ("contexts", "noise", "ties", "coins")
 
 
-def stream(seed: Seed, name: str) -> np.random.Generator:
-    """The generator of the named stream of a seed; ``None`` takes fresh entropy and cannot be repeated."""
+def seed_of(seed: Seed, name: str) -> np.random.SeedSequence:
+    """The seed of the named stream; ``None`` takes fresh entropy and cannot be repeated."""
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0):
         raise InputError(f"seed: expected a whole number of at least 0, or None, got {seed!r}.")
-    children = np.random.SeedSequence(seed).spawn(len(_STREAMS))
-    return np.random.default_rng(children[_STREAMS.index(name)])
+    return np.random.SeedSequence(seed).spawn(len(_STREAMS))[_STREAMS.index(name)]
+
+
+def stream(seed: Seed, name: str) -> np.random.Generator:
+    """The generator of the named stream."""
+    return np.random.default_rng(seed_of(seed, name))

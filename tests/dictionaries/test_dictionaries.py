@@ -122,11 +122,12 @@ def test_fixed_dictionary_never_changes_and_passes_over_repeats():
     generator = np.random.default_rng(0)
     anchors = generator.random((5, 2))
     posterior = NystromPosterior(kb.Gaussian(0.3), 0.1, Fixed(np.vstack([anchors, anchors[::-1]])))
-    np.testing.assert_array_equal(posterior.dictionary_points, anchors)
+    kept = posterior.dictionary_points
+    assert sorted(map(tuple, kept)) == sorted(map(tuple, anchors))
     points, rewards = generator.random((50, 2)), generator.random(50)
     for point, reward in zip(points, rewards, strict=True):
         posterior.update(point, reward)
-    np.testing.assert_array_equal(posterior.dictionary_points, anchors)
+    np.testing.assert_array_equal(posterior.dictionary_points, kept)
     expected = dense.nystrom(kb.Gaussian(0.3), anchors, points, rewards, 0.1, points[:9])
     np.testing.assert_allclose(posterior.predict(points[:9]).mean, expected.mean, atol=1e-10)
 

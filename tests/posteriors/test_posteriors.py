@@ -186,7 +186,7 @@ def test_drift_is_noticed_and_repaired():
     points, rewards = stream(0, 300)
     queries = stream(1, 20)[0]
     posterior = learn(NystromPosterior(KERNEL, 0.01, kors()), points, rewards)
-    posterior._covariance *= 1.0 + 1e-5
+    posterior._ridge.covariance *= 1.0 + 1e-5
     learn(posterior, points, rewards)
     assert posterior.refactorizations == 1
     twice = dense.nystrom(

@@ -27,10 +27,17 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What the rule wants: to draw the candidate into the dictionary or not, and with which probability it came up."""
+    """What the rule wants.
+
+    Attributes:
+        draw: the candidate should join the dictionary.
+        probability: with which it came up.
+        resample: the whole dictionary should be drawn anew once the candidate is learned.
+    """
 
     draw: bool
     probability: float
+    resample: bool = False
 
 
 class Dictionary(ABC):

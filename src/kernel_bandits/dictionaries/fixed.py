@@ -14,7 +14,7 @@ class Fixed(Dictionary):
     """Anchors chosen beforehand.
 
     Args:
-        points: joint points, shape (m, d). Those that add no direction to the ones before them are passed over.
+        points: joint points, shape (m, d). Those that add no direction to the others are passed over.
     """
 
     def __init__(self, points: ArrayLike) -> None:

@@ -116,7 +116,7 @@ def _table(groups: Groups, horizon: int) -> Table:
         pad_edge=False,
         collapse_padding=True,
         title=f"After {horizon} rounds",
-        caption="regret: mean ± 95 % interval; dictionary: mean final size\nµs/round: median time of select and update",
+        caption="regret: mean ± 95 % interval; dictionary: mean final size\nµs/round: mean time of select and update",
     )
     table.add_column("environment", no_wrap=True)
     table.add_column("policy", no_wrap=True)

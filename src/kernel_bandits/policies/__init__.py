@@ -1,12 +1,39 @@
 """Policies: what to play, given what was learned.
 
-Swappable: one :class:`UpperConfidenceBound` rule over any posterior and any radius, assembled by the presets
-:func:`k_ucb` and :func:`ek_ucb`; :func:`uniform` plays at random.
+Swappable: one :class:`UpperConfidenceBound` rule over any posterior and any radius, assembled by presets
+(:func:`k_ucb`, :func:`cgp_ucb`, :func:`ek_ucb`, :func:`cbkb`, :func:`cbbkb`, :func:`lin_ucb`,
+:func:`random_features_ucb`); :class:`SupKernelUCB` has a control flow of its own, and :class:`Uniform` learns nothing.
 """
 
 from kernel_bandits.policies.base import Decision, Policy
-from kernel_bandits.policies.presets import ek_ucb, k_ucb, uniform
+from kernel_bandits.policies.presets import (
+    cbbkb,
+    cbkb,
+    cgp_ucb,
+    ek_ucb,
+    k_ucb,
+    lin_ucb,
+    random_features_ucb,
+    sup_kernel_ucb,
+    uniform,
+)
+from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policies.ucb import UpperConfidenceBound
 from kernel_bandits.policies.uniform import Uniform
 
-__all__ = ["Decision", "Policy", "Uniform", "UpperConfidenceBound", "ek_ucb", "k_ucb", "uniform"]
+__all__ = [
+    "Decision",
+    "Policy",
+    "SupKernelUCB",
+    "Uniform",
+    "UpperConfidenceBound",
+    "cbbkb",
+    "cbkb",
+    "cgp_ucb",
+    "ek_ucb",
+    "k_ucb",
+    "lin_ucb",
+    "random_features_ucb",
+    "sup_kernel_ucb",
+    "uniform",
+]

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
 from numpy.typing import ArrayLike
 
 from kernel_bandits.arrays import InputError, as_positive
-from kernel_bandits.confidence import Confidence, StandardDeviations
-from kernel_bandits.dictionaries import Dictionary, Fixed, Kors, PosteriorVariance
-from kernel_bandits.kernels import KernelLike
+from kernel_bandits.confidence import Confidence, KrauseOng, StandardDeviations
+from kernel_bandits.dictionaries import Dictionary, Fixed, Kors, PosteriorVariance, Resampling
+from kernel_bandits.features import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
+from kernel_bandits.kernels import KernelLike, Linear
+from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policies.ucb import UpperConfidenceBound
 from kernel_bandits.policies.uniform import Uniform
-from kernel_bandits.posteriors import ExactPosterior, NystromPosterior
+from kernel_bandits.posteriors import ExactPosterior, FeaturePosterior, NystromPosterior, Posterior
 from kernel_bandits.posteriors.nystrom import HistoryMode
-from kernel_bandits.randomness import Seed, stream
+from kernel_bandits.randomness import Seed, seed_of, stream
+
+_ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
 
 
 def k_ucb(
     kernel: KernelLike,
     *,
     regularization: float = 0.1,
-    confidence: Confidence = StandardDeviations(1.0),  # noqa: B008 (immutable)
+    confidence: Confidence = _ONE_STANDARD_DEVIATION,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
-    """K-UCB: the exact posterior, O(t²) per action (Algorithm 3 of the paper).
+    """K-UCB: the exact posterior, O(t²) per action (the paper's Algorithm "Kernel UCB").
 
     Args:
         kernel: covariance of joint points, ours or scikit-learn's.
@@ -33,11 +41,38 @@ def k_ucb(
     return UpperConfidenceBound(ExactPosterior(kernel, regularization), confidence, stream(seed, "ties"))
 
 
+def cgp_ucb(
+    kernel: KernelLike,
+    *,
+    regularization: float = 0.1,
+    confidence: Confidence | None = None,
+    norm_bound: float = 1.0,
+    noise_bound: float | None = None,
+    failure_probability: float = 0.1,
+    seed: Seed = None,
+) -> UpperConfidenceBound:
+    """CGP-UCB (Krause & Ong 2011): K-UCB with the contextual GP-UCB radius, a radius and not another algorithm.
+
+    Args:
+        kernel: covariance of joint points.
+        regularization: λ, the noise variance.
+        confidence: the radius; by default :class:`KrauseOng` with the three numbers below.
+        norm_bound: B ≥ ‖θ*‖ of that radius.
+        noise_bound: R of that radius, the bound on the noise; √λ unless given.
+        failure_probability: δ of that radius.
+        seed: of the tie-breaks.
+    """
+    if confidence is None:
+        noise = as_positive("regularization", regularization) ** 0.5 if noise_bound is None else noise_bound
+        confidence = KrauseOng(norm_bound=norm_bound, noise_bound=noise, failure_probability=failure_probability)
+    return k_ucb(kernel, regularization=regularization, confidence=confidence, seed=seed)
+
+
 def ek_ucb(
     kernel: KernelLike,
     *,
     regularization: float = 0.1,
-    confidence: Confidence = StandardDeviations(1.0),  # noqa: B008 (immutable)
+    confidence: Confidence = _ONE_STANDARD_DEVIATION,
     leverage_regularization: float | None = None,
     leverage_accuracy: float = 0.5,
     oversampling: float = 2.0,
@@ -62,38 +97,226 @@ def ek_ucb(
         history: ``"all"`` keeps states and rewards, 8(d + 1) bytes a round; ``"none"`` keeps nothing that grows with t.
         seed: of the coins and tie-breaks.
     """
-    rule: Dictionary
-    if isinstance(dictionary, str):
-        options = {
-            "leverage_accuracy": leverage_accuracy,
-            "oversampling": oversampling,
-        }
-        if dictionary == "kors":
-            mu = (
-                as_positive("regularization", regularization)
-                if leverage_regularization is None
-                else leverage_regularization
-            )
-            rule = Kors(
-                stream(seed, "coins"),
-                leverage_regularization=mu,
-                max_dictionary_size=max_dictionary_size,
-                **options,
-            )
-        elif dictionary == "posterior_variance":
-            if leverage_regularization not in (None, regularization):
-                raise InputError(
-                    "leverage_regularization: the posterior variance is a leverage score at μ = λ only; "
-                    "leave it out, or use dictionary='kors'."
-                )
-            rule = PosteriorVariance(stream(seed, "coins"), max_dictionary_size=max_dictionary_size, **options)
-        else:
-            raise InputError(
-                f"dictionary: expected 'kors', 'posterior_variance' or an array of points, got {dictionary!r}."
-            )
-    else:
-        rule = Fixed(dictionary)
+    rule = _incremental_rule(
+        dictionary,
+        stream(seed, "coins"),
+        regularization=regularization,
+        leverage_regularization=leverage_regularization,
+        leverage_accuracy=leverage_accuracy,
+        oversampling=oversampling,
+        max_dictionary_size=max_dictionary_size,
+    )
     posterior = NystromPosterior(kernel, regularization, rule, history)
+    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
+
+
+def _incremental_rule(
+    dictionary: str | ArrayLike,
+    coins: np.random.Generator,
+    *,
+    regularization: float,
+    leverage_regularization: float | None,
+    leverage_accuracy: float,
+    oversampling: float,
+    max_dictionary_size: int | None,
+) -> Dictionary:
+    """The rule that a ``dictionary=`` argument names."""
+    regularization = as_positive("regularization", regularization)
+    if not isinstance(dictionary, str):
+        return Fixed(dictionary)
+    if dictionary == "kors":
+        return Kors(
+            coins,
+            leverage_regularization=regularization if leverage_regularization is None else leverage_regularization,
+            leverage_accuracy=leverage_accuracy,
+            oversampling=oversampling,
+            max_dictionary_size=max_dictionary_size,
+        )
+    if dictionary != "posterior_variance":
+        raise InputError(
+            f"dictionary: expected 'kors', 'posterior_variance' or an array of points, got {dictionary!r}."
+        )
+    if leverage_regularization not in (None, regularization):
+        raise InputError(
+            "leverage_regularization: the posterior variance is a leverage score at μ = λ only; "
+            "leave it out, or use dictionary='kors'."
+        )
+    return PosteriorVariance(
+        coins,
+        leverage_accuracy=leverage_accuracy,
+        oversampling=oversampling,
+        max_dictionary_size=max_dictionary_size,
+    )
+
+
+def cbbkb(
+    kernel: KernelLike,
+    *,
+    regularization: float = 0.1,
+    confidence: Confidence = _ONE_STANDARD_DEVIATION,
+    oversampling: float = 2.0,
+    batch_variance_limit: float = 10.0,
+    seed: Seed = None,
+) -> UpperConfidenceBound:
+    """Contextual BBKB (Calandriello et al. 2020): a dictionary drawn anew once a batch has moved the variance.
+
+    Args:
+        kernel: covariance of joint points.
+        regularization: λ.
+        confidence: the radius β.
+        oversampling: q̄ in p_i = min(1, q̄·σ²(s_i)); sets the dictionary size.
+        batch_variance_limit: C; a batch ends when 1 + Σσ² over it exceeds C. Independent of q̄.
+        seed: of the coins and tie-breaks.
+    """
+    rule = Resampling(
+        stream(seed, "coins"),
+        regularization=regularization,
+        oversampling=oversampling,
+        batch_variance_limit=batch_variance_limit,
+    )
+    return UpperConfidenceBound(NystromPosterior(kernel, regularization, rule), confidence, stream(seed, "ties"))
+
+
+def cbkb(
+    kernel: KernelLike,
+    *,
+    regularization: float = 0.1,
+    confidence: Confidence = _ONE_STANDARD_DEVIATION,
+    oversampling: float = 2.0,
+    seed: Seed = None,
+) -> UpperConfidenceBound:
+    """Contextual BKB (Calandriello et al. 2019): the dictionary is drawn anew from the whole history at every round.
+
+    Args:
+        kernel: covariance of joint points.
+        regularization: λ.
+        confidence: the radius β.
+        oversampling: q̄ in p_i = min(1, q̄·σ²(s_i)).
+        seed: of the coins and tie-breaks.
+    """
+    return cbbkb(
+        kernel,
+        regularization=regularization,
+        confidence=confidence,
+        oversampling=oversampling,
+        batch_variance_limit=1.0,
+        seed=seed,
+    )
+
+
+@dataclass(frozen=True)
+class _StagePosteriors:
+    """Builds the posterior of a stage of SupKernelUCB, with coins of its own where it has any."""
+
+    kernel: KernelLike
+    regularization: float
+    dictionary: str | None
+    options: dict[str, Any]
+    seed: np.random.SeedSequence
+
+    def __call__(self, stage: int) -> Posterior[Any]:
+        if self.dictionary is None:
+            return ExactPosterior(self.kernel, self.regularization)
+        entropy = np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, stage))
+        rule = _incremental_rule(
+            self.dictionary, np.random.default_rng(entropy), regularization=self.regularization, **self.options
+        )
+        return NystromPosterior(self.kernel, self.regularization, rule)
+
+
+def sup_kernel_ucb(
+    kernel: KernelLike,
+    *,
+    horizon: int,
+    regularization: float = 0.1,
+    confidence: Confidence = _ONE_STANDARD_DEVIATION,
+    dictionary: Literal["kors", "posterior_variance"] | None = None,
+    leverage_regularization: float | None = None,
+    leverage_accuracy: float = 0.5,
+    oversampling: float = 2.0,
+    max_dictionary_size: int | None = None,
+    seed: Seed = None,
+) -> SupKernelUCB:
+    """SupKernelUCB (Valko et al. 2013), exact or, with ``dictionary=``, one incremental Nyström posterior per stage.
+
+    The exact one has the regret bound √(T·d̃·log A) up to logarithms. For the efficient one no bound is proved: the
+    argument needs rewards that are independent given the points of a stage, which holds here too, since coins look at
+    points and not at rewards, but the width ησ of a projected posterior would have to cover its bias as well.
+
+    Args:
+        kernel: covariance of joint points.
+        horizon: T; sets the number of stages and the final width 1/√T.
+        regularization: λ.
+        confidence: answers η, the multiple of σ that is called width; in theory √(2·log(2TA/δ)).
+        dictionary: None for exact posteriors, ``"kors"`` or ``"posterior_variance"`` for projected ones.
+        leverage_regularization: μ of the dictionaries; λ unless given.
+        leverage_accuracy: ε of the dictionaries.
+        oversampling: γ of the dictionaries.
+        max_dictionary_size: hard cap on the anchors of one stage.
+        seed: of the coins and tie-breaks.
+    """
+    if dictionary is not None and not isinstance(dictionary, str):
+        raise InputError(
+            "dictionary: expected None, 'kors' or 'posterior_variance'; the stages have no common fixed dictionary."
+        )
+    options = {
+        "leverage_regularization": leverage_regularization,
+        "leverage_accuracy": leverage_accuracy,
+        "oversampling": oversampling,
+        "max_dictionary_size": max_dictionary_size,
+    }
+    stages = _StagePosteriors(kernel, regularization, dictionary, options, seed_of(seed, "coins"))
+    return SupKernelUCB(stages, confidence, horizon, stream(seed, "ties"))
+
+
+def lin_ucb(
+    *,
+    regularization: float = 0.1,
+    confidence: Confidence = _ONE_STANDARD_DEVIATION,
+    intercept: bool = True,
+    seed: Seed = None,
+) -> UpperConfidenceBound:
+    """LinUCB / OFUL (Abbasi-Yadkori et al. 2011): ridge regression on the columns of context and action.
+
+    Args:
+        regularization: λ.
+        confidence: the radius β; :class:`~kernel_bandits.confidence.Tightened` and the other exact ones are valid.
+        intercept: whether the model has a constant term.
+        seed: of the tie-breaks.
+    """
+    kernel = Linear(offset=1.0 if intercept else 0.0)
+    posterior = FeaturePosterior(kernel, regularization, LinearFeatures(intercept))
+    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
+
+
+def random_features_ucb(
+    kernel: KernelLike,
+    *,
+    regularization: float = 0.1,
+    confidence: Confidence = _ONE_STANDARD_DEVIATION,
+    number_of_features: int = 200,
+    features: Literal["random", "quadrature"] = "random",
+    seed: Seed = None,
+) -> UpperConfidenceBound:
+    """UCB on Fourier features, random or by quadrature (Mutný & Krause 2018): the alternative to a dictionary.
+
+    Args:
+        kernel: Gaussian, Exponential or Matern; Gaussian only for quadrature.
+        regularization: λ.
+        confidence: the radius β; none with a guarantee is valid, since the features span a fixed finite-dimensional
+            space.
+        number_of_features: D.
+        features: ``"random"``, or ``"quadrature"`` for at most three columns in context and action together.
+        seed: of the frequencies and tie-breaks.
+    """
+    feature_map: RandomFourierFeatures | QuadratureFourierFeatures
+    if features == "random":
+        feature_map = RandomFourierFeatures(kernel, number_of_features, seed_of(seed, "coins"))
+    elif features == "quadrature":
+        feature_map = QuadratureFourierFeatures(kernel, number_of_features)
+    else:
+        raise InputError(f"features: expected 'random' or 'quadrature', got {features!r}.")
+    posterior = FeaturePosterior(kernel, regularization, feature_map)
     return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
 
 

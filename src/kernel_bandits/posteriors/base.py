@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Generic, Self, TypeVar
+from typing import Generic, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -48,6 +48,7 @@ class Evaluation(ABC):
         """The part that belongs to one of the points, detached from the rest."""
 
 
+Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features"]
 E = TypeVar("E", bound=Evaluation)
 
 
@@ -57,14 +58,22 @@ class Posterior(ABC, Generic[E]):
     Args:
         kernel: the covariance function, ours or scikit-learn's.
         regularization: the λ of the ridge; the noise variance in the Gaussian-process view.
+
+    Attributes:
+        round_index: t, how many observations were learned.
+        residual_trace: ρ = Σ ‖(I − P)k(s_i, ·)‖², what the anchors leave unexplained of the past; 0 if exact.
     """
 
     def __init__(self, kernel: KernelLike, regularization: float) -> None:
         self.kernel = as_kernel(kernel)
         self.regularization = as_positive("regularization", regularization)
         self.round_index = 0
-        self.log_determinant = 0.0
         self.residual_trace = 0.0
+
+    @property
+    @abstractmethod
+    def approximation(self) -> Approximation:
+        """What the posterior replaces the kernel's feature space by; decides which radii are valid."""
 
     @property
     @abstractmethod
@@ -85,6 +94,16 @@ class Posterior(ABC, Generic[E]):
     @abstractmethod
     def observed_points(self) -> FloatArray:
         """Every observed point in order, shape (t, d), where the history is kept."""
+
+    @property
+    @abstractmethod
+    def observed_rewards(self) -> FloatArray:
+        """Every observed reward in order, shape (t,), where the history is kept."""
+
+    @property
+    @abstractmethod
+    def log_determinant(self) -> float:
+        """The log det(I + K/λ) of the (projected) Gram matrix of the observed points."""
 
     @property
     @abstractmethod

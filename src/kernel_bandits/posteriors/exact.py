@@ -10,7 +10,7 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.linalg import safe_sqrt
-from kernel_bandits.posteriors.base import Evaluation, Posterior
+from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
 from kernel_bandits.posteriors.history import BLOCK_ROWS, History
 
 
@@ -42,6 +42,11 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         self._factor_blocks: list[FloatArray] = []
         self._whitened_rewards: list[FloatArray] = []
         self._inverse_trace = 0.0
+        self._log_determinant = 0.0
+
+    @property
+    def approximation(self) -> Approximation:
+        return "exact"
 
     @property
     def dimension(self) -> int | None:
@@ -61,8 +66,11 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
 
     @property
     def observed_rewards(self) -> FloatArray:
-        """Every observed reward in order, shape (t,)."""
         return self._history.rewards
+
+    @property
+    def log_determinant(self) -> float:
+        return self._log_determinant
 
     @property
     def effective_dimension(self) -> float:
@@ -75,7 +83,7 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         mean = np.zeros(count)
         start = 0
         blocks = zip(self._history.blocks(), self._factor_blocks, self._whitened_rewards, strict=True)
-        for (past_points, _), factor_rows, whitened in blocks:
+        for (past_points, _, _), factor_rows, whitened in blocks:
             rows = len(past_points)
             stop = start + rows
             gram[:, start:stop] = self.kernel(points, past_points)
@@ -110,5 +118,5 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
 
         self._history.append(point, reward)
         self._inverse_trace += float(new_row[: size + 1] @ new_row[: size + 1])
-        self.log_determinant += math.log(pivot * pivot / self.regularization)
+        self._log_determinant += math.log(pivot * pivot / self.regularization)
         self.round_index += 1

@@ -1,7 +1,8 @@
-"""Rows that only ever grow, kept in blocks: nothing is copied on growth and a pass over them is blocked already."""
+"""Observations that only ever grow, kept in blocks: growth copies nothing and a pass over them is blocked already."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,17 +10,28 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray
 
 BLOCK_ROWS = 512
+_ONES = np.ones(BLOCK_ROWS)
 
 
 class History:
-    """Observed points and rewards in the order of arrival, in blocks of ``BLOCK_ROWS``."""
+    """Observed points and rewards, in blocks of ``BLOCK_ROWS`` points.
 
-    def __init__(self) -> None:
+    Args:
+        merge_repeats: keep an exact repeat of a point as one point with a count and a sum of rewards, so that a pass
+            costs as many rows as there are different points. Costs an index entry per point.
+    """
+
+    def __init__(self, merge_repeats: bool = False) -> None:
         self._points: list[FloatArray] = []
         self._rewards: list[FloatArray] = []
         self._size = 0
+        self._row_of: dict[bytes, int] | None = {} if merge_repeats else None
+        self._counts: list[FloatArray] = []
+        self._order = array("q")
+        self._rewards_in_order = array("d")
 
     def __len__(self) -> int:
+        """How many rows a pass costs: observations, or different points where repeats are merged."""
         return self._size
 
     @property
@@ -29,27 +41,50 @@ class History:
 
     def append(self, point: FloatArray, reward: float) -> None:
         """Keep one more observation."""
+        if self._row_of is not None:
+            row = self._row_of.setdefault(point.tobytes(), self._size)
+            self._order.append(row)
+            self._rewards_in_order.append(reward)
+            if row < self._size:
+                self._counts[row // BLOCK_ROWS][row % BLOCK_ROWS] += 1.0
+                self._rewards[row // BLOCK_ROWS][row % BLOCK_ROWS] += reward
+                return
         row = self._size % BLOCK_ROWS
         if row == 0:
             self._points.append(np.zeros((BLOCK_ROWS, len(point))))
             self._rewards.append(np.zeros(BLOCK_ROWS))
+            if self._row_of is not None:
+                self._counts.append(np.ones(BLOCK_ROWS))
         self._points[-1][row] = point
         self._rewards[-1][row] = reward
         self._size += 1
 
-    def blocks(self) -> Iterator[tuple[FloatArray, FloatArray]]:
-        """Views of the points (b, d) and rewards (b,), b ≤ ``BLOCK_ROWS``."""
+    def blocks(self) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
+        """Views of different points (b, d), their counts (b,) and sums of rewards (b,), b ≤ ``BLOCK_ROWS``."""
         left = self._size
-        for points, rewards in zip(self._points, self._rewards, strict=True):
-            yield points[:left], rewards[:left]
+        for index, (points, rewards) in enumerate(zip(self._points, self._rewards, strict=True)):
+            counts = _ONES if self._row_of is None else self._counts[index]
+            yield points[:left], counts[:left], rewards[:left]
             left -= BLOCK_ROWS
 
     @property
+    def counts(self) -> FloatArray:
+        """How often each row was observed, one fresh array."""
+        return np.concatenate([counts for _, counts, _ in self.blocks()]) if self._size else np.empty(0)
+
+    @property
+    def rows(self) -> FloatArray:
+        """The points a pass visits, one fresh array."""
+        return np.concatenate([points for points, _, _ in self.blocks()]) if self._size else np.empty((0, 0))
+
+    @property
     def points(self) -> FloatArray:
-        """All points in one fresh array (t, d)."""
-        return np.concatenate([points for points, _ in self.blocks()]) if self._size else np.empty((0, 0))
+        """All observed points in order, one fresh array (t, d)."""
+        return self.rows if self._row_of is None or not self._size else self.rows[np.array(self._order)]
 
     @property
     def rewards(self) -> FloatArray:
-        """All rewards in one fresh array (t,)."""
-        return np.concatenate([rewards for _, rewards in self.blocks()]) if self._size else np.empty(0)
+        """All observed rewards in order, one fresh array (t,)."""
+        if self._row_of is not None:
+            return np.array(self._rewards_in_order)
+        return np.concatenate([rewards for _, _, rewards in self.blocks()]) if self._size else np.empty(0)

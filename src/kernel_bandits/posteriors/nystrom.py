@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy.linalg import blas
 
 from kernel_bandits.arrays import FloatArray, InputError, UnavailableError
 from kernel_bandits.dictionaries.base import Candidate, Dictionary
+from kernel_bandits.dictionaries.resampling import Resampling
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.linalg import (
-    border_inverse,
     border_inverse_factor,
-    border_symmetric,
-    inverse_and_log_determinant,
+    independent_rows,
     lower_times,
     safe_sqrt,
-    subtract_outer,
     times_transpose,
     transpose_times,
 )
-from kernel_bandits.posteriors.base import Evaluation, Posterior
+from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
 from kernel_bandits.posteriors.history import History
+from kernel_bandits.posteriors.ridge import RidgeRegression
 
 HistoryMode: TypeAlias = Literal["all", "none"]
 
 # A point whose residual is below this share of k(s, s) adds no direction: it would only add a row of noise to J.
 DIRECTION_TOLERANCE = 1e-6
-# Features wait until so many can enter A by one matrix product; the drift check follows. A few gemv per 64 rounds.
-PENDING_ROWS = 64
-# ‖APφ − φ‖/‖φ‖ at which P counts as drifted. Well above rounding (condition of A times 1e-16), well below 1e-6.
-DRIFT_TOLERANCE = 1e-8
 # The pass over the history holds one cross-Gram block of at most so many bytes, and never a t×m matrix.
 BLOCK_BYTES = 2 * 2**20
 
@@ -65,12 +60,9 @@ class _NystromEvaluation(Evaluation):
 class NystromPosterior(Posterior[_NystromEvaluation]):
     """Kernel ridge regression restricted to the span of the anchors (eq. 7 and Proposition 4.2 of the paper).
 
-    Whitened coordinates: J = L⁻¹ with LLᵀ = K_ZZ, features φ(s) = J k_Z(s), A = λI + Σ φφᵀ, P = A⁻¹ and w = P Σ rφ.
-    They give the paper's quantities as Λ = JᵀPJ and k_ZᵀΛΓ = φᵀw, but every eigenvalue of A is at least λ whatever the
-    condition of K_ZZ.
-
-    P and w are tracked by rank-one steps. A and b = Σ rφ are kept beside them; every ``PENDING_ROWS`` observations w is
-    refined against them, and P is recomputed from A when APφ has left φ by more than ``DRIFT_TOLERANCE``.
+    Whitened coordinates: J = L⁻¹ with LLᵀ = K_ZZ, features φ(s) = J k_Z(s), and :class:`RidgeRegression` on them:
+    A = λI + Σ φφᵀ, P = A⁻¹ and w = P Σ rφ. They give the paper's quantities as Λ = JᵀPJ and k_ZᵀΛΓ = φᵀw, but every
+    eigenvalue of A is at least λ whatever the condition of K_ZZ.
 
     Args:
         kernel: the covariance function.
@@ -88,27 +80,22 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         super().__init__(kernel, regularization)
         if history not in ("all", "none"):
             raise InputError(f"history: expected 'all' or 'none', got {history!r}.")
+        if history == "none" and isinstance(dictionary, Resampling):
+            raise InputError("history: resampling draws from the whole history; use history='all'.")
         self.dictionary = dictionary
         self.history: HistoryMode = history
-        self.drift = 0.0
-        self._drift_limit = DRIFT_TOLERANCE
-        self.refactorizations = 0
-        self._history = History() if history == "all" else None
-        self._anchors = np.empty((0, 0))
+        self._history = History(merge_repeats=isinstance(dictionary, Resampling)) if history == "all" else None
         self._dimension: int | None = None
+        self._anchors = np.empty((0, 0))
         self._factor = np.empty((0, 0))
-        self._precision = np.empty((0, 0))
-        self._moment = np.empty(0)
-        self._covariance = np.empty((0, 0))
-        self._weights = np.empty(0)
-        self._pending = np.empty((PENDING_ROWS, 0))
-        self._pending_count = 0
+        self._ridge = RidgeRegression(self.regularization)
         if dictionary.initial_points is not None:
-            for point in dictionary.initial_points:
-                evaluation = self.evaluate(point[None, :])
-                if _adds_direction(evaluation):
-                    self._append_anchor(point, evaluation)
             self._dimension = dictionary.initial_points.shape[1]
+            self.rebuild(dictionary.initial_points)
+
+    @property
+    def approximation(self) -> Approximation:
+        return "projected" if self.history == "all" else "history-free"
 
     @property
     def dimension(self) -> int | None:
@@ -128,13 +115,25 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
     @property
     def observed_rewards(self) -> FloatArray:
-        """Every observed reward in order, shape (t,), where the history is kept."""
         return self._kept_history().rewards
 
     @property
+    def log_determinant(self) -> float:
+        return self._ridge.log_determinant
+
+    @property
     def effective_dimension(self) -> float:
-        # trace K̃(K̃ + λI)⁻¹ = m − λ·trace P
-        return self.dictionary_size - self.regularization * float(np.trace(self._covariance))
+        return self._ridge.effective_dimension
+
+    @property
+    def drift(self) -> float:
+        """How far the tracked inverse was from the true one when it was last checked, relative."""
+        return self._ridge.drift
+
+    @property
+    def refactorizations(self) -> int:
+        """How often the tracked inverse was recomputed because it had drifted."""
+        return self._ridge.refactorizations
 
     def _kept_history(self) -> History:
         if self._history is None:
@@ -146,8 +145,8 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         gram = self.kernel(points, self._anchors) if len(self._anchors) else np.empty((len(points), 0))
         # φ = J k_Z(s), one row each
         features = times_transpose(np.ascontiguousarray(gram), self._factor)
-        solved = features @ self._covariance
-        mean = features @ self._weights
+        solved = features @ self._ridge.covariance
+        mean = features @ self._ridge.weights
         # ‖(I − P_Z)k(s, ·)‖² = k(s, s) − ‖φ‖²
         residual = np.maximum(prior - np.einsum("ij,ij->i", features, features), 0.0)
         # σ² = residual/λ + φᵀPφ
@@ -163,56 +162,40 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             float(evaluation.variance[0]),
         )
         proposal = self.dictionary.propose(candidate)
-        appended = proposal.draw and _adds_direction(evaluation)
+        if proposal.resample:
+            self._observe_and_resample(point, reward, evaluation)
+            return
         features, solved = candidate.features, evaluation.solved[0]
         mean, residual = float(evaluation.mean[0]), candidate.residual
+        appended = proposal.draw and residual > DIRECTION_TOLERANCE * candidate.prior_variance
         if appended:
-            self._append_anchor(point, evaluation)
+            self._append_anchor(point, features, math.sqrt(residual))
             features = np.append(features, math.sqrt(residual))
-            solved = self._covariance @ features
-            mean, residual = float(features @ self._weights), 0.0
+            solved = self._ridge.covariance @ features
+            mean, residual = float(features @ self._ridge.weights), 0.0
         self.dictionary.commit(candidate, proposal, appended)
+        self._learn(point, reward, features, solved, mean, residual)
 
-        # P ← P − hhᵀ/c and w ← w + h(r − φᵀw)/c with h = Pφ and c = 1 + φᵀh (Sherman–Morrison)
-        scale = 1.0 + float(features @ solved)
-        subtract_outer(self._covariance, solved / math.sqrt(scale))
-        self._weights += solved * ((reward - mean) / scale)
-        # log det(A/λ) grows by log c; the residual trace ρ by what the anchors do not explain
-        self.log_determinant += math.log(scale)
+    def _learn(
+        self, point: FloatArray, reward: float, features: FloatArray, solved: FloatArray, mean: float, residual: float
+    ) -> None:
+        self._ridge.observe(features, solved, mean, reward)
+        # ρ grows by what the anchors do not explain
         self.residual_trace += residual
-
-        self._moment += reward * features
-        self._pending[self._pending_count] = features
-        self._pending_count += 1
         if self._history is not None:
             self._history.append(point, reward)
         self._dimension = len(point)
         self.round_index += 1
-        if self.round_index % PENDING_ROWS == 0:
-            self._absorb_pending()
-            self._check_drift(features)
 
-    def _append_anchor(self, point: FloatArray, evaluation: _NystromEvaluation) -> None:
+    def _append_anchor(self, point: FloatArray, features: FloatArray, pivot: float) -> None:
         """Add one direction; the past is projected onto it where it is kept."""
-        features, pivot = evaluation.features[0], math.sqrt(float(evaluation.residual[0]))
         with np.errstate(invalid="ignore", over="ignore"):
             cross, square, moment = self._project_history(point, features, pivot)
         if not math.isfinite(square + moment):
             raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between observed points.")
-        self._absorb_pending()
-
-        # A ← [[A, a], [aᵀ, λ + cc]]; its inverse by the Schur complement s = λ + cc − aᵀPa ≥ λ
-        solved = self._covariance @ cross
-        schur = max(self.regularization + square - float(cross @ solved), self.regularization)
-        error = (moment - float(cross @ self._weights)) / schur
-        self._precision = border_symmetric(self._precision, cross, self.regularization + square)
-        self._covariance = border_inverse(self._covariance, solved, schur)
-        self._weights = np.append(self._weights - error * solved, error)
-        self._moment = np.append(self._moment, moment)
+        self._ridge.border(cross, square, moment)
         self._factor = border_inverse_factor(self._factor, features, pivot)
         self._anchors = np.concatenate([self._anchors.reshape(-1, len(point)), point[None, :]])
-        self._pending = np.zeros((PENDING_ROWS, len(self._anchors)))
-        self.log_determinant += math.log(schur / self.regularization)
         self.residual_trace = max(self.residual_trace - square, 0.0)
 
     def _project_history(
@@ -230,47 +213,64 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         anchors = np.concatenate([self._anchors.reshape(-1, len(point)), point[None, :]])
         rows = max(1, BLOCK_BYTES // (8 * (size + 1)))
         gram_sum, square, moment = np.zeros(size), 0.0, 0.0
-        for block_points, block_rewards in self._history.blocks():
+        for block_points, counts, rewards in self._history.blocks():
             for start in range(0, len(block_points), rows):
                 part = slice(start, start + rows)
                 gram = self.kernel(block_points[part], anchors)
                 coordinate = (gram[:, size] - gram[:, :size] @ coefficients) / pivot
-                gram_sum += coordinate @ gram[:, :size]
-                square += float(coordinate @ coordinate)
-                moment += float(coordinate @ block_rewards[part])
+                weighted = counts[part] * coordinate
+                gram_sum += weighted @ gram[:, :size]
+                square += float(weighted @ coordinate)
+                moment += float(coordinate @ rewards[part])
         return lower_times(self._factor, gram_sum), square, moment
 
-    def _absorb_pending(self) -> None:
-        """A ← A + Σ φφᵀ over the features that wait."""
-        if self._pending_count and self._precision.size:
-            rows = self._pending[: self._pending_count].T
-            blas.dgemm(1.0, rows, rows, beta=1.0, c=self._precision.T, trans_b=1, overwrite_c=1)
-        self._pending_count = 0
+    def _observe_and_resample(self, point: FloatArray, reward: float, evaluation: _NystromEvaluation) -> None:
+        """Learn the observation, then draw the dictionary anew from the whole history, this point included."""
+        assert isinstance(self.dictionary, Resampling)
+        before = {name: copy.deepcopy(value) for name, value in vars(self).items() if name != "kernel"}
+        try:
+            self._learn(
+                point,
+                reward,
+                evaluation.features[0],
+                evaluation.solved[0],
+                float(evaluation.mean[0]),
+                float(evaluation.residual[0]),
+            )
+            history = self._kept_history()
+            variances = np.concatenate([self.evaluate(points).variance for points, _, _ in history.blocks()])
+            drawn = self.dictionary.redraw(variances, history.counts)
+            self.rebuild(history.rows[drawn])
+            self.dictionary.begin_batch(self._ridge.covariance)
+        except BaseException:
+            vars(self).update(before)
+            raise
 
-    def _check_drift(self, probe: FloatArray) -> None:
-        """Refine w against A and b, measure how far P has left A⁻¹ along the probe, and refactor if it is too far."""
-        self.drift = self._measure_drift(probe)
-        if self.drift > self._drift_limit:
-            self.refactor()
-            # What a fresh factorisation leaves is the condition of A, not drift: never chase it.
-            self._drift_limit = max(DRIFT_TOLERANCE, 10.0 * self._measure_drift(probe))
-        # w ← w + P(b − Aw)
-        self._weights += self._covariance @ (self._moment - self._precision @ self._weights)
+    def rebuild(self, anchors: FloatArray) -> None:
+        """Carry the same observations by other anchors: one pass over the history, O(t·m²).
 
-    def _measure_drift(self, probe: FloatArray) -> float:
-        # ‖APφ − φ‖/‖φ‖
-        length = float(np.linalg.norm(probe))
-        error = float(np.linalg.norm(self._precision @ (self._covariance @ probe) - probe))
-        return error / length if length else 0.0
+        Args:
+            anchors: joint points, shape (m, d). Those that add no direction to the others are passed over.
+        """
+        gram = self.kernel(anchors) if len(anchors) else np.empty((0, 0))
+        kept, factor = independent_rows(gram, DIRECTION_TOLERANCE)
+        anchors = anchors[kept]
+        second_moment, moment, residual_trace = np.zeros((len(kept), len(kept))), np.zeros(len(kept)), 0.0
+        for points, counts, rewards in self._history.blocks() if self._history is not None else ():
+            features = (
+                times_transpose(self.kernel(points, anchors), factor) if len(kept) else np.empty((len(points), 0))
+            )
+            weighted = counts[:, None] * features
+            second_moment += features.T @ weighted
+            moment += rewards @ features
+            explained = np.einsum("ij,ij->i", features, features)
+            residual_trace += float(counts @ np.maximum(self.kernel.diag(points) - explained, 0.0))
+        if not (math.isfinite(residual_trace) and np.isfinite(second_moment).all()):
+            raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between observed points.")
+        self._anchors, self._factor = anchors, factor
+        self._ridge.load(second_moment, moment)
+        self.residual_trace = residual_trace
 
     def refactor(self) -> None:
-        """Recompute P, w and the log-determinant from A and b in O(m³); predictions change by rounding alone."""
-        self._absorb_pending()
-        self._covariance, log_determinant = inverse_and_log_determinant(self._precision)
-        self._weights = self._covariance @ self._moment
-        self.log_determinant = log_determinant - self.dictionary_size * math.log(self.regularization)
-        self.refactorizations += 1
-
-
-def _adds_direction(evaluation: _NystromEvaluation) -> bool:
-    return bool(evaluation.residual[0] > DIRECTION_TOLERANCE * evaluation.prior_variance[0])
+        """Recompute the tracked inverse in O(m³); predictions change by rounding alone."""
+        self._ridge.refactor()

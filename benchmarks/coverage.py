@@ -1,0 +1,148 @@
+"""Do the confidence sets hold θ*, and how large are they? Simulated on functions of known norm.
+
+Run: OPENBLAS_NUM_THREADS=1 python benchmarks/coverage.py
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypedDict
+
+import numpy as np
+from joblib import Parallel, delayed
+
+import kernel_bandits as kb
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.confidence import Confidence
+from kernel_bandits.policies import UpperConfidenceBound
+from kernel_bandits.posteriors import NystromPosterior
+
+HORIZON, RUNS = 300, 200
+NORM, NOISE, FAILURE, RIDGE = 1.0, 0.1, 0.1, 0.01
+KERNEL = kb.Gaussian(0.3)
+
+
+class Bounds(TypedDict):
+    """What every radius with a guarantee is told."""
+
+    norm_bound: float
+    noise_bound: float
+    failure_probability: float
+
+
+BOUNDS = Bounds(norm_bound=NORM, noise_bound=NOISE, failure_probability=FAILURE)
+RADII: dict[str, dict[str, Confidence]] = {
+    "exact": {
+        "Lemma31, as printed": kb.Lemma31(**BOUNDS),
+        "Lemma31, log-determinant": kb.Lemma31(**BOUNDS, complexity="log_determinant"),
+        "ChowdhuryGopalan": kb.ChowdhuryGopalan(**BOUNDS, horizon=HORIZON),
+        "KrauseOng": kb.KrauseOng(**BOUNDS),
+        "Tightened": kb.Tightened(**BOUNDS),
+    },
+    "projected": {
+        "Lemma41, as printed": kb.Lemma41(**BOUNDS),
+        "Lemma41, log-determinant": kb.Lemma41(**BOUNDS, complexity="log_determinant"),
+        "Tightened": kb.Tightened(**BOUNDS),
+    },
+    "history-free": {"Tightened": kb.Tightened(**BOUNDS)},
+}
+
+
+@dataclass(frozen=True)
+class KnownFunction:
+    """θ* = Σ α_j k(c_j, ·) with ‖θ*‖ = NORM, so that |θ*(s)| ≤ NORM·√k(s, s) = 1."""
+
+    centres: FloatArray
+    coefficients: FloatArray
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        return KERNEL(points, self.centres) @ self.coefficients
+
+
+def draw_function(generator: np.random.Generator) -> KnownFunction:
+    centres, coefficients = generator.random((20, 2)), generator.standard_normal(20)
+    norm = math.sqrt(coefficients @ KERNEL(centres) @ coefficients)
+    return KnownFunction(centres, NORM / norm * coefficients)
+
+
+def projected_distance(posterior: NystromPosterior, function: KnownFunction) -> float:
+    """‖θ̃ − θ*‖ in the norm of Ṽ: (q − w)ᵀA(q − w) + λ(B² − ‖q‖²), squared, with q = J θ*(Z) the projection of θ*."""
+    projection = posterior._factor @ function(posterior.dictionary_points)
+    gap = projection - posterior._ridge.weights
+    inside = gap @ np.linalg.solve(posterior._ridge.covariance, gap)
+    return math.sqrt(max(float(inside + RIDGE * (NORM**2 - projection @ projection)), 0.0))
+
+
+@dataclass(frozen=True)
+class CoverageRun:
+    """One run: the largest distance/radius of each radius, its final value, the regret, and what the theorems need."""
+
+    worst_ratios: dict[str, float]
+    final_radii: dict[str, float]
+    regret: float
+    effective_dimension: float
+    dictionary_size: int
+
+
+def build(kind: str, seed: int) -> UpperConfidenceBound:
+    """The policy of the theorems: the paper's radius at δ = 1/T (the tightened one where the paper has none)."""
+    bounds = Bounds(norm_bound=NORM, noise_bound=NOISE, failure_probability=1.0 / HORIZON)
+    if kind == "exact":
+        return kb.k_ucb(KERNEL, regularization=RIDGE, confidence=kb.Lemma31(**bounds), seed=seed)
+    if kind == "projected":
+        return kb.ek_ucb(KERNEL, regularization=RIDGE, confidence=kb.Lemma41(**bounds), seed=seed)
+    return kb.ek_ucb(KERNEL, regularization=RIDGE, confidence=kb.Tightened(**bounds), history="none", seed=seed)
+
+
+def one_run(kind: str, seed: int) -> CoverageRun:
+    """Play T rounds against a fresh function with noise ±NOISE, which is bounded by R and R-sub-Gaussian."""
+    generator = np.random.default_rng(seed)
+    function, policy = draw_function(generator), build(kind, seed)
+    worst = dict.fromkeys(RADII[kind], 0.0)
+    noise_energy = explained = regret = 0.0
+    observed = []
+    for _ in range(HORIZON):
+        context, actions = generator.random(1), generator.random((10, 1))
+        expected = function(np.column_stack([np.full(10, context[0]), actions]))
+        decision = policy.select(context, actions)
+        noise = NOISE * (1.0 if generator.random() < 0.5 else -1.0)
+        reward = float(expected[decision.index]) + noise
+        policy.update(context, decision.action, reward)
+        regret += float(expected.max() - expected[decision.index])
+        observed.append([context[0], decision.action[0]])
+        # ‖θ̂ − θ*‖²_V = Σε² + λB² − λ·yᵀ(K + λI)⁻¹y, and yᵀ(K + λI)⁻¹y = Σ (r − mean)²/(std² + λ)
+        noise_energy += noise**2
+        explained += (reward - decision.mean) ** 2 / (decision.std**2 + RIDGE)
+        if isinstance(policy.posterior, NystromPosterior):
+            distance = projected_distance(policy.posterior, function)
+        else:
+            distance = math.sqrt(max(noise_energy + RIDGE * NORM**2 - RIDGE * explained, 0.0))
+        for name, confidence in RADII[kind].items():
+            worst[name] = max(worst[name], distance / confidence.radius(policy.posterior))
+    return CoverageRun(
+        worst_ratios=worst,
+        final_radii={name: radius.radius(policy.posterior) for name, radius in RADII[kind].items()},
+        regret=regret,
+        effective_dimension=kb.theory.effective_dimension(KERNEL(np.array(observed)), RIDGE),
+        dictionary_size=policy.dictionary_size,
+    )
+
+
+def main() -> None:
+    print("| posterior | radius | β at T | in units of Tightened | runs that left the set | largest distance/β |")
+    print("|---|---|---|---|---|---|")
+    for kind, radii in RADII.items():
+        runs = Parallel(n_jobs=-1)(delayed(one_run)(kind, seed) for seed in range(RUNS))
+        tightened = np.mean([run.final_radii["Tightened"] for run in runs])
+        for name in radii:
+            radius = np.mean([run.final_radii[name] for run in runs])
+            ratios = np.array([run.worst_ratios[name] for run in runs])
+            print(
+                f"| {kind} | {name} | {radius:.2f} | {radius / tightened:.2f} "
+                f"| {(ratios > 1).sum()} of {RUNS} | {ratios.max():.2f} |"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Dictionaries drawn anew from the whole history, by the posterior variance: contextual BKB and BBKB."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernel_bandits.arrays import FloatArray, InputError, as_positive
+from kernel_bandits.dictionaries.base import Candidate, Dictionary, Proposal
+
+
+class Resampling(Dictionary):
+    """Every observed point has the same chance at each resampling: p_i = min(1, q̄·σ²(s_i)).
+
+    σ² is the posterior variance over λ given all observations, the newest included (Calandriello et al. 2019). A point
+    that was observed n times is one point whose n coins are flipped together: it comes in with 1 − (1 − p_i)ⁿ.
+    Resampling happens when 1 + Σ σ²(s), over the points observed since the last one and with the σ² of its moment,
+    exceeds the limit (Calandriello et al. 2020).
+
+    Args:
+        coins: the generator of the coins.
+        regularization: the λ of the posterior this rule belongs to.
+        oversampling: q̄. It sets the dictionary size, whatever the limit.
+        batch_variance_limit: C of BBKB, at least 1. At 1 the dictionary is drawn anew every round, which is BKB.
+    """
+
+    def __init__(
+        self,
+        coins: np.random.Generator,
+        *,
+        regularization: float,
+        oversampling: float = 2.0,
+        batch_variance_limit: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.regularization = as_positive("regularization", regularization)
+        self.oversampling = as_positive("oversampling", oversampling)
+        self.batch_variance_limit = as_positive("batch_variance_limit", batch_variance_limit)
+        if self.batch_variance_limit < 1.0:
+            raise InputError(
+                f"batch_variance_limit: expected at least 1, got {batch_variance_limit!r}; 1 resamples every round."
+            )
+        self._coins = coins
+        self._frozen_covariance = np.empty((0, 0))
+        self._batch_variance = 0.0
+
+    @property
+    def initial_points(self) -> FloatArray | None:
+        return None
+
+    def _frozen_variance(self, candidate: Candidate) -> float:
+        features = candidate.features
+        # σ² = residual/λ + φᵀPφ with the P of the last resampling; the anchors, hence φ and residual, are its too
+        return candidate.residual / self.regularization + float(features @ (self._frozen_covariance @ features))
+
+    def propose(self, candidate: Candidate) -> Proposal:
+        total = 1.0 + self._batch_variance + self._frozen_variance(candidate)
+        return Proposal(draw=False, probability=0.0, resample=total > self.batch_variance_limit)
+
+    def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:  # noqa: ARG002
+        """Count the point into the running batch; nothing is ever appended."""
+        self._batch_variance += self._frozen_variance(candidate)
+
+    def probabilities(self, variances: FloatArray, counts: FloatArray) -> FloatArray:
+        """The chance of each point, from its σ² and the number of times it was observed."""
+        with np.errstate(divide="ignore"):
+            # 1 − (1 − p)ⁿ with p = min(1, q̄σ²), accurate for small p
+            return -np.expm1(counts * np.log1p(-np.minimum(1.0, self.oversampling * variances)))
+
+    def redraw(self, variances: FloatArray, counts: FloatArray) -> NDArray[np.bool_]:
+        """Flip all coins: which points stand in the next dictionary."""
+        return self._coins.random(len(variances)) < self.probabilities(variances, counts)
+
+    def begin_batch(self, covariance: FloatArray) -> None:
+        """Freeze the variance of a posterior that was just rebuilt."""
+        self._frozen_covariance = covariance.copy() if math.isfinite(self.batch_variance_limit) else covariance
+        self._batch_variance = 0.0

@@ -1,0 +1,152 @@
+"""Explicit finite-dimensional features: the alternative to a dictionary."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray, InputError, as_count
+from kernel_bandits.kernels import Exponential, Gaussian, KernelLike, Matern
+
+
+class FeatureMap(ABC):
+    """A function of points whose inner products are, or approximate, a kernel."""
+
+    exact: bool
+
+    @abstractmethod
+    def __call__(self, points: FloatArray) -> FloatArray:
+        """Features of points (n, d), shape (n, D); the same points always have the same features."""
+
+
+class LinearFeatures(FeatureMap):
+    """The columns themselves, and a constant 1 if there is an intercept.
+
+    Args:
+        intercept: whether the model has a constant term.
+    """
+
+    exact = True
+
+    def __init__(self, intercept: bool = True) -> None:
+        self.intercept = bool(intercept)
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        return np.column_stack([points, np.ones(len(points))]) if self.intercept else points.copy()
+
+    def __repr__(self) -> str:
+        return f"LinearFeatures(intercept={self.intercept})"
+
+
+class _FourierFeatures(FeatureMap):
+    """√w·cos(ωᵀx) and √w·sin(ωᵀx): k(x, y) = E cos(ωᵀ(x − y)) under the kernel's spectral density (Bochner).
+
+    The frequencies depend on the number of columns, which is known with the first points; they are computed then and
+    kept.
+    """
+
+    exact = False
+
+    def __init__(self) -> None:
+        self._spectrum: tuple[FloatArray, FloatArray] | None = None
+
+    @abstractmethod
+    def _frequencies(self, dimension: int) -> tuple[FloatArray, FloatArray]:
+        """Frequencies (D/2, d) for unit lengthscale and their weights (D/2,), which sum to 1."""
+
+    @property
+    @abstractmethod
+    def _lengthscale(self) -> float | FloatArray: ...
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        if self._spectrum is None or self._spectrum[0].shape[1] != points.shape[1]:
+            self._spectrum = self._frequencies(points.shape[1])
+        frequencies, weights = self._spectrum
+        phases = (points / self._lengthscale) @ frequencies.T
+        # φ(x)ᵀφ(y) = Σ w(cos ωᵀx cos ωᵀy + sin ωᵀx sin ωᵀy) = Σ w·cos ωᵀ(x − y)
+        return np.hstack([np.cos(phases), np.sin(phases)]) * np.sqrt(np.concatenate([weights, weights]))
+
+
+class RandomFourierFeatures(_FourierFeatures):
+    """Frequencies drawn from the spectral density (Rahimi & Recht 2007): error O(D^{-1/2}), whatever the dimension.
+
+    Args:
+        kernel: a :class:`Gaussian`, :class:`Exponential` or :class:`Matern`.
+        number_of_features: D, even.
+        seed: of the frequencies.
+    """
+
+    def __init__(self, kernel: KernelLike, number_of_features: int, seed: np.random.SeedSequence) -> None:
+        super().__init__()
+        if not isinstance(kernel, (Gaussian, Exponential, Matern)):
+            raise InputError(f"kernel: random features are known for Gaussian, Exponential and Matern, got {kernel!r}.")
+        self.kernel = kernel
+        self.number_of_features = as_count("number_of_features", number_of_features)
+        if self.number_of_features % 2:
+            raise InputError(f"number_of_features: cosines and sines come in pairs, got the odd {number_of_features}.")
+        self._seed = seed
+
+    @property
+    def _lengthscale(self) -> float | FloatArray:
+        return self.kernel.lengthscale
+
+    def _frequencies(self, dimension: int) -> tuple[FloatArray, FloatArray]:
+        count = self.number_of_features // 2
+        generator = np.random.default_rng(self._seed)
+        frequencies = generator.standard_normal((count, dimension))
+        if not isinstance(self.kernel, Gaussian):
+            # the spectral density of Matérn ν is Student's t with 2ν degrees of freedom
+            degrees = 1.0 if isinstance(self.kernel, Exponential) else 2 * self.kernel.smoothness
+            frequencies *= np.sqrt(degrees / generator.chisquare(degrees, (count, 1)))
+        return frequencies, np.full(count, 1.0 / count)
+
+    def __repr__(self) -> str:
+        return f"RandomFourierFeatures({self.kernel!r}, {self.number_of_features})"
+
+
+class QuadratureFourierFeatures(_FourierFeatures):
+    """Frequencies at the nodes of Gauss–Hermite quadrature (Mutný & Krause 2018).
+
+    The error falls exponentially once there are more nodes per dimension than oscillations in the data, about
+    diameter/lengthscale; the number of features is a power of the dimension, so three columns are the limit.
+
+    Args:
+        kernel: a :class:`Gaussian`.
+        number_of_features: D; the largest even number n of nodes with n^d ≤ D is taken, so that there are n^d features.
+    """
+
+    def __init__(self, kernel: KernelLike, number_of_features: int) -> None:
+        super().__init__()
+        if not isinstance(kernel, Gaussian):
+            raise InputError(f"kernel: quadrature features are known for Gaussian kernels, got {kernel!r}.")
+        self.kernel = kernel
+        self.number_of_features = as_count("number_of_features", number_of_features)
+
+    @property
+    def _lengthscale(self) -> float | FloatArray:
+        return self.kernel.lengthscale
+
+    def _frequencies(self, dimension: int) -> tuple[FloatArray, FloatArray]:
+        if dimension > 3:
+            raise InputError(
+                f"features: quadrature needs at most 3 columns in context and action together, got {dimension}; "
+                "use features='random'."
+            )
+        nodes_per_dimension = 2 * int(self.number_of_features ** (1 / dimension) * (1 + 1e-12) / 2)
+        if nodes_per_dimension < 2:
+            raise InputError(f"number_of_features: at least {2**dimension} are needed for {dimension} columns.")
+        # E f(ω) over a standard normal ω is Σ w f(√2 x)/√π at the Gauss–Hermite nodes x
+        nodes, node_weights = np.polynomial.hermite.hermgauss(nodes_per_dimension)
+        grid = np.stack(np.meshgrid(*[math.sqrt(2.0) * nodes] * dimension, indexing="ij"), axis=-1).reshape(
+            -1, dimension
+        )
+        products = np.meshgrid(*[node_weights / math.sqrt(math.pi)] * dimension, indexing="ij")
+        weights = np.prod(np.stack(products, axis=-1).reshape(-1, dimension), axis=1)
+        # ω and −ω have the same cosine and opposite sines: one of each pair with twice the weight is enough
+        half = grid[:, 0] > 0
+        return grid[half], 2.0 * weights[half]
+
+    def __repr__(self) -> str:
+        return f"QuadratureFourierFeatures({self.kernel!r}, {self.number_of_features})"

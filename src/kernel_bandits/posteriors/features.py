@@ -1,0 +1,97 @@
+"""The posterior on explicit features: linear models and Fourier features, O(D²) per action and per update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray, UnavailableError
+from kernel_bandits.features import FeatureMap
+from kernel_bandits.kernels import KernelLike
+from kernel_bandits.linalg import safe_sqrt
+from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
+from kernel_bandits.posteriors.ridge import RidgeRegression
+
+
+@dataclass(frozen=True, slots=True)
+class _FeatureEvaluation(Evaluation):
+    """Adds φ (A, D) and Pφ (A, D)."""
+
+    features: FloatArray
+    solved: FloatArray
+
+    def row(self, index: int) -> _FeatureEvaluation:
+        one = slice(index, index + 1)
+        return _FeatureEvaluation(
+            self.round_index, self.mean[one], self.std[one], self.features[one].copy(), self.solved[one].copy()
+        )
+
+
+class FeaturePosterior(Posterior[_FeatureEvaluation]):
+    """Ridge regression on a fixed feature map; the history is not kept.
+
+    Where the map is exact (linear features) this is the exact posterior of its kernel. Where it approximates one, the
+    standard deviation is that of the finite-dimensional model: it does not grow where the features fail.
+
+    Args:
+        kernel: the kernel the features stand for.
+        regularization: λ.
+        feature_map: the features.
+    """
+
+    def __init__(self, kernel: KernelLike, regularization: float, feature_map: FeatureMap) -> None:
+        super().__init__(kernel, regularization)
+        self.feature_map = feature_map
+        self._dimension: int | None = None
+        self._ridge: RidgeRegression | None = None
+
+    @property
+    def approximation(self) -> Approximation:
+        return "exact" if self.feature_map.exact else "random features"
+
+    @property
+    def dimension(self) -> int | None:
+        return self._dimension
+
+    @property
+    def dictionary_points(self) -> FloatArray:
+        return np.empty((0, self._dimension or 0))
+
+    @property
+    def dictionary_size(self) -> int:
+        return 0 if self._ridge is None else len(self._ridge)
+
+    @property
+    def observed_points(self) -> FloatArray:
+        raise UnavailableError("observed_points: a posterior on explicit features keeps no observations.")
+
+    @property
+    def observed_rewards(self) -> FloatArray:
+        raise UnavailableError("observed_rewards: a posterior on explicit features keeps no observations.")
+
+    @property
+    def log_determinant(self) -> float:
+        return 0.0 if self._ridge is None else self._ridge.log_determinant
+
+    @property
+    def effective_dimension(self) -> float:
+        return 0.0 if self._ridge is None else self._ridge.effective_dimension
+
+    def _evaluate(self, points: FloatArray) -> _FeatureEvaluation:
+        features = self.feature_map(points)
+        if self._ridge is None:
+            mean, solved = np.zeros(len(points)), features / self.regularization
+        else:
+            mean, solved = features @ self._ridge.weights, features @ self._ridge.covariance
+        # std² = λ·φᵀPφ
+        std = safe_sqrt(self.regularization * np.einsum("ij,ij->i", features, solved))
+        return _FeatureEvaluation(self.round_index, mean, std, features, solved)
+
+    def _observe(self, point: FloatArray, reward: float, evaluation: _FeatureEvaluation) -> None:
+        features = evaluation.features[0]
+        if self._ridge is None:
+            self._ridge = RidgeRegression(self.regularization, len(features))
+        self._ridge.observe(features, evaluation.solved[0], float(evaluation.mean[0]), reward)
+        self._dimension = len(point)
+        self.round_index += 1

@@ -1,0 +1,121 @@
+"""Ridge regression on explicit features, one observation at a time."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.linalg import blas
+
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.linalg import border_inverse, border_symmetric, inverse_and_log_determinant, subtract_outer
+
+# Features wait until so many can enter A by one matrix product; the drift check follows: a few gemv per 64 rounds.
+PENDING_ROWS = 64
+# ‖APφ − φ‖/‖φ‖ at which P counts as drifted. Well above rounding (condition of A times 1e-16), well below 1e-6.
+DRIFT_TOLERANCE = 1e-8
+
+
+class RidgeRegression:
+    """A = λI + Σ φφᵀ, P = A⁻¹, b = Σ rφ and w = Pb, with log det(A/λ).
+
+    P and w are tracked by rank-one steps. A and b are kept beside them; every ``PENDING_ROWS`` observations w is
+    refined against them, and P is recomputed from A when APφ has left φ by more than ``DRIFT_TOLERANCE``.
+
+    Args:
+        regularization: λ.
+        size: the number of features to start with.
+    """
+
+    def __init__(self, regularization: float, size: int = 0) -> None:
+        self.regularization = regularization
+        self.covariance = np.eye(size) / regularization
+        self.weights = np.zeros(size)
+        self.log_determinant = 0.0
+        self.drift = 0.0
+        self.refactorizations = 0
+        self._precision = np.eye(size) * regularization
+        self._moment = np.zeros(size)
+        self._pending = np.zeros((PENDING_ROWS, size))
+        self._pending_count = 0
+        self._rounds = 0
+        self._drift_limit = DRIFT_TOLERANCE
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    @property
+    def effective_dimension(self) -> float:
+        """The trace of (A − λI)A⁻¹, which is m − λ·trace P."""
+        return len(self) - self.regularization * float(np.trace(self.covariance))
+
+    def observe(self, features: FloatArray, solved: FloatArray, mean: float, reward: float) -> None:
+        """Learn a reward at features φ, with h = Pφ and mean = φᵀw as they stand."""
+        # P ← P − hhᵀ/c and w ← w + h(r − φᵀw)/c with c = 1 + φᵀh (Sherman–Morrison); log det grows by log c
+        scale = 1.0 + float(features @ solved)
+        subtract_outer(self.covariance, solved / math.sqrt(scale))
+        self.weights += solved * ((reward - mean) / scale)
+        self.log_determinant += math.log(scale)
+        self._moment += reward * features
+        self._pending[self._pending_count] = features
+        self._pending_count += 1
+        self._rounds += 1
+        if self._rounds % PENDING_ROWS == 0:
+            self._absorb_pending()
+            self._check_drift(features)
+
+    def border(self, cross: FloatArray, square: float, moment: float) -> None:
+        """Add a coordinate c in which the past has Σ φc, Σ c² and Σ rc."""
+        self._absorb_pending()
+        # A ← [[A, a], [aᵀ, λ + cc]]; its inverse by the Schur complement s = λ + cc − aᵀPa ≥ λ
+        solved = self.covariance @ cross
+        schur = max(self.regularization + square - float(cross @ solved), self.regularization)
+        error = (moment - float(cross @ self.weights)) / schur
+        self.covariance = border_inverse(self.covariance, solved, schur)
+        self.weights = np.append(self.weights - error * solved, error)
+        self.log_determinant += math.log(schur / self.regularization)
+        self._precision = border_symmetric(self._precision, cross, self.regularization + square)
+        self._moment = np.append(self._moment, moment)
+        self._pending = np.zeros((PENDING_ROWS, len(self)))
+
+    def load(self, second_moment: FloatArray, moment: FloatArray) -> None:
+        """Start over from Σ φφᵀ and Σ rφ, which may have another size."""
+        self._precision = second_moment + self.regularization * np.eye(len(moment))
+        self._moment = moment
+        self._pending = np.zeros((PENDING_ROWS, len(moment)))
+        self._pending_count = 0
+        self._solve()
+
+    def refactor(self) -> None:
+        """Recompute P, w and the log-determinant from A and b in O(m³); predictions change by rounding alone."""
+        self._absorb_pending()
+        self._solve()
+        self.refactorizations += 1
+
+    def _solve(self) -> None:
+        self.covariance, log_determinant = inverse_and_log_determinant(self._precision)
+        self.weights = self.covariance @ self._moment
+        self.log_determinant = log_determinant - len(self) * math.log(self.regularization)
+
+    def _absorb_pending(self) -> None:
+        """A ← A + Σ φφᵀ over the features that wait."""
+        if self._pending_count and len(self):
+            rows = self._pending[: self._pending_count].T
+            blas.dgemm(1.0, rows, rows, beta=1.0, c=self._precision.T, trans_b=1, overwrite_c=1)
+        self._pending_count = 0
+
+    def _check_drift(self, probe: FloatArray) -> None:
+        """Measure how far P has left A⁻¹ along the probe, refactor if it is too far, and refine w."""
+        self.drift = self._measure_drift(probe)
+        if self.drift > self._drift_limit:
+            self.refactor()
+            # What a fresh factorisation leaves is the condition of A, not drift: never chase it.
+            self._drift_limit = max(DRIFT_TOLERANCE, 10.0 * self._measure_drift(probe))
+        # w ← w + P(b − Aw)
+        self.weights += self.covariance @ (self._moment - self._precision @ self.weights)
+
+    def _measure_drift(self, probe: FloatArray) -> float:
+        # ‖APφ − φ‖/‖φ‖
+        length = float(np.linalg.norm(probe))
+        error = float(np.linalg.norm(self._precision @ (self.covariance @ probe) - probe))
+        return error / length if length else 0.0

@@ -1,0 +1,191 @@
+"""Radii: formulas by hand, validity, order, and coverage by simulation."""
+
+import math
+
+import coverage
+import numpy as np
+import pytest
+
+import kernel_bandits as kb
+from kernel_bandits import theory
+
+B, R, DELTA = 2.0, 0.3, 0.05
+BOUNDS = {"norm_bound": B, "noise_bound": R, "failure_probability": DELTA}
+
+
+def played(preset, rounds=60, **options):
+    policy = preset(kb.Gaussian(0.2), regularization=0.2, seed=0, **options)
+    kb.run(policy, kb.environments.Chessboard(), rounds, seed=0)
+    return policy
+
+
+@pytest.fixture(scope="module")
+def exact():
+    return played(kb.k_ucb)
+
+
+@pytest.fixture(scope="module")
+def projected():
+    return played(kb.ek_ucb, oversampling=0.7)
+
+
+def test_exact_radii_by_their_formulas(exact):
+    gram = theory.observed_gram(exact)
+    log_determinant = np.linalg.slogdet(np.eye(60) + gram / 0.2)[1]
+    dimension = np.trace(gram @ np.linalg.inv(gram + 0.2 * np.eye(60)))
+    log_failure = math.log(1 / DELTA)
+    capacity = math.log(math.e + math.e * 60 * 1.5**2 / 0.2)
+    expected = {
+        kb.Lemma31(**BOUNDS, kernel_bound=1.5): math.sqrt(0.2) * B
+        + R * math.sqrt(2 * log_failure + capacity * dimension),
+        kb.Lemma31(**BOUNDS, complexity="log_determinant"): math.sqrt(0.2) * B
+        + R * math.sqrt(2 * log_failure + log_determinant),
+        kb.Tightened(**BOUNDS): math.sqrt(0.2 * B**2 + R**2 * (2 * log_failure + log_determinant)),
+        kb.ChowdhuryGopalan(**BOUNDS, horizon=100): math.sqrt(0.2) * B
+        + R * math.sqrt(1.02) * math.sqrt(2 * (log_determinant / 2 + 1 + log_failure)),
+        kb.KrauseOng(**BOUNDS): math.sqrt(
+            2 * 0.2 * B**2 + 300 * R**2 * log_determinant / 2 * math.log(60 / DELTA) ** 3
+        ),
+        kb.KrauseOng(**BOUNDS, maximum_information_gain=7.0): math.sqrt(
+            2 * 0.2 * B**2 + 300 * R**2 * 7.0 * math.log(60 / DELTA) ** 3
+        ),
+    }
+    for confidence, value in expected.items():
+        assert confidence.radius(exact.posterior) == pytest.approx(value, rel=1e-9)
+
+
+def test_projected_radii_by_their_formulas(projected):
+    points, anchors = projected.observed_points, projected.dictionary_points
+    kernel = projected.posterior.kernel
+    explained = kernel(points, anchors) @ np.linalg.solve(kernel(anchors), kernel(anchors, points))
+    residual = np.trace(kernel(points) - explained)
+    assert residual > 0.1
+    log_determinant = np.linalg.slogdet(np.eye(60) + explained / 0.2)[1]
+    dimension = np.trace(explained @ np.linalg.inv(explained + 0.2 * np.eye(60)))
+    log_failure = math.log(1 / DELTA)
+    capacity = math.log(math.e + math.e * 60 / 0.2)
+    bias, tight_bias = (math.sqrt(0.2) + math.sqrt(residual)) * B, math.sqrt(0.2 + residual) * B
+    expected = {
+        kb.Lemma41(**BOUNDS): bias + R * math.sqrt(4 * log_failure + 2 * capacity * (dimension + residual / 0.2)),
+        kb.Lemma41(**BOUNDS, complexity="log_determinant"): bias
+        + R * math.sqrt(4 * log_failure + 2 * (log_determinant + residual / 0.2)),
+        kb.Tightened(**BOUNDS): tight_bias + R * math.sqrt(2 * log_failure + log_determinant + residual / 0.2),
+        kb.Tightened(**BOUNDS, projection_error=0.01): math.sqrt(0.21) * B
+        + R * math.sqrt(2 * log_failure + log_determinant + residual / 0.2),
+    }
+    for confidence, value in expected.items():
+        assert confidence.radius(projected.posterior) == pytest.approx(value, rel=1e-6)
+
+
+def test_history_free_radius_by_its_formula():
+    posterior = played(kb.ek_ucb, history="none", oversampling=0.7).posterior
+    expected = math.sqrt(0.2 + posterior.residual_trace) * B + R * math.sqrt(
+        2 * math.log(1 / DELTA) + posterior.log_determinant
+    )
+    assert posterior.residual_trace > 0.1
+    assert kb.Tightened(**BOUNDS).radius(posterior) == pytest.approx(expected)
+
+
+def test_what_the_projection_loses_is_bracketed(projected):
+    """d_eff(K) ≤ d_eff(K̃) + ρ/λ and ‖(I − P)F^{1/2}‖² ≤ ρ, which the radii rely on."""
+    posterior = projected.posterior
+    gram, anchors = theory.observed_gram(projected), projected.dictionary_points
+    excess = posterior.residual_trace / posterior.regularization
+    dimension = theory.effective_dimension(gram, posterior.regularization)
+    assert posterior.effective_dimension <= dimension <= posterior.effective_dimension + excess
+    cross = posterior.kernel(projected.observed_points, anchors)
+    assert theory.projection_error(gram, cross, posterior.kernel(anchors)) <= posterior.residual_trace
+
+
+def test_tightened_radii_are_the_smallest(exact, projected):
+    for policy, others in [
+        (exact, [kb.Lemma31(**BOUNDS, complexity="log_determinant"), kb.ChowdhuryGopalan(**BOUNDS, horizon=60)]),
+        (projected, [kb.Lemma41(**BOUNDS, complexity="log_determinant")]),
+    ]:
+        tightened = kb.Tightened(**BOUNDS).radius(policy.posterior)
+        assert all(tightened < other.radius(policy.posterior) for other in others)
+    printed, proof = kb.Lemma31(**BOUNDS), kb.Lemma31(**BOUNDS, complexity="log_determinant")
+    assert proof.radius(exact.posterior) < printed.radius(exact.posterior)
+
+
+INVALID = [
+    (kb.Lemma31(**BOUNDS), kb.ek_ucb, {}),
+    (kb.ChowdhuryGopalan(**BOUNDS, horizon=10), kb.ek_ucb, {}),
+    (kb.KrauseOng(**BOUNDS), kb.ek_ucb, {}),
+    (kb.Lemma31(**BOUNDS), kb.ek_ucb, {"history": "none"}),
+    (kb.Lemma41(**BOUNDS), kb.ek_ucb, {"history": "none"}),
+    (kb.Tightened(**BOUNDS), kb.random_features_ucb, {}),
+    (kb.Lemma31(**BOUNDS), kb.random_features_ucb, {}),
+]
+
+
+@pytest.mark.parametrize(("confidence", "preset", "options"), INVALID)
+def test_a_radius_refuses_the_posteriors_it_is_not_valid_for(confidence, preset, options):
+    policy = preset(kb.Gaussian(0.2), confidence=confidence, seed=0, **options)
+    with pytest.raises(kb.InputError, match=r"is valid for .* posteriors, and this one is"):
+        policy.select([0.5], [[0.5]])
+
+
+def test_every_radius_plays_from_the_first_round():
+    for confidence in coverage.RADII["exact"].values():
+        for preset in (kb.k_ucb, kb.cgp_ucb):
+            kb.run(preset(kb.Gaussian(0.2), confidence=confidence, seed=0), kb.environments.Chessboard(), 5, seed=0)
+    kb.run(kb.lin_ucb(confidence=kb.Tightened(**BOUNDS), seed=0), kb.environments.Bump(), 5, seed=0)
+
+
+def test_cgp_ucb_is_k_ucb_with_the_radius_of_krause_and_ong():
+    policy = kb.cgp_ucb(kb.Gaussian(0.2), regularization=0.04, norm_bound=3.0, failure_probability=0.2, seed=0)
+    assert policy.confidence == kb.KrauseOng(norm_bound=3.0, noise_bound=0.2, failure_probability=0.2)
+    same = kb.k_ucb(kb.Gaussian(0.2), regularization=0.04, confidence=policy.confidence, seed=0)
+    one = kb.run(policy, kb.environments.Chessboard(), 60, seed=0)
+    other = kb.run(same, kb.environments.Chessboard(), 60, seed=0)
+    np.testing.assert_array_equal(one.action_indices, other.action_indices)
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: kb.Tightened(norm_bound=-1, noise_bound=1, failure_probability=0.1), "norm_bound"),
+        (lambda: kb.Tightened(norm_bound=1, noise_bound=math.nan, failure_probability=0.1), "noise_bound"),
+        (lambda: kb.Tightened(norm_bound=1, noise_bound=1, failure_probability=1.0), "failure_probability"),
+        (lambda: kb.Tightened(**BOUNDS, projection_error=-1.0), "projection_error"),
+        (lambda: kb.Lemma31(**BOUNDS, kernel_bound=0.0), "kernel_bound"),
+        (lambda: kb.Lemma41(**BOUNDS, complexity="rank"), "complexity"),
+        (lambda: kb.ChowdhuryGopalan(**BOUNDS, horizon=0), "horizon"),
+        (lambda: kb.KrauseOng(**BOUNDS, maximum_information_gain=-1.0), "maximum_information_gain"),
+    ],
+)
+def test_bad_arguments_are_named(build, words):
+    with pytest.raises(kb.InputError, match=words):
+        build()
+
+
+@pytest.mark.parametrize("kind", coverage.RADII)
+def test_confidence_sets_hold_the_truth_and_bounds_hold_the_regret(kind):
+    """200 runs of 300 rounds: θ* leaves a set of failure probability δ in at most a share δ of them, and never the
+    regret the theorem of its policy (the history-free one has no theorem in the paper)."""
+    runs = [coverage.one_run(kind, seed) for seed in range(coverage.RUNS)]
+    for name in coverage.RADII[kind]:
+        left = sum(run.worst_ratios[name] > 1 for run in runs)
+        assert left <= coverage.FAILURE * coverage.RUNS, name
+    # a set that is never nearly left would be a useless one
+    assert max(run.worst_ratios["Tightened"] for run in runs) > 0.5
+    common = {
+        "horizon": coverage.HORIZON,
+        "regularization": coverage.RIDGE,
+        "norm_bound": coverage.NORM,
+        "noise_bound": coverage.NOISE,
+    }
+    for run in runs:
+        dimension = run.effective_dimension
+        if kind == "exact":
+            assert run.regret <= theory.k_ucb_regret_bound(effective_dimension=dimension, **common)
+        elif kind == "projected":
+            bound = theory.ek_ucb_regret_bound(
+                effective_dimension=dimension,
+                leverage_regularization=coverage.RIDGE,
+                dictionary_size=run.dictionary_size,
+                oversampling=2.0,
+                **common,
+            )
+            assert run.regret <= bound

@@ -1,0 +1,27 @@
+"""Law 8: the code blocks of README and docs run, in order, one namespace per page."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?://)([^)#]*)(#[^)]*)?\)")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=lambda page: page.name)
+def test_code_blocks_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = page.read_text()
+    namespace = {"__name__": page.stem}
+    for block in BLOCK.finditer(text):
+        line = text[: block.start()].count("\n") + 1
+        exec(compile("\n" * line + block.group(1), str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    targets = [target for target, _ in LINK.findall(page.read_text()) if target]
+    assert [target for target in targets if not (page.parent / target).exists()] == []

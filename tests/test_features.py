@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+
+import kernel_bandits as kb
+from kernel_bandits.features import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
+from kernel_bandits.posteriors import ExactPosterior, FeaturePosterior
+
+KERNELS = [
+    kb.Gaussian(0.4),
+    kb.Gaussian([0.3, 1.0, 0.5]),
+    kb.Exponential(0.8),
+    kb.Matern(0.6, 1.5),
+    kb.Matern(0.6, 2.5),
+]
+
+
+def points(seed, count=40, dimension=3):
+    return np.random.default_rng(seed).random((count, dimension))
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_random_features_average_to_the_kernel(kernel):
+    """Each entry is a mean of D/2 independent cosines: within 5 standard deviations of at most 1/√(D/2)."""
+    X = points(0)
+    features = RandomFourierFeatures(kernel, 20_000, np.random.SeedSequence(0))(X)
+    assert np.abs(features @ features.T - kernel(X)).max() < 5 / np.sqrt(10_000)
+    np.testing.assert_allclose((features**2).sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_quadrature_is_exact_to_rounding_with_enough_nodes(dimension):
+    X = points(0, dimension=dimension)
+    kernel = kb.Gaussian([0.6, 0.8, 1.0][:dimension])
+    errors = []
+    for nodes in (4, 8, 16):
+        features = QuadratureFourierFeatures(kernel, nodes**dimension)(X)
+        assert features.shape[1] == nodes**dimension
+        errors.append(np.abs(features @ features.T - kernel(X)).max())
+    assert errors[0] > 10 * errors[1] > 100 * errors[2]
+    assert errors[2] < 1e-8
+
+
+def test_linear_features_give_the_exact_posterior_of_the_linear_kernel():
+    X, queries = points(0, 100), points(1, 20)
+    rewards = X @ [1.0, -2.0, 0.5] + 0.3
+    for intercept in (True, False):
+        kernel = kb.Linear(offset=float(intercept)) if intercept else kb.Linear()
+        exact = ExactPosterior(kernel, 0.2)
+        features = FeaturePosterior(kernel, 0.2, LinearFeatures(intercept))
+        for point, reward in zip(X, rewards, strict=True):
+            exact.update(point, reward)
+            features.update(point, reward)
+        one, other = exact.predict(queries), features.predict(queries)
+        np.testing.assert_allclose(one.mean, other.mean, atol=1e-8)
+        np.testing.assert_allclose(one.std, other.std, atol=1e-6)
+        assert features.log_determinant == pytest.approx(exact.log_determinant, abs=1e-8)
+        assert features.effective_dimension == pytest.approx(exact.effective_dimension, abs=1e-8)
+        assert features.approximation == "exact"
+
+
+def test_lin_ucb_is_k_ucb_with_a_linear_kernel():
+    environment = kb.environments.Bump()
+    linear = kb.run(kb.lin_ucb(regularization=0.5, seed=0), environment, 120, seed=0)
+    kernel = kb.run(kb.k_ucb(kb.Linear(offset=1.0), regularization=0.5, seed=0), environment, 120, seed=0)
+    np.testing.assert_array_equal(linear.action_indices, kernel.action_indices)
+
+
+def test_fourier_features_come_close_to_k_ucb():
+    environment = kb.environments.Chessboard()
+    exact = kb.run(kb.k_ucb(kb.Gaussian(0.3), seed=0), environment, 100, seed=0)
+    quadrature = kb.random_features_ucb(kb.Gaussian(0.3), number_of_features=20**2, features="quadrature", seed=0)
+    result = kb.run(quadrature, environment, 100, seed=0)
+    np.testing.assert_array_equal(result.action_indices, exact.action_indices)
+    assert quadrature.posterior.approximation == "random features"
+    assert quadrature.dictionary_size == 400
+
+
+def test_history_is_not_kept():
+    policy = kb.lin_ucb(seed=0)
+    policy.update([0.5], [0.5], 1.0)
+    with pytest.raises(kb.UnavailableError, match="keeps no observations"):
+        _ = policy.observed_points
+
+
+@pytest.mark.parametrize(
+    ("play", "words"),
+    [
+        (lambda: kb.random_features_ucb(kb.Linear()), "random features are known for"),
+        (lambda: kb.random_features_ucb(kb.Gaussian(), number_of_features=7), "pairs"),
+        (lambda: kb.random_features_ucb(kb.Matern(), features="quadrature"), "known for Gaussian"),
+        (lambda: kb.random_features_ucb(kb.Gaussian(), features="orthogonal"), "'random' or 'quadrature'"),
+        (
+            lambda: kb.random_features_ucb(kb.Gaussian(), features="quadrature").select([0.0] * 3, [[0.0]]),
+            "at most 3 columns",
+        ),
+        (
+            lambda: kb.random_features_ucb(kb.Gaussian(), number_of_features=3, features="quadrature").select(
+                [0.0], [[0.0]]
+            ),
+            "at least 4 are needed",
+        ),
+    ],
+)
+def test_bad_options_are_named(play, words):
+    with pytest.raises(kb.InputError, match=words):
+        play()

@@ -1,0 +1,175 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kernel_bandits as kb
+from kernel_bandits import theory
+from kernel_bandits.dictionaries import Kors
+from kernel_bandits.posteriors import NystromPosterior
+
+gram_cases = {
+    "seed": st.integers(0, 2**32 - 1),
+    "size": st.integers(2, 40),
+    "regularization": st.sampled_from([1e-3, 0.1, 1.0, 30.0]),
+    "lengthscale": st.sampled_from([0.05, 0.3, 2.0]),
+}
+
+
+def gram_of(seed, size, lengthscale):
+    return kb.Gaussian(lengthscale)(np.random.default_rng(seed).random((size, 2)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(**gram_cases)
+def test_definitions(seed, size, regularization, lengthscale):
+    gram = gram_of(seed, size, lengthscale)
+    identity = np.eye(size)
+    dense_dimension = np.trace(gram @ np.linalg.inv(gram + regularization * identity))
+    assert theory.effective_dimension(gram, regularization) == pytest.approx(dense_dimension, rel=1e-6, abs=1e-8)
+    dense_gain = 0.5 * np.linalg.slogdet(identity + gram / regularization)[1]
+    assert theory.information_gain(gram, regularization) == pytest.approx(dense_gain, rel=1e-6, abs=1e-8)
+    eigenvalues = np.sort(np.linalg.eigvalsh(gram))[::-1]
+    valko = theory.valko_dimension(gram, regularization, size)
+    step = regularization * math.log(size)
+    assert valko * step >= eigenvalues[valko:].sum() - 1e-9
+    assert valko == 0 or (valko - 1) * step < eigenvalues[valko - 1 :].sum() + 1e-9
+
+
+@settings(max_examples=60, deadline=None)
+@given(**gram_cases)
+def test_equivalences_of_the_appendix(seed, size, regularization, lengthscale):
+    """d_eff ≤ 2γ ≤ log(e + eTκ²/λ)·d_eff and 2γ ≤ d̃·(log T + log(1 + Tκ²/λ)), with Σlog(1 + λ_k/λ) = 2γ."""
+    gram = gram_of(seed, size, lengthscale)
+    dimension = theory.effective_dimension(gram, regularization)
+    twice_gain = 2 * theory.information_gain(gram, regularization)
+    assert dimension <= twice_gain + 1e-9
+    assert twice_gain <= theory.capacity_factor(size, regularization) * dimension + 1e-9
+    valko = theory.valko_dimension(gram, regularization, size)
+    assert twice_gain <= valko * (math.log(size) + math.log1p(size / regularization)) + 1e-9
+    # Valko et al.: d̃ is at most the information gain up to a logarithm; the tail beyond j = ⌈d_eff⌉ shows it
+    if valko > 1:
+        tail = np.sort(np.linalg.eigvalsh(gram))[::-1][valko - 1 :]
+        assert (valko - 1) * regularization * math.log(size) <= tail.sum() + 1e-9
+
+
+def test_valko_dimension_by_hand():
+    """Eigenvalues 4, 2, 1 and λ·log T = 1: 0 ≥ 7 no, 1 ≥ 3 no, 2 ≥ 1 yes."""
+    assert theory.valko_dimension(np.diag([2.0, 4.0, 1.0]), 1 / math.log(10), 10) == 2
+    assert theory.valko_dimension(np.zeros((3, 3)), 1.0, 10) == 0
+
+
+def test_regret_bounds_by_hand():
+    ell = math.log(math.e + math.e * 100 * 4 / 2.0)
+    beta = math.sqrt(2.0) * 3 + 0.5 * math.sqrt(2 * math.log(100) + ell * 5)
+    common = {
+        "horizon": 100,
+        "regularization": 2.0,
+        "norm_bound": 3.0,
+        "effective_dimension": 5.0,
+        "noise_bound": 0.5,
+        "kernel_bound": 2.0,
+    }
+    printed = 2 + 2 * math.sqrt(100 * ell * 5) * beta
+    assert theory.k_ucb_regret_bound(**common, corrected=False) == pytest.approx(printed)
+    assert theory.k_ucb_regret_bound(**common) == pytest.approx(2 + math.sqrt(2) * (printed - 2))
+
+    efficient = {"leverage_regularization": 0.5, "dictionary_size": 8, "oversampling": 2.0, **common}
+    bias = (math.sqrt(2.0) + math.sqrt(0.5)) * 3
+    printed = 2 + 2 * (bias + 0.5 * math.sqrt(4 * math.log(100) + 2 * ell * 5)) * math.sqrt(
+        100 * (4 * ell * 5 + 2 * 8 * 0.5 / 2.0)
+    )
+    assert theory.ek_ucb_regret_bound(**efficient, corrected=False) == pytest.approx(printed)
+    corrected = 2 + 2 * (bias + 0.5 * math.sqrt(2 * math.log(100) + ell * 5)) * math.sqrt(
+        100 * (4 * ell * 5 + 2 * 8 * 0.5 / (2 * 1.5 - 1) / 2.0)
+    )
+    assert theory.ek_ucb_regret_bound(**efficient) == pytest.approx(corrected)
+    with pytest.raises(kb.InputError, match="γ\\(1 \\+ ε\\) > 1"):
+        theory.ek_ucb_regret_bound(**{**efficient, "oversampling": 0.5})
+
+
+def test_rates_of_the_corollaries():
+    assert theory.k_ucb_rate(0.0) == 0.5
+    assert theory.k_ucb_rate(1.0) == 1.0
+    assert theory.k_ucb_rate(0.5) == pytest.approx(2.5 / 3)
+    for capacity in (0.2, 0.5, 0.9):
+        threshold = capacity / (1 + capacity)
+        # continuous at m = T^{α/(1+α)}, worse with fewer anchors, no better with more
+        assert theory.ek_ucb_rate(capacity, threshold - 1e-9) == pytest.approx(theory.k_ucb_rate(capacity))
+        assert theory.ek_ucb_rate(capacity, threshold / 2) > theory.k_ucb_rate(capacity)
+        assert theory.ek_ucb_rate(capacity, 1.0) == theory.k_ucb_rate(capacity)
+    assert theory.ek_ucb_rate(0.5, 0.0) == 1.0
+
+
+def test_proposition_four_one_with_the_budget_of_the_theory():
+    """γ = 12·log(T/δ), ε = ½: in at most a share δ of 40 runs does the projection error pass μ or m its bound."""
+    horizon, failure, mu, kernel = 300, 0.1, 3.0, kb.Gaussian(0.8)
+    budget = theory.kors_budget(horizon, failure)
+    assert budget == pytest.approx(12 * math.log(3000))
+    failures, smallest = 0, horizon
+    for seed in range(40):
+        points = np.random.default_rng(seed).random((horizon, 2))
+        rule = Kors(np.random.default_rng(seed), leverage_regularization=mu, oversampling=budget)
+        posterior = NystromPosterior(kernel, mu, rule)
+        gram = kernel(points)
+        dimension = theory.effective_dimension(gram, mu)
+        failed = False
+        for t, point in enumerate(points, start=1):
+            posterior.update(point, 0.0)
+            if t % 60 == 0:
+                anchors = posterior.dictionary_points
+                error = theory.projection_error(gram[:t, :t], kernel(points[:t], anchors), kernel(anchors))
+                failed |= error > mu or len(anchors) > theory.kors_dictionary_bound(dimension, horizon, failure)
+        failures += failed
+        smallest = min(smallest, posterior.dictionary_size)
+    assert failures <= failure * 40
+    assert smallest < horizon / 4
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), oversampling=st.sampled_from([0.8, 1.0, 2.0, 5.0]))
+def test_what_kors_leaves_out_is_bounded_by_what_it_drew(seed, oversampling):
+    """Σ‖(I − P_t)φ_t‖² ≤ μ·Σp_t/(γ(1 + ε) − 1): the step that repairs the proof of Theorem 4.1."""
+    mu, points = 0.5, np.random.default_rng(seed).random((150, 2))
+    rule = Kors(np.random.default_rng(seed), leverage_regularization=mu, oversampling=oversampling)
+    probabilities = []
+    propose = rule.propose
+
+    def recording(candidate):
+        proposal = propose(candidate)
+        probabilities.append(proposal.probability)
+        return proposal
+
+    rule.propose = recording
+    posterior = NystromPosterior(kb.Gaussian(0.2), 0.1, rule, history="none")
+    for point in points:
+        posterior.update(point, 0.0)
+    # without history the residual trace is exactly Σ‖(I − P_t)φ_t‖², each point against the anchors of its own round
+    assert posterior.residual_trace <= mu * sum(probabilities) / (oversampling * 1.5 - 1) + 1e-6
+
+
+def test_theory_of_a_policy_that_has_run():
+    policy = kb.k_ucb(kb.Gaussian(0.2), regularization=0.3, seed=0)
+    kb.run(policy, kb.environments.Chessboard(), 80, seed=0)
+    gram = theory.observed_gram(policy)
+    assert theory.effective_dimension(gram, 0.3) == pytest.approx(policy.posterior.effective_dimension)
+    assert theory.information_gain(gram, 0.3) == pytest.approx(policy.posterior.information_gain)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: theory.effective_dimension(np.ones((2, 3)), 1.0), "symmetric"),
+        (lambda: theory.effective_dimension(np.array([[1.0, 2.0], [0.0, 1.0]]), 1.0), "symmetric"),
+        (lambda: theory.information_gain(np.eye(2), 0.0), "regularization"),
+        (lambda: theory.k_ucb_rate(1.5), "capacity"),
+        (lambda: theory.ek_ucb_rate(0.5, -1.0), "dictionary_exponent"),
+        (lambda: theory.kors_budget(10, 0.0), "failure_probability"),
+        (lambda: theory.kors_dictionary_bound(3.0, 0, 0.1), "horizon"),
+    ],
+)
+def test_bad_arguments_are_named(call, words):
+    with pytest.raises(kb.InputError, match=words):
+        call()

@@ -15,6 +15,7 @@ from joblib import Parallel, delayed
 import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.confidence import Confidence
+from kernel_bandits.dictionaries import LeverageSampling
 from kernel_bandits.policies import UpperConfidenceBound
 from kernel_bandits.posteriors import NystromPosterior
 
@@ -83,6 +84,7 @@ class CoverageRun:
     regret: float
     effective_dimension: float
     dictionary_size: int
+    draws: int
 
 
 def build(kind: str, seed: int) -> UpperConfidenceBound:
@@ -93,6 +95,12 @@ def build(kind: str, seed: int) -> UpperConfidenceBound:
     if kind == "projected":
         return kb.ek_ucb(KERNEL, regularization=RIDGE, confidence=kb.Lemma41(**bounds), seed=seed)
     return kb.ek_ucb(KERNEL, regularization=RIDGE, confidence=kb.Tightened(**bounds), history="none", seed=seed)
+
+
+def draws_of(policy: UpperConfidenceBound) -> int:
+    """How many points came up in the policy's dictionary rule, if it has one."""
+    rule = policy.posterior.dictionary if isinstance(policy.posterior, NystromPosterior) else None
+    return rule.draws if isinstance(rule, LeverageSampling) else 0
 
 
 def one_run(kind: str, seed: int) -> CoverageRun:
@@ -126,6 +134,7 @@ def one_run(kind: str, seed: int) -> CoverageRun:
         regret=regret,
         effective_dimension=kb.theory.effective_dimension(KERNEL(np.array(observed)), RIDGE),
         dictionary_size=policy.dictionary_size,
+        draws=draws_of(policy),
     )
 
 

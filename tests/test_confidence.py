@@ -44,10 +44,10 @@ def test_exact_radii_by_their_formulas(exact):
         kb.ChowdhuryGopalan(**BOUNDS, horizon=100): math.sqrt(0.2) * B
         + R * math.sqrt(1.02) * math.sqrt(2 * (log_determinant / 2 + 1 + log_failure)),
         kb.KrauseOng(**BOUNDS): math.sqrt(
-            2 * 0.2 * B**2 + 300 * R**2 * log_determinant / 2 * math.log(60 / DELTA) ** 3
+            2 * 0.2 * B**2 + 300 * R**2 * log_determinant / 2 * math.log(61 / DELTA) ** 3
         ),
         kb.KrauseOng(**BOUNDS, maximum_information_gain=7.0): math.sqrt(
-            2 * 0.2 * B**2 + 300 * R**2 * 7.0 * math.log(60 / DELTA) ** 3
+            2 * 0.2 * B**2 + 300 * R**2 * 7.0 * math.log(61 / DELTA) ** 3
         ),
     }
     for confidence, value in expected.items():
@@ -185,7 +185,7 @@ def test_confidence_sets_hold_the_truth_and_bounds_hold_the_regret(kind):
                 effective_dimension=dimension,
                 leverage_regularization=coverage.RIDGE,
                 dictionary_size=run.dictionary_size,
-                oversampling=2.0,
+                draws=run.draws,
                 **common,
             )
             assert run.regret <= bound

@@ -72,13 +72,19 @@ def as_points(name: str, value: ArrayLike, columns: int | None = None) -> FloatA
     return array
 
 
-def require_finite(name: str, array: FloatArray) -> None:
-    """Raise unless every entry is finite.
+def is_finite(array: FloatArray) -> bool:
+    """Whether every entry is finite.
 
-    The sum of finite numbers is finite unless it overflows, and one that is not finite always shows in it: a single
-    reduction settles the ordinary case.
+    A sum of squares is finite unless it overflows, and a number that is not finite always shows in it: one product
+    settles the ordinary case. (Squares overflow beyond 1e154, which NumPy may warn of.)
     """
-    if not math.isfinite(np.add.reduce(array, axis=None)) and not np.isfinite(array).all():
+    flat = array.ravel()
+    return math.isfinite(np.dot(flat, flat)) or bool(np.isfinite(array).all())
+
+
+def require_finite(name: str, array: FloatArray) -> None:
+    """Raise unless every entry is finite."""
+    if not is_finite(array):
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise InputError(
             f"{name}: expected finite numbers, got {array[where]} at index {where}; clean the input first."

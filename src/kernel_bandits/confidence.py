@@ -173,12 +173,10 @@ class Tightened(_Valid):
     - exact: β² = λB² + R²(2·log(1/δ) + log det(I + K/λ)), the method of mixtures applied to the likelihood ratio of θ*
       against the prior, so that bias and noise add as squares;
     - projected: β = √(λ + min(μ*, ρ))·B + R·√(2·log(1/δ) + log det(I + K̃/λ) + ρ/λ): the factor 2 of Lemma 4.1 is
-    exactly
-      1 since Ṽ^{-1/2}PVPṼ^{-1/2} = P, and its two bias terms are one vector, −√λθ* beside Φ(I − P)θ*, seen through
-      Ṽ^{-1/2}[√λI, PΦ*], whose norm is 1;
+      exactly 1 since Ṽ^{-1/2}PVPṼ^{-1/2} = P, and its two bias terms are one vector, −√λθ* beside Φ(I − P)θ*, seen
+      through Ṽ^{-1/2}[√λI, PΦ*], whose norm is 1;
     - history-free: β = √(λ + ρ)·B + R·√(2·log(1/δ) + log det): each point is seen through the projection of its own
-    round,
-      a predictable feature whose bias is at most B·√residual.
+      round, a predictable feature whose bias is at most B·√residual.
 
     Args:
         norm_bound: B ≥ ‖θ*‖.
@@ -243,7 +241,7 @@ class KrauseOng(_Valid):
     In Gaussian-process standard deviations: √(2B² + 300·γ_t·log³(t/δ)) at ridge R². At another ridge λ the kernel is
     rescaled by R²/λ, which gives β² = 2λB² + 300·R²·γ_t·log³(t/δ). The theorem asks for noise *bounded* by R, and for
     the largest information gain γ_t over all sets of t points; pass a bound on it as ``maximum_information_gain``, or
-    the gain of the observed points is taken, as is usual. The 300 is the theorem's: expect a lot of exploration.
+    the gain of the t − 1 observed points is taken, as is usual. The 300 is the theorem's: expect a lot of exploration.
 
     Args:
         norm_bound: B ≥ ‖θ*‖.
@@ -263,7 +261,7 @@ class KrauseOng(_Valid):
         self._require(posterior, "exact")
         gain = self.maximum_information_gain
         gain = posterior.information_gain if gain is None else gain
-        logarithm = math.log(max(posterior.round_index, 1) / self.failure_probability)
+        logarithm = math.log((posterior.round_index + 1) / self.failure_probability)
         # β² = 2λB² + 300·R²·γ_t·log³(t/δ)
         bias = 2.0 * posterior.regularization * self.norm_bound**2
         return math.sqrt(bias + 300.0 * self.noise_bound**2 * gain * logarithm**3)

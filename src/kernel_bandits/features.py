@@ -109,8 +109,8 @@ class RandomFourierFeatures(_FourierFeatures):
 class QuadratureFourierFeatures(_FourierFeatures):
     """Frequencies at the nodes of Gauss–Hermite quadrature (Mutný & Krause 2018).
 
-    The error falls exponentially once there are more nodes per dimension than oscillations in the data, about
-    diameter/lengthscale; the number of features is a power of the dimension, so three columns are the limit.
+    The error falls exponentially once there are more than about (e/4)·(diameter/lengthscale)² nodes per column; below
+    that the features say little. Their number is a power of the dimension, so three columns are the limit.
 
     Args:
         kernel: a :class:`Gaussian`.

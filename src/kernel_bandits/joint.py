@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernel_bandits.arrays import FloatArray, as_points, as_vector, require_finite
+from kernel_bandits.arrays import FloatArray, as_points, as_vector, is_finite, require_finite
 
 
 def pair(
@@ -25,16 +25,16 @@ def pair(
     Returns:
         A fresh array of shape (A, d_x + d_a), finite in every entry.
     """
-    context = as_vector("context", context, context_dimension)
-    actions = as_points("actions", actions, action_dimension)
-    split = context.shape[0]
-    points = np.empty((actions.shape[0], split + actions.shape[1]))
+    return join(as_vector("context", context, context_dimension), as_points("actions", actions, action_dimension))
+
+
+def join(context: FloatArray, actions: FloatArray) -> FloatArray:
+    """:func:`pair` for arrays whose shapes are known to be right; the numbers are checked here."""
+    split = len(context)
+    points = np.empty((len(actions), split + actions.shape[1]))
     points[:, :split] = context
     points[:, split:] = actions
-    try:
-        require_finite("points", points)
-    except ValueError:
+    if not is_finite(points):
         require_finite("context", context)
         require_finite("actions", actions)
-        raise
     return points

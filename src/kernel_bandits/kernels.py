@@ -53,7 +53,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
-        """The cross-Gram matrix k(X, Y), shape (len(X), len(Y)); Y defaults to X."""
+        """The cross-Gram matrix k(X, Y), shape (len(X), len(Y)), a fresh array; Y defaults to X."""
 
     @abstractmethod
     def diag(self, X: FloatArray) -> FloatArray:
@@ -119,14 +119,15 @@ class _Scales:
                 "(context columns first, then action columns); give one number, or one per column."
             )
 
-    def squared_distances(self, X: FloatArray, Y: FloatArray) -> FloatArray:
-        """‖(x − y)/ℓ‖² from differences, not from norms: close points far from the origin keep their distance."""
+    def squared_distances(self, X: FloatArray, Y: FloatArray, factor: float) -> FloatArray:
+        """factor·‖(x − y)/ℓ‖² from differences, not from norms: close points far from the origin stay apart."""
         if self.scalar is None:
             self.check(X)
             X, Y = X / self.values, Y / self.values
+        else:
+            factor /= self.scalar**2
         squared: FloatArray = cdist(X, Y, "sqeuclidean")
-        if self.scalar is not None and self.scalar != 1.0:
-            squared *= self.scalar**-2
+        squared *= factor
         return squared
 
     def __repr__(self) -> str:
@@ -135,6 +136,8 @@ class _Scales:
 
 class _Stationary(Kernel):
     """A function of the distance ‖(x − y)/ℓ‖ alone that is 1 at distance 0."""
+
+    _factor = 1.0
 
     def __init__(self, lengthscale: Lengthscale = 1.0) -> None:
         self._scales = _Scales(lengthscale)
@@ -147,13 +150,15 @@ class _Stationary(Kernel):
 
     @abstractmethod
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
-        """The kernel at ‖(x − y)/ℓ‖²; may overwrite its argument."""
+        """The kernel, given ``_factor``·‖(x − y)/ℓ‖², which it may overwrite."""
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
-        return self._of_squared_distance(self._scales.squared_distances(X, X if Y is None else Y))
+        return self._of_squared_distance(self._scales.squared_distances(X, X if Y is None else Y, self._factor))
 
     def diag(self, X: FloatArray) -> FloatArray:
-        return np.ones(len(X))
+        ones = np.empty(len(X))
+        ones.fill(1.0)
+        return ones
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(lengthscale={self._scales!r}{self._other_arguments})"
@@ -167,8 +172,9 @@ class Gaussian(_Stationary):
             of the data. :func:`median_lengthscale` finds one from a sample.
     """
 
+    _factor = -0.5
+
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
-        squared *= -0.5
         return np.exp(squared, out=squared)
 
 
@@ -202,10 +208,10 @@ class Matern(_Stationary):
             )
         super().__init__(lengthscale)
         self.smoothness = float(smoothness)
+        self._factor = 2 * self.smoothness
         self._other_arguments = f", smoothness={smoothness:g}"
 
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
-        squared *= 2 * self.smoothness
         r = np.sqrt(squared)
         polynomial = 1 + r if self.smoothness == 1.5 else 1 + r + squared / 3
         return polynomial * np.exp(np.negative(r, out=r), out=r)

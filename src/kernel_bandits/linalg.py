@@ -21,11 +21,8 @@ def safe_sqrt(variance: FloatArray) -> FloatArray:
 
 def times_transpose(rows: FloatArray, lower: FloatArray) -> FloatArray:
     """rows·lowerᵀ for a lower-triangular matrix; overwrites ``rows`` where it can."""
-    if not rows.size:
-        return rows
     # (lower·rowsᵀ)ᵀ, seen by Fortran as upperᵀ times a matrix stored by columns
-    product: FloatArray = blas.dtrmm(1.0, lower.T, rows.T, trans_a=1, overwrite_b=1)
-    return product.T
+    return blas.dtrmm(1.0, lower.T, rows.T, trans_a=1, overwrite_b=1).T if rows.size else rows
 
 
 def lower_times(lower: FloatArray, vector: FloatArray) -> FloatArray:
@@ -48,6 +45,13 @@ def subtract_outer(symmetric: FloatArray, vector: FloatArray) -> None:
     """S ← S − v vᵀ in place; unscaled products commute, so S stays symmetric to the last bit."""
     if vector.size:
         blas.dger(-1.0, vector, vector, a=symmetric.T, overwrite_a=1)
+
+
+def add_gram(symmetric: FloatArray, rows: FloatArray, sign: float) -> None:
+    """S ← S ± Σ v vᵀ over rows v, in place, by one matrix product."""
+    if rows.size:
+        rows = np.ascontiguousarray(rows)
+        blas.dgemm(sign, rows.T, rows.T, beta=1.0, c=symmetric.T, trans_b=1, overwrite_c=1)
 
 
 def border_inverse_factor(factor: FloatArray, features: FloatArray, pivot: float) -> FloatArray:

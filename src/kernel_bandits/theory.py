@@ -96,27 +96,30 @@ def ek_ucb_regret_bound(
     norm_bound: float,
     effective_dimension: float,
     dictionary_size: float,
-    oversampling: float,
+    draws: float | None = None,
+    oversampling: float = 2.0,
     leverage_accuracy: float = 0.5,
     noise_bound: float = 1.0,
     kernel_bound: float = 1.0,
     corrected: bool = True,
 ) -> float:
-    """The bound of Theorem 4.1 on the expected regret of EK-UCB run with the radius of Lemma 4.1 at δ = 1/T.
+    """The bound of Theorem 4.1 on the expected regret of EK-UCB, for expected rewards in [−1, 1] and δ = 1/T.
 
-    R_T ≤ 2 + 2·β̃·√(T·(4·ℓ·d_eff + 2·E/λ)) with ℓ = log(e + eTκ²/λ) and β̃ = (√λ + √μ)·B + R·√(c·(2·log T + ℓ·d_eff)).
+    With ℓ = log(e + eTκ²/λ), where ‖(I − P_t)F_t^{1/2}‖² ≤ μ for all t:
 
-    As printed, E = m·μ and c = 2, but the step to m·μ bounds a trace by an operator norm. Corrected: by the acceptance
-    rule a point that is left out has residual at most p·μ/(γ(1 + ε) − 1), so E = μ·Σp_t/(γ(1 + ε) − 1), and Σp_t is the
-    expected m; and c = 1, since Ṽ^{-1/2}PVPṼ^{-1/2} = P.
+    - as printed: 2 + 2·β̃·√(T·(4·ℓ·d_eff + 2·mμ/λ)), β̃ = (√λ + √μ)·B + R·√(4·log T + 2·ℓ·d_eff);
+    - corrected: 4 + 2·max(β̃, 1)·√(T·(2·ℓ·d_eff + m + E/λ)), β̃ = √(λ + μ)·B + R·√(2·log T + ℓ·d_eff), with
+      E = μ·Σp_t/(γ(1 + ε) − 1), the most that the acceptance rule of KORS can leave out. The printed proof bounds a
+      trace by an operator norm and orders two operators that are not ordered; ``docs/errata.md`` has the repair.
 
     Args:
         horizon: T.
         regularization: λ.
-        leverage_regularization: μ, a bound on ‖(I − P_t)F_t^{1/2}‖².
+        leverage_regularization: μ, a bound on ‖(I − P_t)F_t^{1/2}‖², with probability 1 − 1/T.
         norm_bound: B ≥ ‖θ*‖.
         effective_dimension: d_eff(λ, T).
-        dictionary_size: m, in the corrected bound Σp_t or the expected m.
+        dictionary_size: m.
+        draws: Σp_t, the expected number of points that come up in KORS, repeats included; needed if corrected.
         oversampling: γ; the corrected bound needs γ(1 + ε) > 1.
         leverage_accuracy: ε.
         noise_bound: R; the paper takes 1.
@@ -124,20 +127,21 @@ def ek_ucb_regret_bound(
         corrected: as above.
     """
     ell = capacity_factor(horizon, regularization, kernel_bound)
-    constant = 1.0 if corrected else 2.0
-    beta = (math.sqrt(regularization) + math.sqrt(leverage_regularization)) * norm_bound + noise_bound * math.sqrt(
-        constant * (2 * math.log(horizon) + ell * effective_dimension)
-    )
-    left_out = leverage_regularization * dictionary_size
-    if corrected:
-        margin = oversampling * (1 + leverage_accuracy) - 1
-        if margin <= 0:
-            raise InputError(
-                f"oversampling: the corrected bound needs γ(1 + ε) > 1, got {oversampling}·{1 + leverage_accuracy}."
-            )
-        left_out /= margin
-        beta = max(beta, 1.0)
-    return 2 + 2 * beta * math.sqrt(horizon * (4 * ell * effective_dimension + 2 * left_out / regularization))
+    deviation = 2 * math.log(horizon) + ell * effective_dimension
+    if not corrected:
+        bias = (math.sqrt(regularization) + math.sqrt(leverage_regularization)) * norm_bound
+        widths = 4 * ell * effective_dimension + 2 * dictionary_size * leverage_regularization / regularization
+        return 2 + 2 * (bias + noise_bound * math.sqrt(2 * deviation)) * math.sqrt(horizon * widths)
+    margin = oversampling * (1 + leverage_accuracy) - 1
+    if draws is None or margin <= 0:
+        raise InputError(
+            f"draws, oversampling: the corrected bound needs the number of draws and γ(1 + ε) > 1, "
+            f"got {draws} and {oversampling}·{1 + leverage_accuracy}."
+        )
+    beta = math.sqrt(regularization + leverage_regularization) * norm_bound + noise_bound * math.sqrt(deviation)
+    left_out = leverage_regularization * draws / margin
+    widths = 2 * ell * effective_dimension + dictionary_size + left_out / regularization
+    return 4 + 2 * max(beta, 1.0) * math.sqrt(horizon * widths)
 
 
 def k_ucb_rate(capacity: float) -> float:
@@ -153,11 +157,12 @@ def k_ucb_rate(capacity: float) -> float:
 def ek_ucb_rate(capacity: float, dictionary_exponent: float) -> float:
     """The exponent of T in the regret of EK-UCB with m = T^x anchors, under d_eff ≤ (T/λ)^α (Corollary 4.1).
 
-    1 + x(α − 1)/(2α) while x ≤ α/(1 + α); beyond that more anchors do not help and the rate is that of K-UCB.
+    1 + x(α − 1)/(2α) with λ = μ = T·m^{−1/α} while x ≤ α/(1 + α); beyond that more anchors do not help, λ = μ stays at
+    T^{α/(1 + α)} and the rate is that of K-UCB.
 
     Args:
         capacity: α in (0, 1].
-        dictionary_exponent: x ≥ 0; λ = μ = T·m^{−1/α}.
+        dictionary_exponent: x ≥ 0.
     """
     capacity = _check_capacity(capacity)
     if not dictionary_exponent >= 0:

@@ -14,8 +14,8 @@ from kernel_bandits.posteriors import NystromPosterior
 class CoinsThatSucceed:
     """A stand-in for the generator of coins: every coin is 0, so every point comes up."""
 
-    def random(self):
-        return 0.0
+    def random(self, count):
+        return np.zeros(count)
 
 
 def candidate_at(posterior, point):
@@ -24,7 +24,7 @@ def candidate_at(posterior, point):
         evaluation.features[0],
         float(evaluation.residual[0]),
         float(evaluation.prior_variance[0]),
-        float(evaluation.variance[0]),
+        float(evaluation.residual[0]) / posterior.regularization + float(evaluation.explained[0]),
     )
 
 
@@ -78,7 +78,7 @@ def test_frequencies_are_the_probabilities():
     count, probability = 0, None
     for seed in range(2000):
         rule = Kors(np.random.default_rng(seed), leverage_regularization=1.0, oversampling=1.0)
-        rule._next_coin = 0.0
+        rule._ahead[0] = 0.0
         posterior = NystromPosterior(kernel, 1.0, rule)
         posterior.update(first, 0.0)
         probability = rule.propose(candidate_at(posterior, second)).probability

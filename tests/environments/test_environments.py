@@ -7,6 +7,7 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits import environments
+from kernel_bandits.policies.base import Choice
 
 ENVIRONMENTS = [
     kind
@@ -29,14 +30,20 @@ class Recorder(kb.Policy):
         super().__init__(np.random.default_rng(0))
         self.environment, self.worst, self.rewards = environment, worst, []
 
-    def _select(self, points, actions):
-        split = points.shape[1] - actions.shape[1]
-        expected = self.environment.expected_rewards(points[0, :split], actions)
-        index = int(expected.argmin() if self.worst else expected.argmax())
-        return kb.Decision(index, actions[index], expected[index], 0.0, expected[index])
+    def _select(self, points):
+        split = len(self.environment.next_round(np.random.default_rng(0)).context)
+        expected = self.environment.expected_rewards(points[0, :split], points[:, split:])
+        row = int(expected.argmin() if self.worst else expected.argmax())
+        return Choice(row, expected[row], 0.0, expected[row])
 
-    def _update(self, point, reward):  # noqa: ARG002 (only the reward is kept)
+    def _update(self, point, reward, chosen):  # noqa: ARG002 (only the reward is kept)
         self.rewards.append(reward)
+
+    def _select_many(self, points):
+        return [self._select(offered) for offered in points]
+
+    def _update_many(self, points, rewards):  # noqa: ARG002 (only the rewards are kept)
+        self.rewards.extend(rewards)
 
 
 def test_environments_were_found():

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_count
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """The observed point as a rule sees it: in the whitened coordinates of the anchors, without touching the kernel.
+
+    A block of b points has a leading axis b in every field; formulas hold for both.
 
     Attributes:
         features: φ(s) = J k_Z(s), shape (m,); inner products with anchors are inner products of features.
@@ -20,13 +23,21 @@ class Candidate:
     """
 
     features: FloatArray
-    residual: float
-    prior_variance: float
-    variance: float
+    residual: FloatArray | float
+    prior_variance: FloatArray | float
+    variance: FloatArray | float
+
+    def head(self, count: int) -> Candidate:
+        """The first so many candidates of a block."""
+        return Candidate(
+            self.features[:count],
+            np.asarray(self.residual)[:count],
+            np.asarray(self.prior_variance)[:count],
+            np.asarray(self.variance)[:count],
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(NamedTuple):
     """What the rule wants.
 
     Attributes:
@@ -40,15 +51,18 @@ class Proposal:
     resample: bool = False
 
 
+NOTHING = Proposal(draw=False, probability=0.0)
+
+
 class Dictionary(ABC):
     """A rule that decides which observed points become anchors.
 
     ``propose`` changes nothing, so that an update that fails afterwards leaves the rule as it was; ``commit`` follows
-    once the update is certain.
+    once the update is certain. ``quiet`` and ``commit_quiet`` do the same for a run of observations that change nothing
+    about the dictionary.
 
     Args:
-        max_dictionary_size: hard cap on m; once it is reached nothing is added any more and the anchors stay as they
-            are.
+        max_dictionary_size: hard cap on m; once it is reached nothing is added and the anchors stay as they are.
     """
 
     def __init__(self, max_dictionary_size: int | None = None) -> None:
@@ -67,7 +81,7 @@ class Dictionary(ABC):
 
     @abstractmethod
     def propose(self, candidate: Candidate) -> Proposal:
-        """Decide about a candidate; writes nothing."""
+        """Decide about one candidate; writes nothing."""
 
     @abstractmethod
     def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
@@ -78,3 +92,11 @@ class Dictionary(ABC):
             proposal: the answer to it.
             appended: whether the point became an anchor; a drawn point that adds no direction does not.
         """
+
+    @abstractmethod
+    def quiet(self, block: Candidate) -> int:
+        """How many leading candidates of a block, observed one by one, would change nothing; writes nothing."""
+
+    @abstractmethod
+    def commit_quiet(self, block: Candidate) -> None:
+        """Take note that these candidates, all of them quiet, were learned."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from numpy.typing import ArrayLike
 
 from kernel_bandits.arrays import FloatArray, as_points, require_finite
-from kernel_bandits.dictionaries.base import Candidate, Dictionary, Proposal
-
-_NEVER = Proposal(draw=False, probability=0.0)
+from kernel_bandits.dictionaries.base import NOTHING, Candidate, Dictionary, Proposal
 
 
 class Fixed(Dictionary):
@@ -27,7 +25,13 @@ class Fixed(Dictionary):
         return self._points
 
     def propose(self, candidate: Candidate) -> Proposal:  # noqa: ARG002 (no candidate is ever wanted)
-        return _NEVER
+        return NOTHING
 
     def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
+        """Nothing to note."""
+
+    def quiet(self, block: Candidate) -> int:
+        return len(block.features)
+
+    def commit_quiet(self, block: Candidate) -> None:
         """Nothing to note."""

@@ -8,20 +8,26 @@ from abc import abstractmethod
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, InputError, as_positive
-from kernel_bandits.dictionaries.base import Candidate, Dictionary, Proposal
+from kernel_bandits.dictionaries.base import NOTHING, Candidate, Dictionary, Proposal
 from kernel_bandits.linalg import border_symmetric, subtract_outer
+
+# Coins are drawn so many at a time; one by one the same generator would give the same ones.
+COINS_AHEAD = 256
 
 
 class LeverageSampling(Dictionary):
     """Flip one coin per observation with probability p = min(1, γτ) (Algorithm 1 of the paper, lines 2 and 3).
 
     Args:
-        coins: the generator of the coins. The coin of the next observation is drawn when the last one is committed, so
-            that an observation that fails uses none up.
+        coins: the generator of the coins. They are drawn ahead and used up by commits, so that an observation that
+            fails uses none.
         leverage_accuracy: the ε in the factor 1 + ε on the score.
         oversampling: the γ in p = min(1, γτ). The theory asks for γ = 12·log(T/δ), which keeps nearly every point; 2
             works.
         max_dictionary_size: hard cap on m; once it is reached nothing is added.
+
+    Attributes:
+        draws: how many points have come up, those that added no direction included.
     """
 
     def __init__(
@@ -37,12 +43,14 @@ class LeverageSampling(Dictionary):
         if not (math.isfinite(self.leverage_accuracy) and self.leverage_accuracy >= 0):
             raise InputError(f"leverage_accuracy: expected a finite number of at least 0, got {leverage_accuracy!r}.")
         self.oversampling = as_positive("oversampling", oversampling)
+        self.draws = 0
         self._coins = coins
-        self._next_coin = float(coins.random())
+        self._ahead = coins.random(COINS_AHEAD)
+        self._used = 0
 
     @abstractmethod
-    def score(self, candidate: Candidate) -> float:
-        """The leverage score τ of a candidate, in [0, 1 + ε]."""
+    def score(self, candidate: Candidate) -> FloatArray | float:
+        """The leverage score τ of a candidate, or of each of a block, in [0, 1 + ε]."""
 
     @abstractmethod
     def _drawn(self, candidate: Candidate, probability: float, appended: bool) -> None:
@@ -54,14 +62,31 @@ class LeverageSampling(Dictionary):
 
     def propose(self, candidate: Candidate) -> Proposal:
         if self.is_full(len(candidate.features)):
-            return Proposal(draw=False, probability=0.0)
-        probability = min(1.0, self.oversampling * self.score(candidate))
-        return Proposal(draw=self._next_coin < probability, probability=probability)
+            return NOTHING
+        probability = min(1.0, self.oversampling * float(self.score(candidate)))
+        return Proposal(self._ahead.item(self._used) < probability, probability)
 
     def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
         if proposal.draw:
+            self.draws += 1
             self._drawn(candidate, proposal.probability, appended)
-        self._next_coin = float(self._coins.random())
+        self._use_coins(1)
+
+    def quiet(self, block: Candidate) -> int:
+        count, size = block.features.shape
+        if self.is_full(size):
+            return count
+        coins = self._ahead[self._used : self._used + count]
+        drawn = np.flatnonzero(coins < self.oversampling * np.asarray(self.score(block))[: len(coins)])
+        return int(drawn[0]) if len(drawn) else len(coins)
+
+    def commit_quiet(self, block: Candidate) -> None:
+        self._use_coins(len(block.features))
+
+    def _use_coins(self, count: int) -> None:
+        self._used += count
+        if self._used == COINS_AHEAD:
+            self._ahead, self._used = self._coins.random(COINS_AHEAD), 0
 
 
 class Kors(LeverageSampling):
@@ -99,10 +124,12 @@ class Kors(LeverageSampling):
         self.leverage_regularization = as_positive("leverage_regularization", leverage_regularization)
         self._inverse = np.empty((0, 0))
 
-    def score(self, candidate: Candidate) -> float:
+    def score(self, candidate: Candidate) -> FloatArray | float:
         mu, features = self.leverage_regularization, candidate.features
+        solved = np.dot(features, self._inverse)
         # k − u = residual + μ·φᵀQφ
-        unexplained = candidate.residual + mu * float(features @ (self._inverse @ features))
+        explained = np.vecdot(solved, features) if features.ndim > 1 else float(np.dot(solved, features))
+        unexplained = candidate.residual + mu * explained
         # τ = (1 + ε)(k − u)/(k − u + μ)
         return (1.0 + self.leverage_accuracy) * unexplained / (unexplained + mu)
 
@@ -111,7 +138,7 @@ class Kors(LeverageSampling):
         if appended:
             # a direction seen for the first time has weight 1/μ in Q before the point itself counts
             self._inverse = border_symmetric(self._inverse, np.zeros(len(features)), 1.0 / self.leverage_regularization)
-            features = np.append(features, math.sqrt(candidate.residual))
+            features = np.append(features, np.sqrt(candidate.residual))
         # Q ← (Q⁻¹ + φφᵀ/p)⁻¹ = Q − Qφ(Qφ)ᵀ/(p + φᵀQφ)
         solved = self._inverse @ features
         subtract_outer(self._inverse, solved / math.sqrt(probability + float(features @ solved)))
@@ -125,7 +152,7 @@ class PosteriorVariance(LeverageSampling):
     smaller.
     """
 
-    def score(self, candidate: Candidate) -> float:
+    def score(self, candidate: Candidate) -> FloatArray | float:
         # τ' = (1 + ε)σ²/(1 + σ²)
         return (1.0 + self.leverage_accuracy) * candidate.variance / (1.0 + candidate.variance)
 

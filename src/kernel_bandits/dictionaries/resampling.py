@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -50,18 +48,26 @@ class Resampling(Dictionary):
     def initial_points(self) -> FloatArray | None:
         return None
 
-    def _frozen_variance(self, candidate: Candidate) -> float:
+    def _frozen_variance(self, candidate: Candidate) -> FloatArray:
         features = candidate.features
         # σ² = residual/λ + φᵀPφ with the P of the last resampling; the anchors, hence φ and residual, are its too
-        return candidate.residual / self.regularization + float(features @ (self._frozen_covariance @ features))
+        explained = np.vecdot(features @ self._frozen_covariance, features)
+        return np.asarray(candidate.residual / self.regularization + explained)
 
     def propose(self, candidate: Candidate) -> Proposal:
-        total = 1.0 + self._batch_variance + self._frozen_variance(candidate)
+        total = 1.0 + self._batch_variance + float(self._frozen_variance(candidate))
         return Proposal(draw=False, probability=0.0, resample=total > self.batch_variance_limit)
 
     def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:  # noqa: ARG002
         """Count the point into the running batch; nothing is ever appended."""
-        self._batch_variance += self._frozen_variance(candidate)
+        self._batch_variance += float(self._frozen_variance(candidate))
+
+    def quiet(self, block: Candidate) -> int:
+        totals = 1.0 + self._batch_variance + np.cumsum(self._frozen_variance(block))
+        return int(np.searchsorted(totals, self.batch_variance_limit, side="right"))
+
+    def commit_quiet(self, block: Candidate) -> None:
+        self._batch_variance += float(self._frozen_variance(block).sum())
 
     def probabilities(self, variances: FloatArray, counts: FloatArray) -> FloatArray:
         """The chance of each point, from its σ² and the number of times it was observed."""
@@ -75,5 +81,5 @@ class Resampling(Dictionary):
 
     def begin_batch(self, covariance: FloatArray) -> None:
         """Freeze the variance of a posterior that was just rebuilt."""
-        self._frozen_covariance = covariance.copy() if math.isfinite(self.batch_variance_limit) else covariance
+        self._frozen_covariance = covariance.copy()
         self._batch_variance = 0.0

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernel_bandits.arrays import FloatArray, as_vector
-from kernel_bandits.joint import pair
+from kernel_bandits.arrays import FloatArray, InputError, as_floats, as_points, as_reward, as_vector, require_finite
+from kernel_bandits.joint import join
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,20 @@ class Decision:
         action: the action itself, shape (d_a,).
         mean: its expected reward.
         std: the posterior standard deviation of its expected reward.
-        upper_bound: its upper confidence bound, the largest of all offered actions.
+        upper_bound: its upper confidence bound; under a UCB rule the largest of all offered actions.
     """
 
     index: int
     action: FloatArray
+    mean: float
+    std: float
+    upper_bound: float
+
+
+class Choice(NamedTuple):
+    """A :class:`Decision` before its action is looked up: the row chosen and what was believed of it."""
+
+    row: int
     mean: float
     std: float
     upper_bound: float
@@ -44,20 +54,38 @@ class Policy(ABC):
     def __init__(self, ties: np.random.Generator) -> None:
         self._ties = ties
         self._dimensions: tuple[int | None, int | None] = (None, None)
+        # The point select chose last: its update needs no second check, and nothing is computed twice for it.
+        self._chosen_point = b""
 
     @property
     @abstractmethod
     def dictionary_size(self) -> int:
-        """How many points carry the model: m for a dictionary, t for an exact posterior, 0 without a model."""
+        """How many points or features carry the model: m of a dictionary, t of an exact posterior, 0 without one."""
 
     @abstractmethod
-    def _select(self, points: FloatArray, actions: FloatArray) -> Decision:
-        """Choose among valid joint points; the model stays as it is."""
+    def _select(self, points: FloatArray) -> Choice:
+        """Choose among valid joint points (A, d); the model stays as it is."""
 
     @abstractmethod
-    def _update(self, point: FloatArray, reward: float) -> None:
-        """Learn from a valid joint point; either succeeds or changes nothing."""
+    def _select_many(self, points: FloatArray) -> list[Choice]:
+        """Choose among valid joint points (n, A, d) in each of n rounds; the model stays as it is."""
 
+    @abstractmethod
+    def _update(self, point: FloatArray, reward: float, chosen: bool) -> None:
+        """Learn from a valid joint point; either succeeds or changes nothing.
+
+        Args:
+            point: shape (d,).
+            reward: finite.
+            chosen: whether it is the point that the last ``_select`` chose.
+        """
+
+    @abstractmethod
+    def _update_many(self, points: FloatArray, rewards: FloatArray) -> None:
+        """Learn from valid joint points (n, d) in order."""
+
+    # What a bad kernel or a huge number makes of the arithmetic is reported as an error, not as a warning on the way.
+    @np.errstate(invalid="ignore", over="ignore")
     def select(self, context: ArrayLike, actions: ArrayLike) -> Decision:
         """Choose an action for a context.
 
@@ -67,8 +95,12 @@ class Policy(ABC):
             context: shape (d_x,); empty for a problem without contexts.
             actions: one offered action per row, shape (A, d_a), A ≥ 1.
         """
-        points = pair(context, actions, *self._dimensions)
-        return self._select(points, np.asarray(actions))
+        actions = as_points("actions", actions, self._dimensions[1])
+        points = join(as_vector("context", context, self._dimensions[0]), actions)
+        row, mean, std, upper_bound = self._select(points)
+        point = points[row]
+        self._chosen_point = point.tobytes()
+        return Decision(row, point[-actions.shape[1] :].copy(), mean, std, upper_bound)
 
     def update(self, context: ArrayLike, action: ArrayLike, reward: float) -> None:
         """Learn the reward of an action that was played in a context.
@@ -78,15 +110,74 @@ class Policy(ABC):
             action: shape (d_a,), for instance ``decision.action``.
             reward: a finite number; larger is better.
         """
+        context = as_vector("context", context, self._dimensions[0])
         action = as_vector("action", action, self._dimensions[1])
-        points = pair(context, action[None, :], *self._dimensions)
-        self._update(points[0], reward)
-        self._dimensions = (points.shape[1] - len(action), len(action))
+        point = np.concatenate((context, action))
+        chosen = point.tobytes() == self._chosen_point
+        if not chosen:
+            require_finite("context", context)
+            require_finite("action", action)
+        self._update(point, as_reward(reward), chosen)
+        self._dimensions = (len(context), len(action))
+
+    def select_many(self, contexts: ArrayLike, actions: ArrayLike) -> list[Decision]:
+        """Choose an action for each of many contexts with the model as it stands, at the speed of matrix products.
+
+        Args:
+            contexts: one per row, shape (n, d_x).
+            actions: offered in every round, shape (A, d_a), or round by round, shape (n, A, d_a).
+        """
+        contexts = as_points("contexts", contexts, self._dimensions[0])
+        actions = as_floats("actions", actions)
+        if actions.ndim == 2:
+            actions = np.broadcast_to(actions, (len(contexts), *actions.shape))
+        if actions.ndim != 3 or len(actions) != len(contexts) or not actions.shape[1]:
+            raise InputError(
+                f"actions: expected shape (A, d_a), or (n, A, d_a) with n = {len(contexts)} as many as contexts, "
+                f"and A at least 1, got {actions.shape}."
+            )
+        if self._dimensions[1] not in (None, actions.shape[2]):
+            raise InputError(f"actions: expected {self._dimensions[1]} columns, got {actions.shape[2]}.")
+        require_finite("contexts", contexts)
+        require_finite("actions", actions)
+        repeated = np.broadcast_to(contexts[:, None, :], (*actions.shape[:2], contexts.shape[1]))
+        choices = self._select_many(np.concatenate([repeated, actions], axis=2))
+        return [
+            Decision(choice.row, offered[choice.row].copy(), *choice[1:])
+            for choice, offered in zip(choices, actions, strict=True)
+        ]
+
+    def update_many(self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike) -> None:
+        """Learn a log of rounds in order; the model is that of :meth:`update` one by one, reached faster.
+
+        Bad input changes nothing. If the kernel fails in the middle, the rounds before that stay learned.
+
+        Args:
+            contexts: shape (n, d_x).
+            actions: the action that was played in each, shape (n, d_a).
+            rewards: shape (n,).
+        """
+        contexts = as_points("contexts", contexts, self._dimensions[0])
+        actions = as_points("actions", actions, self._dimensions[1])
+        rewards = as_vector("rewards", rewards)
+        if not len(contexts) == len(actions) == len(rewards):
+            raise InputError(
+                f"contexts, actions and rewards: expected as many of each, "
+                f"got {len(contexts)}, {len(actions)} and {len(rewards)}."
+            )
+        require_finite("contexts", contexts)
+        require_finite("actions", actions)
+        require_finite("rewards", rewards)
+        self._update_many(np.hstack([contexts, actions]), rewards)
+        self._dimensions = (contexts.shape[1], actions.shape[1])
 
     def _argmax(self, values: FloatArray) -> int:
         """The index of the largest value; among equals, up to rounding, one at random."""
         best = int(values.argmax())
-        peak = float(values[best])
         # Far from all data the bounds of different actions agree but for the order of rounding, which must not decide.
-        tied = np.flatnonzero(values >= peak - 1e-12 * abs(peak))
-        return best if len(tied) == 1 else int(tied[self._ties.integers(len(tied))])
+        peak = values.item(best)
+        tied = values >= peak - 1e-12 * abs(peak)
+        if np.count_nonzero(tied) <= 1:
+            return best
+        indices = np.flatnonzero(tied)
+        return int(indices[self._ties.integers(len(indices))])

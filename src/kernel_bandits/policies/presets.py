@@ -239,15 +239,15 @@ def sup_kernel_ucb(
 ) -> SupKernelUCB:
     """SupKernelUCB (Valko et al. 2013), exact or, with ``dictionary=``, one incremental Nyström posterior per stage.
 
-    The exact one has the regret bound √(T·d̃·log A) up to logarithms. For the efficient one no bound is proved: the
-    argument needs rewards that are independent given the points of a stage, which holds here too, since coins look at
-    points and not at rewards, but the width ησ of a projected posterior would have to cover its bias as well.
+    The exact one has the regret bound √(T·d̃·log A) up to logarithms. For the efficient one no bound is proved: rewards
+    are independent given the points of a stage there too, since coins look at points and not at rewards, and its
+    intervals hold with the bias B·√(λ + ρ) of a projected posterior, but how the widths of a stage add up is open.
 
     Args:
         kernel: covariance of joint points.
         horizon: T; sets the number of stages and the final width 1/√T.
         regularization: λ.
-        confidence: answers η, the multiple of σ that is called width; in theory √(2·log(2TA/δ)).
+        confidence: answers η, the multiple of σ that is called width; √λ·B + R·√(2·log(2TAS/δ)) is enough in theory.
         dictionary: None for exact posteriors, ``"kors"`` or ``"posterior_variance"`` for projected ones.
         leverage_regularization: μ of the dictionaries; λ unless given.
         leverage_accuracy: ε of the dictionaries.

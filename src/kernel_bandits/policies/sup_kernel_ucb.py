@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from kernel_bandits.arrays import FloatArray, as_count, as_reward
+from kernel_bandits.arrays import FloatArray, as_count
 from kernel_bandits.confidence import Confidence
-from kernel_bandits.policies.base import Decision, Policy
+from kernel_bandits.policies.base import Choice, Policy
 from kernel_bandits.posteriors.base import Evaluation, Posterior
 
 
@@ -22,13 +22,15 @@ class _Outcome:
     Attributes:
         index: the row to play.
         stage: whose set the round joins, counted from 0; None if it joins none.
-        evaluation: of the chosen point at the deciding stage.
+        evaluation: of the actions that were left at the deciding stage.
+        row: of the chosen one there.
         width: ησ of the chosen point there.
     """
 
     index: int
     stage: int | None
     evaluation: Evaluation
+    row: int
     width: float
 
 
@@ -42,7 +44,8 @@ class SupKernelUCB(Policy):
     2. all widths ≤ 2⁻ˢ: keep the actions whose upper bound is within 2^{1−s} of the best, go on with stage s + 1;
     3. else: play the action of the largest width; the round joins Ψ⁽ˢ⁾.
 
-    There are S = ⌈½·log₂T⌉ + 1 stages: at the last one the second case implies the first.
+    There are S = ⌈½·log₂T⌉ + 1 stages as in the paper; 2⁻ˢ ≤ 1/√T one stage earlier, where the second case implies the
+    first, so the last one is never reached.
 
     Args:
         stage_posterior: builds the posterior of a stage, given its index from 0; called when the stage is first
@@ -65,7 +68,7 @@ class SupKernelUCB(Policy):
         self.number_of_stages = math.ceil(0.5 * math.log2(self.horizon)) + 1
         self.stages = [stage_posterior(0)]
         self._stage_posterior = stage_posterior
-        self._chosen: tuple[FloatArray, _Outcome] | None = None
+        self._chosen: _Outcome | None = None
 
     @property
     def dictionary_size(self) -> int:
@@ -76,7 +79,7 @@ class SupKernelUCB(Policy):
         active = np.arange(len(points))
         for s in range(1, self.number_of_stages + 1):
             posterior = self.stages[s - 1] if s <= len(self.stages) else self._stage_posterior(s - 1)
-            evaluation = posterior.evaluate(points[active])
+            evaluation = posterior.evaluate_finite(points[active])
             # w = ησ with the paper's σ = std/√λ
             widths = self.confidence.radius(posterior) / math.sqrt(posterior.regularization) * evaluation.std
             upper_bounds = evaluation.mean + widths
@@ -87,26 +90,28 @@ class SupKernelUCB(Policy):
                 continue
             else:
                 chosen, stage = self._argmax(widths), s - 1
-            return _Outcome(int(active[chosen]), stage, evaluation.row(chosen), float(widths[chosen]))
-        raise AssertionError("2⁻ˢ ≤ 1/√T at the last stage, so the walk has ended there")
+            return _Outcome(int(active[chosen]), stage, evaluation, chosen, widths.item(chosen))
+        raise AssertionError("2⁻ˢ ≤ 1/√T at the last stages, so the walk has ended there")
 
-    def _select(self, points: FloatArray, actions: FloatArray) -> Decision:
+    def _select(self, points: FloatArray) -> Choice:
         outcome = self._walk(points)
-        self._chosen = (points[outcome.index], outcome)
-        mean, std = float(outcome.evaluation.mean[0]), float(outcome.evaluation.std[0])
-        action = np.array(actions[outcome.index], dtype=np.float64)
-        return Decision(outcome.index, action, mean, std, mean + outcome.width)
+        self._chosen = outcome
+        mean, std = outcome.evaluation.mean.item(outcome.row), outcome.evaluation.std.item(outcome.row)
+        return Choice(outcome.index, mean, std, mean + outcome.width)
 
-    def _update(self, point: FloatArray, reward: float) -> None:
-        reward = as_reward(reward)
-        if self._chosen is not None and (self._chosen[0] == point).all():
-            outcome = self._chosen[1]
-        else:
-            # A point that select did not choose joins the stage it would have been played at, had it been alone.
-            outcome = self._walk(point[None, :])
+    def _select_many(self, points: FloatArray) -> list[Choice]:
+        return [self._select(offered) for offered in points]
+
+    def _update(self, point: FloatArray, reward: float, chosen: bool) -> None:
+        # A point that select did not choose joins the stage it would have been played at, had it been alone.
+        outcome = self._chosen if chosen and self._chosen is not None else self._walk(point[None, :])
         if outcome.stage is not None:
             missing = [self._stage_posterior(s) for s in range(len(self.stages), outcome.stage + 1)]
             stages = [*self.stages, *missing]
-            stages[outcome.stage].update(point, reward, outcome.evaluation)
+            stages[outcome.stage].observe(point, reward, outcome.evaluation, outcome.row)
             self.stages = stages
         self._chosen = None
+
+    def _update_many(self, points: FloatArray, rewards: FloatArray) -> None:
+        for point, reward in zip(points, rewards.tolist(), strict=True):
+            self._update(point, reward, chosen=False)

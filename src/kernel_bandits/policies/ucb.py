@@ -11,12 +11,15 @@ from numpy.typing import ArrayLike
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.confidence import Confidence
 from kernel_bandits.joint import pair
-from kernel_bandits.policies.base import Decision, Policy
+from kernel_bandits.policies.base import Choice, Policy
 from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
+
+# Points evaluated at once by select_many: enough for matrix products, little enough for the caches.
+ROWS_AT_ONCE = 4096
 
 
 class UpperConfidenceBound(Policy):
-    """Play argmax mean + β·std/√λ (Algorithms 2 and 3 of the paper).
+    """Play argmax mean + β·std/√λ (Algorithm 2 of the paper, and the "Kernel UCB" of its appendix).
 
     Args:
         posterior: predicts and learns.
@@ -28,8 +31,8 @@ class UpperConfidenceBound(Policy):
         super().__init__(ties)
         self.posterior = posterior
         self.confidence = confidence
-        # What select computed for the point it chose, so that the update of that point does not compute it again.
-        self._chosen: tuple[FloatArray, Evaluation] | None = None
+        # What select computed for all actions and the row it chose: the update computes nothing of it again.
+        self._chosen: tuple[Evaluation, int] | None = None
 
     @property
     def dictionary_size(self) -> int:
@@ -50,28 +53,50 @@ class UpperConfidenceBound(Policy):
         """How many observations were learned: t."""
         return self.posterior.round_index
 
+    @np.errstate(over="ignore")
     def predict(self, context: ArrayLike, actions: ArrayLike) -> Prediction:
         """Mean and standard deviation of the expected reward of each action, arrays of length A; writes nothing."""
-        evaluation = self.posterior.evaluate(pair(context, actions, *self._dimensions))
-        return Prediction(evaluation.mean, evaluation.std)
+        return self.posterior.predict(pair(context, actions, *self._dimensions))
 
-    def _select(self, points: FloatArray, actions: FloatArray) -> Decision:
-        evaluation = self.posterior.evaluate(points)
-        # μ + βσ with the paper's σ = std/√λ
-        bonus = self.confidence.radius(self.posterior) / math.sqrt(self.posterior.regularization)
+    def _bonus(self) -> float:
+        # βσ = β·std/√λ
+        return self.confidence.radius(self.posterior) / math.sqrt(self.posterior.regularization)
+
+    def _select(self, points: FloatArray) -> Choice:
+        bonus = self._bonus()
+        contenders, evaluation = self.posterior.contenders(points, bonus)
         upper_bounds = evaluation.mean + bonus * evaluation.std
-        index = self._argmax(upper_bounds)
-        self._chosen = (points[index], evaluation.row(index))
-        return Decision(
-            index,
-            np.array(actions[index], dtype=np.float64),
-            float(evaluation.mean[index]),
-            float(evaluation.std[index]),
-            float(upper_bounds[index]),
-        )
+        row = self._argmax(upper_bounds)
+        upper_bound = upper_bounds.item(row)
+        # argmax finds a NaN before any number, so one look tells that all bounds are finite.
+        if not math.isfinite(upper_bound):
+            self.posterior.require_finite(evaluation)
+        self._chosen = (evaluation, row)
+        index = row if contenders is None else int(contenders[row])
+        return Choice(index, evaluation.mean.item(row), evaluation.std.item(row), upper_bound)
 
-    def _update(self, point: FloatArray, reward: float) -> None:
-        evaluation = None
-        if self._chosen is not None and (self._chosen[0] == point).all():
-            evaluation = self._chosen[1]
-        self.posterior.update(point, reward, evaluation)
+    def _select_many(self, points: FloatArray) -> list[Choice]:
+        bonus = self._bonus()
+        number_of_actions = points.shape[1]
+        choices = []
+        step = max(1, ROWS_AT_ONCE // number_of_actions)
+        for start in range(0, len(points), step):
+            block = points[start : start + step]
+            evaluation = self.posterior.evaluate_finite(block.reshape(-1, points.shape[2]))
+            upper_bounds = evaluation.mean + bonus * evaluation.std
+            for offset in range(0, len(upper_bounds), number_of_actions):
+                index = self._argmax(upper_bounds[offset : offset + number_of_actions])
+                row = offset + index
+                choices.append(
+                    Choice(index, evaluation.mean.item(row), evaluation.std.item(row), upper_bounds.item(row))
+                )
+        return choices
+
+    def _update(self, point: FloatArray, reward: float, chosen: bool) -> None:
+        if chosen and self._chosen is not None and self._chosen[0].round_index == self.posterior.round_index:
+            self.posterior.observe(point, reward, *self._chosen)
+        else:
+            self.posterior.update(point, reward)
+
+    def _update_many(self, points: FloatArray, rewards: FloatArray) -> None:
+        self.posterior.observe_many(points, rewards)

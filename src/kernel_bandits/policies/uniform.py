@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from kernel_bandits.arrays import FloatArray, as_reward
-from kernel_bandits.policies.base import Decision, Policy
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.policies.base import Choice, Policy
 
 
 class Uniform(Policy):
@@ -15,9 +13,14 @@ class Uniform(Policy):
     def dictionary_size(self) -> int:
         return 0
 
-    def _select(self, points: FloatArray, actions: FloatArray) -> Decision:
-        index = int(self._ties.integers(len(points)))
-        return Decision(index, np.array(actions[index], dtype=np.float64), 0.0, 0.0, 0.0)
+    def _select(self, points: FloatArray) -> Choice:
+        return Choice(int(self._ties.integers(len(points))), 0.0, 0.0, 0.0)
 
-    def _update(self, point: FloatArray, reward: float) -> None:  # noqa: ARG002 (checked, then forgotten)
-        as_reward(reward)
+    def _select_many(self, points: FloatArray) -> list[Choice]:
+        return [self._select(offered) for offered in points]
+
+    def _update(self, point: FloatArray, reward: float, chosen: bool) -> None:
+        """Nothing to learn."""
+
+    def _update_many(self, points: FloatArray, rewards: FloatArray) -> None:
+        """Nothing to learn."""

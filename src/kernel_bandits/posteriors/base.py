@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Generic, Literal, Self, TypeAlias, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.arrays import (
     FloatArray,
@@ -29,9 +29,9 @@ class Prediction:
     std: FloatArray
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation(ABC):
-    """A prediction together with what the posterior computed on the way, so that an update need not compute it again.
+@dataclass(slots=True)
+class Evaluation:
+    """A prediction at A points together with what the posterior computed on the way, for an update to use.
 
     Attributes:
         round_index: how many observations the posterior held; an evaluation is good until the next one.
@@ -42,10 +42,6 @@ class Evaluation(ABC):
     round_index: int
     mean: FloatArray
     std: FloatArray
-
-    @abstractmethod
-    def row(self, index: int) -> Self:
-        """The part that belongs to one of the points, detached from the rest."""
 
 
 Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features"]
@@ -116,24 +112,48 @@ class Posterior(ABC, Generic[E]):
         return 0.5 * self.log_determinant
 
     @abstractmethod
-    def _evaluate(self, points: FloatArray) -> E:
-        """Predict at points that are known to be valid; writes nothing."""
+    def evaluate(self, points: FloatArray) -> E:
+        """Predict at finite points (A, d) of the right width and keep the intermediate results; writes nothing.
+
+        Where the kernel is not finite the evaluation is not either; :meth:`require_finite` tells.
+        """
 
     @abstractmethod
-    def _observe(self, point: FloatArray, reward: float, evaluation: E) -> None:
-        """Learn one valid observation from the evaluation at its point; either succeeds or changes nothing."""
+    def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, E]:
+        """Evaluate the points that may have the largest mean + bonus·std, and no more of the others than it takes.
 
-    def evaluate(self, points: FloatArray) -> E:
-        """Predict at finite points (A, d) of the right width and keep the intermediate results; writes nothing."""
-        with np.errstate(invalid="ignore", over="ignore"):
-            evaluation = self._evaluate(points)
-        # A kernel value that is not finite reaches the mean or the variance of its row: checking those A numbers is
-        # enough.
+        Returns:
+            Their indices, or None for all, and their evaluation.
+        """
+
+    @abstractmethod
+    def observe(self, point: FloatArray, reward: float, evaluation: E, row: int = 0) -> None:
+        """Learn one valid observation at a point that was evaluated; either succeeds or changes nothing.
+
+        Args:
+            point: shape (d,).
+            reward: finite.
+            evaluation: of this point and perhaps others, with the observations held now.
+            row: where in the evaluation the point stands.
+        """
+
+    @abstractmethod
+    def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
+        """Learn valid observations one after the other, at the speed of matrix products where possible."""
+
+    def require_finite(self, evaluation: E) -> None:
+        """Raise if the kernel was not finite: a value that is not shows in the mean or std of its row."""
         if not np.isfinite(evaluation.mean + evaluation.std).all():
             raise InputError(
                 f"kernel: {self.kernel!r} returned values that are not finite at the given points; "
                 "check the kernel and the scale of the data."
             )
+
+    def evaluate_finite(self, points: FloatArray) -> E:
+        """:meth:`evaluate`, or an error if the kernel is not finite at the points."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            evaluation = self.evaluate(points)
+        self.require_finite(evaluation)
         return evaluation
 
     def predict(self, points: ArrayLike) -> Prediction:
@@ -144,21 +164,30 @@ class Posterior(ABC, Generic[E]):
         """
         points = as_points("points", points, self.dimension)
         require_finite("points", points)
-        evaluation = self.evaluate(points)
+        evaluation = self.evaluate_finite(points)
         return Prediction(evaluation.mean, evaluation.std)
 
-    def update(self, point: ArrayLike, reward: float, evaluation: E | None = None) -> None:
+    def update(self, point: ArrayLike, reward: float) -> None:
         """Learn one observation.
 
         Args:
             point: the joint point that was played, shape (d,).
             reward: what came back.
-            evaluation: what :meth:`evaluate` answered for this very point, to save computing it again; ignored when an
-                observation came in between.
         """
         point = as_vector("point", point, self.dimension)
         require_finite("point", point)
         reward = as_reward(reward)
-        if evaluation is None or evaluation.round_index != self.round_index:
-            evaluation = self.evaluate(point[None, :])
-        self._observe(point, reward, evaluation)
+        self.observe(point, reward, self.evaluate_finite(point[None, :]))
+
+    def update_many(self, points: ArrayLike, rewards: ArrayLike) -> None:
+        """Learn a log of observations in order; the posterior is that of :meth:`update` one by one.
+
+        Args:
+            points: shape (n, d).
+            rewards: shape (n,).
+        """
+        points = as_points("points", points, self.dimension)
+        rewards = as_vector("rewards", rewards, len(points))
+        require_finite("points", points)
+        require_finite("rewards", rewards)
+        self.observe_many(points, rewards)

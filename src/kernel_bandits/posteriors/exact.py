@@ -14,18 +14,12 @@ from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
 from kernel_bandits.posteriors.history import BLOCK_ROWS, History
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _ExactEvaluation(Evaluation):
     """Adds φ(s) = J k_S(s), shape (A, t), and the posterior variances, shape (A,)."""
 
     features: FloatArray
     variance: FloatArray
-
-    def row(self, index: int) -> _ExactEvaluation:
-        one = slice(index, index + 1)
-        return _ExactEvaluation(
-            self.round_index, self.mean[one], self.std[one], self.features[one].copy(), self.variance[one]
-        )
 
 
 class ExactPosterior(Posterior[_ExactEvaluation]):
@@ -77,7 +71,7 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         # trace K(K + λI)⁻¹ = t − λ·trace (K + λI)⁻¹
         return self.round_index - self.regularization * self._inverse_trace
 
-    def _evaluate(self, points: FloatArray) -> _ExactEvaluation:
+    def evaluate(self, points: FloatArray) -> _ExactEvaluation:
         size, count = self.round_index, len(points)
         gram, features = np.empty((count, size)), np.empty((count, size))
         mean = np.zeros(count)
@@ -92,21 +86,29 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
             mean += features[:, start:stop] @ whitened[:rows]
             start = stop
         # σ²λ = k(s, s) − ‖φ‖²
-        variance = self.kernel.diag(points) - np.einsum("ij,ij->i", features, features)
+        variance = self.kernel.diag(points) - np.vecdot(features, features)
         return _ExactEvaluation(self.round_index, mean, safe_sqrt(variance), features, variance)
 
-    def _observe(self, point: FloatArray, reward: float, evaluation: _ExactEvaluation) -> None:
-        features = evaluation.features[0]
+    def contenders(self, points: FloatArray, bonus: float) -> tuple[None, _ExactEvaluation]:  # noqa: ARG002
+        # The mean costs O(t) per action too, but its bound mean + bonus·√k seldom excludes one.
+        return None, self.evaluate(points)
+
+    def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
+        for point, reward in zip(points, rewards, strict=True):
+            self.observe(point, float(reward), self.evaluate_finite(point[None, :]))
+
+    def observe(self, point: FloatArray, reward: float, evaluation: _ExactEvaluation, row: int = 0) -> None:
+        features = evaluation.features[row]
         # l² = k(s, s) + λ − ‖φ‖², never below λ but for rounding
-        pivot = math.sqrt(max(float(evaluation.variance[0]), 0.0) + self.regularization)
+        pivot = math.sqrt(max(evaluation.variance.item(row), 0.0) + self.regularization)
 
         size = self.round_index
-        row = size % BLOCK_ROWS
-        if row == 0:
+        place = size % BLOCK_ROWS
+        if place == 0:
             self._factor_blocks.append(np.zeros((BLOCK_ROWS, size + BLOCK_ROWS)))
             self._whitened_rewards.append(np.zeros(BLOCK_ROWS))
         # the further row of J is [−φᵀJ, 1]/l
-        new_row = self._factor_blocks[-1][row]
+        new_row = self._factor_blocks[-1][place]
         start = 0
         for factor_rows in self._factor_blocks:
             stop = min(start + BLOCK_ROWS, size)
@@ -114,7 +116,7 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
             start = stop
         new_row[:size] /= -pivot
         new_row[size] = 1.0 / pivot
-        self._whitened_rewards[-1][row] = (reward - float(evaluation.mean[0])) / pivot
+        self._whitened_rewards[-1][place] = (reward - evaluation.mean.item(row)) / pivot
 
         self._history.append(point, reward)
         self._inverse_trace += float(new_row[: size + 1] @ new_row[: size + 1])

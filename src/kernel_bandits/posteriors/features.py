@@ -11,21 +11,15 @@ from kernel_bandits.features import FeatureMap
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.linalg import safe_sqrt
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
-from kernel_bandits.posteriors.ridge import RidgeRegression
+from kernel_bandits.posteriors.ridge import BATCH_ROWS, RidgeRegression, sequential_factor
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _FeatureEvaluation(Evaluation):
     """Adds φ (A, D) and Pφ (A, D)."""
 
     features: FloatArray
     solved: FloatArray
-
-    def row(self, index: int) -> _FeatureEvaluation:
-        one = slice(index, index + 1)
-        return _FeatureEvaluation(
-            self.round_index, self.mean[one], self.std[one], self.features[one].copy(), self.solved[one].copy()
-        )
 
 
 class FeaturePosterior(Posterior[_FeatureEvaluation]):
@@ -78,20 +72,36 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
     def effective_dimension(self) -> float:
         return 0.0 if self._ridge is None else self._ridge.effective_dimension
 
-    def _evaluate(self, points: FloatArray) -> _FeatureEvaluation:
+    def evaluate(self, points: FloatArray) -> _FeatureEvaluation:
         features = self.feature_map(points)
         if self._ridge is None:
             mean, solved = np.zeros(len(points)), features / self.regularization
         else:
             mean, solved = features @ self._ridge.weights, features @ self._ridge.covariance
         # std² = λ·φᵀPφ
-        std = safe_sqrt(self.regularization * np.einsum("ij,ij->i", features, solved))
+        std = safe_sqrt(self.regularization * np.vecdot(features, solved))
         return _FeatureEvaluation(self.round_index, mean, std, features, solved)
 
-    def _observe(self, point: FloatArray, reward: float, evaluation: _FeatureEvaluation) -> None:
-        features = evaluation.features[0]
+    def contenders(self, points: FloatArray, bonus: float) -> tuple[None, _FeatureEvaluation]:  # noqa: ARG002
+        return None, self.evaluate(points)
+
+    def _started(self, points: FloatArray, size: int) -> RidgeRegression:
+        self._dimension = points.shape[-1]
         if self._ridge is None:
-            self._ridge = RidgeRegression(self.regularization, len(features))
-        self._ridge.observe(features, evaluation.solved[0], float(evaluation.mean[0]), reward)
-        self._dimension = len(point)
+            self._ridge = RidgeRegression(self.regularization, size)
+        return self._ridge
+
+    def observe(self, point: FloatArray, reward: float, evaluation: _FeatureEvaluation, row: int = 0) -> None:
+        features, solved = evaluation.features[row], evaluation.solved[row]
+        ridge = self._started(point, len(features))
+        ridge.observe(features, solved, float(features @ solved), evaluation.mean.item(row), reward)
         self.round_index += 1
+
+    def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
+        for start in range(0, len(points), BATCH_ROWS):
+            rows = slice(start, start + BATCH_ROWS)
+            evaluation = self.evaluate_finite(points[rows])
+            ridge = self._started(points, evaluation.features.shape[1])
+            factor = sequential_factor(evaluation.features, evaluation.solved)
+            ridge.observe_many(evaluation.features, evaluation.solved, factor, rewards[rows])
+            self.round_index += len(rewards[rows])

@@ -59,6 +59,11 @@ class History:
         self._rewards[-1][row] = reward
         self._size += 1
 
+    def extend(self, points: FloatArray, rewards: FloatArray) -> None:
+        """Keep observations in order."""
+        for point, reward in zip(points, rewards.tolist(), strict=True):
+            self.append(point, reward)
+
     def blocks(self) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
         """Views of different points (b, d), their counts (b,) and sums of rewards (b,), b ≤ ``BLOCK_ROWS``."""
         left = self._size

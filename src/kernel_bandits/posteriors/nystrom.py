@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, InputError, UnavailableError
 from kernel_bandits.dictionaries.base import Candidate, Dictionary
 from kernel_bandits.dictionaries.resampling import Resampling
-from kernel_bandits.kernels import KernelLike
+from kernel_bandits.kernels import Kernel, KernelLike
 from kernel_bandits.linalg import (
     border_inverse_factor,
     independent_rows,
@@ -23,7 +24,7 @@ from kernel_bandits.linalg import (
 )
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
 from kernel_bandits.posteriors.history import History
-from kernel_bandits.posteriors.ridge import RidgeRegression
+from kernel_bandits.posteriors.ridge import BATCH_ROWS, RidgeRegression, sequential_factor
 
 HistoryMode: TypeAlias = Literal["all", "none"]
 
@@ -31,34 +32,27 @@ HistoryMode: TypeAlias = Literal["all", "none"]
 DIRECTION_TOLERANCE = 1e-6
 # The pass over the history holds one cross-Gram block of at most so many bytes, and never a t×m matrix.
 BLOCK_BYTES = 2 * 2**20
+# Where nothing is known about how often the dictionary changes, a log is absorbed in blocks of so many rows first.
+FIRST_BATCH_ROWS = 16
+# Pruning pays from so many actions on; it looks at so many likely winners first, and gives up unless it spares a third.
+PRUNING_MINIMUM = 200
+PRUNING_SAMPLE = 16
+PRUNING_WORTH = 2 / 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _NystromEvaluation(Evaluation):
-    """Adds φ (A, m), Pφ (A, m), the residuals, the prior variances k(s, s) and the paper's σ², each (A,)."""
+    """Adds φ and Pφ, shapes (A, m), and φᵀPφ, k(s, s) − ‖φ‖² and k(s, s), each (A,)."""
 
     features: FloatArray
     solved: FloatArray
+    explained: FloatArray
     residual: FloatArray
     prior_variance: FloatArray
-    variance: FloatArray
-
-    def row(self, index: int) -> _NystromEvaluation:
-        one = slice(index, index + 1)
-        return _NystromEvaluation(
-            self.round_index,
-            self.mean[one],
-            self.std[one],
-            self.features[one].copy(),
-            self.solved[one].copy(),
-            self.residual[one],
-            self.prior_variance[one],
-            self.variance[one],
-        )
 
 
 class NystromPosterior(Posterior[_NystromEvaluation]):
-    """Kernel ridge regression restricted to the span of the anchors (eq. 7 and Proposition 4.2 of the paper).
+    """Kernel ridge regression restricted to the span of the anchors (eq. 9 and Proposition 4.2 of the paper).
 
     Whitened coordinates: J = L⁻¹ with LLᵀ = K_ZZ, features φ(s) = J k_Z(s), and :class:`RidgeRegression` on them:
     A = λI + Σ φφᵀ, P = A⁻¹ and w = P Σ rφ. They give the paper's quantities as Λ = JᵀPJ and k_ZᵀΛΓ = φᵀw, but every
@@ -82,6 +76,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             raise InputError(f"history: expected 'all' or 'none', got {history!r}.")
         if history == "none" and isinstance(dictionary, Resampling):
             raise InputError("history: resampling draws from the whole history; use history='all'.")
+        self._owns_gram = isinstance(self.kernel, Kernel)
         self.dictionary = dictionary
         self.history: HistoryMode = history
         self._history = History(merge_repeats=isinstance(dictionary, Resampling)) if history == "all" else None
@@ -140,52 +135,123 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             raise UnavailableError("history: this posterior was built with history='none' and keeps no observations.")
         return self._history
 
-    def _evaluate(self, points: FloatArray) -> _NystromEvaluation:
-        prior = self.kernel.diag(points)
-        gram = self.kernel(points, self._anchors) if len(self._anchors) else np.empty((len(points), 0))
-        # φ = J k_Z(s), one row each
-        features = times_transpose(np.ascontiguousarray(gram), self._factor)
-        solved = features @ self._ridge.covariance
-        mean = features @ self._ridge.weights
-        # ‖(I − P_Z)k(s, ·)‖² = k(s, s) − ‖φ‖²
-        residual = np.maximum(prior - np.einsum("ij,ij->i", features, features), 0.0)
-        # σ² = residual/λ + φᵀPφ
-        variance = residual / self.regularization + np.einsum("ij,ij->i", features, solved)
-        std = safe_sqrt(self.regularization * variance)
-        return _NystromEvaluation(self.round_index, mean, std, features, solved, residual, prior, variance)
+    def _cross_gram(self, points: FloatArray) -> FloatArray:
+        """k(points, anchors) in an array that may be overwritten: a foreign kernel may hand out one that it keeps."""
+        if not len(self._anchors):
+            return np.empty((len(points), 0))
+        gram = self.kernel(points, self._anchors)
+        return gram if self._owns_gram and gram.flags.c_contiguous else np.array(gram, order="C")
 
-    def _observe(self, point: FloatArray, reward: float, evaluation: _NystromEvaluation) -> None:
-        candidate = Candidate(
-            evaluation.features[0],
-            float(evaluation.residual[0]),
-            float(evaluation.prior_variance[0]),
-            float(evaluation.variance[0]),
+    def evaluate(self, points: FloatArray) -> _NystromEvaluation:
+        return self._evaluate(self._cross_gram(points), self.kernel.diag(points))
+
+    def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
+        # φ = J k_Z(s), one row each, and h = Pφ
+        features = times_transpose(gram, self._factor)
+        solved = np.dot(features, self._ridge.covariance)
+        mean = np.dot(features, self._ridge.weights)
+        # residual = k(s, s) − ‖φ‖², the squared distance of k(s, ·) to the span of the anchors
+        residual = np.maximum(prior - np.vecdot(features, features), 0.0)
+        # std² = λσ² = residual + λ·φᵀPφ
+        explained = np.vecdot(features, solved)
+        std = safe_sqrt(residual + self.regularization * explained)
+        return _NystromEvaluation(self.round_index, mean, std, features, solved, explained, residual, prior)
+
+    def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _NystromEvaluation]:
+        if len(points) < PRUNING_MINIMUM or not len(self._anchors):
+            return None, self.evaluate(points)
+        gram, prior = self._cross_gram(points), self.kernel.diag(points)
+        # mean = k_Z(s)ᵀJᵀw and std ≤ √k(s, s): an upper bound at O(m) per action
+        means = gram @ transpose_times(self._factor, self._ridge.weights)
+        bounds = means + bonus * safe_sqrt(prior)
+        # The two ways to the mean differ by rounding, which J amplifies; no contender may be lost to it.
+        slack = 1e-9 * (1.0 + float(np.abs(means).max())) * (1.0 + float(np.abs(bounds).max()))
+        likely = np.argpartition(bounds, -PRUNING_SAMPLE)[-PRUNING_SAMPLE:]
+        sample = self._evaluate(gram[likely], prior[likely])
+        best = float((sample.mean + bonus * sample.std).max())
+        # not below the best, so that a bound that is not a number stays in and is noticed
+        chosen = np.flatnonzero(~(bounds + slack < best))
+        if len(chosen) > PRUNING_WORTH * len(points):
+            return None, self._evaluate(gram, prior)
+        return chosen, self._evaluate(gram[chosen], prior[chosen])
+
+    def _candidate(self, evaluation: _NystromEvaluation, variance: FloatArray) -> Candidate:
+        """The evaluated points as the rule sees them, given φᵀPφ."""
+        # σ² = residual/λ + φᵀPφ
+        return Candidate(
+            evaluation.features,
+            evaluation.residual,
+            evaluation.prior_variance,
+            evaluation.residual / self.regularization + variance,
         )
+
+    def observe(self, point: FloatArray, reward: float, evaluation: _NystromEvaluation, row: int = 0) -> None:
+        features, solved = evaluation.features[row], evaluation.solved[row]
+        mean, residual = evaluation.mean.item(row), evaluation.residual.item(row)
+        variance, prior = evaluation.explained.item(row), evaluation.prior_variance.item(row)
+        # σ² = residual/λ + φᵀPφ
+        candidate = Candidate(features, residual, prior, residual / self.regularization + variance)
         proposal = self.dictionary.propose(candidate)
         if proposal.resample:
-            self._observe_and_resample(point, reward, evaluation)
+            self._observe_and_resample(point, reward, evaluation, row)
             return
-        features, solved = candidate.features, evaluation.solved[0]
-        mean, residual = float(evaluation.mean[0]), candidate.residual
-        appended = proposal.draw and residual > DIRECTION_TOLERANCE * candidate.prior_variance
+        appended = proposal.draw and residual > DIRECTION_TOLERANCE * prior
         if appended:
             self._append_anchor(point, features, math.sqrt(residual))
             features = np.append(features, math.sqrt(residual))
             solved = self._ridge.covariance @ features
-            mean, residual = float(features @ self._ridge.weights), 0.0
+            mean, variance, residual = float(features @ self._ridge.weights), float(features @ solved), 0.0
         self.dictionary.commit(candidate, proposal, appended)
-        self._learn(point, reward, features, solved, mean, residual)
+        self._ridge.observe(features, solved, variance, mean, reward)
+        self._remember(point, reward, residual)
 
-    def _learn(
-        self, point: FloatArray, reward: float, features: FloatArray, solved: FloatArray, mean: float, residual: float
-    ) -> None:
-        self._ridge.observe(features, solved, mean, reward)
+    def _remember(self, point: FloatArray, reward: float, residual: float) -> None:
         # ρ grows by what the anchors do not explain
         self.residual_trace += residual
         if self._history is not None:
             self._history.append(point, reward)
         self._dimension = len(point)
         self.round_index += 1
+
+    def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
+        start, count = 0, FIRST_BATCH_ROWS
+        while start < len(points):
+            rows = slice(start, start + count)
+            evaluation = self.evaluate_finite(points[rows])
+            factor = sequential_factor(evaluation.features, evaluation.solved)
+            # φᵀPφ of each point after the ones before it
+            block = self._candidate(evaluation, np.diagonal(factor) ** 2 - 1.0)
+            quiet = self.dictionary.quiet(block)
+            self._observe_quiet(points[rows][:quiet], rewards[rows][:quiet], evaluation, factor, block)
+            start += quiet
+            if quiet < len(evaluation.mean) and start < len(points):
+                one = self.evaluate(points[start : start + 1])
+                self.observe(points[start], float(rewards[start]), one)
+                start += 1
+            # Rows behind a point that changes the dictionary are evaluated in vain: aim at the gap between two such.
+            count = min(2 * (quiet + 1), BATCH_ROWS)
+
+    def _observe_quiet(
+        self,
+        points: FloatArray,
+        rewards: FloatArray,
+        evaluation: _NystromEvaluation,
+        factor: FloatArray,
+        block: Candidate,
+    ) -> None:
+        """Learn leading points of an evaluated block that change nothing about the dictionary."""
+        count = len(points)
+        if count == 0:
+            return
+        self.dictionary.commit_quiet(block.head(count))
+        self._ridge.observe_many(
+            evaluation.features[:count], evaluation.solved[:count], factor[:count, :count], rewards
+        )
+        self.residual_trace += float(evaluation.residual[:count].sum())
+        if self._history is not None:
+            self._history.extend(points, rewards)
+        self._dimension = points.shape[1]
+        self.round_index += count
 
     def _append_anchor(self, point: FloatArray, features: FloatArray, pivot: float) -> None:
         """Add one direction; the past is projected onto it where it is kept."""
@@ -224,27 +290,27 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
                 moment += float(coordinate @ rewards[part])
         return lower_times(self._factor, gram_sum), square, moment
 
-    def _observe_and_resample(self, point: FloatArray, reward: float, evaluation: _NystromEvaluation) -> None:
+    def _observe_and_resample(self, point: FloatArray, reward: float, evaluation: _NystromEvaluation, row: int) -> None:
         """Learn the observation, then draw the dictionary anew from the whole history, this point included."""
         assert isinstance(self.dictionary, Resampling)
         before = {name: copy.deepcopy(value) for name, value in vars(self).items() if name != "kernel"}
         try:
-            self._learn(
-                point,
-                reward,
-                evaluation.features[0],
-                evaluation.solved[0],
-                float(evaluation.mean[0]),
-                float(evaluation.residual[0]),
-            )
+            features, solved = evaluation.features[row], evaluation.solved[row]
+            self._ridge.observe(features, solved, evaluation.explained.item(row), evaluation.mean.item(row), reward)
+            self._remember(point, reward, evaluation.residual.item(row))
             history = self._kept_history()
-            variances = np.concatenate([self.evaluate(points).variance for points, _, _ in history.blocks()])
+            variances = np.concatenate([self._variances(points) for points, _, _ in history.blocks()])
             drawn = self.dictionary.redraw(variances, history.counts)
             self.rebuild(history.rows[drawn])
             self.dictionary.begin_batch(self._ridge.covariance)
         except BaseException:
             vars(self).update(before)
             raise
+
+    def _variances(self, points: FloatArray) -> FloatArray:
+        """σ² of the paper at points, shape (n,)."""
+        evaluation = self.evaluate_finite(points)
+        return evaluation.residual / self.regularization + evaluation.explained
 
     def rebuild(self, anchors: FloatArray) -> None:
         """Carry the same observations by other anchors: one pass over the history, O(t·m²).
@@ -263,7 +329,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             weighted = counts[:, None] * features
             second_moment += features.T @ weighted
             moment += rewards @ features
-            explained = np.einsum("ij,ij->i", features, features)
+            explained = np.vecdot(features, features)
             residual_trace += float(counts @ np.maximum(self.kernel.diag(points) - explained, 0.0))
         if not (math.isfinite(residual_trace) and np.isfinite(second_moment).all()):
             raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between observed points.")

@@ -5,15 +5,39 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.linalg import blas
+from scipy.linalg import lapack, solve_triangular
 
-from kernel_bandits.arrays import FloatArray
-from kernel_bandits.linalg import border_inverse, border_symmetric, inverse_and_log_determinant, subtract_outer
+from kernel_bandits.arrays import FloatArray, KernelBanditsError
+from kernel_bandits.linalg import (
+    add_gram,
+    border_inverse,
+    border_symmetric,
+    inverse_and_log_determinant,
+    subtract_outer,
+)
 
 # Features wait until so many can enter A by one matrix product; the drift check follows: a few gemv per 64 rounds.
 PENDING_ROWS = 64
 # ‖APφ − φ‖/‖φ‖ at which P counts as drifted. Well above rounding (condition of A times 1e-16), well below 1e-6.
 DRIFT_TOLERANCE = 1e-8
+# Observations that are learned at once enter by matrix products of so many rows.
+BATCH_ROWS = 256
+
+
+def sequential_factor(features: FloatArray, solved: FloatArray) -> FloatArray:
+    """L with LLᵀ = I + ΦPΦᵀ for features Φ (b, m) and H = ΦP.
+
+    L_jj² = 1 + φ_jᵀP_jφ_j, where P_j is P after the first j − 1 of the b observations: one factorisation holds the
+    variances of all of them as they would be one after the other.
+    """
+    gram = solved @ features.T
+    gram.flat[:: len(gram) + 1] += 1.0
+    factor, info = lapack.dpotrf(gram.T, lower=1, clean=1, overwrite_a=1)
+    if info:
+        raise KernelBanditsError(
+            "The tracked inverse is no longer positive definite; call refactor() on the posterior."
+        )
+    return factor
 
 
 class RidgeRegression:
@@ -37,6 +61,7 @@ class RidgeRegression:
         self._precision = np.eye(size) * regularization
         self._moment = np.zeros(size)
         self._pending = np.zeros((PENDING_ROWS, size))
+        self._pending_rewards = np.zeros(PENDING_ROWS)
         self._pending_count = 0
         self._rounds = 0
         self._drift_limit = DRIFT_TOLERANCE
@@ -49,20 +74,43 @@ class RidgeRegression:
         """The trace of (A − λI)A⁻¹, which is m − λ·trace P."""
         return len(self) - self.regularization * float(np.trace(self.covariance))
 
-    def observe(self, features: FloatArray, solved: FloatArray, mean: float, reward: float) -> None:
-        """Learn a reward at features φ, with h = Pφ and mean = φᵀw as they stand."""
+    def observe(self, features: FloatArray, solved: FloatArray, variance: float, mean: float, reward: float) -> None:
+        """Learn a reward at features φ, with h = Pφ, variance = φᵀh and mean = φᵀw as they stand."""
         # P ← P − hhᵀ/c and w ← w + h(r − φᵀw)/c with c = 1 + φᵀh (Sherman–Morrison); log det grows by log c
-        scale = 1.0 + float(features @ solved)
+        scale = 1.0 + variance
         subtract_outer(self.covariance, solved / math.sqrt(scale))
         self.weights += solved * ((reward - mean) / scale)
         self.log_determinant += math.log(scale)
-        self._moment += reward * features
         self._pending[self._pending_count] = features
+        self._pending_rewards[self._pending_count] = reward
         self._pending_count += 1
         self._rounds += 1
         if self._rounds % PENDING_ROWS == 0:
             self._absorb_pending()
             self._check_drift(features)
+
+    def observe_many(self, features: FloatArray, solved: FloatArray, factor: FloatArray, rewards: FloatArray) -> None:
+        """Learn b rewards at once, as if one after the other.
+
+        Args:
+            features: φ of each, shape (b, m).
+            solved: H = ΦP, shape (b, m).
+            factor: L with LLᵀ = I + ΦPΦᵀ, shape (b, b); its squared diagonal holds the c of one update after the other.
+            rewards: shape (b,).
+        """
+        if not len(rewards):
+            return
+        # P ← P − WᵀW and w ← w + Wᵀe with W = L⁻¹H and e = L⁻¹(r − Φw) (Woodbury); log det grows by log det LLᵀ
+        reduced = solve_triangular(factor, solved, lower=True, check_finite=False)
+        errors = solve_triangular(factor, rewards - features @ self.weights, lower=True, check_finite=False)
+        add_gram(self.covariance, reduced, -1.0)
+        self.weights += errors @ reduced
+        self.log_determinant += 2.0 * float(np.log(np.diagonal(factor)).sum())
+        self._absorb_pending()
+        add_gram(self._precision, features, 1.0)
+        self._moment += rewards @ features
+        self._rounds += len(rewards)
+        self._check_drift(features[-1])
 
     def border(self, cross: FloatArray, square: float, moment: float) -> None:
         """Add a coordinate c in which the past has Σ φc, Σ c² and Σ rc."""
@@ -98,10 +146,10 @@ class RidgeRegression:
         self.log_determinant = log_determinant - len(self) * math.log(self.regularization)
 
     def _absorb_pending(self) -> None:
-        """A ← A + Σ φφᵀ over the features that wait."""
-        if self._pending_count and len(self):
-            rows = self._pending[: self._pending_count].T
-            blas.dgemm(1.0, rows, rows, beta=1.0, c=self._precision.T, trans_b=1, overwrite_c=1)
+        """A ← A + Σ φφᵀ and b ← b + Σ rφ over the observations that wait."""
+        rows, rewards = self._pending[: self._pending_count], self._pending_rewards[: self._pending_count]
+        add_gram(self._precision, rows, 1.0)
+        self._moment += rewards @ rows
         self._pending_count = 0
 
     def _check_drift(self, probe: FloatArray) -> None:

@@ -1,0 +1,118 @@
+"""select_many and update_many are select and update, only faster."""
+
+import pickle
+
+import numpy as np
+import pytest
+from test_policy_contract import VARIANTS, build, variant_name
+
+import kernel_bandits as kb
+
+
+def log(count, seed=0):
+    generator = np.random.default_rng(seed)
+    contexts, actions = generator.random((count, 2)), generator.random((count, 1))
+    return contexts, actions, np.sin(5 * contexts[:, 0] * actions[:, 0]) + 0.1 * generator.normal(size=count)
+
+
+def assert_same_posterior(one, other, tolerance=1e-8):
+    contexts, _, _ = log(20, seed=9)
+    actions = np.linspace(0, 1, 7)[:, None]
+    assert one.dictionary_size == other.dictionary_size
+    for context in contexts:
+        if hasattr(one, "predict"):
+            ours, theirs = one.predict(context, actions), other.predict(context, actions)
+            np.testing.assert_allclose(ours.mean, theirs.mean, atol=tolerance, rtol=0)
+            np.testing.assert_allclose(ours.std, theirs.std, atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=map(variant_name, VARIANTS))
+def test_update_many_is_update_one_by_one(name, options):
+    many, single = build(name, **options), build(name, **options)
+    contexts, actions, rewards = log(400)
+    many.update_many(contexts[:150], actions[:150], rewards[:150])
+    for round_ in zip(contexts, actions, rewards, strict=True):
+        single.update(*round_)
+    many.update_many(contexts[150:], actions[150:], rewards[150:])
+    assert_same_posterior(many, single)
+    # and both go on alike, coins included
+    later = log(60, seed=1)
+    many.update_many(*later)
+    for round_ in zip(*later, strict=True):
+        single.update(*round_)
+    assert_same_posterior(many, single)
+
+
+@pytest.mark.parametrize("options", [{}, {"history": "none"}, {"dictionary": "posterior_variance"}], ids=str)
+def test_a_long_log_gives_the_same_anchors_and_quantities(options):
+    many, single = kb.ek_ucb(kb.Gaussian(0.2), seed=0, **options), kb.ek_ucb(kb.Gaussian(0.2), seed=0, **options)
+    contexts, actions, rewards = log(5000)
+    many.update_many(contexts, actions, rewards)
+    for round_ in zip(contexts, actions, rewards, strict=True):
+        single.update(*round_)
+    np.testing.assert_array_equal(many.dictionary_points, single.dictionary_points)
+    assert_same_posterior(many, single)
+    for quantity in ("log_determinant", "effective_dimension", "residual_trace", "round_index"):
+        assert getattr(many.posterior, quantity) == pytest.approx(
+            getattr(single.posterior, quantity), rel=1e-8, abs=1e-8
+        )
+    if options.get("history") != "none":
+        np.testing.assert_array_equal(many.posterior.observed_points, np.hstack([contexts, actions]))
+        np.testing.assert_array_equal(many.posterior.observed_rewards, rewards)
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=map(variant_name, VARIANTS))
+@pytest.mark.parametrize("rounds", [0, 40])
+def test_select_many_is_select_one_by_one(name, options, rounds):
+    many, single = build(name, seed=4, **options), build(name, seed=4, **options)
+    if rounds:
+        for policy in (many, single):
+            policy.update_many(*log(rounds))
+    contexts, _, _ = log(30, seed=2)
+    generator = np.random.default_rng(3)
+    for actions in (generator.random((6, 1)), generator.random((30, 6, 1)), np.full((5, 1), 0.5)):
+        decisions = many.select_many(contexts, actions)
+        for context, offered, decision in zip(
+            contexts, np.broadcast_to(actions, (30, *actions.shape[-2:])), decisions, strict=True
+        ):
+            expected = single.select(context, offered)
+            assert decision.index == expected.index
+            np.testing.assert_array_equal(decision.action, expected.action)
+            assert decision.upper_bound == pytest.approx(expected.upper_bound, abs=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("contexts", "actions", "rewards", "words"),
+    [
+        (np.zeros((3, 2)), np.zeros((2, 1)), np.zeros(3), "as many of each"),
+        (np.zeros((3, 2)), np.zeros((3, 1)), [0.0, np.nan, 0.0], "rewards"),
+        (np.full((3, 2), np.inf), np.zeros((3, 1)), np.zeros(3), "contexts"),
+        (np.zeros((3, 2)), np.full((3, 1), np.nan), np.zeros(3), "actions"),
+        (np.zeros((3, 1)), np.zeros((3, 1)), np.zeros(3), "expected 2 columns"),
+        (np.zeros((0, 2)), np.zeros((0, 1)), np.zeros(0), "at least one row"),
+    ],
+)
+def test_a_bad_log_changes_nothing(contexts, actions, rewards, words):
+    policy = kb.ek_ucb(kb.Gaussian(0.2), seed=0)
+    policy.update_many(*log(30))
+    before = pickle.dumps(policy)
+    with pytest.raises(kb.InputError, match=words):
+        policy.update_many(contexts, actions, rewards)
+    assert pickle.dumps(policy) == before
+
+
+@pytest.mark.parametrize(
+    ("contexts", "actions", "words"),
+    [
+        (np.zeros((3, 2)), np.zeros((2, 4, 1)), "n = 3"),
+        (np.zeros((3, 2)), np.zeros((3, 0, 1)), "A at least 1"),
+        (np.zeros((3, 2)), np.zeros(3), "expected shape"),
+        (np.zeros((3, 2)), np.zeros((4, 2)), "expected 1 columns"),
+        (np.zeros((3, 2)), np.full((4, 1), np.nan), "actions"),
+    ],
+)
+def test_bad_offers_are_named(contexts, actions, words):
+    policy = kb.ek_ucb(kb.Gaussian(0.2), seed=0)
+    policy.update_many(*log(30))
+    with pytest.raises(kb.InputError, match=words):
+        policy.select_many(contexts, actions)

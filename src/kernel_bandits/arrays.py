@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 FloatArray: TypeAlias = NDArray[np.float64]
+_FLOAT64 = np.dtype(np.float64)
 
 
 class KernelBanditsError(Exception):
@@ -29,7 +30,7 @@ class UnavailableError(KernelBanditsError, RuntimeError):
 
 def as_floats(name: str, value: ArrayLike) -> FloatArray:
     """``value`` as a float64 array of any shape, or an :class:`InputError` that names it."""
-    if type(value) is np.ndarray and value.dtype == np.float64:
+    if type(value) is np.ndarray and value.dtype is _FLOAT64:
         return value
     try:
         array = np.asarray(value)
@@ -79,7 +80,7 @@ def is_finite(array: FloatArray) -> bool:
     settles the ordinary case. (Squares overflow beyond 1e154, which NumPy may warn of.)
     """
     flat = array.ravel()
-    return math.isfinite(np.dot(flat, flat)) or bool(np.isfinite(array).all())
+    return math.isfinite(flat.dot(flat)) or bool(np.isfinite(array).all())
 
 
 def require_finite(name: str, array: FloatArray) -> None:

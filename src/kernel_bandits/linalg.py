@@ -1,7 +1,8 @@
 """Linear algebra of the posteriors: one identity per function, each named above its line.
 
 Matrices are C-contiguous and sized exactly: SciPy's BLAS wrappers copy what is not contiguous. A C-contiguous matrix is
-handed to Fortran routines as its transpose, which costs nothing.
+handed to Fortran routines as its transpose, which costs nothing. All products that a BLAS may share among threads go
+through SciPy: NumPy brings a BLAS of its own, and the threads of the two wait for each other.
 """
 
 from __future__ import annotations
@@ -11,6 +12,11 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from kernel_bandits.arrays import FloatArray, KernelBanditsError
+
+# OpenBLAS computes products of up to so many multiplications, and of matrices of up to so many entries with a vector,
+# in the calling thread; there NumPy is as good and has the smaller overhead.
+SINGLE_THREADED_PRODUCT = 2**18
+SINGLE_THREADED_MATRIX = 2**13
 
 
 def safe_sqrt(variance: FloatArray) -> FloatArray:
@@ -23,6 +29,20 @@ def times_transpose(rows: FloatArray, lower: FloatArray) -> FloatArray:
     """rows·lowerᵀ for a lower-triangular matrix; overwrites ``rows`` where it can."""
     # (lower·rowsᵀ)ᵀ, seen by Fortran as upperᵀ times a matrix stored by columns
     return blas.dtrmm(1.0, lower.T, rows.T, trans_a=1, overwrite_b=1).T if rows.size else rows
+
+
+def times(rows: FloatArray, matrix: FloatArray) -> FloatArray:
+    """rows·matrix."""
+    if rows.size * matrix.shape[1] <= SINGLE_THREADED_PRODUCT:
+        return rows.dot(matrix)
+    return blas.dgemm(1.0, matrix.T, rows.T).T
+
+
+def times_vector(matrix: FloatArray, vector: FloatArray) -> FloatArray:
+    """matrix·vector."""
+    if matrix.size <= SINGLE_THREADED_MATRIX:
+        return matrix.dot(vector)
+    return blas.dgemv(1.0, matrix.T, vector, trans=1)
 
 
 def lower_times(lower: FloatArray, vector: FloatArray) -> FloatArray:

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray, InputError, as_positive
 from kernel_bandits.dictionaries.base import NOTHING, Candidate, Dictionary, Proposal
-from kernel_bandits.linalg import border_symmetric, subtract_outer
+from kernel_bandits.linalg import border_symmetric, subtract_outer, times, times_vector
 
 # Coins are drawn so many at a time; one by one the same generator would give the same ones.
 COINS_AHEAD = 256
@@ -126,9 +126,11 @@ class Kors(LeverageSampling):
 
     def score(self, candidate: Candidate) -> FloatArray | float:
         mu, features = self.leverage_regularization, candidate.features
-        solved = np.dot(features, self._inverse)
         # k − u = residual + μ·φᵀQφ
-        explained = np.vecdot(solved, features) if features.ndim > 1 else float(np.dot(solved, features))
+        if features.ndim > 1:
+            explained = np.vecdot(times(features, self._inverse), features)
+        else:
+            explained = float(times_vector(self._inverse, features).dot(features))
         unexplained = candidate.residual + mu * explained
         # τ = (1 + ε)(k − u)/(k − u + μ)
         return (1.0 + self.leverage_accuracy) * unexplained / (unexplained + mu)
@@ -140,7 +142,7 @@ class Kors(LeverageSampling):
             self._inverse = border_symmetric(self._inverse, np.zeros(len(features)), 1.0 / self.leverage_regularization)
             features = np.append(features, np.sqrt(candidate.residual))
         # Q ← (Q⁻¹ + φφᵀ/p)⁻¹ = Q − Qφ(Qφ)ᵀ/(p + φᵀQφ)
-        solved = self._inverse @ features
+        solved = times_vector(self._inverse, features)
         subtract_outer(self._inverse, solved / math.sqrt(probability + float(features @ solved)))
 
 

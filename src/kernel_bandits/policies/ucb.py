@@ -13,6 +13,7 @@ from kernel_bandits.confidence import Confidence
 from kernel_bandits.joint import pair
 from kernel_bandits.policies.base import Choice, Policy
 from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
+from kernel_bandits.threads import threads_for
 
 # Points evaluated at once by select_many: enough for matrix products, little enough for the caches.
 ROWS_AT_ONCE = 4096
@@ -64,7 +65,12 @@ class UpperConfidenceBound(Policy):
 
     def _select(self, points: FloatArray) -> Choice:
         bonus = self._bonus()
-        contenders, evaluation = self.posterior.contenders(points, bonus)
+        threads = threads_for(self.posterior.dictionary_size, len(points))
+        if threads is None:
+            contenders, evaluation = self.posterior.contenders(points, bonus)
+        else:
+            with threads:
+                contenders, evaluation = self.posterior.contenders(points, bonus)
         upper_bounds = evaluation.mean + bonus * evaluation.std
         row = self._argmax(upper_bounds)
         upper_bound = upper_bounds.item(row)
@@ -93,6 +99,14 @@ class UpperConfidenceBound(Policy):
         return choices
 
     def _update(self, point: FloatArray, reward: float, chosen: bool) -> None:
+        threads = threads_for(self.posterior.dictionary_size)
+        if threads is None:
+            self._learn(point, reward, chosen)
+        else:
+            with threads:
+                self._learn(point, reward, chosen)
+
+    def _learn(self, point: FloatArray, reward: float, chosen: bool) -> None:
         if chosen and self._chosen is not None and self._chosen[0].round_index == self.posterior.round_index:
             self.posterior.observe(point, reward, *self._chosen)
         else:

@@ -9,7 +9,7 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray, UnavailableError
 from kernel_bandits.features import FeatureMap
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.linalg import safe_sqrt
+from kernel_bandits.linalg import safe_sqrt, times, times_vector
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
 from kernel_bandits.posteriors.ridge import BATCH_ROWS, RidgeRegression, sequential_factor
 
@@ -77,7 +77,7 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         if self._ridge is None:
             mean, solved = np.zeros(len(points)), features / self.regularization
         else:
-            mean, solved = features @ self._ridge.weights, features @ self._ridge.covariance
+            mean, solved = times_vector(features, self._ridge.weights), times(features, self._ridge.covariance)
         # std² = λ·φᵀPφ
         std = safe_sqrt(self.regularization * np.vecdot(features, solved))
         return _FeatureEvaluation(self.round_index, mean, std, features, solved)

@@ -19,7 +19,9 @@ from kernel_bandits.linalg import (
     independent_rows,
     lower_times,
     safe_sqrt,
+    times,
     times_transpose,
+    times_vector,
     transpose_times,
 )
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
@@ -148,8 +150,8 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
     def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         # φ = J k_Z(s), one row each, and h = Pφ
         features = times_transpose(gram, self._factor)
-        solved = np.dot(features, self._ridge.covariance)
-        mean = np.dot(features, self._ridge.weights)
+        solved = times(features, self._ridge.covariance)
+        mean = times_vector(features, self._ridge.weights)
         # residual = k(s, s) − ‖φ‖², the squared distance of k(s, ·) to the span of the anchors
         residual = np.maximum(prior - np.vecdot(features, features), 0.0)
         # std² = λσ² = residual + λ·φᵀPφ
@@ -162,7 +164,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             return None, self.evaluate(points)
         gram, prior = self._cross_gram(points), self.kernel.diag(points)
         # mean = k_Z(s)ᵀJᵀw and std ≤ √k(s, s): an upper bound at O(m) per action
-        means = gram @ transpose_times(self._factor, self._ridge.weights)
+        means = times_vector(gram, transpose_times(self._factor, self._ridge.weights))
         bounds = means + bonus * safe_sqrt(prior)
         # The two ways to the mean differ by rounding, which J amplifies; no contender may be lost to it.
         slack = 1e-9 * (1.0 + float(np.abs(means).max())) * (1.0 + float(np.abs(bounds).max()))
@@ -199,7 +201,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         if appended:
             self._append_anchor(point, features, math.sqrt(residual))
             features = np.append(features, math.sqrt(residual))
-            solved = self._ridge.covariance @ features
+            solved = times_vector(self._ridge.covariance, features)
             mean, variance, residual = float(features @ self._ridge.weights), float(features @ solved), 0.0
         self.dictionary.commit(candidate, proposal, appended)
         self._ridge.observe(features, solved, variance, mean, reward)
@@ -327,8 +329,8 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
                 times_transpose(self.kernel(points, anchors), factor) if len(kept) else np.empty((len(points), 0))
             )
             weighted = counts[:, None] * features
-            second_moment += features.T @ weighted
-            moment += rewards @ features
+            second_moment += times(features.T, weighted)
+            moment += times_vector(features.T, rewards)
             explained = np.vecdot(features, features)
             residual_trace += float(counts @ np.maximum(self.kernel.diag(points) - explained, 0.0))
         if not (math.isfinite(residual_trace) and np.isfinite(second_moment).all()):

@@ -14,6 +14,8 @@ from kernel_bandits.linalg import (
     border_symmetric,
     inverse_and_log_determinant,
     subtract_outer,
+    times,
+    times_vector,
 )
 
 # Features wait until so many can enter A by one matrix product; the drift check follows: a few gemv per 64 rounds.
@@ -30,7 +32,7 @@ def sequential_factor(features: FloatArray, solved: FloatArray) -> FloatArray:
     L_jj² = 1 + φ_jᵀP_jφ_j, where P_j is P after the first j − 1 of the b observations: one factorisation holds the
     variances of all of them as they would be one after the other.
     """
-    gram = solved @ features.T
+    gram = times(solved, features.T)
     gram.flat[:: len(gram) + 1] += 1.0
     factor, info = lapack.dpotrf(gram.T, lower=1, clean=1, overwrite_a=1)
     if info:
@@ -102,13 +104,15 @@ class RidgeRegression:
             return
         # P ← P − WᵀW and w ← w + Wᵀe with W = L⁻¹H and e = L⁻¹(r − Φw) (Woodbury); log det grows by log det LLᵀ
         reduced = solve_triangular(factor, solved, lower=True, check_finite=False)
-        errors = solve_triangular(factor, rewards - features @ self.weights, lower=True, check_finite=False)
+        errors = solve_triangular(
+            factor, rewards - times_vector(features, self.weights), lower=True, check_finite=False
+        )
         add_gram(self.covariance, reduced, -1.0)
-        self.weights += errors @ reduced
+        self.weights += times_vector(reduced.T, errors)
         self.log_determinant += 2.0 * float(np.log(np.diagonal(factor)).sum())
         self._absorb_pending()
         add_gram(self._precision, features, 1.0)
-        self._moment += rewards @ features
+        self._moment += times_vector(features.T, rewards)
         self._rounds += len(rewards)
         self._check_drift(features[-1])
 
@@ -116,7 +120,7 @@ class RidgeRegression:
         """Add a coordinate c in which the past has Σ φc, Σ c² and Σ rc."""
         self._absorb_pending()
         # A ← [[A, a], [aᵀ, λ + cc]]; its inverse by the Schur complement s = λ + cc − aᵀPa ≥ λ
-        solved = self.covariance @ cross
+        solved = times_vector(self.covariance, cross)
         schur = max(self.regularization + square - float(cross @ solved), self.regularization)
         error = (moment - float(cross @ self.weights)) / schur
         self.covariance = border_inverse(self.covariance, solved, schur)
@@ -142,14 +146,14 @@ class RidgeRegression:
 
     def _solve(self) -> None:
         self.covariance, log_determinant = inverse_and_log_determinant(self._precision)
-        self.weights = self.covariance @ self._moment
+        self.weights = times_vector(self.covariance, self._moment)
         self.log_determinant = log_determinant - len(self) * math.log(self.regularization)
 
     def _absorb_pending(self) -> None:
         """A ← A + Σ φφᵀ and b ← b + Σ rφ over the observations that wait."""
         rows, rewards = self._pending[: self._pending_count], self._pending_rewards[: self._pending_count]
         add_gram(self._precision, rows, 1.0)
-        self._moment += rewards @ rows
+        self._moment += times_vector(rows.T, rewards)
         self._pending_count = 0
 
     def _check_drift(self, probe: FloatArray) -> None:
@@ -160,10 +164,10 @@ class RidgeRegression:
             # What a fresh factorisation leaves is the condition of A, not drift: never chase it.
             self._drift_limit = max(DRIFT_TOLERANCE, 10.0 * self._measure_drift(probe))
         # w ← w + P(b − Aw)
-        self.weights += self.covariance @ (self._moment - self._precision @ self.weights)
+        self.weights += times_vector(self.covariance, self._moment - times_vector(self._precision, self.weights))
 
     def _measure_drift(self, probe: FloatArray) -> float:
         # ‖APφ − φ‖/‖φ‖
         length = float(np.linalg.norm(probe))
-        error = float(np.linalg.norm(self._precision @ (self.covariance @ probe) - probe))
+        error = float(np.linalg.norm(times_vector(self._precision, times_vector(self.covariance, probe)) - probe))
         return error / length if length else 0.0

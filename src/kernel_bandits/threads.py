@@ -1,0 +1,61 @@
+"""One BLAS thread where more would only wait for each other.
+
+A round on a few hundred anchors is tens of matrix products of some microseconds each; handing them to several threads
+costs more than it saves. Large products are left to as many threads as the libraries have. The limit needs
+threadpoolctl, which is optional: without it the libraries do as they like.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any
+
+# Matrices of up to so many rows are never shared among threads by OpenBLAS, if the whole product is small too.
+ALWAYS_SINGLE_SIZE, ALWAYS_SINGLE_PRODUCT = 90, 2**18
+# From so many multiplications on several threads are faster than one: half a millisecond of work or more.
+WORTH_SHARING = 16_000_000
+
+
+class _OneThread:
+    """Sets the loaded BLAS libraries to one thread and back; entering it a second time does nothing more."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+
+    @cached_property
+    def libraries(self) -> list[tuple[Any, int]]:
+        """The libraries that have several threads, with their number, as they were when first needed."""
+        try:
+            from threadpoolctl import ThreadpoolController
+        except ImportError:
+            return []
+        found = ThreadpoolController().select(user_api="blas").lib_controllers
+        return [(library, library.num_threads) for library in found if library.num_threads > 1]
+
+    def __enter__(self) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            for library, _ in self.libraries:
+                library.set_num_threads(1)
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            for library, threads in self.libraries:
+                library.set_num_threads(threads)
+
+
+_ONE_THREAD = _OneThread()
+
+
+def threads_for(size: int, count: int = 1) -> AbstractContextManager[None] | None:
+    """The threads that pay for products of ``count`` rows with a square matrix of ``size`` rows.
+
+    Returns:
+        A context to compute them in, or None where there is nothing to change.
+    """
+    product = count * size * size
+    if (size <= ALWAYS_SINGLE_SIZE and product <= ALWAYS_SINGLE_PRODUCT) or product >= WORTH_SHARING:
+        return None
+    return _ONE_THREAD if _ONE_THREAD.libraries else None

@@ -19,7 +19,8 @@ class Candidate(NamedTuple):
         features: φ(s) = J k_Z(s), shape (m,); inner products with anchors are inner products of features.
         residual: k(s, s) − ‖φ(s)‖², the squared distance to the span of the anchors.
         prior_variance: k(s, s).
-        variance: σ²(s) of the paper, the posterior variance over λ, before this observation.
+        variance: σ²(s) of the paper, the posterior variance over λ, before this observation; in a block only if the
+            rule uses it.
     """
 
     features: FloatArray
@@ -64,6 +65,9 @@ class Dictionary(ABC):
     Args:
         max_dictionary_size: hard cap on m; once it is reached nothing is added and the anchors stay as they are.
     """
+
+    # Whether the rule looks at a candidate's variance; a log is absorbed faster by one that does not.
+    uses_variance = False
 
     def __init__(self, max_dictionary_size: int | None = None) -> None:
         self.max_dictionary_size = (

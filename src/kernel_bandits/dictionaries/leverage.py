@@ -154,6 +154,8 @@ class PosteriorVariance(LeverageSampling):
     smaller.
     """
 
+    uses_variance = True
+
     def score(self, candidate: Candidate) -> FloatArray | float:
         # τ' = (1 + ε)σ²/(1 + σ²)
         return (1.0 + self.leverage_accuracy) * candidate.variance / (1.0 + candidate.variance)

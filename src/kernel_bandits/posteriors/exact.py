@@ -11,7 +11,9 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.linalg import safe_sqrt
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
-from kernel_bandits.posteriors.history import BLOCK_ROWS, History
+
+# Rows of J per block: few enough that a block's empty upper triangle costs little, enough for matrix products.
+BLOCK_ROWS = 128
 
 
 @dataclass(slots=True)
@@ -27,14 +29,15 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
 
     State: J = L⁻¹ with LLᵀ = K + λI, bordered by one row per observation, and v = J y. Then
     mean(s) = φᵀv and variance(s) = k(s, s) − ‖φ‖² with φ = J k_S(s). J is stored in blocks of rows, each as wide as
-    its last row, so that growth copies nothing and products skip the empty upper triangle.
+    its last row, so that growth copies nothing of it and products skip the empty upper triangle.
     """
 
     def __init__(self, kernel: KernelLike, regularization: float) -> None:
         super().__init__(kernel, regularization)
-        self._history = History()
+        self._points = np.zeros((0, 0))
+        self._rewards = np.zeros(0)
+        self._whitened_rewards = np.zeros(0)
         self._factor_blocks: list[FloatArray] = []
-        self._whitened_rewards: list[FloatArray] = []
         self._inverse_trace = 0.0
         self._log_determinant = 0.0
 
@@ -44,23 +47,23 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
 
     @property
     def dimension(self) -> int | None:
-        return self._history.dimension
+        return self._points.shape[1] if self.round_index else None
 
     @property
     def dictionary_points(self) -> FloatArray:
-        return self._history.points
+        return self.observed_points
 
     @property
     def dictionary_size(self) -> int:
-        return len(self._history)
+        return self.round_index
 
     @property
     def observed_points(self) -> FloatArray:
-        return self._history.points
+        return self._points[: self.round_index].copy()
 
     @property
     def observed_rewards(self) -> FloatArray:
-        return self._history.rewards
+        return self._rewards[: self.round_index].copy()
 
     @property
     def log_determinant(self) -> float:
@@ -73,18 +76,13 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
 
     def evaluate(self, points: FloatArray) -> _ExactEvaluation:
         size, count = self.round_index, len(points)
-        gram, features = np.empty((count, size)), np.empty((count, size))
-        mean = np.zeros(count)
-        start = 0
-        blocks = zip(self._history.blocks(), self._factor_blocks, self._whitened_rewards, strict=True)
-        for (past_points, _, _), factor_rows, whitened in blocks:
-            rows = len(past_points)
-            stop = start + rows
-            gram[:, start:stop] = self.kernel(points, past_points)
-            # φ = J k_S(s), block by block; mean = φᵀJy
-            features[:, start:stop] = gram[:, :stop] @ factor_rows[:rows, :stop].T
-            mean += features[:, start:stop] @ whitened[:rows]
-            start = stop
+        features = np.empty((count, size))
+        gram = self.kernel(points, self._points[:size]) if size else features
+        # φ = J k_S(s), block by block, each as far as its last row reaches; mean = φᵀJy
+        for start, factor_rows in zip(range(0, size, BLOCK_ROWS), self._factor_blocks, strict=True):
+            stop = min(start + BLOCK_ROWS, size)
+            np.matmul(gram[:, :stop], factor_rows[: stop - start, :stop].T, out=features[:, start:stop])
+        mean = features @ self._whitened_rewards[:size]
         # σ²λ = k(s, s) − ‖φ‖²
         variance = self.kernel.diag(points) - np.vecdot(features, features)
         return _ExactEvaluation(self.round_index, mean, safe_sqrt(variance), features, variance)
@@ -103,22 +101,29 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         pivot = math.sqrt(max(evaluation.variance.item(row), 0.0) + self.regularization)
 
         size = self.round_index
-        place = size % BLOCK_ROWS
-        if place == 0:
-            self._factor_blocks.append(np.zeros((BLOCK_ROWS, size + BLOCK_ROWS)))
-            self._whitened_rewards.append(np.zeros(BLOCK_ROWS))
+        if size == len(self._rewards):
+            self._make_room(len(point))
         # the further row of J is [−φᵀJ, 1]/l
-        new_row = self._factor_blocks[-1][place]
-        start = 0
-        for factor_rows in self._factor_blocks:
+        new_row = self._factor_blocks[size // BLOCK_ROWS][size % BLOCK_ROWS]
+        for start, factor_rows in zip(range(0, size, BLOCK_ROWS), self._factor_blocks, strict=False):
             stop = min(start + BLOCK_ROWS, size)
             new_row[:stop] += features[start:stop] @ factor_rows[: stop - start, :stop]
-            start = stop
         new_row[:size] /= -pivot
         new_row[size] = 1.0 / pivot
-        self._whitened_rewards[-1][place] = (reward - evaluation.mean.item(row)) / pivot
 
-        self._history.append(point, reward)
+        self._points[size], self._rewards[size] = point, reward
+        # v = Jy gains (r − φᵀv)/l
+        self._whitened_rewards[size] = (reward - evaluation.mean.item(row)) / pivot
         self._inverse_trace += float(new_row[: size + 1] @ new_row[: size + 1])
         self._log_determinant += math.log(pivot * pivot / self.regularization)
         self.round_index += 1
+
+    def _make_room(self, dimension: int) -> None:
+        """Room for one more block of rows of J; points and rewards, which are small beside it, are copied."""
+        size = self.round_index
+        self._factor_blocks.append(np.zeros((BLOCK_ROWS, size + BLOCK_ROWS)))
+        points = np.zeros((size + BLOCK_ROWS, dimension))
+        points[:size] = self._points[:size].reshape(size, dimension)
+        self._points = points
+        self._rewards = np.append(self._rewards, np.zeros(BLOCK_ROWS))
+        self._whitened_rewards = np.append(self._whitened_rewards, np.zeros(BLOCK_ROWS))

@@ -61,8 +61,21 @@ class History:
 
     def extend(self, points: FloatArray, rewards: FloatArray) -> None:
         """Keep observations in order."""
-        for point, reward in zip(points, rewards.tolist(), strict=True):
-            self.append(point, reward)
+        if self._row_of is not None:
+            for point, reward in zip(points, rewards.tolist(), strict=True):
+                self.append(point, reward)
+            return
+        taken = 0
+        while taken < len(points):
+            row = self._size % BLOCK_ROWS
+            if row == 0:
+                self._points.append(np.zeros((BLOCK_ROWS, points.shape[1])))
+                self._rewards.append(np.zeros(BLOCK_ROWS))
+            count = min(BLOCK_ROWS - row, len(points) - taken)
+            self._points[-1][row : row + count] = points[taken : taken + count]
+            self._rewards[-1][row : row + count] = rewards[taken : taken + count]
+            self._size += count
+            taken += count
 
     def blocks(self) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
         """Views of different points (b, d), their counts (b,) and sums of rewards (b,), b ≤ ``BLOCK_ROWS``."""

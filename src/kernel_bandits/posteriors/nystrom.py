@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_bandits.arrays import FloatArray, InputError, UnavailableError
+from kernel_bandits.arrays import FloatArray, InputError, UnavailableError, is_finite
 from kernel_bandits.dictionaries.base import Candidate, Dictionary
 from kernel_bandits.dictionaries.resampling import Resampling
 from kernel_bandits.kernels import Kernel, KernelLike
@@ -177,16 +177,6 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             return None, self._evaluate(gram, prior)
         return chosen, self._evaluate(gram[chosen], prior[chosen])
 
-    def _candidate(self, evaluation: _NystromEvaluation, variance: FloatArray) -> Candidate:
-        """The evaluated points as the rule sees them, given φᵀPφ."""
-        # σ² = residual/λ + φᵀPφ
-        return Candidate(
-            evaluation.features,
-            evaluation.residual,
-            evaluation.prior_variance,
-            evaluation.residual / self.regularization + variance,
-        )
-
     def observe(self, point: FloatArray, reward: float, evaluation: _NystromEvaluation, row: int = 0) -> None:
         features, solved = evaluation.features[row], evaluation.solved[row]
         mean, residual = evaluation.mean.item(row), evaluation.residual.item(row)
@@ -215,45 +205,48 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         self._dimension = len(point)
         self.round_index += 1
 
+    @np.errstate(invalid="ignore", over="ignore")
     def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
         start, count = 0, FIRST_BATCH_ROWS
-        while start < len(points):
-            rows = slice(start, start + count)
-            evaluation = self.evaluate_finite(points[rows])
-            factor = sequential_factor(evaluation.features, evaluation.solved)
-            # φᵀPφ of each point after the ones before it
-            block = self._candidate(evaluation, np.diagonal(factor) ** 2 - 1.0)
-            quiet = self.dictionary.quiet(block)
-            self._observe_quiet(points[rows][:quiet], rewards[rows][:quiet], evaluation, factor, block)
-            start += quiet
-            if quiet < len(evaluation.mean) and start < len(points):
-                one = self.evaluate(points[start : start + 1])
-                self.observe(points[start], float(rewards[start]), one)
-                start += 1
-            # Rows behind a point that changes the dictionary are evaluated in vain: aim at the gap between two such.
-            count = min(2 * (quiet + 1), BATCH_ROWS)
+        try:
+            while start < len(points):
+                quiet = self._observe_quiet(points[start : start + count], rewards[start : start + count])
+                start += quiet
+                if quiet < count and start < len(points):
+                    self._ridge.settle()
+                    one = self.evaluate_finite(points[start : start + 1])
+                    self.observe(points[start], float(rewards[start]), one)
+                    start += 1
+                # Rows behind a point that changes the dictionary are evaluated in vain: aim at the gap between two.
+                count = min(2 * (quiet + 1), BATCH_ROWS)
+        finally:
+            self._ridge.settle()
 
-    def _observe_quiet(
-        self,
-        points: FloatArray,
-        rewards: FloatArray,
-        evaluation: _NystromEvaluation,
-        factor: FloatArray,
-        block: Candidate,
-    ) -> None:
-        """Learn leading points of an evaluated block that change nothing about the dictionary."""
-        count = len(points)
-        if count == 0:
-            return
-        self.dictionary.commit_quiet(block.head(count))
-        self._ridge.observe_many(
-            evaluation.features[:count], evaluation.solved[:count], factor[:count, :count], rewards
-        )
-        self.residual_trace += float(evaluation.residual[:count].sum())
-        if self._history is not None:
-            self._history.extend(points, rewards)
-        self._dimension = points.shape[1]
-        self.round_index += count
+    def _observe_quiet(self, points: FloatArray, rewards: FloatArray) -> int:
+        """Learn the leading points that change nothing about the dictionary; how many they were."""
+        prior = self.kernel.diag(points)
+        features = times_transpose(self._cross_gram(points), self._factor)
+        residual = np.maximum(prior - np.vecdot(features, features), 0.0)
+        if not is_finite(features) or not is_finite(residual):
+            raise InputError(f"kernel: {self.kernel!r} returned values that are not finite in the log.")
+        variance = np.zeros(len(points))
+        if self.dictionary.uses_variance:
+            self._ridge.settle()
+            solved = times(features, self._ridge.covariance)
+            # φᵀPφ of each point after the ones before it; σ² = residual/λ + φᵀPφ
+            explained = np.diagonal(sequential_factor(features, solved)) ** 2 - 1.0
+            variance = residual / self.regularization + explained
+        block = Candidate(features, residual, prior, variance)
+        quiet = self.dictionary.quiet(block)
+        if quiet:
+            self.dictionary.commit_quiet(block.head(quiet))
+            self._ridge.defer(features[:quiet], rewards[:quiet])
+            self.residual_trace += float(residual[:quiet].sum())
+            if self._history is not None:
+                self._history.extend(points[:quiet], rewards[:quiet])
+            self._dimension = points.shape[1]
+            self.round_index += quiet
+        return quiet
 
     def _append_anchor(self, point: FloatArray, features: FloatArray, pivot: float) -> None:
         """Add one direction; the past is projected onto it where it is kept."""

@@ -65,6 +65,9 @@ class RidgeRegression:
         self._pending = np.zeros((PENDING_ROWS, size))
         self._pending_rewards = np.zeros(PENDING_ROWS)
         self._pending_count = 0
+        self._deferred: list[tuple[FloatArray, FloatArray]] = []
+        self._deferred_rows = 0
+        self._stale = False
         self._rounds = 0
         self._drift_limit = DRIFT_TOLERANCE
 
@@ -115,6 +118,35 @@ class RidgeRegression:
         self._moment += times_vector(features.T, rewards)
         self._rounds += len(rewards)
         self._check_drift(features[-1])
+
+    def defer(self, features: FloatArray, rewards: FloatArray) -> None:
+        """Take b observations without bringing P, w and the log-determinant up to date; :meth:`settle` does that.
+
+        A few of them wait for a Woodbury step; more than m/2 enter A and b at once, since P is then cheaper recomputed.
+        """
+        self._deferred.append((features, rewards))
+        self._deferred_rows += len(rewards)
+        if self._deferred_rows > len(self) // 2:
+            self._absorb_deferred()
+
+    def settle(self) -> None:
+        """Bring P, w and the log-determinant up to date with all observations that were deferred."""
+        if self._stale:
+            self._absorb_deferred()
+            self._stale = False
+            self._solve()
+        waiting, self._deferred, self._deferred_rows = self._deferred, [], 0
+        for features, rewards in waiting:
+            solved = times(features, self.covariance)
+            self.observe_many(features, solved, sequential_factor(features, solved), rewards)
+
+    def _absorb_deferred(self) -> None:
+        self._absorb_pending()
+        for features, rewards in self._deferred:
+            add_gram(self._precision, features, 1.0)
+            self._moment += times_vector(features.T, rewards)
+            self._rounds += len(rewards)
+        self._deferred, self._deferred_rows, self._stale = [], 0, True
 
     def border(self, cross: FloatArray, square: float, moment: float) -> None:
         """Add a coordinate c in which the past has Σ φc, Σ c² and Σ rc."""

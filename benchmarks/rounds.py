@@ -1,0 +1,99 @@
+"""One whole EK-UCB round against the BLAS calls it cannot do without, and one K-UCB round against its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from measure import interleaved_medians, policy_with_anchors
+from scipy.linalg import blas
+
+import kernel_bandits as kb
+
+SHAPES = {
+    (64, 10): 4.0,
+    (256, 10): 1.6,
+    (512, 10): 1.3,
+    (1024, 10): 1.3,
+    (256, 100): 1.4,
+    (1024, 100): 1.25,
+    (256, 1000): 1.4,
+}
+
+
+def efficient_floor(size: int, actions: int) -> Callable[[int], object]:
+    """The products of a round, one after the other on arrays of its shapes, so that they evict each other alike."""
+    generator = np.random.default_rng(1)
+    lower = np.tril(generator.normal(size=(size, size)))
+    covariance = generator.normal(size=(size, size))
+    kors_factor = np.tril(generator.normal(size=(size, size))) + size * np.eye(size)
+    exponents, rows = -generator.random((actions, size)), generator.normal(size=(actions, size))
+    vector = 1e-3 * generator.normal(size=size)
+
+    def call(_: int) -> None:
+        np.exp(exponents)
+        features = blas.dtrmm(1.0, lower.T, rows.T, trans_a=1).T
+        np.dot(features, covariance)
+        blas.dtrsv(kors_factor.T, vector, trans=1)
+        blas.dger(-1e-12, vector, vector, a=covariance.T, overwrite_a=1)
+
+    return call
+
+
+def one_round(policy: kb.Policy, actions: int, dimension: int = 6) -> Callable[[int], object]:
+    generator = np.random.default_rng(2)
+    contexts, offers = generator.random((64, dimension - 1)), generator.random((64, actions, 1))
+
+    def call(repeat: int) -> None:
+        context = contexts[repeat % 64]
+        decision = policy.select(context, offers[repeat % 64])
+        policy.update(context, decision.action, 0.3)
+
+    return call
+
+
+def efficient_rounds() -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for (size, actions), limit in SHAPES.items():
+        repeats = 1600 if size * size * actions < 10**6 else 160
+        round_, floor = interleaved_medians(
+            [one_round(policy_with_anchors(size), actions), efficient_floor(size, actions)], repeats
+        )
+        rows.append(
+            {
+                "m, actions": f"{size}, {actions}",
+                "floor, µs": 1e6 * floor,
+                "round, µs": 1e6 * round_,
+                "× floor": round_ / floor,
+                "target": limit,
+            }
+        )
+    return rows
+
+
+def exact_floor(size: int, actions: int) -> Callable[[int], object]:
+    """Triangular product, triangular row for the border, and the exponentials of one kernel block."""
+    generator = np.random.default_rng(1)
+    lower = np.tril(generator.normal(size=(size, size)))
+    exponents, rows = -generator.random((actions, size)), generator.normal(size=(actions, size))
+    vector = generator.normal(size=size)
+
+    def call(_: int) -> None:
+        np.exp(exponents)
+        blas.dtrmm(1.0, lower.T, rows.T, trans_a=1)
+        blas.dtrmv(lower.T, vector)
+
+    return call
+
+
+def exact_rounds() -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for size in (500, 1000, 2000):
+        policy = kb.k_ucb(kb.Gaussian(0.15), seed=0)
+        generator = np.random.default_rng(0)
+        policy.update_many(generator.random((size, 5)), generator.random((size, 1)), generator.random(size))
+        round_, floor = interleaved_medians([one_round(policy, 10), exact_floor(size, 10)], 80)
+        rows.append(
+            {"t": size, "floor, µs": 1e6 * floor, "round, µs": 1e6 * round_, "× floor": round_ / floor, "target": 2.0}
+        )
+    return rows

@@ -40,6 +40,12 @@ def test_quadrature_is_exact_to_rounding_with_enough_nodes(dimension):
     assert errors[2] < 1e-8
 
 
+def test_quadrature_takes_hundreds_of_nodes():
+    X = points(0, dimension=1)
+    features = QuadratureFourierFeatures(kb.Gaussian(0.1), 600)(X)
+    np.testing.assert_allclose(features @ features.T, kb.Gaussian(0.1)(X), atol=1e-8)
+
+
 def test_linear_features_give_the_exact_posterior_of_the_linear_kernel():
     X, queries = points(0, 100), points(1, 20)
     rewards = X @ [1.0, -2.0, 0.5] + 0.3
@@ -87,6 +93,7 @@ def test_history_is_not_kept():
     [
         (lambda: kb.random_features_ucb(kb.Linear()), "random features are known for"),
         (lambda: kb.random_features_ucb(kb.Gaussian(), number_of_features=7), "pairs"),
+        (lambda: kb.random_features_ucb(kb.Gaussian([0.1, 0.2])).select([0.1, 0.2], [[0.1]]), "2 lengthscales"),
         (lambda: kb.random_features_ucb(kb.Matern(), features="quadrature"), "known for Gaussian"),
         (lambda: kb.random_features_ucb(kb.Gaussian(), features="orthogonal"), "'random' or 'quadrature'"),
         (

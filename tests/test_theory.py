@@ -41,7 +41,7 @@ def test_definitions(seed, size, regularization, lengthscale):
 @settings(max_examples=60, deadline=None)
 @given(**gram_cases)
 def test_equivalences_of_the_appendix(seed, size, regularization, lengthscale):
-    """d_eff ≤ 2γ ≤ log(e + eTκ²/λ)·d_eff and 2γ ≤ d̃·(log T + log(1 + Tκ²/λ)), with Σlog(1 + λ_k/λ) = 2γ."""
+    """d_eff ≤ 2γ ≤ log(e + eTκ²/λ)·d_eff; 2γ ≤ d̃·(log T + log(1 + Tκ²/λ)); d̃ ≤ 2γ/log 2 + 1."""
     gram = gram_of(seed, size, lengthscale)
     dimension = theory.effective_dimension(gram, regularization)
     twice_gain = 2 * theory.information_gain(gram, regularization)
@@ -49,10 +49,9 @@ def test_equivalences_of_the_appendix(seed, size, regularization, lengthscale):
     assert twice_gain <= theory.capacity_factor(size, regularization) * dimension + 1e-9
     valko = theory.valko_dimension(gram, regularization, size)
     assert twice_gain <= valko * (math.log(size) + math.log1p(size / regularization)) + 1e-9
-    # Valko et al.: d̃ is at most the information gain up to a logarithm; the tail beyond j = ⌈d_eff⌉ shows it
-    if valko > 1:
-        tail = np.sort(np.linalg.eigvalsh(gram))[::-1][valko - 1 :]
-        assert (valko - 1) * regularization * math.log(size) <= tail.sum() + 1e-9
+    # d̃ ≤ 2γ/log 2 + 1 for T ≥ 3: an eigenvalue ≥ λ adds at least log 2 to 2γ, the smaller ones sum to ≤ 2γλ/log 2
+    if size >= 3:
+        assert valko <= twice_gain / math.log(2) + 1 + 1e-9
 
 
 def test_valko_dimension_by_hand():
@@ -185,6 +184,7 @@ def test_theory_of_a_policy_that_has_run():
         (lambda: theory.information_gain(np.eye(2), 0.0), "regularization"),
         (lambda: theory.k_ucb_rate(1.5), "capacity"),
         (lambda: theory.ek_ucb_rate(0.5, -1.0), "dictionary_exponent"),
+        (lambda: theory.ek_ucb_rate(0.0, 0.5), "capacity"),
         (lambda: theory.kors_budget(10, 0.0), "failure_probability"),
         (lambda: theory.kors_dictionary_bound(3.0, 0, 0.1), "horizon"),
     ],

@@ -37,6 +37,7 @@ from kernel_bandits.kernels import (
     Polynomial,
     TensorProduct,
     median_lengthscale,
+    register_with_scikit_learn,
 )
 from kernel_bandits.policies import (
     Decision,
@@ -91,6 +92,7 @@ __all__ = [
     "median_lengthscale",
     "posteriors",
     "random_features_ucb",
+    "register_with_scikit_learn",
     "run",
     "sup_kernel_ucb",
     "theory",

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 FloatArray: TypeAlias = NDArray[np.float64]
+# Sums of rewards times features must not overflow.
+LARGEST_REWARD = 1e100
 _FLOAT64 = np.dtype(np.float64)
 
 
@@ -33,21 +35,25 @@ def as_floats(name: str, value: ArrayLike) -> FloatArray:
     if type(value) is np.ndarray and value.dtype is _FLOAT64:
         return value
     try:
+        if isinstance(value, np.ma.MaskedArray):
+            raise TypeError("masked entries have no value; fill or drop them")
         array = np.asarray(value)
         if array.dtype.kind not in "biuf":
             raise TypeError(f"its dtype is {array.dtype}")
         return array.astype(np.float64)
     except (TypeError, ValueError) as reason:
-        raise InputError(f"{name}: expected real numbers, got {type(value).__name__} ({reason}).") from reason
+        hint = "rows of different lengths" if "inhomogeneous" in str(reason) else str(reason)
+        raise InputError(f"{name}: expected real numbers, got {type(value).__name__} ({hint}).") from reason
 
 
 def as_vector(name: str, value: ArrayLike, length: int | None = None) -> FloatArray:
     """A one-dimensional float64 array, of the given length if one is given."""
     array = as_floats(name, value)
-    if array.ndim == 0:
-        array = array.reshape(1)
     if array.ndim != 1:
-        raise InputError(f"{name}: expected a vector, got an array of shape {array.shape}; pass one row at a time.")
+        raise InputError(
+            f"{name}: expected a vector, got an array of shape {array.shape}; "
+            "pass one row at a time, and [value] for a single number."
+        )
     if length is not None and array.shape[0] != length:
         raise InputError(
             f"{name}: expected length {length}, got {array.shape[0]}; a policy keeps the dimensions of its first round."
@@ -58,13 +64,15 @@ def as_vector(name: str, value: ArrayLike, length: int | None = None) -> FloatAr
 def as_points(name: str, value: ArrayLike, columns: int | None = None) -> FloatArray:
     """A non-empty float64 matrix with one point per row, of the given number of columns if one is given."""
     array = as_floats(name, value)
+    if array.size == 0 and array.ndim == 1:
+        raise InputError(f"{name}: expected at least one row, got none.")
     if array.ndim != 2:
         raise InputError(
             f"{name}: expected a matrix with one row each, got an array of shape {array.shape}; "
             "for scalars use values.reshape(-1, 1)."
         )
     if array.shape[0] == 0:
-        raise InputError(f"{name}: expected at least one row, got none; a round needs something to choose from.")
+        raise InputError(f"{name}: expected at least one row, got none.")
     if columns is not None and array.shape[1] != columns:
         raise InputError(
             f"{name}: expected {columns} columns, got {array.shape[1]}; "
@@ -74,10 +82,10 @@ def as_points(name: str, value: ArrayLike, columns: int | None = None) -> FloatA
 
 
 def is_finite(array: FloatArray) -> bool:
-    """Whether every entry is finite.
+    """Whether every entry is finite, fast.
 
     A sum of squares is finite unless it overflows, and a number that is not finite always shows in it: one product
-    settles the ordinary case. (Squares overflow beyond 1e154, which NumPy may warn of.)
+    settles the ordinary case. NumPy may warn of the overflow, beyond 1e154; call it where that is silenced.
     """
     flat = array.ravel()
     return math.isfinite(flat.dot(flat)) or bool(np.isfinite(array).all())
@@ -85,8 +93,9 @@ def is_finite(array: FloatArray) -> bool:
 
 def require_finite(name: str, array: FloatArray) -> None:
     """Raise unless every entry is finite."""
-    if not is_finite(array):
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+    finite = np.isfinite(array)
+    if not finite.all():
+        where = tuple(int(i) for i in np.argwhere(~finite)[0])
         raise InputError(
             f"{name}: expected finite numbers, got {array[where]} at index {where}; clean the input first."
         )
@@ -100,6 +109,8 @@ def as_reward(value: float) -> float:
         raise InputError(f"reward: expected one real number, got {value!r}.") from reason
     if not math.isfinite(reward):
         raise InputError(f"reward: expected a finite number, got {reward}; leave out a round whose reward is unknown.")
+    if abs(reward) > LARGEST_REWARD:
+        raise InputError(f"reward: expected at most {LARGEST_REWARD:g} in size, got {reward}; rescale the rewards.")
     return reward
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from kernel_bandits.arrays import InputError, as_count, as_positive
 from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.theory import capacity_factor
 
 
 class Confidence(ABC):
@@ -90,11 +91,6 @@ class _Valid(Confidence):
             )
 
 
-def _capacity_factor(posterior: Posterior[Any], kernel_bound: float) -> float:
-    # log(e + e·t·κ²/λ), the factor of d_eff in Proposition 3.1
-    return math.log(math.e + math.e * posterior.round_index * kernel_bound**2 / posterior.regularization)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Lemma31(_Valid):
     """Lemma 3.1 of the paper, for exact posteriors: β = √λ·B + R·√(2·log(1/δ) + complexity).
@@ -121,7 +117,10 @@ class Lemma31(_Valid):
         self._require(posterior, "exact")
         complexity = posterior.log_determinant
         if self.complexity == "effective_dimension":
-            complexity = _capacity_factor(posterior, self.kernel_bound) * posterior.effective_dimension
+            complexity = (
+                capacity_factor(posterior.round_index, posterior.regularization, self.kernel_bound)
+                * posterior.effective_dimension
+            )
         # β = √λB + R√(2 log(1/δ) + complexity)
         noise = self.noise_bound * math.sqrt(2.0 * self._log_failure + complexity)
         return math.sqrt(posterior.regularization) * self.norm_bound + noise
@@ -158,7 +157,7 @@ class Lemma41(_Valid):
         excess = posterior.residual_trace / posterior.regularization
         complexity = posterior.log_determinant + excess
         if self.complexity == "effective_dimension":
-            factor = _capacity_factor(posterior, self.kernel_bound)
+            factor = capacity_factor(posterior.round_index, posterior.regularization, self.kernel_bound)
             complexity = factor * (posterior.effective_dimension + excess)
         # β̃ = (√λ + √μ_t)B + R√(4 log(1/δ) + 2·complexity)
         noise = self.noise_bound * math.sqrt(4.0 * self._log_failure + 2.0 * complexity)
@@ -281,3 +280,13 @@ def _check_projection_error(value: float) -> None:
 def _require_non_negative(name: str, value: float) -> None:
     if not (isinstance(value, (int, float)) and math.isfinite(value) and value >= 0):
         raise InputError(f"{name}: expected a finite number of at least 0, got {value!r}.")
+
+
+def require_radius(confidence: Confidence, posterior: Posterior[Any]) -> None:
+    """Raise unless it is a radius object that is valid for the posterior."""
+    if not isinstance(confidence, Confidence):
+        raise InputError(
+            f"confidence: expected a radius object, got {confidence!r}; "
+            "for one posterior standard deviation write kernel_bandits.StandardDeviations(1.0)."
+        )
+    confidence.radius(posterior)

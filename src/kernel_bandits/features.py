@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 
 import numpy as np
+from scipy.special import roots_hermite
 
 from kernel_bandits.arrays import FloatArray, InputError, as_count
 from kernel_bandits.kernels import Exponential, Gaussian, KernelLike, Matern
@@ -64,6 +65,11 @@ class _FourierFeatures(FeatureMap):
         if self._spectrum is None or self._spectrum[0].shape[1] != points.shape[1]:
             self._spectrum = self._frequencies(points.shape[1])
         frequencies, weights = self._spectrum
+        if np.size(self._lengthscale) not in (1, points.shape[1]):
+            raise InputError(
+                f"lengthscale: {np.size(self._lengthscale)} lengthscales were given for points with "
+                f"{points.shape[1]} columns; give one number, or one per column."
+            )
         phases = (points / self._lengthscale) @ frequencies.T
         # φ(x)ᵀφ(y) = Σ w(cos ωᵀx cos ωᵀy + sin ωᵀx sin ωᵀy) = Σ w·cos ωᵀ(x − y)
         return np.hstack([np.cos(phases), np.sin(phases)]) * np.sqrt(np.concatenate([weights, weights]))
@@ -138,7 +144,7 @@ class QuadratureFourierFeatures(_FourierFeatures):
         if nodes_per_dimension < 2:
             raise InputError(f"number_of_features: at least {2**dimension} are needed for {dimension} columns.")
         # E f(ω) over a standard normal ω is Σ w f(√2 x)/√π at the Gauss–Hermite nodes x
-        nodes, node_weights = np.polynomial.hermite.hermgauss(nodes_per_dimension)
+        nodes, node_weights = roots_hermite(nodes_per_dimension)
         grid = np.stack(np.meshgrid(*[math.sqrt(2.0) * nodes] * dimension, indexing="ij"), axis=-1).reshape(
             -1, dimension
         )

@@ -48,6 +48,8 @@ class KernelLike(Protocol):
 class Kernel(ABC):
     """A positive-definite function of two points; subclasses are final."""
 
+    # NumPy must not take a kernel for a number, as in array + kernel.
+    __array_ufunc__ = None
     requires_vector_input = True
     n_dims = 0
 
@@ -125,7 +127,7 @@ class _Scales:
             self.check(X)
             X, Y = X / self.values, Y / self.values
         else:
-            factor /= self.scalar**2
+            factor = factor / self.scalar / self.scalar
         squared: FloatArray = cdist(X, Y, "sqeuclidean")
         squared *= factor
         return squared
@@ -156,6 +158,7 @@ class _Stationary(Kernel):
         return self._of_squared_distance(self._scales.squared_distances(X, X if Y is None else Y, self._factor))
 
     def diag(self, X: FloatArray) -> FloatArray:
+        self._scales.check(X)
         ones = np.empty(len(X))
         ones.fill(1.0)
         return ones
@@ -355,7 +358,7 @@ def as_kernel(value: KernelLike | float) -> KernelLike:
     if not isinstance(value, KernelLike) or isinstance(value, type):
         raise InputError(
             f"kernel: expected an object with kernel(X, Y) and kernel.diag(X), got {value!r}; "
-            "for instance kernel_bandits.Gaussian(lengthscale=0.1)."
+            "for instance kernel_bandits.Gaussian(lengthscale=0.1), an instance and not the class."
         )
     return value
 
@@ -391,6 +394,8 @@ def median_lengthscale(
     """
     sample = as_points("points", points)
     require_finite("points", sample)
+    if len(sample) < 2:
+        raise InputError("points: expected at least two, got one; distances need pairs.")
     if len(sample) > as_count("sample_size", sample_size):
         sample = np.random.default_rng(seed).choice(sample, size=sample_size, replace=False)
 

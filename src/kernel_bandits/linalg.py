@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from kernel_bandits.arrays import FloatArray, KernelBanditsError
+from kernel_bandits.threads import factorisation_threads
 
 # OpenBLAS computes products of up to so many multiplications, and of matrices of up to so many entries with a vector,
 # in the calling thread; there NumPy is as good and has the smaller overhead.
@@ -118,9 +119,10 @@ def independent_rows(gram: FloatArray, tolerance: float) -> tuple[NDArray[np.int
         return alive, np.empty((0, 0))
     scale = scale[alive]
     correlation = gram[np.ix_(alive, alive)] / np.outer(scale, scale)
-    factor, pivots, rank, _ = lapack.dpstrf(correlation, lower=1, tol=tolerance)
-    pivots = pivots[:rank] - 1
-    inverse, _ = lapack.dtrtri(factor[:rank, :rank], lower=1)
+    with factorisation_threads(len(correlation)):
+        factor, pivots, rank, _ = lapack.dpstrf(correlation, lower=1, tol=tolerance)
+        pivots = pivots[:rank] - 1
+        inverse, _ = lapack.dtrtri(factor[:rank, :rank], lower=1)
     # K = D·C·D with the correlation C = LLᵀ, so J = L⁻¹D⁻¹
     return alive[pivots], np.ascontiguousarray(np.tril(inverse) / scale[pivots])
 
@@ -129,8 +131,9 @@ def inverse_and_log_determinant(symmetric: FloatArray) -> tuple[FloatArray, floa
     """The inverse and log-determinant of a positive-definite matrix, through its Cholesky factor."""
     if not symmetric.size:
         return np.empty((0, 0)), 0.0
-    factor, info = lapack.dpotrf(symmetric, lower=1)
-    inverse, info_inverse = lapack.dpotri(factor, lower=1) if info == 0 else (factor, info)
+    with factorisation_threads(len(symmetric)):
+        factor, info = lapack.dpotrf(symmetric, lower=1)
+        inverse, info_inverse = lapack.dpotri(factor, lower=1) if info == 0 else (factor, info)
     if info != 0 or info_inverse != 0:
         raise KernelBanditsError("A matrix that must be positive definite is not; the kernel may not be one.")
     log_determinant = 2.0 * float(np.log(np.diagonal(factor)).sum())

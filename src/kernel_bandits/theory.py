@@ -7,16 +7,20 @@ these functions follow are listed, with derivations, in ``docs/errata.md``.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, InputError, as_count, as_points, as_positive, require_finite
-from kernel_bandits.policies.ucb import UpperConfidenceBound
+
+if TYPE_CHECKING:
+    from kernel_bandits.policies.ucb import UpperConfidenceBound
 
 
 def observed_gram(policy: UpperConfidenceBound) -> FloatArray:
     """K_T of the points a policy has observed, shape (T, T); needs a policy that keeps its history."""
-    return policy.posterior.kernel(policy.observed_points)
+    points = policy.observed_points
+    return policy.posterior.kernel(points, points)
 
 
 def _eigenvalues(gram: FloatArray) -> FloatArray:
@@ -51,7 +55,7 @@ def valko_dimension(gram: FloatArray, regularization: float, horizon: int) -> in
 
 def capacity_factor(horizon: int, regularization: float, kernel_bound: float = 1.0) -> float:
     """log(e + eTκ²/λ), with which log det(I + K/λ) ≤ factor·d_eff (Proposition 3.1)."""
-    return math.log(math.e + math.e * horizon * kernel_bound**2 / regularization)
+    return math.log(math.e + math.e * horizon * kernel_bound**2 / as_positive("regularization", regularization))
 
 
 def k_ucb_regret_bound(
@@ -164,7 +168,8 @@ def ek_ucb_rate(capacity: float, dictionary_exponent: float) -> float:
         capacity: α in (0, 1].
         dictionary_exponent: x ≥ 0.
     """
-    capacity = _check_capacity(capacity)
+    if _check_capacity(capacity) == 0:
+        raise InputError("capacity: expected α in (0, 1]; at α = 0 a constant number of anchors is enough.")
     if not dictionary_exponent >= 0:
         raise InputError(f"dictionary_exponent: expected a number of at least 0, got {dictionary_exponent!r}.")
     if dictionary_exponent >= capacity / (1 + capacity):

@@ -7,46 +7,53 @@ threadpoolctl, which is optional: without it the libraries do as they like.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 # Matrices of up to so many rows are never shared among threads by OpenBLAS, if the whole product is small too.
 ALWAYS_SINGLE_SIZE, ALWAYS_SINGLE_PRODUCT = 90, 2**18
 # From so many multiplications on several threads are faster than one: half a millisecond of work or more.
 WORTH_SHARING = 16_000_000
+WORTH_FACTORISING_TOGETHER = 500
 
 
 class _OneThread:
-    """Sets the loaded BLAS libraries to one thread and back; entering it a second time does nothing more."""
+    """Sets the loaded BLAS libraries to one thread and back to what they had; a second entry does nothing more."""
 
     def __init__(self) -> None:
+        self._lock = Lock()
         self._depth = 0
+        self._before: list[tuple[Any, int]] = []
 
     @cached_property
-    def libraries(self) -> list[tuple[Any, int]]:
-        """The libraries that have several threads, with their number, as they were when first needed."""
+    def libraries(self) -> list[Any]:
+        """The libraries that had several threads when first asked for."""
         try:
             from threadpoolctl import ThreadpoolController
         except ImportError:
             return []
         found = ThreadpoolController().select(user_api="blas").lib_controllers
-        return [(library, library.num_threads) for library in found if library.num_threads > 1]
+        return [library for library in found if library.num_threads > 1]
 
     def __enter__(self) -> None:
-        self._depth += 1
-        if self._depth == 1:
-            for library, _ in self.libraries:
-                library.set_num_threads(1)
+        with self._lock:
+            self._depth += 1
+            if self._depth == 1:
+                self._before = [(library, library.num_threads) for library in self.libraries]
+                for library, _ in self._before:
+                    library.set_num_threads(1)
 
     def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            for library, threads in self.libraries:
-                library.set_num_threads(threads)
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                for library, threads in self._before:
+                    library.set_num_threads(threads)
 
 
-_ONE_THREAD = _OneThread()
+one_thread = _OneThread()
 
 
 def threads_for(size: int, count: int = 1) -> AbstractContextManager[None] | None:
@@ -58,4 +65,9 @@ def threads_for(size: int, count: int = 1) -> AbstractContextManager[None] | Non
     product = count * size * size
     if (size <= ALWAYS_SINGLE_SIZE and product <= ALWAYS_SINGLE_PRODUCT) or product >= WORTH_SHARING:
         return None
-    return _ONE_THREAD if _ONE_THREAD.libraries else None
+    return one_thread if one_thread.libraries else None
+
+
+def factorisation_threads(size: int) -> AbstractContextManager[None]:
+    """A context for factorising a square matrix of ``size`` rows; LAPACK shares even the smallest among threads."""
+    return one_thread if size < WORTH_FACTORISING_TOGETHER and one_thread.libraries else nullcontext()

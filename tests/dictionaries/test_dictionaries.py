@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Candidate, Fixed, Kors, PosteriorVariance
@@ -152,6 +153,8 @@ def test_larger_leverage_regularization_keeps_fewer_points():
         (lambda: kb.ek_ucb(kb.Gaussian(), dictionary="nystrom"), "expected 'kors'"),
         (lambda: kb.ek_ucb(kb.Gaussian(), dictionary=np.empty((0, 2))), "at least one row"),
         (lambda: kb.ek_ucb(kb.Gaussian(), dictionary=[[np.nan]]), "finite"),
+        (lambda: kb.ek_ucb(kb.Gaussian(), dictionary=[[0.5]], max_dictionary_size=3), "takes no leverage options"),
+        (lambda: kb.ek_ucb(kb.Gaussian(), dictionary=[[0.5, 0.5]]).select([0.5], [[0.5, 0.5]]), "have 2 columns"),
         (lambda: kb.ek_ucb(kb.Gaussian(), oversampling=0.0), "oversampling"),
         (lambda: kb.ek_ucb(kb.Gaussian(), leverage_accuracy=-0.1), "leverage_accuracy"),
         (lambda: kb.ek_ucb(kb.Gaussian(), leverage_regularization=-1.0), "leverage_regularization"),
@@ -165,3 +168,37 @@ def test_larger_leverage_regularization_keeps_fewer_points():
 def test_bad_options_are_named(build, words):
     with pytest.raises(kb.InputError, match=words):
         build()
+
+
+def test_white_noise_in_a_scikit_learn_kernel_is_no_direction():
+    """Points that repeat: the anchors span the smooth part, and the std keeps the noise that the kernel has."""
+    kernel = sk.RBF(0.5) + sk.WhiteKernel(0.1)
+    generator = np.random.default_rng(0)
+    places = generator.random((15, 2))
+    policy = kb.ek_ucb(kernel, seed=0)
+    for place in places[generator.integers(15, size=400)]:
+        policy.update(place[:1], place[1:], np.sin(5 * place[0]))
+    assert policy.dictionary_size <= 15
+    anchors = policy.dictionary_points
+    points, rewards = policy.observed_points, policy.posterior.observed_rewards
+    expected = dense.nystrom(kb.Gaussian(0.5), anchors, points, rewards, 0.1, places)
+    prediction = policy.posterior.predict(places)
+    np.testing.assert_allclose(prediction.mean, expected.mean, atol=1e-6)
+    np.testing.assert_allclose(prediction.std**2, expected.std**2 + 0.1, atol=1e-6)
+
+
+def test_a_kernel_of_the_wrong_shape_or_kind_is_named():
+    class Transposed:
+        def __call__(self, X, Y=None):
+            return kb.Gaussian(0.5)(Y, X)
+
+        def diag(self, X):
+            return np.ones(len(X))
+
+    policy = kb.ek_ucb(Transposed(), seed=0)
+    policy.update([0.1], [0.5], 1.0)
+    with pytest.raises(kb.InputError, match=r"must be float64 of shape \(len\(X\), len\(Y\)\)"):
+        policy.select([0.5], [[0.5], [0.6], [0.7]])
+    # scikit-learn takes our kernel for a number when its own comes first
+    with pytest.raises(TypeError):
+        kb.ek_ucb(sk.RBF(0.5) + kb.Gaussian(0.5), seed=0).update([0.1], [0.5], 1.0)

@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from test_policy_contract import VARIANTS, build, variant_name
+from test_policy_contract import VARIANTS, build, models, variant_name
 
 import kernel_bandits as kb
 
@@ -16,14 +16,13 @@ def log(count, seed=0):
 
 
 def assert_same_posterior(one, other, tolerance=1e-8):
-    contexts, _, _ = log(20, seed=9)
-    actions = np.linspace(0, 1, 7)[:, None]
+    contexts, actions, _ = log(100, seed=9)
+    points = np.hstack([contexts, actions])
     assert one.dictionary_size == other.dictionary_size
-    for context in contexts:
-        if hasattr(one, "predict"):
-            ours, theirs = one.predict(context, actions), other.predict(context, actions)
-            np.testing.assert_allclose(ours.mean, theirs.mean, atol=tolerance, rtol=0)
-            np.testing.assert_allclose(ours.std, theirs.std, atol=tolerance, rtol=0)
+    for ours, theirs in zip(models(one), models(other), strict=True):
+        assert ours.round_index == theirs.round_index
+        np.testing.assert_allclose(ours.predict(points).mean, theirs.predict(points).mean, atol=tolerance, rtol=0)
+        np.testing.assert_allclose(ours.predict(points).std, theirs.predict(points).std, atol=tolerance, rtol=0)
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS, ids=map(variant_name, VARIANTS))

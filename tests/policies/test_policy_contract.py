@@ -45,6 +45,11 @@ def build(name, seed=0, kernel=None, **options):
     return function(*arguments, seed=seed, **options)
 
 
+def models(policy):
+    """The posteriors a policy plays by: one, one per stage, or none."""
+    return [policy.posterior] if hasattr(policy, "posterior") else getattr(policy, "stages", [])
+
+
 def rounds(count, seed=0, d_x=2, d_a=1):
     generator = np.random.default_rng(seed)
     for _ in range(count):
@@ -90,13 +95,13 @@ def test_select_leaves_predictions_unchanged(variant):
     policy = build(name, **options)
     play(policy, 30)
     context, actions, _ = next(rounds(1, seed=9))
-    if hasattr(policy, "predict"):
-        before = policy.predict(context, actions)
-        for other_context, other_actions, _ in rounds(10, seed=8):
-            policy.select(other_context, other_actions)
-        after = policy.predict(context, actions)
-        np.testing.assert_array_equal(before.mean, after.mean)
-        np.testing.assert_array_equal(before.std, after.std)
+    points = kb.joint.pair(context, actions)
+    before = [model.predict(points) for model in models(policy)]
+    for other_context, other_actions, _ in rounds(10, seed=8):
+        policy.select(other_context, other_actions)
+    for prediction, model in zip(before, models(policy), strict=True):
+        np.testing.assert_array_equal(prediction.mean, model.predict(points).mean)
+        np.testing.assert_array_equal(prediction.std, model.predict(points).std)
     size = policy.dictionary_size
     policy.select(context, actions)
     assert policy.dictionary_size == size
@@ -127,6 +132,9 @@ BAD_UPDATES = [
     ([0.5], [0.5], 1.0, "context: expected length 2"),
     ([0.5, 0.5], [0.5, 0.5], 1.0, "action: expected length 1"),
     ([[0.5, 0.5]], [0.5], 1.0, "context: expected a vector"),
+    ([0.5, 0.5], 2, 1.0, "action: expected a vector"),
+    ([0.5, 0.5], [0.5], 1e200, "reward"),
+    (np.ma.masked_array([0.5, 0.5], [True, False]), [0.5], 1.0, "masked"),
     (["a", "b"], [0.5], 1.0, "context: expected real numbers"),
 ]
 
@@ -156,7 +164,9 @@ def test_a_failed_update_leaves_the_state_byte_for_byte(variant, context, action
         ([np.inf, 0.5], [[0.5]], "context"),
         ([0.5, 0.5, 0.5], [[0.5]], "context: expected length 2"),
         ([0.5, 0.5], [[1j]], "real numbers"),
-        ([0.5, 0.5], [[0.5], [0.5, 0.5]], "real numbers"),
+        ([0.5, 0.5], [[0.5], [0.5, 0.5]], "different lengths"),
+        ([0.5, 0.5], [], "at least one row"),
+        ([0.5, 0.5], np.empty((3, 0)), "column"),
     ],
 )
 def test_a_failed_select_leaves_the_state_byte_for_byte(variant, context, actions, words):

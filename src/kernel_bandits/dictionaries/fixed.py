@@ -17,8 +17,8 @@ class Fixed(Dictionary):
 
     def __init__(self, points: ArrayLike) -> None:
         super().__init__()
-        self._points = as_points("points", points).copy()
-        require_finite("points", self._points)
+        self._points = as_points("dictionary", points).copy()
+        require_finite("dictionary", self._points)
 
     @property
     def initial_points(self) -> FloatArray:

@@ -85,7 +85,7 @@ class LeverageSampling(Dictionary):
 
     def _use_coins(self, count: int) -> None:
         self._used += count
-        if self._used == COINS_AHEAD:
+        if self._used >= COINS_AHEAD:
             self._ahead, self._used = self._coins.random(COINS_AHEAD), 0
 
 

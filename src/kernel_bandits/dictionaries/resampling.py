@@ -76,8 +76,16 @@ class Resampling(Dictionary):
             return -np.expm1(counts * np.log1p(-np.minimum(1.0, self.oversampling * variances)))
 
     def redraw(self, variances: FloatArray, counts: FloatArray) -> NDArray[np.bool_]:
-        """Flip all coins: which points stand in the next dictionary."""
-        return self._coins.random(len(variances)) < self.probabilities(variances, counts)
+        """Flip all coins: which points stand in the next dictionary.
+
+        Where none comes up, as may happen with a few points repeated often, the likeliest stands: an empty dictionary
+        would forget everything.
+        """
+        chances = self.probabilities(variances, counts)
+        drawn = self._coins.random(len(variances)) < chances
+        if not drawn.any():
+            drawn[chances.argmax()] = True
+        return drawn
 
     def begin_batch(self, covariance: FloatArray) -> None:
         """Freeze the variance of a posterior that was just rebuilt."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_bandits.arrays import FloatArray
+from kernel_bandits.arrays import FloatArray, as_points, as_vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +17,18 @@ class Round:
     context: FloatArray
     actions: FloatArray
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "context", as_vector("context", self.context))
+        object.__setattr__(self, "actions", as_points("actions", self.actions))
+
 
 class Environment(ABC):
     """A contextual bandit problem with a known expected reward.
 
     The regret of a decision is the largest expected reward over the *offered* actions less that of the chosen one.
+
+    Attributes:
+        noise_std: standard deviation of the Gaussian reward noise, in reward units; 0.1 unless a class says otherwise.
     """
 
     noise_std = 0.1

@@ -7,7 +7,7 @@ from time import perf_counter
 
 import numpy as np
 
-from kernel_bandits.arrays import as_count
+from kernel_bandits.arrays import InputError, as_count
 from kernel_bandits.environments.base import Environment
 from kernel_bandits.experiments.records import RunResult
 from kernel_bandits.policies.base import Policy
@@ -31,6 +31,10 @@ def run(
         progress: called with the number of finished rounds after each one.
     """
     horizon = as_count("horizon", horizon)
+    if not isinstance(environment, Environment):
+        raise InputError(
+            f"environment: expected an Environment instance, got {environment!r}; run(policy, environment, …)."
+        )
     contexts, noise = stream(seed, "contexts"), stream(seed, "noise")
     regrets, rewards = np.empty(horizon), np.empty(horizon)
     select_seconds, update_seconds = np.empty(horizon), np.empty(horizon)
@@ -43,6 +47,11 @@ def run(
         select_seconds[t] = perf_counter() - started
 
         expected = environment.expected_rewards(offer.context, offer.actions)
+        if np.shape(expected) != (len(offer.actions),):
+            raise InputError(
+                f"expected_rewards: expected one number per action, shape ({len(offer.actions)},), "
+                f"got shape {np.shape(expected)}."
+            )
         rewards[t] = expected[decision.index] + environment.noise(noise)
         regrets[t] = expected.max() - expected[decision.index]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kernel_bandits.arrays import FloatArray
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RunResult:
     """The record of a run of T rounds; every array has one entry per round.
 
@@ -33,6 +33,12 @@ class RunResult:
     dictionary_size: NDArray[np.int64]
     select_seconds: FloatArray
     update_seconds: FloatArray
+
+    def __repr__(self) -> str:
+        return (
+            f"RunResult({self.horizon} rounds, regret {self.regret[-1]:.4g}, mean reward {self.rewards.mean():.4g}, "
+            f"dictionary {self.dictionary_size[-1]}, {self.seconds[-1]:.3g} s)"
+        )
 
     @property
     def horizon(self) -> int:

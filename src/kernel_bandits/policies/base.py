@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,6 +12,10 @@ from numpy.typing import ArrayLike
 
 from kernel_bandits.arrays import FloatArray, InputError, as_floats, as_points, as_reward, as_vector, require_finite
 from kernel_bandits.joint import join
+from kernel_bandits.threads import threads_for
+
+# Rows that a product of the many-at-once methods has at least, as far as threads are concerned.
+MANY = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +101,21 @@ class Policy(ABC):
             actions: one offered action per row, shape (A, d_a), A ≥ 1.
         """
         actions = as_points("actions", actions, self._dimensions[1])
-        points = join(as_vector("context", context, self._dimensions[0]), actions)
-        row, mean, std, upper_bound = self._select(points)
+        context = as_vector("context", context, self._dimensions[0])
+        if not actions.shape[1]:
+            raise InputError(
+                "actions: expected at least one column, got none; describe an action by a number at least."
+            )
+        points = join(context, actions)
+        threads = threads_for(self.dictionary_size, len(points))
+        if threads is None:
+            row, mean, std, upper_bound = self._select(points)
+        else:
+            with threads:
+                row, mean, std, upper_bound = self._select(points)
         point = points[row]
         self._chosen_point = point.tobytes()
-        return Decision(row, point[-actions.shape[1] :].copy(), mean, std, upper_bound)
+        return Decision(row, point[len(context) :].copy(), mean, std, upper_bound)
 
     def update(self, context: ArrayLike, action: ArrayLike, reward: float) -> None:
         """Learn the reward of an action that was played in a context.
@@ -117,7 +132,12 @@ class Policy(ABC):
         if not chosen:
             require_finite("context", context)
             require_finite("action", action)
-        self._update(point, as_reward(reward), chosen)
+        threads = threads_for(self.dictionary_size)
+        if threads is None:
+            self._update(point, as_reward(reward), chosen)
+        else:
+            with threads:
+                self._update(point, as_reward(reward), chosen)
         self._dimensions = (len(context), len(action))
 
     def select_many(self, contexts: ArrayLike, actions: ArrayLike) -> list[Decision]:
@@ -131,7 +151,7 @@ class Policy(ABC):
         actions = as_floats("actions", actions)
         if actions.ndim == 2:
             actions = np.broadcast_to(actions, (len(contexts), *actions.shape))
-        if actions.ndim != 3 or len(actions) != len(contexts) or not actions.shape[1]:
+        if actions.ndim != 3 or len(actions) != len(contexts) or not actions.size:
             raise InputError(
                 f"actions: expected shape (A, d_a), or (n, A, d_a) with n = {len(contexts)} as many as contexts, "
                 f"and A at least 1, got {actions.shape}."
@@ -141,7 +161,8 @@ class Policy(ABC):
         require_finite("contexts", contexts)
         require_finite("actions", actions)
         repeated = np.broadcast_to(contexts[:, None, :], (*actions.shape[:2], contexts.shape[1]))
-        choices = self._select_many(np.concatenate([repeated, actions], axis=2))
+        with threads_for(self.dictionary_size, MANY) or nullcontext():
+            choices = self._select_many(np.concatenate([repeated, actions], axis=2))
         return [
             Decision(choice.row, offered[choice.row].copy(), *choice[1:])
             for choice, offered in zip(choices, actions, strict=True)
@@ -168,7 +189,9 @@ class Policy(ABC):
         require_finite("contexts", contexts)
         require_finite("actions", actions)
         require_finite("rewards", rewards)
-        self._update_many(np.hstack([contexts, actions]), rewards)
+        as_reward(np.abs(rewards).max())
+        with threads_for(self.dictionary_size, MANY) or nullcontext():
+            self._update_many(np.hstack([contexts, actions]), rewards)
         self._dimensions = (contexts.shape[1], actions.shape[1])
 
     def _argmax(self, values: FloatArray) -> int:

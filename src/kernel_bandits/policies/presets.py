@@ -123,6 +123,8 @@ def _incremental_rule(
     """The rule that a ``dictionary=`` argument names."""
     regularization = as_positive("regularization", regularization)
     if not isinstance(dictionary, str):
+        if (leverage_regularization, leverage_accuracy, oversampling, max_dictionary_size) != (None, 0.5, 2.0, None):
+            raise InputError("dictionary: a fixed dictionary takes no leverage options and no max_dictionary_size.")
         return Fixed(dictionary)
     if dictionary == "kors":
         return Kors(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_count
-from kernel_bandits.confidence import Confidence
+from kernel_bandits.confidence import Confidence, require_radius
 from kernel_bandits.policies.base import Choice, Policy
 from kernel_bandits.posteriors.base import Evaluation, Posterior
 
@@ -67,6 +67,7 @@ class SupKernelUCB(Policy):
         self.horizon = as_count("horizon", horizon)
         self.number_of_stages = math.ceil(0.5 * math.log2(self.horizon)) + 1
         self.stages = [stage_posterior(0)]
+        require_radius(confidence, self.stages[0])
         self._stage_posterior = stage_posterior
         self._chosen: _Outcome | None = None
 

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernel_bandits.arrays import FloatArray
-from kernel_bandits.confidence import Confidence
+from kernel_bandits.arrays import FloatArray, InputError
+from kernel_bandits.confidence import Confidence, require_radius
 from kernel_bandits.joint import pair
 from kernel_bandits.policies.base import Choice, Policy
 from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
-from kernel_bandits.threads import threads_for
 
 # Points evaluated at once by select_many: enough for matrix products, little enough for the caches.
 ROWS_AT_ONCE = 4096
@@ -30,6 +29,7 @@ class UpperConfidenceBound(Policy):
 
     def __init__(self, posterior: Posterior[Any], confidence: Confidence, ties: np.random.Generator) -> None:
         super().__init__(ties)
+        require_radius(confidence, posterior)
         self.posterior = posterior
         self.confidence = confidence
         # What select computed for all actions and the row it chose: the update computes nothing of it again.
@@ -63,14 +63,19 @@ class UpperConfidenceBound(Policy):
         # βσ = β·std/√λ
         return self.confidence.radius(self.posterior) / math.sqrt(self.posterior.regularization)
 
+    def _check_width(self, width: int) -> None:
+        """Before the first observation only a dictionary given beforehand knows how wide points are."""
+        known = self.posterior.dimension
+        if known is not None and width != known:
+            raise InputError(
+                f"dictionary: its points have {known} columns, but context and action together have {width}."
+            )
+
     def _select(self, points: FloatArray) -> Choice:
+        if not self.posterior.round_index:
+            self._check_width(points.shape[1])
         bonus = self._bonus()
-        threads = threads_for(self.posterior.dictionary_size, len(points))
-        if threads is None:
-            contenders, evaluation = self.posterior.contenders(points, bonus)
-        else:
-            with threads:
-                contenders, evaluation = self.posterior.contenders(points, bonus)
+        contenders, evaluation = self.posterior.contenders(points, bonus)
         upper_bounds = evaluation.mean + bonus * evaluation.std
         row = self._argmax(upper_bounds)
         upper_bound = upper_bounds.item(row)
@@ -82,6 +87,7 @@ class UpperConfidenceBound(Policy):
         return Choice(index, evaluation.mean.item(row), evaluation.std.item(row), upper_bound)
 
     def _select_many(self, points: FloatArray) -> list[Choice]:
+        self._check_width(points.shape[2])
         bonus = self._bonus()
         number_of_actions = points.shape[1]
         choices = []
@@ -99,18 +105,12 @@ class UpperConfidenceBound(Policy):
         return choices
 
     def _update(self, point: FloatArray, reward: float, chosen: bool) -> None:
-        threads = threads_for(self.posterior.dictionary_size)
-        if threads is None:
-            self._learn(point, reward, chosen)
-        else:
-            with threads:
-                self._learn(point, reward, chosen)
-
-    def _learn(self, point: FloatArray, reward: float, chosen: bool) -> None:
         if chosen and self._chosen is not None and self._chosen[0].round_index == self.posterior.round_index:
             self.posterior.observe(point, reward, *self._chosen)
         else:
             self.posterior.update(point, reward)
+        self._chosen = None
 
     def _update_many(self, points: FloatArray, rewards: FloatArray) -> None:
+        self._check_width(points.shape[1])
         self.posterior.observe_many(points, rewards)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_bandits.arrays import FloatArray
+from kernel_bandits.arrays import FloatArray, InputError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.linalg import safe_sqrt
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
@@ -98,7 +98,13 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
     def observe(self, point: FloatArray, reward: float, evaluation: _ExactEvaluation, row: int = 0) -> None:
         features = evaluation.features[row]
         # l² = k(s, s) + λ − ‖φ‖², never below λ but for rounding
-        pivot = math.sqrt(max(evaluation.variance.item(row), 0.0) + self.regularization)
+        variance = evaluation.variance.item(row)
+        if variance < -0.5 * self.regularization:
+            raise InputError(
+                f"kernel: {self.kernel!r} is not positive definite on the observed points, or its diag(X) differs from "
+                f"k(x, x): a posterior variance came out as {variance:.3g}."
+            )
+        pivot = math.sqrt(max(variance, 0.0) + self.regularization)
 
         size = self.round_index
         if size == len(self._rewards):

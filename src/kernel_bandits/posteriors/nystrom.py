@@ -88,7 +88,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         self._ridge = RidgeRegression(self.regularization)
         if dictionary.initial_points is not None:
             self._dimension = dictionary.initial_points.shape[1]
-            self.rebuild(dictionary.initial_points)
+            self._rebuild(dictionary.initial_points)
 
     @property
     def approximation(self) -> Approximation:
@@ -142,6 +142,12 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         if not len(self._anchors):
             return np.empty((len(points), 0))
         gram = self.kernel(points, self._anchors)
+        if gram.shape != (len(points), len(self._anchors)) or gram.dtype != np.float64:
+            raise InputError(
+                f"kernel: {self.kernel!r} answered {gram.dtype} of shape {gram.shape} for {len(points)} and "
+                f"{len(self._anchors)} points; kernel(X, Y) must be float64 of shape (len(X), len(Y)). "
+                "In a sum or product with a scikit-learn kernel, ours comes first."
+            )
         return gram if self._owns_gram and gram.flags.c_contiguous else np.array(gram, order="C")
 
     def evaluate(self, points: FloatArray) -> _NystromEvaluation:
@@ -164,10 +170,12 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             return None, self.evaluate(points)
         gram, prior = self._cross_gram(points), self.kernel.diag(points)
         # mean = k_Z(s)ᵀJᵀw and std ≤ √k(s, s): an upper bound at O(m) per action
-        means = times_vector(gram, transpose_times(self._factor, self._ridge.weights))
+        coefficients = transpose_times(self._factor, self._ridge.weights)
+        means = times_vector(gram, coefficients)
         bounds = means + bonus * safe_sqrt(prior)
         # The two ways to the mean differ by rounding, which J amplifies; no contender may be lost to it.
-        slack = 1e-9 * (1.0 + float(np.abs(means).max())) * (1.0 + float(np.abs(bounds).max()))
+        rounding = np.finfo(float).eps * len(self._anchors) * float(np.abs(coefficients).sum())
+        slack = 4.0 * rounding * float(np.abs(gram).max()) + 1e-12 * float(np.abs(bounds).max())
         likely = np.argpartition(bounds, -PRUNING_SAMPLE)[-PRUNING_SAMPLE:]
         sample = self._evaluate(gram[likely], prior[likely])
         best = float((sample.mean + bonus * sample.std).max())
@@ -187,15 +195,29 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         if proposal.resample:
             self._observe_and_resample(point, reward, evaluation, row)
             return
-        appended = proposal.draw and residual > DIRECTION_TOLERANCE * prior
+        appended = False
+        if proposal.draw:
+            direction = self._direction(point, features)
+            appended = direction > DIRECTION_TOLERANCE * prior
+            candidate = candidate._replace(residual=direction if appended else residual)
         if appended:
-            self._append_anchor(point, features, math.sqrt(residual))
-            features = np.append(features, math.sqrt(residual))
+            self._append_anchor(point, features, math.sqrt(direction))
+            features = np.append(features, math.sqrt(direction))
             solved = times_vector(self._ridge.covariance, features)
-            mean, variance, residual = float(features @ self._ridge.weights), float(features @ solved), 0.0
+            mean, variance = float(features @ self._ridge.weights), float(features @ solved)
+            residual = max(residual - direction, 0.0)
         self.dictionary.commit(candidate, proposal, appended)
         self._ridge.observe(features, solved, variance, mean, reward)
         self._remember(point, reward, residual)
+
+    def _direction(self, point: FloatArray, features: FloatArray) -> float:
+        """The squared length that a point adds to the span of the anchors.
+
+        k(s, s) is that of two copies of the point: white noise, which scikit-learn's ``WhiteKernel`` puts on ``diag``
+        alone, is no direction that another point could share.
+        """
+        own = float(self.kernel(point[None, :], point[None, :].copy())[0, 0])
+        return own - float(features @ features)
 
     def _remember(self, point: FloatArray, reward: float, residual: float) -> None:
         # ρ grows by what the anchors do not explain
@@ -296,7 +318,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             history = self._kept_history()
             variances = np.concatenate([self._variances(points) for points, _, _ in history.blocks()])
             drawn = self.dictionary.redraw(variances, history.counts)
-            self.rebuild(history.rows[drawn])
+            self._rebuild(history.rows[drawn])
             self.dictionary.begin_batch(self._ridge.covariance)
         except BaseException:
             vars(self).update(before)
@@ -307,19 +329,23 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         evaluation = self.evaluate_finite(points)
         return evaluation.residual / self.regularization + evaluation.explained
 
-    def rebuild(self, anchors: FloatArray) -> None:
+    def _rebuild(self, anchors: FloatArray) -> None:
         """Carry the same observations by other anchors: one pass over the history, O(t·m²).
 
         Args:
             anchors: joint points, shape (m, d). Those that add no direction to the others are passed over.
         """
-        gram = self.kernel(anchors) if len(anchors) else np.empty((0, 0))
+        gram = self.kernel(anchors, anchors.copy()) if len(anchors) else np.empty((0, 0))
+        if not np.isfinite(gram).all():
+            raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between anchors.")
         kept, factor = independent_rows(gram, DIRECTION_TOLERANCE)
         anchors = anchors[kept]
         second_moment, moment, residual_trace = np.zeros((len(kept), len(kept))), np.zeros(len(kept)), 0.0
         for points, counts, rewards in self._history.blocks() if self._history is not None else ():
             features = (
-                times_transpose(self.kernel(points, anchors), factor) if len(kept) else np.empty((len(points), 0))
+                times_transpose(np.array(self.kernel(points, anchors), order="C"), factor)
+                if len(kept)
+                else np.empty((len(points), 0))
             )
             weighted = counts[:, None] * features
             second_moment += times(features.T, weighted)

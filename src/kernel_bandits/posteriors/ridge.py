@@ -17,6 +17,7 @@ from kernel_bandits.linalg import (
     times,
     times_vector,
 )
+from kernel_bandits.threads import factorisation_threads
 
 # Features wait until so many can enter A by one matrix product; the drift check follows: a few gemv per 64 rounds.
 PENDING_ROWS = 64
@@ -34,7 +35,8 @@ def sequential_factor(features: FloatArray, solved: FloatArray) -> FloatArray:
     """
     gram = times(solved, features.T)
     gram.flat[:: len(gram) + 1] += 1.0
-    factor, info = lapack.dpotrf(gram.T, lower=1, clean=1, overwrite_a=1)
+    with factorisation_threads(len(gram)):
+        factor, info = lapack.dpotrf(gram.T, lower=1, clean=1, overwrite_a=1)
     if info:
         raise KernelBanditsError(
             "The tracked inverse is no longer positive definite; call refactor() on the posterior."

@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help run test lint types suite test-slow format clean
+.PHONY: help run test lint types suite test-slow bench soak format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,6 +35,12 @@ suite: $(READY) ## the tests that run in minutes
 
 test-slow: $(READY) ## the long statistical tests that `make test` leaves out
 	$(BIN)/pytest -n 2 -m slow
+
+bench: $(READY) ## speed and memory against floors and peers: tables, and results/bench.json (half an hour)
+	$(BIN)/python benchmarks/bench.py
+
+soak: $(READY) ## a million rounds on two environments: latency and memory (ten minutes)
+	$(BIN)/python benchmarks/soak.py
 
 format: $(READY) ## let ruff rewrite the sources
 	$(BIN)/ruff check --fix .

@@ -90,7 +90,7 @@ class CoverageRun:
 
 
 def build(kind: str, seed: int) -> UpperConfidenceBound:
-    """The policy of the theorems: the lemma's log-determinant radius at δ = 1/T (Tightened where the paper has none)."""
+    """The policy of the theorems: its lemma at δ = 1/T (Tightened where the paper has none)."""
     bounds = Bounds(norm_bound=NORM, noise_bound=NOISE, failure_probability=1.0 / HORIZON)
     if kind == "exact":
         return kb.k_ucb(

@@ -25,3 +25,8 @@ def test_code_blocks_run(page, tmp_path, monkeypatch):
 def test_links_lead_somewhere(page):
     targets = [target for target, _ in LINK.findall(page.read_text()) if target]
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_result_is_missing(page):
+    assert not re.search(r"^[A-Z]+_TABLE$", page.read_text(), re.MULTILINE)

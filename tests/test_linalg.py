@@ -20,10 +20,25 @@ def test_triangular_products(size, rows, seed):
     lower, vector = np.tril(generator.normal(size=(size, size))), generator.normal(size=size)
     matrix = generator.normal(size=(rows, size))
     kept = vector.copy()
-    np.testing.assert_allclose(linalg.times_transpose(matrix.copy(), lower), matrix @ lower.T, atol=1e-12)
+    np.testing.assert_allclose(linalg.times_lower_transpose(matrix.copy(), lower), matrix @ lower.T, atol=1e-12)
     np.testing.assert_allclose(linalg.lower_times(lower, vector), lower @ vector, atol=1e-12)
-    np.testing.assert_allclose(linalg.transpose_times(lower, vector), lower.T @ vector, atol=1e-12)
+    np.testing.assert_allclose(linalg.lower_transpose_times(lower, vector), lower.T @ vector, atol=1e-12)
     np.testing.assert_array_equal(vector, kept)
+
+
+@given(size=st.sampled_from([0, 1, 5, 100, 130]), rows=st.integers(1, 40), seed=seeds)
+def test_products_small_and_large(size, rows, seed):
+    """On both sides of the size at which another library takes over."""
+    generator = np.random.default_rng(seed)
+    matrix, other = generator.normal(size=(rows, size)), generator.normal(size=(size, 3 * size))
+    np.testing.assert_allclose(linalg.times(matrix, other), matrix @ other, atol=1e-10)
+    np.testing.assert_allclose(linalg.times_transpose(matrix, other.T.copy()), matrix @ other, atol=1e-10)
+    vector = generator.normal(size=3 * size)
+    np.testing.assert_allclose(linalg.times_vector(other, vector), other @ vector, atol=1e-10)
+    np.testing.assert_allclose(linalg.transpose_times_vector(other.T.copy(), vector), other @ vector, atol=1e-10)
+    gram = np.eye(size)
+    linalg.add_gram(gram, matrix, 1.0)
+    np.testing.assert_allclose(gram, np.eye(size) + matrix.T @ matrix, atol=1e-10)
 
 
 @given(size=sizes, seed=seeds)

@@ -26,7 +26,7 @@ def safe_sqrt(variance: FloatArray) -> FloatArray:
     return root
 
 
-def times_transpose(rows: FloatArray, lower: FloatArray) -> FloatArray:
+def times_lower_transpose(rows: FloatArray, lower: FloatArray) -> FloatArray:
     """rows·lowerᵀ for a lower-triangular matrix; overwrites ``rows`` where it can."""
     # (lower·rowsᵀ)ᵀ, seen by Fortran as upperᵀ times a matrix stored by columns
     return blas.dtrmm(1.0, lower.T, rows.T, trans_a=1, overwrite_b=1).T if rows.size else rows
@@ -39,11 +39,25 @@ def times(rows: FloatArray, matrix: FloatArray) -> FloatArray:
     return blas.dgemm(1.0, matrix.T, rows.T).T
 
 
+def times_transpose(rows: FloatArray, matrix: FloatArray) -> FloatArray:
+    """rows·matrixᵀ."""
+    if rows.size * len(matrix) <= SINGLE_THREADED_PRODUCT:
+        return rows.dot(matrix.T)
+    return blas.dgemm(1.0, matrix.T, rows.T, trans_a=1).T
+
+
 def times_vector(matrix: FloatArray, vector: FloatArray) -> FloatArray:
     """matrix·vector."""
     if matrix.size <= SINGLE_THREADED_MATRIX:
         return matrix.dot(vector)
     return blas.dgemv(1.0, matrix.T, vector, trans=1)
+
+
+def transpose_times_vector(matrix: FloatArray, vector: FloatArray) -> FloatArray:
+    """matrixᵀ·vector."""
+    if matrix.size <= SINGLE_THREADED_MATRIX:
+        return vector.dot(matrix)
+    return blas.dgemv(1.0, matrix.T, vector)
 
 
 def lower_times(lower: FloatArray, vector: FloatArray) -> FloatArray:
@@ -54,7 +68,7 @@ def lower_times(lower: FloatArray, vector: FloatArray) -> FloatArray:
     return product
 
 
-def transpose_times(lower: FloatArray, vector: FloatArray) -> FloatArray:
+def lower_transpose_times(lower: FloatArray, vector: FloatArray) -> FloatArray:
     """lowerᵀ·vector for a lower-triangular matrix."""
     if not vector.size:
         return vector
@@ -83,7 +97,7 @@ def border_inverse_factor(factor: FloatArray, features: FloatArray, pivot: float
     size = len(features)
     bordered = np.zeros((size + 1, size + 1))
     bordered[:size, :size] = factor
-    bordered[size, :size] = transpose_times(factor, features) / -pivot
+    bordered[size, :size] = lower_transpose_times(factor, features) / -pivot
     bordered[size, size] = 1.0 / pivot
     return bordered
 

@@ -9,16 +9,23 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray, InputError
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.linalg import safe_sqrt
+from kernel_bandits.linalg import (
+    lower_transpose_times,
+    safe_sqrt,
+    times_lower_transpose,
+    times_transpose,
+    times_vector,
+    transpose_times_vector,
+)
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
 
-# Rows of J per block: few enough that a block's empty upper triangle costs little, enough for matrix products.
-BLOCK_ROWS = 128
+# Rows of J that come after its contiguous part wait until they are this many, or this share of it, to join it.
+TAIL_ROWS, TAIL_SHARE = 64, 1 / 8
 
 
 @dataclass(slots=True)
 class _ExactEvaluation(Evaluation):
-    """Adds φ(s) = J k_S(s), shape (A, t), and the posterior variances, shape (A,)."""
+    """Adds φ(s) = J k_S(s), shape (A, t) and zeros up to the room there is, and the posterior variances, shape (A,)."""
 
     features: FloatArray
     variance: FloatArray
@@ -28,8 +35,9 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
     """Kernel ridge regression on the whole history (the paper's K-UCB appendix).
 
     State: J = L⁻¹ with LLᵀ = K + λI, bordered by one row per observation, and v = J y. Then
-    mean(s) = φᵀv and variance(s) = k(s, s) − ‖φ‖² with φ = J k_S(s). J is stored in blocks of rows, each as wide as
-    its last row, so that growth copies nothing of it and products skip the empty upper triangle.
+    mean(s) = φᵀv and variance(s) = k(s, s) − ‖φ‖² with φ = J k_S(s). The older rows of J are one contiguous triangle,
+    for triangular products; the newer ones follow in a narrow block and join it now and then, so that growth copies
+    O(t) numbers a round.
     """
 
     def __init__(self, kernel: KernelLike, regularization: float) -> None:
@@ -37,7 +45,8 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         self._points = np.zeros((0, 0))
         self._rewards = np.zeros(0)
         self._whitened_rewards = np.zeros(0)
-        self._factor_blocks: list[FloatArray] = []
+        self._factor = np.zeros((0, 0))
+        self._tail = np.zeros((0, 0))
         self._inverse_trace = 0.0
         self._log_determinant = 0.0
 
@@ -75,14 +84,16 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         return self.round_index - self.regularization * self._inverse_trace
 
     def evaluate(self, points: FloatArray) -> _ExactEvaluation:
-        size, count = self.round_index, len(points)
-        features = np.empty((count, size))
-        gram = self.kernel(points, self._points[:size]) if size else features
-        # φ = J k_S(s), block by block, each as far as its last row reaches; mean = φᵀJy
-        for start, factor_rows in zip(range(0, size, BLOCK_ROWS), self._factor_blocks, strict=True):
-            stop = min(start + BLOCK_ROWS, size)
-            np.matmul(gram[:, :stop], factor_rows[: stop - start, :stop].T, out=features[:, start:stop])
-        mean = features @ self._whitened_rewards[:size]
+        size, settled = self.round_index, len(self._factor)
+        # room for rows to come stands as zeros, so that every matrix is used whole
+        gram = np.zeros((len(points), len(self._rewards)))
+        if size:
+            gram[:, :size] = self.kernel(points, self._points[:size])
+        # φ = J k_S(s): a triangular product for the older rows of J, an ordinary one for the newer; mean = φᵀJy
+        features = np.empty_like(gram)
+        features[:, :settled] = times_lower_transpose(gram[:, :settled].copy(), self._factor)
+        features[:, settled:] = times_transpose(gram, self._tail)
+        mean = times_vector(features, self._whitened_rewards)
         # σ²λ = k(s, s) − ‖φ‖²
         variance = self.kernel.diag(points) - np.vecdot(features, features)
         return _ExactEvaluation(self.round_index, mean, safe_sqrt(variance), features, variance)
@@ -106,15 +117,15 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
             )
         pivot = math.sqrt(max(variance, 0.0) + self.regularization)
 
-        size = self.round_index
+        size, settled = self.round_index, len(self._factor)
         if size == len(self._rewards):
             self._make_room(len(point))
+            settled, features = size, np.append(features, np.zeros(len(self._rewards) - size))
         # the further row of J is [−φᵀJ, 1]/l
-        new_row = self._factor_blocks[size // BLOCK_ROWS][size % BLOCK_ROWS]
-        for start, factor_rows in zip(range(0, size, BLOCK_ROWS), self._factor_blocks, strict=False):
-            stop = min(start + BLOCK_ROWS, size)
-            new_row[:stop] += features[start:stop] @ factor_rows[: stop - start, :stop]
-        new_row[:size] /= -pivot
+        new_row = self._tail[size - settled]
+        products = transpose_times_vector(self._tail, features[settled : len(self._rewards)])
+        products[:settled] += lower_transpose_times(self._factor, features[:settled])
+        new_row[:size] = products[:size] / -pivot
         new_row[size] = 1.0 / pivot
 
         self._points[size], self._rewards[size] = point, reward
@@ -125,11 +136,16 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         self.round_index += 1
 
     def _make_room(self, dimension: int) -> None:
-        """Room for one more block of rows of J; points and rewards, which are small beside it, are copied."""
-        size = self.round_index
-        self._factor_blocks.append(np.zeros((BLOCK_ROWS, size + BLOCK_ROWS)))
-        points = np.zeros((size + BLOCK_ROWS, dimension))
+        """Let the newer rows join the triangle and make room for more, for points and rewards too."""
+        size, settled = self.round_index, len(self._factor)
+        factor = np.zeros((size, size))
+        factor[:settled, :settled] = self._factor
+        factor[settled:] = self._tail[:, :size]
+        self._factor = factor
+        room = max(TAIL_ROWS, int(TAIL_SHARE * size))
+        self._tail = np.zeros((room, size + room))
+        points = np.zeros((size + room, dimension))
         points[:size] = self._points[:size].reshape(size, dimension)
         self._points = points
-        self._rewards = np.append(self._rewards, np.zeros(BLOCK_ROWS))
-        self._whitened_rewards = np.append(self._whitened_rewards, np.zeros(BLOCK_ROWS))
+        self._rewards = np.append(self._rewards, np.zeros(room))
+        self._whitened_rewards = np.append(self._whitened_rewards, np.zeros(room))

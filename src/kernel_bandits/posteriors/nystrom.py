@@ -18,11 +18,12 @@ from kernel_bandits.linalg import (
     border_inverse_factor,
     independent_rows,
     lower_times,
+    lower_transpose_times,
     safe_sqrt,
     times,
-    times_transpose,
+    times_lower_transpose,
     times_vector,
-    transpose_times,
+    transpose_times_vector,
 )
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
 from kernel_bandits.posteriors.history import History
@@ -155,7 +156,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
     def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         # φ = J k_Z(s), one row each, and h = Pφ
-        features = times_transpose(gram, self._factor)
+        features = times_lower_transpose(gram, self._factor)
         solved = times(features, self._ridge.covariance)
         mean = times_vector(features, self._ridge.weights)
         # residual = k(s, s) − ‖φ‖², the squared distance of k(s, ·) to the span of the anchors
@@ -170,7 +171,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             return None, self.evaluate(points)
         gram, prior = self._cross_gram(points), self.kernel.diag(points)
         # mean = k_Z(s)ᵀJᵀw and std ≤ √k(s, s): an upper bound at O(m) per action
-        coefficients = transpose_times(self._factor, self._ridge.weights)
+        coefficients = lower_transpose_times(self._factor, self._ridge.weights)
         means = times_vector(gram, coefficients)
         bounds = means + bonus * safe_sqrt(prior)
         # The two ways to the mean differ by rounding, which J amplifies; no contender may be lost to it.
@@ -247,7 +248,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
     def _observe_quiet(self, points: FloatArray, rewards: FloatArray) -> int:
         """Learn the leading points that change nothing about the dictionary; how many they were."""
         prior = self.kernel.diag(points)
-        features = times_transpose(self._cross_gram(points), self._factor)
+        features = times_lower_transpose(self._cross_gram(points), self._factor)
         residual = np.maximum(prior - np.vecdot(features, features), 0.0)
         if not is_finite(features) or not is_finite(residual):
             raise InputError(f"kernel: {self.kernel!r} returned values that are not finite in the log.")
@@ -292,7 +293,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         size = len(features)
         if self._history is None or not len(self._history):
             return np.zeros(size), 0.0, 0.0
-        coefficients = transpose_times(self._factor, features)
+        coefficients = lower_transpose_times(self._factor, features)
         anchors = np.concatenate([self._anchors.reshape(-1, len(point)), point[None, :]])
         rows = max(1, BLOCK_BYTES // (8 * (size + 1)))
         gram_sum, square, moment = np.zeros(size), 0.0, 0.0
@@ -343,13 +344,13 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         second_moment, moment, residual_trace = np.zeros((len(kept), len(kept))), np.zeros(len(kept)), 0.0
         for points, counts, rewards in self._history.blocks() if self._history is not None else ():
             features = (
-                times_transpose(np.array(self.kernel(points, anchors), order="C"), factor)
+                times_lower_transpose(np.array(self.kernel(points, anchors), order="C"), factor)
                 if len(kept)
                 else np.empty((len(points), 0))
             )
             weighted = counts[:, None] * features
             second_moment += times(features.T, weighted)
-            moment += times_vector(features.T, rewards)
+            moment += transpose_times_vector(features, rewards)
             explained = np.vecdot(features, features)
             residual_trace += float(counts @ np.maximum(self.kernel.diag(points) - explained, 0.0))
         if not (math.isfinite(residual_trace) and np.isfinite(second_moment).all()):

@@ -15,7 +15,9 @@ from kernel_bandits.linalg import (
     inverse_and_log_determinant,
     subtract_outer,
     times,
+    times_transpose,
     times_vector,
+    transpose_times_vector,
 )
 from kernel_bandits.threads import factorisation_threads
 
@@ -33,7 +35,7 @@ def sequential_factor(features: FloatArray, solved: FloatArray) -> FloatArray:
     L_jj² = 1 + φ_jᵀP_jφ_j, where P_j is P after the first j − 1 of the b observations: one factorisation holds the
     variances of all of them as they would be one after the other.
     """
-    gram = times(solved, features.T)
+    gram = times_transpose(solved, features)
     gram.flat[:: len(gram) + 1] += 1.0
     with factorisation_threads(len(gram)):
         factor, info = lapack.dpotrf(gram.T, lower=1, clean=1, overwrite_a=1)
@@ -113,11 +115,11 @@ class RidgeRegression:
             factor, rewards - times_vector(features, self.weights), lower=True, check_finite=False
         )
         add_gram(self.covariance, reduced, -1.0)
-        self.weights += times_vector(reduced.T, errors)
+        self.weights += transpose_times_vector(reduced, errors)
         self.log_determinant += 2.0 * float(np.log(np.diagonal(factor)).sum())
         self._absorb_pending()
         add_gram(self._precision, features, 1.0)
-        self._moment += times_vector(features.T, rewards)
+        self._moment += transpose_times_vector(features, rewards)
         self._rounds += len(rewards)
         self._check_drift(features[-1])
 
@@ -146,7 +148,7 @@ class RidgeRegression:
         self._absorb_pending()
         for features, rewards in self._deferred:
             add_gram(self._precision, features, 1.0)
-            self._moment += times_vector(features.T, rewards)
+            self._moment += transpose_times_vector(features, rewards)
             self._rounds += len(rewards)
         self._deferred, self._deferred_rows, self._stale = [], 0, True
 
@@ -187,7 +189,7 @@ class RidgeRegression:
         """A ← A + Σ φφᵀ and b ← b + Σ rφ over the observations that wait."""
         rows, rewards = self._pending[: self._pending_count], self._pending_rewards[: self._pending_count]
         add_gram(self._precision, rows, 1.0)
-        self._moment += times_vector(rows.T, rewards)
+        self._moment += transpose_times_vector(rows, rewards)
         self._pending_count = 0
 
     def _check_drift(self, probe: FloatArray) -> None:

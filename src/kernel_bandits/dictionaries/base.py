@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_count
 
@@ -27,15 +28,6 @@ class Candidate(NamedTuple):
     residual: FloatArray | float
     prior_variance: FloatArray | float
     variance: FloatArray | float
-
-    def head(self, count: int) -> Candidate:
-        """The first so many candidates of a block."""
-        return Candidate(
-            self.features[:count],
-            np.asarray(self.residual)[:count],
-            np.asarray(self.prior_variance)[:count],
-            np.asarray(self.variance)[:count],
-        )
 
 
 class Proposal(NamedTuple):
@@ -59,8 +51,7 @@ class Dictionary(ABC):
     """A rule that decides which observed points become anchors.
 
     ``propose`` changes nothing, so that an update that fails afterwards leaves the rule as it was; ``commit`` follows
-    once the update is certain. ``quiet`` and ``commit_quiet`` do the same for a run of observations that change nothing
-    about the dictionary.
+    once the update is certain. ``absorb`` does both for a run of observations that leave the anchors as they are.
 
     Args:
         max_dictionary_size: hard cap on m; once it is reached nothing is added and the anchors stay as they are.
@@ -98,9 +89,13 @@ class Dictionary(ABC):
         """
 
     @abstractmethod
-    def quiet(self, block: Candidate) -> int:
-        """How many leading candidates of a block, observed one by one, would change nothing; writes nothing."""
+    def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:
+        """Take note of a block of candidates, observed one by one, as far as the anchors stay as they are.
 
-    @abstractmethod
-    def commit_quiet(self, block: Candidate) -> None:
-        """Take note that these candidates, all of them quiet, were learned."""
+        Args:
+            block: the candidates; they will be learned, so nothing of this is taken back.
+            redundant: which of them add no direction, so that the anchors stay as they are even if they come up.
+
+        Returns:
+            How many leading candidates were noted; the next one, if there is one, is for ``propose``.
+        """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.arrays import FloatArray, as_points, require_finite
 from kernel_bandits.dictionaries.base import NOTHING, Candidate, Dictionary, Proposal
@@ -30,8 +31,5 @@ class Fixed(Dictionary):
     def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
         """Nothing to note."""
 
-    def quiet(self, block: Candidate) -> int:
+    def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:  # noqa: ARG002 (nothing is ever wanted)
         return len(block.features)
-
-    def commit_quiet(self, block: Candidate) -> None:
-        """Nothing to note."""

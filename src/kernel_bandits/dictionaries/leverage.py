@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, InputError, as_positive
 from kernel_bandits.dictionaries.base import NOTHING, Candidate, Dictionary, Proposal
@@ -49,16 +50,28 @@ class LeverageSampling(Dictionary):
         self._used = 0
 
     @abstractmethod
-    def score(self, candidate: Candidate) -> FloatArray | float:
-        """The leverage score τ of a candidate, or of each of a block, in [0, 1 + ε]."""
+    def _measure(self, candidate: Candidate) -> FloatArray | float:
+        """What the score is a function of, besides the residual; of each candidate of a block."""
 
     @abstractmethod
-    def _drawn(self, candidate: Candidate, probability: float, appended: bool) -> None:
-        """Take note of a point that came up."""
+    def _score(self, residual: FloatArray | float, measure: FloatArray | float) -> FloatArray | float:
+        """The leverage score τ in [0, 1 + ε]."""
+
+    @abstractmethod
+    def _drawn(self, candidate: Candidate, probability: float, appended: bool) -> FloatArray | None:
+        """Take note of a point that came up.
+
+        Returns:
+            v with which the measure of any candidate has fallen by (φᵀv)², or None if it has not.
+        """
 
     @property
     def initial_points(self) -> FloatArray | None:
         return None
+
+    def score(self, candidate: Candidate) -> FloatArray | float:
+        """The leverage score τ of a candidate, or of each of a block, in [0, 1 + ε]."""
+        return self._score(candidate.residual, self._measure(candidate))
 
     def propose(self, candidate: Candidate) -> Proposal:
         if self.is_full(len(candidate.features)):
@@ -72,16 +85,33 @@ class LeverageSampling(Dictionary):
             self._drawn(candidate, proposal.probability, appended)
         self._use_coins(1)
 
-    def quiet(self, block: Candidate) -> int:
-        count, size = block.features.shape
+    def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:
+        features, residual = block.features, np.asarray(block.residual)
+        count, size = features.shape
         if self.is_full(size):
             return count
-        coins = self._ahead[self._used : self._used + count]
-        drawn = np.flatnonzero(coins < self.oversampling * np.asarray(self.score(block))[: len(coins)])
-        return int(drawn[0]) if len(drawn) else len(coins)
-
-    def commit_quiet(self, block: Candidate) -> None:
-        self._use_coins(len(block.features))
+        measures = np.asarray(self._measure(block))
+        done = 0
+        while done < count:
+            coins = self._ahead[self._used : self._used + count - done]
+            ahead = slice(done, done + len(coins))
+            probabilities = self.oversampling * np.asarray(self._score(residual[ahead], measures[ahead]))
+            drawn = np.flatnonzero(coins < probabilities)
+            passed = int(drawn[0]) if len(drawn) else len(coins)
+            self._use_coins(passed)
+            done += passed
+            if len(drawn):
+                if not redundant[done]:
+                    return done
+                # the score of what follows falls with the weight of a point that came up again
+                one = Candidate(features[done], residual[done], 0.0, 0.0)
+                self.draws += 1
+                fall = self._drawn(one, min(1.0, float(probabilities[passed])), appended=False)
+                self._use_coins(1)
+                done += 1
+                if fall is not None:
+                    measures[done:] -= times_vector(features[done:], fall) ** 2
+        return count
 
     def _use_coins(self, count: int) -> None:
         self._used += count
@@ -124,26 +154,31 @@ class Kors(LeverageSampling):
         self.leverage_regularization = as_positive("leverage_regularization", leverage_regularization)
         self._inverse = np.empty((0, 0))
 
-    def score(self, candidate: Candidate) -> FloatArray | float:
-        mu, features = self.leverage_regularization, candidate.features
-        # k − u = residual + μ·φᵀQφ
+    def _measure(self, candidate: Candidate) -> FloatArray | float:
+        features = candidate.features
+        # φᵀQφ
         if features.ndim > 1:
-            explained = np.vecdot(times(features, self._inverse), features)
-        else:
-            explained = float(times_vector(self._inverse, features).dot(features))
-        unexplained = candidate.residual + mu * explained
+            return np.vecdot(times(features, self._inverse), features)
+        return float(times_vector(self._inverse, features).dot(features))
+
+    def _score(self, residual: FloatArray | float, measure: FloatArray | float) -> FloatArray | float:
+        mu = self.leverage_regularization
+        # k − u = residual + μ·φᵀQφ
+        unexplained = residual + mu * measure
         # τ = (1 + ε)(k − u)/(k − u + μ)
         return (1.0 + self.leverage_accuracy) * unexplained / (unexplained + mu)
 
-    def _drawn(self, candidate: Candidate, probability: float, appended: bool) -> None:
+    def _drawn(self, candidate: Candidate, probability: float, appended: bool) -> FloatArray:
         features = candidate.features
         if appended:
             # a direction seen for the first time has weight 1/μ in Q before the point itself counts
             self._inverse = border_symmetric(self._inverse, np.zeros(len(features)), 1.0 / self.leverage_regularization)
             features = np.append(features, np.sqrt(candidate.residual))
-        # Q ← (Q⁻¹ + φφᵀ/p)⁻¹ = Q − Qφ(Qφ)ᵀ/(p + φᵀQφ)
+        # Q ← (Q⁻¹ + φφᵀ/p)⁻¹ = Q − vvᵀ with v = Qφ/√(p + φᵀQφ)
         solved = times_vector(self._inverse, features)
-        subtract_outer(self._inverse, solved / math.sqrt(probability + float(features @ solved)))
+        fall = solved / math.sqrt(probability + float(features @ solved))
+        subtract_outer(self._inverse, fall)
+        return fall
 
 
 class PosteriorVariance(LeverageSampling):
@@ -156,9 +191,12 @@ class PosteriorVariance(LeverageSampling):
 
     uses_variance = True
 
-    def score(self, candidate: Candidate) -> FloatArray | float:
-        # τ' = (1 + ε)σ²/(1 + σ²)
-        return (1.0 + self.leverage_accuracy) * candidate.variance / (1.0 + candidate.variance)
+    def _measure(self, candidate: Candidate) -> FloatArray | float:
+        return candidate.variance
+
+    def _score(self, residual: FloatArray | float, measure: FloatArray | float) -> FloatArray | float:  # noqa: ARG002
+        # τ' = (1 + ε)σ²/(1 + σ²); the residual is in σ² already
+        return (1.0 + self.leverage_accuracy) * measure / (1.0 + measure)
 
     def _drawn(self, candidate: Candidate, probability: float, appended: bool) -> None:
         """The variance falls by the observation itself; nothing to note."""

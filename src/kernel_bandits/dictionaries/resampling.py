@@ -62,12 +62,12 @@ class Resampling(Dictionary):
         """Count the point into the running batch; nothing is ever appended."""
         self._batch_variance += float(self._frozen_variance(candidate))
 
-    def quiet(self, block: Candidate) -> int:
-        totals = 1.0 + self._batch_variance + np.cumsum(self._frozen_variance(block))
-        return int(np.searchsorted(totals, self.batch_variance_limit, side="right"))
-
-    def commit_quiet(self, block: Candidate) -> None:
-        self._batch_variance += float(self._frozen_variance(block).sum())
+    def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:  # noqa: ARG002 (none is drawn singly)
+        sums = self._batch_variance + np.cumsum(self._frozen_variance(block))
+        count = int(np.searchsorted(1.0 + sums, self.batch_variance_limit, side="right"))
+        if count:
+            self._batch_variance = float(sums[count - 1])
+        return count
 
     def probabilities(self, variances: FloatArray, counts: FloatArray) -> FloatArray:
         """The chance of each point, from its σ² and the number of times it was observed."""

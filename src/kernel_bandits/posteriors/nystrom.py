@@ -260,9 +260,8 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             explained = np.diagonal(sequential_factor(features, solved)) ** 2 - 1.0
             variance = residual / self.regularization + explained
         block = Candidate(features, residual, prior, variance)
-        quiet = self.dictionary.quiet(block)
+        quiet = self.dictionary.absorb(block, residual <= DIRECTION_TOLERANCE * prior)
         if quiet:
-            self.dictionary.commit_quiet(block.head(quiet))
             self._ridge.defer(features[:quiet], rewards[:quiet])
             self.residual_trace += float(residual[:quiet].sum())
             if self._history is not None:

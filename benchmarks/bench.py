@@ -6,9 +6,14 @@ Run: make bench, or python benchmarks/bench.py [SECTION …]
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sys
 from pathlib import Path
+
+# One BLAS thread, set before NumPy is loaded: ratios to a floor mean nothing while threads wait for each other.
+os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+
 
 import against
 import anchors

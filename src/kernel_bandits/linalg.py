@@ -18,6 +18,8 @@ from kernel_bandits.threads import factorisation_threads
 # in the calling thread; there NumPy is as good and has the smaller overhead.
 SINGLE_THREADED_PRODUCT = 2**18
 SINGLE_THREADED_MATRIX = 2**13
+# A triangle is mirrored in blocks of so many rows, which fit the cache.
+MIRROR_ROWS = 128
 
 
 def safe_sqrt(variance: FloatArray) -> FloatArray:
@@ -83,10 +85,17 @@ def subtract_outer(symmetric: FloatArray, vector: FloatArray) -> None:
 
 
 def add_gram(symmetric: FloatArray, rows: FloatArray, sign: float) -> None:
-    """S ← S ± Σ v vᵀ over rows v, in place, by one matrix product."""
+    """S ← S ± Σ v vᵀ over rows v, in place; one triangle is computed and mirrored."""
     if rows.size:
         rows = np.ascontiguousarray(rows)
-        blas.dgemm(sign, rows.T, rows.T, beta=1.0, c=symmetric.T, trans_b=1, overwrite_c=1)
+        blas.dsyrk(sign, rows.T, beta=1.0, c=symmetric.T, lower=1, overwrite_c=1)
+        # Fortran's lower triangle is our upper one
+        size = len(symmetric)
+        for start in range(0, size, MIRROR_ROWS):
+            stop = min(start + MIRROR_ROWS, size)
+            symmetric[stop:, start:stop] = symmetric[start:stop, stop:].T
+            corner = symmetric[start:stop, start:stop]
+            corner[...] = np.triu(corner) + np.triu(corner, 1).T
 
 
 def border_inverse_factor(factor: FloatArray, features: FloatArray, pivot: float) -> FloatArray:

@@ -7,6 +7,7 @@ threadpoolctl, which is optional: without it the libraries do as they like.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from threading import Lock
@@ -20,37 +21,52 @@ WORTH_FACTORISING_TOGETHER = 500
 
 
 class _OneThread:
-    """Sets the loaded BLAS libraries to one thread and back to what they had; a second entry does nothing more."""
+    """Sets SciPy's BLAS to one thread and back to what it had; a second entry does nothing more.
+
+    NumPy's own BLAS is given nothing that it would share among threads.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._depth = 0
-        self._before: list[tuple[Any, int]] = []
+        self._before: list[int] = []
 
     @cached_property
-    def libraries(self) -> list[Any]:
-        """The libraries that had several threads when first asked for."""
+    def libraries(self) -> list[tuple[Callable[[], int], Callable[[int], None]]]:
+        """How to ask for and set the threads of each library that had several when first looked at."""
         try:
             from threadpoolctl import ThreadpoolController
         except ImportError:
             return []
         found = ThreadpoolController().select(user_api="blas").lib_controllers
-        return [library for library in found if library.num_threads > 1]
+        of_scipy = [library for library in found if "scipy.libs" in library.filepath] or found
+        return [_accessors(library) for library in of_scipy if library.num_threads > 1]
 
     def __enter__(self) -> None:
         with self._lock:
             self._depth += 1
             if self._depth == 1:
-                self._before = [(library, library.num_threads) for library in self.libraries]
-                for library, _ in self._before:
-                    library.set_num_threads(1)
+                self._before = [ask() for ask, _ in self.libraries]
+                for _, set_threads in self.libraries:
+                    set_threads(1)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *reason: object) -> None:
         with self._lock:
             self._depth -= 1
             if self._depth == 0:
-                for library, threads in self._before:
-                    library.set_num_threads(threads)
+                for library, threads in zip(self.libraries, self._before, strict=True):
+                    library[1](threads)
+
+
+def _accessors(library: Any) -> tuple[Callable[[], int], Callable[[int], None]]:
+    """The library's own functions where their names are known, since looking them up takes longer than calling them."""
+    for prefix in ("scipy_", ""):
+        for suffix in ("", "64_", "_64"):
+            ask = getattr(library.dynlib, f"{prefix}openblas_get_num_threads{suffix}", None)
+            set_threads = getattr(library.dynlib, f"{prefix}openblas_set_num_threads{suffix}", None)
+            if ask is not None and set_threads is not None:
+                return ask, set_threads
+    return library.get_num_threads, library.set_num_threads
 
 
 one_thread = _OneThread()

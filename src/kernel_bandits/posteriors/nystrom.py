@@ -79,7 +79,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             raise InputError(f"history: expected 'all' or 'none', got {history!r}.")
         if history == "none" and isinstance(dictionary, Resampling):
             raise InputError("history: resampling draws from the whole history; use history='all'.")
-        self._owns_gram = isinstance(self.kernel, Kernel)
+        self._owns_gram = type(self.kernel).__module__ == Kernel.__module__
         self.dictionary = dictionary
         self.history: HistoryMode = history
         self._history = History(merge_repeats=isinstance(dictionary, Resampling)) if history == "all" else None
@@ -139,17 +139,19 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         return self._history
 
     def _cross_gram(self, points: FloatArray) -> FloatArray:
-        """k(points, anchors) in an array that may be overwritten: a foreign kernel may hand out one that it keeps."""
+        """k(points, anchors) in an array that may be overwritten; a foreign kernel may keep what it answers."""
         if not len(self._anchors):
             return np.empty((len(points), 0))
         gram = self.kernel(points, self._anchors)
+        if self._owns_gram:
+            return gram
         if gram.shape != (len(points), len(self._anchors)) or gram.dtype != np.float64:
             raise InputError(
                 f"kernel: {self.kernel!r} answered {gram.dtype} of shape {gram.shape} for {len(points)} and "
                 f"{len(self._anchors)} points; kernel(X, Y) must be float64 of shape (len(X), len(Y)). "
                 "In a sum or product with a scikit-learn kernel, ours comes first."
             )
-        return gram if self._owns_gram and gram.flags.c_contiguous else np.array(gram, order="C")
+        return np.array(gram, order="C")
 
     def evaluate(self, points: FloatArray) -> _NystromEvaluation:
         return self._evaluate(self._cross_gram(points), self.kernel.diag(points))

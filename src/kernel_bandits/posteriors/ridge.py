@@ -26,7 +26,7 @@ PENDING_ROWS = 64
 # ‖APφ − φ‖/‖φ‖ at which P counts as drifted. Well above rounding (condition of A times 1e-16), well below 1e-6.
 DRIFT_TOLERANCE = 1e-8
 # Observations that are learned at once enter by matrix products of so many rows.
-BATCH_ROWS = 256
+BATCH_ROWS = 512
 
 
 def sequential_factor(features: FloatArray, solved: FloatArray) -> FloatArray:

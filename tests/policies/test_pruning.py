@@ -52,6 +52,11 @@ def test_same_choice_as_without_pruning(seed, lengthscale, regularization, numbe
     assert pruned.upper_bound == pytest.approx(plain.upper_bound, rel=1e-9, abs=1e-9)
 
 
+@pytest.fixture(autouse=True)
+def prune_from_one_anchor_on(monkeypatch):
+    monkeypatch.setattr(nystrom, "PRUNING_ANCHORS", 1)
+
+
 def test_pruning_spares_most_of_the_work_on_a_posterior_that_knows(monkeypatch):
     policy, generator = trained(0, 0.4, 0.01, 0.1, 400, 3.0)
     evaluated = []

@@ -37,8 +37,9 @@ DIRECTION_TOLERANCE = 1e-6
 BLOCK_BYTES = 2 * 2**20
 # Where nothing is known about how often the dictionary changes, a log is absorbed in blocks of so many rows first.
 FIRST_BATCH_ROWS = 16
-# Pruning pays from so many actions on; it looks at so many likely winners first, and gives up unless it spares a third.
-PRUNING_MINIMUM = 200
+# Pruning pays from so many actions and anchors on; it looks at so many likely winners first, and gives up unless it
+# spares a third.
+PRUNING_MINIMUM, PRUNING_ANCHORS = 200, 80
 PRUNING_SAMPLE = 16
 PRUNING_WORTH = 2 / 3
 
@@ -169,7 +170,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         return _NystromEvaluation(self.round_index, mean, std, features, solved, explained, residual, prior)
 
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _NystromEvaluation]:
-        if len(points) < PRUNING_MINIMUM or not len(self._anchors):
+        if len(points) < PRUNING_MINIMUM or len(self._anchors) < PRUNING_ANCHORS:
             return None, self.evaluate(points)
         gram, prior = self._cross_gram(points), self.kernel.diag(points)
         # mean = k_Z(s)ᵀJᵀw and std ≤ √k(s, s): an upper bound at O(m) per action

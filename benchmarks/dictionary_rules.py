@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy import stats
 
 import kernel_bandits as kb
+from kernel_bandits.experiments.compare import mean_interval
 
 SEEDS, HORIZON = 20, 2000
 LENGTHSCALES = {"Bump": 1.0, "Chessboard": 0.1, "StepDiagonal": 0.1, "MovingOptimum": 0.5}
@@ -32,9 +32,9 @@ def main() -> None:
             for rule in RULES:
                 runs = Parallel(n_jobs=-1)(delayed(one_run)(name, rule, regularization, seed) for seed in range(SEEDS))
                 regret, size, microseconds = np.array(runs).T
-                half_width = stats.t.ppf(0.975, SEEDS - 1) * regret.std(ddof=1) / np.sqrt(SEEDS)
+                mean, half_width = mean_interval(regret)
                 print(
-                    f"| {name} | {regularization:g} | `{rule}` | {regret.mean():.1f} ± {half_width:.1f} "
+                    f"| {name} | {regularization:g} | `{rule}` | {mean:.1f} ± {half_width:.1f} "
                     f"| {size.mean():.0f} | {np.median(microseconds):.0f} |",
                     flush=True,
                 )

@@ -50,27 +50,20 @@ class _FourierFeatures(FeatureMap):
 
     exact = False
 
-    def __init__(self) -> None:
+    def __init__(self, kernel: Gaussian | Exponential | Matern, number_of_features: int) -> None:
+        self.kernel = kernel
+        self.number_of_features = as_count("number_of_features", number_of_features)
         self._spectrum: tuple[FloatArray, FloatArray] | None = None
 
     @abstractmethod
     def _frequencies(self, dimension: int) -> tuple[FloatArray, FloatArray]:
         """Frequencies (D/2, d) for unit lengthscale and their weights (D/2,), which sum to 1."""
 
-    @property
-    @abstractmethod
-    def _lengthscale(self) -> float | FloatArray: ...
-
     def __call__(self, points: FloatArray) -> FloatArray:
         if self._spectrum is None or self._spectrum[0].shape[1] != points.shape[1]:
             self._spectrum = self._frequencies(points.shape[1])
         frequencies, weights = self._spectrum
-        if np.size(self._lengthscale) not in (1, points.shape[1]):
-            raise InputError(
-                f"lengthscale: {np.size(self._lengthscale)} lengthscales were given for points with "
-                f"{points.shape[1]} columns; give one number, or one per column."
-            )
-        phases = (points / self._lengthscale) @ frequencies.T
+        phases = self.kernel.scaled(points) @ frequencies.T
         # φ(x)ᵀφ(y) = Σ w(cos ωᵀx cos ωᵀy + sin ωᵀx sin ωᵀy) = Σ w·cos ωᵀ(x − y)
         return np.hstack([np.cos(phases), np.sin(phases)]) * np.sqrt(np.concatenate([weights, weights]))
 
@@ -85,18 +78,12 @@ class RandomFourierFeatures(_FourierFeatures):
     """
 
     def __init__(self, kernel: KernelLike, number_of_features: int, seed: np.random.SeedSequence) -> None:
-        super().__init__()
         if not isinstance(kernel, (Gaussian, Exponential, Matern)):
             raise InputError(f"kernel: random features are known for Gaussian, Exponential and Matern, got {kernel!r}.")
-        self.kernel = kernel
-        self.number_of_features = as_count("number_of_features", number_of_features)
+        super().__init__(kernel, number_of_features)
         if self.number_of_features % 2:
             raise InputError(f"number_of_features: cosines and sines come in pairs, got the odd {number_of_features}.")
         self._seed = seed
-
-    @property
-    def _lengthscale(self) -> float | FloatArray:
-        return self.kernel.lengthscale
 
     def _frequencies(self, dimension: int) -> tuple[FloatArray, FloatArray]:
         count = self.number_of_features // 2
@@ -124,15 +111,9 @@ class QuadratureFourierFeatures(_FourierFeatures):
     """
 
     def __init__(self, kernel: KernelLike, number_of_features: int) -> None:
-        super().__init__()
         if not isinstance(kernel, Gaussian):
             raise InputError(f"kernel: quadrature features are known for Gaussian kernels, got {kernel!r}.")
-        self.kernel = kernel
-        self.number_of_features = as_count("number_of_features", number_of_features)
-
-    @property
-    def _lengthscale(self) -> float | FloatArray:
-        return self.kernel.lengthscale
+        super().__init__(kernel, number_of_features)
 
     def _frequencies(self, dimension: int) -> tuple[FloatArray, FloatArray]:
         if dimension > 3:

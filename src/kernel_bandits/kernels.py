@@ -150,6 +150,11 @@ class _Stationary(Kernel):
         """ℓ, one number or one per column."""
         return self._scales.values.copy() if self._scales.scalar is None else self._scales.scalar
 
+    def scaled(self, X: FloatArray) -> FloatArray:
+        """X/ℓ, in which the kernel has unit lengthscale."""
+        self._scales.check(X)
+        return X / self._scales.values
+
     @abstractmethod
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
         """The kernel, given ``_factor``·‖(x − y)/ℓ‖², which it may overwrite."""

@@ -29,9 +29,12 @@ class Environment(ABC):
 
     Attributes:
         noise_std: standard deviation of the Gaussian reward noise, in reward units; 0.1 unless a class says otherwise.
+        lengthscale: of a Gaussian kernel that suits the expected reward, in the units of contexts and actions; None
+            where a class does not say.
     """
 
     noise_std = 0.1
+    lengthscale: float | None = None
 
     @abstractmethod
     def next_round(self, contexts: np.random.Generator) -> Round:

@@ -20,6 +20,7 @@ class MovingOptimum(Environment):
         instance_seed: draws the actions, the w_j (uniform on [0, 1]^d_x, scaled to sum 1.5) and the b_j.
     """
 
+    lengthscale = 0.5
     _WIDTH = 0.25
 
     def __init__(self, context_dimension: int = 3, number_of_actions: int = 25, instance_seed: int = 0) -> None:

@@ -64,6 +64,7 @@ class Bump(_TenActions):
     """
 
     context_dimension = 5
+    lengthscale = 1.0
 
     def _draw_instance(self, generator: np.random.Generator | None, actions: FloatArray) -> None:
         self.actions = actions[:, None]
@@ -84,6 +85,7 @@ class _Plane(_TenActions):
     """A piecewise constant reward on the unit square of (x, a)."""
 
     context_dimension = 1
+    lengthscale = 0.1
 
     def _draw_instance(self, generator: np.random.Generator | None, actions: FloatArray) -> None:  # noqa: ARG002
         # An instance is its actions; nothing else is drawn.

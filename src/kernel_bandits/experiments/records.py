@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
+
+if TYPE_CHECKING:
+    from kernel_bandits.experiments.study import Run
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -49,3 +54,18 @@ class RunResult:
     def seconds(self) -> FloatArray:
         """Cumulative time of ``select`` and ``update``."""
         return np.cumsum(self.select_seconds + self.update_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A finished run: what was run, what came of it, and on what.
+
+    Attributes:
+        run: its settings.
+        result: round by round.
+        facts: versions, machine, time of day and duration, as plain data.
+    """
+
+    run: Run
+    result: RunResult
+    facts: Mapping[str, Any]

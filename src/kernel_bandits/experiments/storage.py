@@ -1,0 +1,220 @@
+"""Records on disk: one Parquet file per run, readable by anything that reads Parquet.
+
+A file has a row per round. Run, environment, policy and seed stand in every row (they compress to nothing), so that
+files can be queried together; settings, versions and machine facts are JSON in the file's metadata. Files appear under
+their name only when they are complete, and carry a digest of their content, so that a damaged one is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO, Any
+
+import numpy as np
+
+from kernel_bandits.arrays import InputError, KernelBanditsError
+from kernel_bandits.experiments.parts import Part
+from kernel_bandits.experiments.records import Record, RunResult
+from kernel_bandits.experiments.study import Run, Study
+
+METADATA_KEY = b"kernel_bandits"
+MANIFEST = "study.json"
+RUNS = "runs"
+
+
+class DamagedRecordError(KernelBanditsError):
+    """A record's file is not what was written."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The records of a study, as far as there are any.
+
+    Attributes:
+        name: the study's.
+        title: the study's.
+        records: in the order of the study, with its labels.
+        missing: runs without a record.
+        damaged: why a file cannot be read, by run id; their runs are among the missing.
+    """
+
+    name: str
+    title: str
+    records: tuple[Record, ...]
+    missing: tuple[Run, ...]
+    damaged: Mapping[str, str]
+
+
+def record_path(folder: Path, run: Run) -> Path:
+    """Where the record of a run is kept in the folder of a study."""
+    return folder / RUNS / f"{run.id}.parquet"
+
+
+def write_record(folder: Path, record: Record) -> Path:
+    """Write a record under its run's id; the file is complete or not there."""
+    pa, parquet = _arrow()
+    columns = _columns(record)
+    described = json.dumps(
+        {"id": record.run.id, **_run_as_data(record.run), "facts": dict(record.facts)}, ensure_ascii=False
+    )
+    metadata = {METADATA_KEY: described.encode(), b"digest": _digest(described, columns).encode()}
+    table = pa.table(columns).replace_schema_metadata(metadata)
+    path = record_path(folder, record.run)
+    with _atomic(path) as file:
+        parquet.write_table(table, file, compression="zstd")
+    return path
+
+
+def read_record(path: Path) -> Record:
+    """Read a record, or raise :class:`DamagedRecordError` unless it is what was written."""
+    pa, parquet = _arrow()
+    try:
+        table = parquet.read_table(path, partitioning=None)
+        metadata = table.schema.metadata or {}
+        described = metadata[METADATA_KEY].decode()
+        columns = {name: _as_numpy(table[name]) for name in table.column_names}
+        if _digest(described, columns) != metadata[b"digest"].decode():
+            raise DamagedRecordError(f"{path}: its content is not what was written.")
+        data = json.loads(described)
+        return Record(_run_of(data), _result(columns), data["facts"])
+    except DamagedRecordError:
+        raise
+    except (OSError, KeyError, ValueError, TypeError, pa.ArrowException) as reason:
+        raise DamagedRecordError(f"{path}: {type(reason).__name__}: {reason}") from reason
+
+
+def write_manifest(folder: Path, study: Study) -> None:
+    """Say in the folder which runs belong to the study, in which order and under which labels."""
+    runs = [{"id": run.id, **_run_as_data(run)} for run in study.runs]
+    text = json.dumps({"name": study.name, "title": study.title, "runs": runs}, ensure_ascii=False, indent=1)
+    with _atomic(folder / MANIFEST) as file:
+        file.write(text.encode())
+
+
+def read_results(folder: str | Path) -> Results:
+    """The records in the folder of a study."""
+    folder = Path(folder)
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        runs = [_run_of(data) for data in manifest["runs"]]
+    except FileNotFoundError:
+        raise InputError(f"{folder}: expected the results of a study, but there is no {MANIFEST} in it.") from None
+    except (OSError, ValueError, KeyError, TypeError) as reason:
+        raise InputError(f"{folder / MANIFEST}: cannot be read ({reason}); run the sweep again.") from reason
+    found, damaged = find_records(folder, runs)
+    missing = tuple(run for run in runs if run.id not in found)
+    records = tuple(found[run.id] for run in runs if run.id in found)
+    return Results(manifest["name"], manifest["title"], records, missing, damaged)
+
+
+def find_records(folder: Path, runs: list[Run]) -> tuple[dict[str, Record], dict[str, str]]:
+    """The records of the runs that have one, with the runs' labels, and what is wrong with damaged files; by id."""
+    found: dict[str, Record] = {}
+    damaged: dict[str, str] = {}
+    for run in runs:
+        path = record_path(folder, run)
+        if path.exists():
+            try:
+                record = read_record(path)
+                found[run.id] = Record(run, record.result, record.facts)
+            except DamagedRecordError as reason:
+                damaged[run.id] = str(reason)
+    return found, damaged
+
+
+def _columns(record: Record) -> dict[str, Any]:
+    run, result = record.run, record.result
+    rounds = result.horizon
+    return {
+        "run": np.full(rounds, run.id),
+        "environment": np.full(rounds, run.environment.label),
+        "policy": np.full(rounds, run.policy.label),
+        "seed": np.full(rounds, run.seed),
+        "round": np.arange(1, rounds + 1),
+        "regret": result.regret,
+        "reward": result.rewards,
+        "action_index": result.action_indices,
+        **{f"action_{number}": column for number, column in enumerate(result.actions.T)},
+        **{f"context_{number}": column for number, column in enumerate(result.contexts.T)},
+        "dictionary_size": result.dictionary_size,
+        "select_seconds": result.select_seconds,
+        "update_seconds": result.update_seconds,
+    }
+
+
+def _result(columns: Mapping[str, Any]) -> RunResult:
+    def block(prefix: str) -> Any:
+        parts = [
+            column for name, column in columns.items() if name.startswith(prefix) and name[len(prefix) :].isdigit()
+        ]
+        return np.column_stack(parts) if parts else np.empty((len(columns["round"]), 0))
+
+    return RunResult(
+        regret=columns["regret"],
+        rewards=columns["reward"],
+        action_indices=columns["action_index"],
+        actions=block("action_"),
+        contexts=block("context_"),
+        dictionary_size=columns["dictionary_size"],
+        select_seconds=columns["select_seconds"],
+        update_seconds=columns["update_seconds"],
+    )
+
+
+def _digest(described: str, columns: Mapping[str, Any]) -> str:
+    digest = hashlib.sha256(described.encode())
+    for name, column in columns.items():
+        digest.update(name.encode())
+        digest.update(column[0].encode() if column.dtype.kind == "U" else np.ascontiguousarray(column).tobytes())
+    return digest.hexdigest()
+
+
+def _as_numpy(column: Any) -> Any:
+    values = column.to_numpy()
+    return values.astype(str) if values.dtype == object else values
+
+
+def _run_as_data(run: Run) -> dict[str, Any]:
+    labels = {"environment": run.environment.label, "policy": run.policy.label}
+    return {**run.settings, "labels": labels}
+
+
+def _run_of(data: Mapping[str, Any]) -> Run:
+    def part(role: str) -> Part:
+        table = dict(data[role])
+        return Part(table.pop("name"), table, data["labels"][role])
+
+    return Run(part("environment"), part("policy"), data["seed"], data["horizon"])
+
+
+@contextmanager
+def _atomic(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write into that gets its name when the context ends well, and disappears when it does not."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".part", delete=False) as file:
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            os.unlink(file.name)
+            raise
+    os.replace(file.name, path)
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError as reason:
+        raise KernelBanditsError(
+            "Records need pyarrow; install it with: pip install 'kernel-bandits[experiments]'"
+        ) from reason
+    return pa, parquet

@@ -1,0 +1,77 @@
+"""What runs say together: means and intervals over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from scipy.special import stdtrit
+
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.experiments.records import RunResult
+
+if TYPE_CHECKING:
+    from kernel_bandits.experiments.records import Record
+
+COVERAGE = 0.95
+Groups: TypeAlias = dict[str, dict[str, list[RunResult]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the runs of one policy in one environment say.
+
+    Attributes:
+        runs: n, how many there are.
+        regret: mean cumulative regret after the last round, in reward units.
+        regret_interval: half-width of its 95 % Student interval over the runs; NaN for a single run.
+        dictionary_size: mean number of points that carry the model after the last round.
+        round_microseconds: mean time of ``select`` and ``update`` over all rounds, those that add an anchor included.
+    """
+
+    runs: int
+    regret: float
+    regret_interval: float
+    dictionary_size: float
+    round_microseconds: float
+
+
+def group(records: Iterable[Record]) -> Groups:
+    """The results by environment label, then policy label, both in order of appearance, then in order of records."""
+    groups: Groups = {}
+    for record in records:
+        by_policy = groups.setdefault(record.run.environment.label, {})
+        by_policy.setdefault(record.run.policy.label, []).append(record.result)
+    return groups
+
+
+def mean_interval(samples: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean over the first axis and half-width of its 95 % Student interval.
+
+    Args:
+        samples: shape (n, …), one row per run.
+
+    Returns:
+        Two arrays of shape (…); the half-width is NaN for n = 1.
+    """
+    n = len(samples)
+    mean = samples.mean(axis=0)
+    if n < 2:
+        return mean, np.full_like(mean, np.nan)
+    quantile = stdtrit(n - 1, 0.5 + COVERAGE / 2)
+    return mean, quantile * samples.std(axis=0, ddof=1) / np.sqrt(n)
+
+
+def summarize(runs: Sequence[RunResult]) -> Summary:
+    """The summary of the runs, at least one, of one policy in one environment."""
+    regret, half_width = mean_interval(np.array([result.regret[-1] for result in runs]))
+    round_seconds = np.concatenate([result.select_seconds + result.update_seconds for result in runs])
+    return Summary(
+        runs=len(runs),
+        regret=float(regret),
+        regret_interval=float(half_width),
+        dictionary_size=float(np.mean([result.dictionary_size[-1] for result in runs])),
+        round_microseconds=1e6 * float(np.mean(round_seconds)),
+    )

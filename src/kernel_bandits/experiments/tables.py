@@ -1,0 +1,293 @@
+"""The file of a study: tables in TOML, or the same tables in Python with classes in place of names.
+
+``load_study`` reads both. Every mistake in a file is an :class:`InputError` that names the place and what to write.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, TypeAlias
+
+from kernel_bandits.arrays import InputError, KernelBanditsError, as_count
+from kernel_bandits.experiments.parts import Kind, Part, nearest, part_of
+from kernel_bandits.experiments.study import Run, Study
+
+Table: TypeAlias = Mapping[str, Any]
+
+STUDY_KEYS = ("name", "title", "environments", "policies", "defaults", "seeds", "horizon", "quick")
+ENVIRONMENT_KEYS = ("name", "label", "options", "grid", "kernel")
+POLICY_KEYS = ("name", "label", "options", "grid", "seeds", "horizon", "environments")
+QUICK_KEYS = ("seeds", "horizon")
+
+
+def load_study(path: str | Path) -> Study:
+    """Read a study from a TOML file, or from a Python file that defines ``study``, a :class:`Study` or its tables.
+
+    Modules beside the file can be imported by it and named in it, as ``"module:attribute"``. Their code travels with
+    the runs to other processes and machines.
+    """
+    path = Path(path).resolve()
+    if path.suffix not in (".toml", ".py"):
+        raise InputError(f"{path}: expected a study in a .toml or a .py file.")
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file.")
+    with _importable(path.parent):
+        try:
+            tables = _python_tables(path) if path.suffix == ".py" else _toml_tables(path)
+            return tables if isinstance(tables, Study) else study_of(tables, path.stem)
+        except KernelBanditsError as reason:
+            raise InputError(f"{path.name}: {reason}") from reason
+
+
+def study_of(tables: Table, name: str = "study") -> Study:
+    """The study that tables describe.
+
+    Args:
+        tables: as in a TOML file; wherever a ``name`` stands there may be a class or function instead.
+        name: the study's, unless the tables say.
+    """
+    _check_keys("the study", tables, STUDY_KEYS, required=("environments", "policies", "seeds", "horizon"))
+    name = _text("name", tables.get("name", name))
+    environments = list(_environments(tables))
+    defaults = _table("defaults", tables.get("defaults", {}))
+    entries = list(_entries(tables, environments))
+    _check_defaults(defaults, entries)
+    cells = [
+        (place.part, _complete(entry.part, place, defaults), seeds_and_horizon)
+        for place in environments
+        for entry in entries
+        if (seeds_and_horizon := entry.plays_in(place.part.label))
+    ]
+    _check_labels([part.label for part in (place.part for place in environments)], "environments")
+    _check_labels([entry.part.label for entry in entries], "policies")
+    longest = max(len(seeds) for _, _, (seeds, _) in cells)
+    runs = tuple(
+        Run(environment, policy, seeds[number], horizon)
+        for number in range(longest)
+        for environment, policy, (seeds, horizon) in cells
+        if number < len(seeds)
+    )
+    for environment, policy, (seeds, horizon) in cells:
+        Run(environment, policy, seeds[0], horizon).build()
+    quick = _table("quick", tables.get("quick", {}))
+    _check_keys("quick", quick, QUICK_KEYS)
+    caps = {key: as_count(f"quick.{key}", value) for key, value in quick.items()}
+    return Study(name, _text("title", tables.get("title", name)), runs, caps)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """An environment, and the kernel of policies there that do not bring their own."""
+
+    part: Part
+    kernel: Part | None
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A policy, where it plays, with which seeds and how long."""
+
+    part: Part
+    environments: tuple[str, ...]
+    seeds: tuple[int, ...]
+    horizon: int
+
+    def plays_in(self, environment: str) -> tuple[tuple[int, ...], int] | None:
+        return (self.seeds, self.horizon) if environment in self.environments else None
+
+
+def _environments(tables: Table) -> Iterator[_Place]:
+    for where, table in _numbered("environments", tables["environments"]):
+        _check_keys(where, table, ENVIRONMENT_KEYS, required=("name",))
+        kernel = table.get("kernel")
+        for part in _grid(where, table, "environment"):
+            if kernel is None:
+                lengthscale = getattr(part.build(), "lengthscale", None)
+                suited = None if lengthscale is None else Part("Gaussian", {"lengthscale": lengthscale})
+            else:
+                suited = Part("", {"kernel": kernel}).options["kernel"]
+            yield _Place(part, suited)
+
+
+def _entries(tables: Table, environments: Sequence[_Place]) -> Iterator[_Entry]:
+    labels = [place.part.label for place in environments]
+    for where, table in _numbered("policies", tables["policies"]):
+        _check_keys(where, table, POLICY_KEYS, required=("name",))
+        chosen = table.get("environments", labels)
+        for label in chosen if isinstance(chosen, (list, tuple)) else [chosen]:
+            if label not in labels:
+                raise InputError(
+                    f"{where}.environments: there is no environment {label!r}{nearest(str(label), labels)}"
+                )
+        seeds = _seeds(f"{where}.seeds", table.get("seeds", tables["seeds"]))
+        horizon = as_count(
+            f"{where}.horizon" if "horizon" in table else "horizon", table.get("horizon", tables["horizon"])
+        )
+        for part in _grid(where, table, "policy"):
+            yield _Entry(part, tuple(chosen), seeds, horizon)
+
+
+def _complete(policy: Part, place: _Place, defaults: Table) -> Part:
+    """The policy with the study's defaults and the environment's kernel, where it takes them and has not its own."""
+    options = {key: value for key, value in defaults.items() if policy.accepts(key)}
+    if place.kernel is not None and policy.accepts("kernel"):
+        options.setdefault("kernel", place.kernel)
+    return replace(policy, options={**options, **policy.options}).resolved("policy")
+
+
+def _grid(where: str, table: Table, kind: Kind) -> Iterator[Part]:
+    """A part for every point of the grid; one if there is none."""
+    options = _table(f"{where}.options", table.get("options", {}))
+    for point in _points(f"{where}.grid", table.get("grid", {})):
+        twice = sorted(set(point) & set(options))
+        if twice:
+            raise InputError(f"{where}: {twice[0]!r} is both among the options and in the grid; leave one out.")
+        try:
+            part = part_of(table["name"], {**options, **point}).resolved(kind)
+            yield replace(part, label=_label(table.get("label"), part, point))
+        except KernelBanditsError as reason:
+            raise InputError(f"{where}: {reason}") from reason
+
+
+def _points(where: str, grid: Any) -> Iterator[dict[str, Any]]:
+    """Of a table of lists their product; of a list of tables the tables themselves."""
+    if isinstance(grid, (list, tuple)):
+        for table in grid:
+            yield dict(_table(where, table))
+        return
+    axes = _table(where, grid)
+    for key, values in axes.items():
+        if not isinstance(values, (list, tuple)) or not values:
+            raise InputError(f"{where}.{key}: expected a list of values, got {values!r}; a single value is an option.")
+    for values in itertools.product(*axes.values()):
+        yield dict(zip(axes, values, strict=True))
+
+
+def _label(pattern: Any, part: Part, point: Table) -> str:
+    if pattern is None:
+        varied = ", ".join(f"{key}={_in_words(part.options[key])}" for key in point)
+        name = part.name.split(":")[-1]
+        return f"{name}({varied})" if varied else name
+    try:
+        return _text("label", pattern).format(**{key: _readable(value) for key, value in part.options.items()})
+    except (KeyError, AttributeError, IndexError, ValueError) as reason:
+        raise InputError(
+            f"label: {pattern!r} cannot be filled in ({type(reason).__name__}: {reason}); "
+            f"there are {', '.join(part.options) or 'no options'}."
+        ) from reason
+
+
+def _readable(value: Any) -> Any:
+    """A value as labels see it: ``{kernel.lengthscale}`` looks into a part."""
+    if isinstance(value, Part):
+        return SimpleNamespace(name=value.name, **{key: _readable(item) for key, item in value.options.items()})
+    return value
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, Part):
+        return f"{value.name}({', '.join(f'{key}={_in_words(item)}' for key, item in value.options.items())})"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _seeds(where: str, value: Any) -> tuple[int, ...]:
+    if isinstance(value, (list, tuple)):
+        whole = all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in value)
+        if not value or not whole or len(set(value)) < len(value):
+            raise InputError(f"{where}: expected different whole numbers of at least 0, got {value!r}.")
+        return tuple(value)
+    return tuple(range(as_count(where, value)))
+
+
+def _check_labels(labels: Sequence[str], where: str) -> None:
+    for label in labels:
+        if labels.count(label) > 1:
+            raise InputError(
+                f"{where}: two of them are called {label!r}; give each a label, with {{option}} where a grid varies it."
+            )
+
+
+def _check_defaults(defaults: Table, entries: Sequence[_Entry]) -> None:
+    for option in defaults:
+        if not any(entry.part.accepts(option) for entry in entries):
+            raise InputError(f"defaults: no policy takes an option {option!r}; check its name or leave it out.")
+
+
+def _check_keys(where: str, table: Table, known: Sequence[str], required: Sequence[str] = ()) -> None:
+    for key in table:
+        if key not in known:
+            raise InputError(f"{where}: unknown entry {key!r}{nearest(str(key), known)} It has {', '.join(known)}.")
+    for key in required:
+        if key not in table:
+            raise InputError(f"{where}: the entry {key!r} is missing.")
+
+
+def _numbered(where: str, tables: Any) -> Iterator[tuple[str, Table]]:
+    if not isinstance(tables, (list, tuple)) or not tables:
+        raise InputError(f"{where}: expected one or more tables, as [[{where}]], got {tables!r}.")
+    for number, table in enumerate(tables, start=1):
+        yield f"{where}[{number}]", _table(f"{where}[{number}]", table)
+
+
+def _table(where: str, value: Any) -> Table:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where}: expected a table, got {value!r}.")
+    return value
+
+
+def _text(where: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{where}: expected a text, got {value!r}.")
+    return value
+
+
+def _toml_tables(path: Path) -> Table:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
+        raise InputError(f"not a TOML file: {reason}") from reason
+
+
+def _python_tables(path: Path) -> Table | Study:
+    module = _load_module(path)
+    study = getattr(module, "study", None)
+    if not isinstance(study, (Mapping, Study)):
+        raise InputError(f"expected it to define `study`, a Study or a table, got {study!r}.")
+    return study
+
+
+def _load_module(path: Path) -> ModuleType:
+    """The module of a study's file, under its own name: its classes are known by that name in records."""
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    assert specification is not None  # there is a loader for every .py file
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    before = sys.modules.get(path.stem)
+    if before is not None and Path(getattr(before, "__file__", None) or "").name != path.name:
+        raise InputError(f"a module called {path.stem} is loaded already; give the file another name.")
+    sys.modules[path.stem] = module
+    try:
+        specification.loader.exec_module(module)
+    except KernelBanditsError:
+        raise
+    except Exception as reason:
+        raise InputError(f"the file cannot be run: {type(reason).__name__}: {reason}") from reason
+    return module
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Modules in the folder can be imported inside this context."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))

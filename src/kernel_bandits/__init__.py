@@ -39,6 +39,7 @@ from kernel_bandits.kernels import (
     median_lengthscale,
     register_with_scikit_learn,
 )
+from kernel_bandits.persistence import load, register
 from kernel_bandits.policies import (
     Decision,
     Policy,
@@ -89,9 +90,11 @@ __all__ = [
     "environments",
     "k_ucb",
     "lin_ucb",
+    "load",
     "median_lengthscale",
     "posteriors",
     "random_features_ucb",
+    "register",
     "register_with_scikit_learn",
     "run",
     "sup_kernel_ucb",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kernel_bandits import persistence
 from kernel_bandits.arrays import FloatArray, InputError, as_floats, as_points, as_reward, as_vector, require_finite
 from kernel_bandits.joint import join
 from kernel_bandits.threads import threads_for
@@ -193,6 +195,14 @@ class Policy(ABC):
         with threads_for(self.dictionary_size, MANY) or nullcontext():
             self._update_many(np.hstack([contexts, actions]), rewards)
         self._dimensions = (contexts.shape[1], actions.shape[1])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the policy to one file, atomically; :func:`kernel_bandits.load` brings it back to go on bit for bit.
+
+        Args:
+            path: of the file, replaced if it exists.
+        """
+        persistence.save(self, path)
 
     def _argmax(self, values: FloatArray) -> int:
         """The index of the largest value; among equals, up to rounding, one at random."""

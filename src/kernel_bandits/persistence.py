@@ -1,0 +1,318 @@
+"""One file per policy: a JSON manifest and the arrays it names, checksummed, written atomically, never pickle.
+
+Layout: a line that names the format, its version (4 bytes), the length of the manifest (8 bytes), the manifest, the
+arrays one after the other, and the SHA-256 of all that. Numbers are big-endian, arrays as they lie in memory. The
+manifest describes the policy as the tree of its attributes. Reading it looks classes up among those of this library,
+those given to :func:`register` and scikit-learn's kernels, and fills in attributes; nothing that a file names is ever
+called.
+"""
+
+from __future__ import annotations
+
+import array
+import hashlib
+import json
+import math
+import os
+import sys
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from kernel_bandits.arrays import InputError
+
+if TYPE_CHECKING:
+    from kernel_bandits.policies.base import Policy
+
+Json: TypeAlias = Any
+C = TypeVar("C", bound=type)
+
+MAGIC = b"kernel-bandits policy\n"
+# Raised by one whenever a file of the release before can no longer be read into the classes as they are.
+FORMAT = 1
+DIGEST_BYTES = hashlib.sha256().digest_size
+_PACKAGE = __name__.partition(".")[0]
+_FOREIGN_KERNELS = "sklearn.gaussian_process.kernels"
+_registered: dict[str, type] = {}
+_BIT_GENERATORS = {name: getattr(np.random, name) for name in ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")}
+
+
+def register(cls: C) -> C:
+    """Allow objects of a class of one's own (a kernel, a radius, a policy) in saved files; use it as a decorator.
+
+    Their attributes are saved; ``__init__`` is not called on load. The class has to be registered again, under the same
+    module and name, before a file that holds one is loaded.
+    """
+    _registered[f"{cls.__module__}:{cls.__qualname__}"] = cls
+    return cls
+
+
+def save(policy: Policy, path: str | os.PathLike[str]) -> None:
+    """Write a policy to a file, whole or not at all: whatever happens meanwhile, an older file stays until the end.
+
+    Args:
+        policy: with everything it has learned, its generators and its pending decisions.
+        path: of the file, replaced if it exists.
+    """
+    import kernel_bandits
+
+    encoder = _Encoder()
+    tree = encoder.encode(policy, "policy")
+    described = [{"dtype": block.dtype.str, "shape": block.shape, "order": _order(block)} for block in encoder.arrays]
+    manifest = json.dumps(
+        {"library": kernel_bandits.__version__, "policy": tree, "arrays": described}, allow_nan=False
+    ).encode()
+    head = MAGIC + FORMAT.to_bytes(4, "big") + len(manifest).to_bytes(8, "big") + manifest
+    target = Path(path)
+    draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
+    try:
+        with draft.open("wb") as file:
+            digest = hashlib.sha256()
+            for part in (head, *(block.tobytes(order=_order(block)) for block in encoder.arrays)):
+                digest.update(part)
+                file.write(part)
+            file.write(digest.digest())
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+    except OSError as reason:
+        raise InputError(f"save: cannot write {target} ({reason.strerror}); choose another place.") from reason
+    finally:
+        draft.unlink(missing_ok=True)
+    _sync_folder(target.parent)
+
+
+def load(path: str | os.PathLike[str]) -> Policy:
+    """Read a policy that :func:`save` wrote; it goes on as if it had never been stopped.
+
+    Args:
+        path: of the file. A file that is truncated, damaged, foreign, or written by a later release is an
+            :class:`InputError`.
+    """
+    from kernel_bandits.policies.base import Policy
+
+    manifest, payload = _read(Path(path))
+    try:
+        policy = _Decoder(manifest["arrays"], payload).decode(manifest["policy"])
+    except InputError as reason:
+        raise InputError(f"load: {path}: {reason}") from reason
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as reason:
+        raise InputError(
+            f"load: {path} does not describe a policy ({type(reason).__name__}: {reason}); restore an intact copy."
+        ) from reason
+    if not isinstance(policy, Policy):
+        raise InputError(f"load: {path} holds {type(policy).__name__}, not a policy; restore an intact copy.")
+    return policy
+
+
+def _order(block: np.ndarray[Any, Any]) -> Any:
+    """Products of matrices that lie differently in memory differ in their last bits, so the layout is kept."""
+    return "F" if block.flags.f_contiguous and not block.flags.c_contiguous else "C"
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename durable, where folders can be synced."""
+    if hasattr(os, "O_DIRECTORY"):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _read(path: Path) -> tuple[Json, memoryview]:
+    """The manifest and the bytes of the arrays of an intact file."""
+    try:
+        content = memoryview(path.read_bytes())
+    except OSError as reason:
+        raise InputError(f"load: cannot read {path} ({reason.strerror}); check the path.") from reason
+    body, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
+    if bytes(content[: len(MAGIC)]) != MAGIC:
+        raise InputError(f"load: {path} is not a file that policy.save wrote, or its beginning is damaged.")
+    if hashlib.sha256(body).digest() != bytes(digest):
+        raise InputError(f"load: {path} is damaged or truncated (its checksum differs); restore an intact copy.")
+    start = len(MAGIC) + 12
+    version = int.from_bytes(body[len(MAGIC) : len(MAGIC) + 4], "big")
+    if version != FORMAT:
+        advice = "upgrade kernel-bandits" if version > FORMAT else "load and save it with the release that wrote it"
+        raise InputError(f"load: {path} has format {version}, this release reads format {FORMAT}; {advice}.")
+    length = int.from_bytes(body[len(MAGIC) + 4 : start], "big")
+    if start + length > len(body):
+        raise InputError(f"load: {path} is damaged (its manifest is cut short); restore an intact copy.")
+    try:
+        manifest = json.loads(bytes(body[start : start + length]))
+    except ValueError as reason:
+        raise InputError(f"load: {path} is damaged (its manifest is no JSON); restore an intact copy.") from reason
+    if not (isinstance(manifest, dict) and "policy" in manifest and isinstance(manifest.get("arrays"), list)):
+        raise InputError(f"load: {path} has no policy in its manifest; restore an intact copy.")
+    return manifest, body[start + length :]
+
+
+def attributes(thing: object) -> dict[str, Any]:
+    """The attributes that make up an object's state, those in slots included."""
+    state = dict(getattr(thing, "__dict__", {}))
+    for cls in type(thing).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(thing, name):
+                state[name] = getattr(thing, name)
+    return state
+
+
+def _name_of(cls: type) -> str | None:
+    """The name under which objects of a class are saved; None if they may not be."""
+    name = f"{cls.__module__}:{cls.__qualname__}"
+    if name in _registered or cls.__module__.startswith(f"{_PACKAGE}."):
+        return name
+    if cls.__module__ == _FOREIGN_KERNELS:
+        return name
+    return None
+
+
+def _class_of(name: str) -> type:
+    """The class saved under a name, found without importing anything but scikit-learn's kernels."""
+    if name in _registered:
+        return _registered[name]
+    module_name, _, qualified = name.partition(":")
+    if module_name == _FOREIGN_KERNELS:
+        pass
+    module = sys.modules.get(module_name)
+    ours = module_name.startswith(f"{_PACKAGE}.") or module_name == _FOREIGN_KERNELS
+    cls = getattr(module, qualified, None) if ours and module is not None else None
+    if not isinstance(cls, type) or cls.__module__ != module_name:
+        raise InputError(
+            f"it holds an object of the class {name!r}, which is not known here; "
+            "apply kb.register to the class before loading."
+        )
+    return cls
+
+
+class _Encoder:
+    """Turns a policy into JSON, setting arrays aside; what is met twice is written once."""
+
+    def __init__(self) -> None:
+        self.arrays: list[np.ndarray[Any, Any]] = []
+        self._seen: dict[int, int] = {}
+        # An object that is gone would let another take its id.
+        self._kept: list[object] = []
+
+    def encode(self, value: Any, where: str) -> Json:
+        if value is None or isinstance(value, (bool, str)):
+            return value
+        if isinstance(value, (int, np.integer)):
+            return int(value)
+        if isinstance(value, (float, np.floating)):
+            return float(value) if math.isfinite(value) else {"float": repr(float(value))}
+        if isinstance(value, bytes):
+            return {"bytes": value.hex()}
+        if type(value) is tuple:
+            return {"tuple": [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]}
+        if id(value) in self._seen:
+            return {"same": self._seen[id(value)]}
+        number = self._seen[id(value)] = len(self._seen)
+        self._kept.append(value)
+        return {"number": number, **self._encode_once(value, where)}
+
+    def _encode_once(self, value: Any, where: str) -> dict[str, Json]:
+        if isinstance(value, np.ndarray):
+            if value.dtype.kind not in "fiub":
+                raise InputError(f"save: {where} is an array of {value.dtype}; only numbers can be saved.")
+            self.arrays.append(value)
+            return {"array": len(self.arrays) - 1}
+        if isinstance(value, (list, deque)):
+            return {type(value).__name__: [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]}
+        if isinstance(value, dict):
+            return {
+                "dict": [
+                    [self.encode(key, f"a key of {where}"), self.encode(item, f"{where}[{key!r}]")]
+                    for key, item in value.items()
+                ]
+            }
+        if isinstance(value, array.array):
+            return {"numbers": value.typecode, "list": self.encode(np.array(value), where)}
+        if isinstance(value, np.random.Generator):
+            return {"generator": self.encode(value.bit_generator.state, where)}
+        if isinstance(value, np.random.SeedSequence):
+            return {"seed": [self.encode(value.entropy, where), self.encode(tuple(value.spawn_key), where)]}
+        name = _name_of(type(value))
+        if name is None:
+            raise InputError(
+                f"save: {where} is {type(value).__module__}.{type(value).__qualname__}, which is not of this library; "
+                "apply kb.register to its class, or build the policy from parts that can be saved."
+            )
+        state = {key: self.encode(item, f"{where}.{key}") for key, item in attributes(value).items()}
+        return {"object": name, "state": state}
+
+
+class _Decoder:
+    """Turns the JSON of :class:`_Encoder` back into objects."""
+
+    def __init__(self, described: list[Json], payload: memoryview) -> None:
+        self._arrays = []
+        start = 0
+        for item in described:
+            dtype = np.dtype(str(item["dtype"]))
+            if dtype.kind not in "fiub":
+                raise InputError(f"it holds an array of {dtype}, which no policy has.")
+            shape = tuple(int(length) for length in item["shape"])
+            size = math.prod(shape) * dtype.itemsize
+            if min(shape, default=0) < 0 or start + size > len(payload):
+                raise InputError("its arrays are cut short.")
+            flat = np.frombuffer(payload[start : start + size], dtype=dtype)
+            self._arrays.append(flat.reshape(shape, order=item["order"]).copy(order="K"))
+            start += size
+        if start != len(payload):
+            raise InputError("it holds bytes that belong to no array.")
+        self._seen: dict[int, Any] = {}
+
+    def decode(self, value: Json) -> Any:
+        if not isinstance(value, dict):
+            if isinstance(value, list):
+                raise InputError("its manifest holds a bare list.")
+            return value
+        if "float" in value:
+            return float(value["float"])
+        if "bytes" in value:
+            return bytes.fromhex(value["bytes"])
+        if "tuple" in value:
+            return tuple(self.decode(item) for item in value["tuple"])
+        if "same" in value:
+            return self._seen[value["same"]]
+        return self._decode_once(value["number"], value)
+
+    def _decode_once(self, number: int, value: Json) -> Any:
+        if "object" in value:
+            cls = _class_of(value["object"])
+            thing: object = object.__new__(cls)
+            self._seen[number] = thing
+            for name, item in value["state"].items():
+                # past the guard of frozen dataclasses
+                object.__setattr__(thing, name, self.decode(item))
+            return thing
+        if "dict" in value:
+            mapping: dict[Any, Any] = {}
+            self._seen[number] = mapping
+            mapping.update((self.decode(key), self.decode(item)) for key, item in value["dict"])
+            return mapping
+        if "numbers" in value:
+            values = self.decode(value["list"])
+            self._seen[number] = array.array(str(value["numbers"]), values.tolist())
+        elif "list" in value or "deque" in value:
+            sequence: list[Any] | deque[Any] = [] if "list" in value else deque()
+            self._seen[number] = sequence
+            sequence.extend(self.decode(item) for item in value.get("list", value.get("deque")))
+        elif "array" in value:
+            self._seen[number] = self._arrays[value["array"]]
+        elif "generator" in value:
+            state = self.decode(value["generator"])
+            bit_generator = _BIT_GENERATORS[state["bit_generator"]](0)
+            bit_generator.state = state
+            self._seen[number] = np.random.Generator(bit_generator)
+        elif "seed" in value:
+            entropy, spawn_key = (self.decode(item) for item in value["seed"])
+            self._seen[number] = np.random.SeedSequence(entropy, spawn_key=spawn_key)
+        else:
+            raise InputError(f"its manifest holds an entry of an unknown kind: {sorted(value)}.")
+        return self._seen[number]

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 
@@ -59,6 +61,13 @@ def test_times_and_progress():
     assert (result.select_seconds > 0).all()
     assert (result.update_seconds > 0).all()
     np.testing.assert_allclose(result.seconds[-1], result.select_seconds.sum() + result.update_seconds.sum())
+
+
+def test_the_clock_is_read_around_select_and_around_update():
+    ticks = itertools.count()
+    result = kb.run(kb.uniform(seed=0), kb.environments.Chessboard(), 30, seed=0, clock=lambda: float(next(ticks)))
+    np.testing.assert_array_equal(result.seconds, 2.0 * np.arange(1, 31))
+    assert next(ticks) == 4 * 30
 
 
 @pytest.mark.parametrize("horizon", [0, -3, 2.5, "long", True])

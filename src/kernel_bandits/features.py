@@ -21,6 +21,10 @@ class FeatureMap(ABC):
     def __call__(self, points: FloatArray) -> FloatArray:
         """Features of points (n, d), shape (n, D); the same points always have the same features."""
 
+    @abstractmethod
+    def gradient(self, points: FloatArray, weights: FloatArray) -> FloatArray:
+        """Σ_j weights_ij·∂φ_j(s_i)/∂s_i for points (n, d) and weights (n, D), shape (n, d)."""
+
 
 class LinearFeatures(FeatureMap):
     """The columns themselves, and a constant 1 if there is an intercept.
@@ -36,6 +40,9 @@ class LinearFeatures(FeatureMap):
 
     def __call__(self, points: FloatArray) -> FloatArray:
         return np.column_stack([points, np.ones(len(points))]) if self.intercept else points.copy()
+
+    def gradient(self, points: FloatArray, weights: FloatArray) -> FloatArray:
+        return weights[:, : points.shape[1]].copy()
 
     def __repr__(self) -> str:
         return f"LinearFeatures(intercept={self.intercept})"
@@ -59,13 +66,24 @@ class _FourierFeatures(FeatureMap):
     def _frequencies(self, dimension: int) -> tuple[FloatArray, FloatArray]:
         """Frequencies (D/2, d) for unit lengthscale and their weights (D/2,), which sum to 1."""
 
-    def __call__(self, points: FloatArray) -> FloatArray:
+    def _phases(self, points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """ωᵀx, shape (n, D/2), with the frequencies ω and √w."""
         if self._spectrum is None or self._spectrum[0].shape[1] != points.shape[1]:
             self._spectrum = self._frequencies(points.shape[1])
         frequencies, weights = self._spectrum
-        phases = self.kernel.scaled(points) @ frequencies.T
+        return self.kernel.scaled(points) @ frequencies.T, frequencies, np.sqrt(weights)
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        phases, _, roots = self._phases(points)
         # φ(x)ᵀφ(y) = Σ w(cos ωᵀx cos ωᵀy + sin ωᵀx sin ωᵀy) = Σ w·cos ωᵀ(x − y)
-        return np.hstack([np.cos(phases), np.sin(phases)]) * np.sqrt(np.concatenate([weights, weights]))
+        return np.hstack([np.cos(phases), np.sin(phases)]) * np.concatenate([roots, roots])
+
+    def gradient(self, points: FloatArray, weights: FloatArray) -> FloatArray:
+        phases, frequencies, roots = self._phases(points)
+        of_cosine, of_sine = weights[:, : len(roots)], weights[:, len(roots) :]
+        # ∂cos ωᵀx/∂x = −sin(ωᵀx)·ω and ∂sin ωᵀx/∂x = cos(ωᵀx)·ω, in columns over ℓ
+        by_phase = (of_sine * np.cos(phases) - of_cosine * np.sin(phases)) * roots
+        return (by_phase @ frequencies) / self.kernel.lengthscale
 
 
 class RandomFourierFeatures(_FourierFeatures):

@@ -5,6 +5,9 @@ answers k(x, x) row by row. Any object that does both works in every policy, sci
 included. The other way round, :func:`register_with_scikit_learn` lets scikit-learn's ``GaussianProcessRegressor`` take
 the kernels here, whose parameters it treats as fixed. Kernels are immutable; ``+`` and ``*`` combine them with each
 other and with numbers.
+
+Continuous actions need derivatives. A kernel that has ``kernel.gradient(X, Y, weights)`` gives its own, as all kernels
+here do; for any other :func:`weighted_gradient` takes differences.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from kernel_bandits.arrays import (
     as_positive,
     require_finite,
 )
+from kernel_bandits.linalg import times
 
 Lengthscale: TypeAlias = float | Sequence[float] | FloatArray
 
@@ -42,6 +46,26 @@ class KernelLike(Protocol):
 
     def diag(self, X: FloatArray) -> FloatArray:
         """k(x, x) for each row of X, shape (len(X),)."""
+        ...
+
+
+@runtime_checkable
+class Differentiable(Protocol):
+    """A kernel that knows its derivative."""
+
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        """Σ_j weights_ij·∂k(x_i, y_j)/∂x_i, the second argument held fixed.
+
+        A weighted sum is what the chain rule asks for, and it never needs an array of shape (n, m, d).
+
+        Args:
+            X: shape (n, d).
+            Y: shape (m, d).
+            weights: shape (n, m).
+
+        Returns:
+            One row for each point of X, shape (n, d), a fresh array. Where the kernel has a kink, 0 will do.
+        """
         ...
 
 
@@ -99,6 +123,9 @@ class Constant(Kernel):
 
     def diag(self, X: FloatArray) -> FloatArray:
         return np.full(len(X), self.value)
+
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:  # noqa: ARG002 (constant)
+        return np.zeros(X.shape)
 
     def __repr__(self) -> str:
         return f"Constant({self.value:g})"
@@ -159,8 +186,20 @@ class _Stationary(Kernel):
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
         """The kernel, given ``_factor``·‖(x − y)/ℓ‖², which it may overwrite."""
 
+    @abstractmethod
+    def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The kernel k and its derivative dk/dq at squared scaled distances q = ‖(x − y)/ℓ‖²; 0 where it diverges."""
+
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
         return self._of_squared_distance(self._scales.squared_distances(X, X if Y is None else Y, self._factor))
+
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        # ∂k/∂x = 2·(dk/dq)·(x − y)/ℓ², and Σ_j v_ij(x_i − y_j) = x_i·Σ_j v_ij − (vY)_i: a product of matrices, about a
+        # point of X, so that points far from the origin keep their digits
+        slopes = weights * self.value_and_slope(self._scales.squared_distances(X, Y, 1.0))[1]
+        origin = X[0]
+        differences = (X - origin) * slopes.sum(axis=1)[:, None] - times(slopes, Y - origin)
+        return differences * (2.0 / self._scales.values**2)
 
     def diag(self, X: FloatArray) -> FloatArray:
         if self._scales.scalar is None:
@@ -186,6 +225,10 @@ class Gaussian(_Stationary):
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
         return np.exp(squared, out=squared)
 
+    def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
+        value = np.exp(-0.5 * squared)
+        return value, -0.5 * value
+
 
 class Exponential(_Stationary):
     """exp(−‖(x − y)/ℓ‖), the Laplace kernel in the Euclidean norm (Matérn 1/2).
@@ -197,6 +240,12 @@ class Exponential(_Stationary):
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
         distance = np.sqrt(squared, out=squared)
         return np.exp(np.negative(distance, out=distance), out=distance)
+
+    def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
+        distance = np.sqrt(squared)
+        value = np.exp(-distance)
+        # d exp(−√q)/dq = −exp(−√q)/(2√q)
+        return value, np.divide(-0.5 * value, distance, out=np.zeros_like(value), where=distance > 0)
 
 
 class Matern(_Stationary):
@@ -224,6 +273,14 @@ class Matern(_Stationary):
         r = np.sqrt(squared)
         polynomial = 1 + r if self.smoothness == 1.5 else 1 + r + squared / 3
         return polynomial * np.exp(np.negative(r, out=r), out=r)
+
+    def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
+        r = np.sqrt(2.0 * self.smoothness * squared)
+        decay = np.exp(-r)
+        # r = √(2νq): d(1 + r)e⁻ʳ/dq = −³⁄₂·e⁻ʳ, d(1 + r + r²/3)e⁻ʳ/dq = −⁵⁄₆·(1 + r)e⁻ʳ
+        if self.smoothness == 1.5:
+            return (1.0 + r) * decay, -1.5 * decay
+        return (1.0 + r + r * r / 3.0) * decay, (-5.0 / 6.0) * (1.0 + r) * decay
 
 
 class Polynomial(Kernel):
@@ -256,6 +313,13 @@ class Polynomial(Kernel):
         scaled = X / self._scales.values
         return self._powers(np.einsum("ij,ij->i", scaled, scaled))
 
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        self._scales.check(X)
+        # degree·(⟨x/ℓ, y/ℓ⟩ + offset)^(degree − 1)·y/ℓ²
+        other = Y / self._scales.values
+        slopes = ((X / self._scales.values) @ other.T + self.offset) ** (self.degree - 1)
+        return self.degree * times(weights * slopes, other) / self._scales.values
+
     def __repr__(self) -> str:
         return f"Polynomial(degree={self.degree}, lengthscale={self._scales!r}, offset={self.offset:g})"
 
@@ -277,6 +341,9 @@ class Linear(Kernel):
     def diag(self, X: FloatArray) -> FloatArray:
         return self._polynomial.diag(X)
 
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        return self._polynomial.gradient(X, Y, weights)
+
     def __repr__(self) -> str:
         return f"Linear(lengthscale={self._polynomial._scales!r}, offset={self._polynomial.offset:g})"
 
@@ -293,6 +360,9 @@ class Sum(Kernel):
     def diag(self, X: FloatArray) -> FloatArray:
         return self.left.diag(X) + self.right.diag(X)
 
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        return weighted_gradient(self.left, X, Y, weights) + weighted_gradient(self.right, X, Y, weights)
+
     def __repr__(self) -> str:
         return f"({self.left!r} + {self.right!r})"
 
@@ -308,6 +378,11 @@ class Product(Kernel):
 
     def diag(self, X: FloatArray) -> FloatArray:
         return self.left.diag(X) * self.right.diag(X)
+
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        # (k₁k₂)′ = k₁′k₂ + k₁k₂′
+        left = weighted_gradient(self.left, X, Y, weights * self.right(X, Y))
+        return left + weighted_gradient(self.right, X, Y, weights * self.left(X, Y))
 
     def __repr__(self) -> str:
         return f"{self.left!r} * {self.right!r}"
@@ -353,6 +428,17 @@ class TensorProduct(Kernel):
         contexts, actions = self._split(X)
         return self.context_kernel.diag(contexts) * self.action_kernel.diag(actions)
 
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        (contexts, actions), (other_contexts, other_actions) = self._split(X, False), self._split(Y, False)
+        of_context = weights * self.action_kernel(actions, other_actions)
+        of_action = weights * self.context_kernel(contexts, other_contexts)
+        return np.hstack(
+            [
+                weighted_gradient(self.context_kernel, contexts, other_contexts, of_context),
+                weighted_gradient(self.action_kernel, actions, other_actions, of_action),
+            ]
+        )
+
     def __repr__(self) -> str:
         return f"TensorProduct({self.context_kernel!r}, {self.action_kernel!r}, {self.context_dimension})"
 
@@ -367,6 +453,24 @@ def as_kernel(value: KernelLike | float) -> KernelLike:
             "for instance kernel_bandits.Gaussian(lengthscale=0.1), an instance and not the class."
         )
     return value
+
+
+def weighted_gradient(kernel: KernelLike, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+    """:meth:`Differentiable.gradient` of any kernel: its own, or central differences at 2d kernel evaluations."""
+    if isinstance(kernel, Differentiable):
+        return kernel.gradient(X, Y, weights)
+    gradient = np.empty(X.shape)
+    # The error of central differences is least at a step of about ε^{1/3} times the scale of the data.
+    scale = np.ptp(np.concatenate([X, Y]), axis=0)
+    steps = np.cbrt(np.finfo(float).eps) * np.where(scale > 0.0, scale, np.maximum(1.0, np.abs(X[0])))
+    for column, step in enumerate(steps):
+        above, below = X.copy(), X.copy()
+        above[:, column] += step
+        below[:, column] -= step
+        rise = np.vecdot(weights, kernel(above, Y) - kernel(below, Y))
+        # the step that the rounded coordinates are really apart
+        gradient[:, column] = rise / (above[:, column] - below[:, column])
+    return gradient
 
 
 def register_with_scikit_learn() -> None:

@@ -28,10 +28,21 @@ def safe_sqrt(variance: FloatArray) -> FloatArray:
     return root
 
 
+def half_inverse(root: FloatArray) -> FloatArray:
+    """½/√v, the derivative of √v, given √v; 0 where √v is 0 and has none."""
+    return np.divide(0.5, root, out=np.zeros_like(root), where=root > 0.0)
+
+
 def times_lower_transpose(rows: FloatArray, lower: FloatArray) -> FloatArray:
     """rows·lowerᵀ for a lower-triangular matrix; overwrites ``rows`` where it can."""
     # (lower·rowsᵀ)ᵀ, seen by Fortran as upperᵀ times a matrix stored by columns
     return blas.dtrmm(1.0, lower.T, rows.T, trans_a=1, overwrite_b=1).T if rows.size else rows
+
+
+def times_lower(rows: FloatArray, lower: FloatArray) -> FloatArray:
+    """rows·lower for a lower-triangular matrix; overwrites ``rows`` where it can."""
+    # (lowerᵀ·rowsᵀ)ᵀ, seen by Fortran as upper times a matrix stored by columns
+    return blas.dtrmm(1.0, lower.T, rows.T, overwrite_b=1).T if rows.size else rows
 
 
 def times(rows: FloatArray, matrix: FloatArray) -> FloatArray:

@@ -18,7 +18,7 @@ from kernel_bandits.arrays import (
     as_vector,
     require_finite,
 )
-from kernel_bandits.kernels import KernelLike, as_kernel
+from kernel_bandits.kernels import KernelLike, as_kernel, weighted_gradient
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,18 @@ class Posterior(ABC, Generic[E]):
         """
 
     @abstractmethod
+    def gradient(self, points: FloatArray, evaluation: E, bonus: float) -> FloatArray:
+        """The gradient of mean + bonus·std at evaluated points, in every column, shape (A, d); writes nothing.
+
+        Where std is 0 it has none, and counts as constant.
+
+        Args:
+            points: shape (A, d).
+            evaluation: of these points, with the observations held now.
+            bonus: of one standard deviation.
+        """
+
+    @abstractmethod
     def observe(self, point: FloatArray, reward: float, evaluation: E, row: int = 0) -> None:
         """Learn one valid observation at a point that was evaluated; either succeeds or changes nothing.
 
@@ -140,6 +152,16 @@ class Posterior(ABC, Generic[E]):
     @abstractmethod
     def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
         """Learn valid observations one after the other, at the speed of matrix products where possible."""
+
+    def _kernel_gradient(
+        self, points: FloatArray, anchors: FloatArray, weights: FloatArray, own_weights: FloatArray
+    ) -> FloatArray:
+        """The gradient of Σ_j weights_ij·k(s_i, z_j) + own_weights_i·k(s_i, s_i) in the points s (A, d), weights fixed.
+
+        k(s, s) moves with both arguments, by symmetry twice as much as with the first.
+        """
+        others = np.concatenate([anchors.reshape(-1, points.shape[1]), points])
+        return weighted_gradient(self.kernel, points, others, np.hstack([weights, np.diag(2.0 * own_weights)]))
 
     def require_finite(self, evaluation: E) -> None:
         """Raise if the kernel was not finite: a value that is not shows in the mean or std of its row."""

@@ -10,8 +10,11 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray, InputError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.linalg import (
+    half_inverse,
     lower_transpose_times,
     safe_sqrt,
+    times,
+    times_lower,
     times_lower_transpose,
     times_transpose,
     times_vector,
@@ -101,6 +104,15 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
     def contenders(self, points: FloatArray, bonus: float) -> tuple[None, _ExactEvaluation]:  # noqa: ARG002
         # The mean costs O(t) per action too, but its bound mean + bonus·√k seldom excludes one.
         return None, self.evaluate(points)
+
+    def gradient(self, points: FloatArray, evaluation: _ExactEvaluation, bonus: float) -> FloatArray:
+        size, settled = self.round_index, len(self._factor)
+        # d mean = (Jᵀv)ᵀdk_S and d variance = dk(s, s) − 2(Jᵀφ)ᵀdk_S, and d std = d variance/(2·std)
+        slopes = bonus * half_inverse(evaluation.std)
+        by_features = self._whitened_rewards - 2.0 * slopes[:, None] * evaluation.features
+        by_gram = times(by_features[:, settled:], self._tail)
+        by_gram[:, :settled] += times_lower(by_features[:, :settled].copy(), self._factor)
+        return self._kernel_gradient(points, self._points[:size], by_gram[:, :size], slopes)
 
     def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
         for point, reward in zip(points, rewards, strict=True):

@@ -9,7 +9,7 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray, UnavailableError
 from kernel_bandits.features import FeatureMap
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.linalg import safe_sqrt, times, times_vector
+from kernel_bandits.linalg import half_inverse, safe_sqrt, times, times_vector
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
 from kernel_bandits.posteriors.ridge import BATCH_ROWS, RidgeRegression, sequential_factor
 
@@ -84,6 +84,14 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
 
     def contenders(self, points: FloatArray, bonus: float) -> tuple[None, _FeatureEvaluation]:  # noqa: ARG002
         return None, self.evaluate(points)
+
+    def gradient(self, points: FloatArray, evaluation: _FeatureEvaluation, bonus: float) -> FloatArray:
+        # d mean = wᵀdφ and d std² = 2λ(Pφ)ᵀdφ
+        slopes = bonus * half_inverse(evaluation.std)
+        by_features = 2.0 * self.regularization * slopes[:, None] * evaluation.solved
+        if self._ridge is not None:
+            by_features += self._ridge.weights
+        return self.feature_map.gradient(points, by_features)
 
     def _started(self, points: FloatArray, size: int) -> RidgeRegression:
         self._dimension = points.shape[-1]

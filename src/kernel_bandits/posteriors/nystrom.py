@@ -16,11 +16,13 @@ from kernel_bandits.dictionaries.resampling import Resampling
 from kernel_bandits.kernels import Kernel, KernelLike
 from kernel_bandits.linalg import (
     border_inverse_factor,
+    half_inverse,
     independent_rows,
     lower_times,
     lower_transpose_times,
     safe_sqrt,
     times,
+    times_lower,
     times_lower_transpose,
     times_vector,
     transpose_times_vector,
@@ -188,6 +190,15 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         if len(chosen) > PRUNING_WORTH * len(points):
             return None, self._evaluate(gram, prior)
         return chosen, self._evaluate(gram[chosen], prior[chosen])
+
+    def gradient(self, points: FloatArray, evaluation: _NystromEvaluation, bonus: float) -> FloatArray:
+        # d mean = wᵀdφ and d std² = d residual + 2λ(Pφ)ᵀdφ with d residual = dk(s, s) − 2φᵀdφ, or 0 where it is cut off
+        slopes = bonus * half_inverse(evaluation.std)
+        own = np.where(evaluation.residual > 0.0, slopes, 0.0)
+        by_features = 2.0 * self.regularization * slopes[:, None] * evaluation.solved
+        by_features += self._ridge.weights - 2.0 * own[:, None] * evaluation.features
+        # dφ = J dk_Z
+        return self._kernel_gradient(points, self._anchors, times_lower(by_features, self._factor), own)
 
     def observe(self, point: FloatArray, reward: float, evaluation: _NystromEvaluation, row: int = 0) -> None:
         features, solved = evaluation.features[row], evaluation.solved[row]

@@ -1,0 +1,99 @@
+"""The gradient of mean + bonus·std, of every posterior, against differences of its own predictions."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.gaussian_process import kernels as sk
+from test_kernel_gradients import differences
+
+import kernel_bandits as kb
+
+KERNELS = [
+    kb.Gaussian([0.3, 0.7, 1.0]),
+    2.0 * kb.Matern(0.5, smoothness=1.5) + kb.Linear(offset=1.0),
+    kb.TensorProduct(kb.Polynomial(2), kb.Exponential(0.5), context_dimension=1),
+    sk.RBF(0.5) * 2.0,
+]
+POSTERIORS = {
+    "exact": lambda kernel: kb.k_ucb(kernel, seed=0),
+    "projected": lambda kernel: kb.ek_ucb(kernel, seed=0),
+    "few anchors": lambda kernel: kb.ek_ucb(kernel, max_dictionary_size=4, seed=0),
+    "history-free": lambda kernel: kb.ek_ucb(kernel, history="none", seed=0),
+    "resampled": lambda kernel: kb.cbbkb(kernel, seed=0),
+    "fixed": lambda kernel: kb.ek_ucb(kernel, dictionary=np.random.default_rng(1).random((9, 3)), seed=0),
+}
+FEATURES = {
+    "linear": lambda: kb.lin_ucb(seed=0),
+    "linear without intercept": lambda: kb.lin_ucb(intercept=False, seed=0),
+    "random": lambda: kb.random_features_ucb(kb.Matern([0.3, 0.7, 1.0]), seed=0),
+    "quadrature": lambda: kb.random_features_ucb(kb.Gaussian(0.7), features="quadrature", seed=0),
+}
+
+
+def learned(policy, count, seed=0):
+    generator = np.random.default_rng(seed)
+    if count:
+        points = generator.random((count, 3))
+        rewards = np.sin(5 * points.sum(axis=1)) + 0.1 * generator.normal(size=count)
+        policy.update_many(points[:, :1], points[:, 1:], rewards)
+    return policy.posterior
+
+
+def assert_gradient(posterior, points, bonus):
+    def upper_bounds(moved):
+        evaluation = posterior.evaluate(moved)
+        return evaluation.mean + bonus * evaluation.std
+
+    expected = differences(upper_bounds, points)
+    gradient = posterior.gradient(points, posterior.evaluate(points), bonus)
+    np.testing.assert_allclose(gradient, expected, atol=1e-5 * (1 + np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("count", [0, 1, 90])
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_gradient_agrees_with_differences(name, kernel, count):
+    posterior = learned(POSTERIORS[name](kernel), count)
+    for bonus in (0.0, 1.7):
+        assert_gradient(posterior, np.random.default_rng(2).random((6, 3)), bonus)
+
+
+@pytest.mark.parametrize("count", [0, 1, 90])
+@pytest.mark.parametrize("name", FEATURES)
+def test_gradient_on_features_agrees_with_differences(name, count):
+    posterior = learned(FEATURES[name](), count)
+    for bonus in (0.0, 1.7):
+        assert_gradient(posterior, np.random.default_rng(2).random((6, 3)), bonus)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), count=st.sampled_from([2, 20, 150]), bonus=st.sampled_from([0.0, 0.5, 3.0]))
+def test_gradient_of_random_posteriors(seed, count, bonus):
+    generator = np.random.default_rng(seed)
+    kernel = kb.Matern(float(generator.uniform(0.2, 1.0)), smoothness=2.5)
+    regularization = float(10 ** generator.uniform(-3, 0))
+    for policy in (
+        kb.k_ucb(kernel, regularization=regularization, seed=0),
+        kb.ek_ucb(kernel, regularization=regularization, seed=0),
+    ):
+        assert_gradient(learned(policy, count, seed), generator.random((5, 3)), bonus)
+
+
+def test_gradient_is_finite_where_the_standard_deviation_vanishes():
+    """The linear kernel is 0 at the origin; with next to no noise every posterior is sure of what it has seen."""
+    for kernel in (kb.Linear(), kb.Gaussian(0.5), kb.Exponential(0.5)):
+        for build in (kb.k_ucb, kb.ek_ucb):
+            posterior = learned(build(kernel, regularization=1e-12, seed=0), 20)
+            points = np.concatenate([np.zeros((1, 3)), posterior.dictionary_points[:5]])
+            gradient = posterior.gradient(points, posterior.evaluate(points), 1.0)
+            assert np.isfinite(gradient).all()
+
+
+def test_gradient_writes_nothing():
+    posterior = learned(kb.ek_ucb(kb.Gaussian(0.5), seed=0), 60)
+    points = np.random.default_rng(3).random((7, 3))
+    evaluation = posterior.evaluate(points)
+    first = posterior.gradient(points, evaluation, 1.0)
+    np.testing.assert_array_equal(posterior.gradient(points, evaluation, 1.0), first)
+    np.testing.assert_array_equal(posterior.evaluate(points).mean, evaluation.mean)

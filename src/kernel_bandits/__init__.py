@@ -14,7 +14,7 @@ Four verbs: ``predict``, ``update``, ``select``, ``run``. Importing this package
 """
 
 from kernel_bandits import dictionaries, environments, posteriors, theory
-from kernel_bandits.arrays import InputError, KernelBanditsError, UnavailableError
+from kernel_bandits.arrays import InputError, KernelBanditsError, MissingPackageError, UnavailableError
 from kernel_bandits.confidence import (
     ChowdhuryGopalan,
     Confidence,
@@ -73,6 +73,7 @@ __all__ = [
     "Lemma41",
     "Linear",
     "Matern",
+    "MissingPackageError",
     "Policy",
     "Polynomial",
     "Prediction",

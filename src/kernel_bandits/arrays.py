@@ -30,6 +30,15 @@ class UnavailableError(KernelBanditsError, RuntimeError):
     """Something asked for was never kept, as the history of a history-free posterior."""
 
 
+class MissingPackageError(KernelBanditsError, ImportError):
+    """An optional package is not installed; the message has the line that installs it."""
+
+
+def missing(package: str, extra: str) -> MissingPackageError:
+    """The error for an optional package that could not be imported and the extra of this library that brings it."""
+    return MissingPackageError(f"{package} is not installed; try: pip install 'kernel-bandits[{extra}]'")
+
+
 def as_floats(name: str, value: ArrayLike) -> FloatArray:
     """``value`` as a float64 array of any shape, or an :class:`InputError` that names it."""
     if type(value) is np.ndarray and value.dtype is _FLOAT64:

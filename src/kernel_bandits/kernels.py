@@ -24,11 +24,11 @@ from scipy.spatial.distance import cdist, pdist
 from kernel_bandits.arrays import (
     FloatArray,
     InputError,
-    KernelBanditsError,
     as_count,
     as_floats,
     as_points,
     as_positive,
+    missing,
     require_finite,
 )
 from kernel_bandits.linalg import times
@@ -478,9 +478,7 @@ def register_with_scikit_learn() -> None:
     try:
         from sklearn.gaussian_process.kernels import Kernel as ScikitLearnKernel
     except ImportError as reason:
-        raise KernelBanditsError(
-            "scikit-learn is not installed; try: pip install 'kernel-bandits[sklearn]'"
-        ) from reason
+        raise missing("scikit-learn", "sklearn") from reason
     ScikitLearnKernel.register(Kernel)
 
 

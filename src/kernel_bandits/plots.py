@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from kernel_bandits.arrays import FloatArray, InputError, KernelBanditsError
+from kernel_bandits.arrays import FloatArray, InputError, missing
 from kernel_bandits.experiments.compare import mean_interval
 from kernel_bandits.experiments.records import RunResult
 
@@ -38,9 +38,7 @@ def require_matplotlib() -> None:
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as reason:
-        raise KernelBanditsError(
-            "Figures need matplotlib; install it with: pip install 'kernel-bandits[plots]'"
-        ) from reason
+        raise missing("matplotlib", "plots") from reason
 
 
 def comparison_figure(runs: Mapping[str, Mapping[str, Sequence[RunResult]]]) -> Figure:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
+from kernel_bandits.experiments.loop import Simulation
 
 
 def test_every_policy_meets_the_same_contexts_and_noise():
@@ -74,3 +75,13 @@ def test_the_clock_is_read_around_select_and_around_update():
 def test_bad_horizons_are_named(horizon):
     with pytest.raises(kb.InputError, match="horizon"):
         kb.run(kb.uniform(seed=0), kb.environments.Chessboard(), horizon)
+
+
+def test_a_round_is_played_once():
+    simulation = Simulation(kb.environments.Chessboard(), seed=0)
+    with pytest.raises(kb.InputError, match=r"offer\(\) first"):
+        simulation.play(0)
+    simulation.offer()
+    simulation.play(0)
+    with pytest.raises(kb.InputError, match=r"offer\(\) first"):
+        simulation.play(0)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy import stats
 
-from kernel_bandits.arrays import FloatArray, InputError, KernelBanditsError, as_count
+from kernel_bandits.arrays import FloatArray, InputError, as_count, missing
 from kernel_bandits.environments import Bump, Chessboard, Environment, MovingOptimum, StepDiagonal
 from kernel_bandits.experiments.loop import run
 from kernel_bandits.experiments.records import RunResult
@@ -158,9 +158,7 @@ def play(planned: Iterable[Cell], jobs: int) -> Iterator[Outcome]:
     try:
         from joblib import Parallel, delayed, parallel_config
     except ImportError as reason:
-        raise KernelBanditsError(
-            "Runs in parallel need joblib; install it with: pip install 'kernel-bandits[experiments]'"
-        ) from reason
+        raise missing("joblib", "experiments") from reason
     with parallel_config(backend="loky", inner_max_num_threads=1):
         # Runs take from hundredths of a second to several seconds; batches of them would be uneven.
         parallel = Parallel(n_jobs=as_count("jobs", jobs), return_as="generator_unordered", batch_size=1)

@@ -1,17 +1,75 @@
-"""The loop: environment, policy, reward, record."""
+"""The loop: a round is offered, the policy plays, a reward comes back, the record grows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from kernel_bandits.arrays import InputError, as_count
-from kernel_bandits.environments.base import Environment
+from kernel_bandits.environments.base import Environment, Round
 from kernel_bandits.experiments.records import RunResult
 from kernel_bandits.policies.base import Policy
 from kernel_bandits.randomness import Seed, stream
+
+
+class Feedback(NamedTuple):
+    """What playing an action brings: the noisy reward, and the regret, which the policy never sees."""
+
+    reward: float
+    regret: float
+
+
+class Game(Protocol):
+    """Rounds one after the other: each is offered once, then played once."""
+
+    def offer(self) -> Round:
+        """The next round."""
+        ...
+
+    def play(self, index: int) -> Feedback:
+        """Play an action of the round that was offered last; NaN stands for a regret that nobody knows."""
+        ...
+
+
+class Simulation:
+    """An environment in play: its rounds and its noise are drawn from one seed, whatever is played.
+
+    Args:
+        environment: draws contexts, offers actions, knows expected rewards.
+        seed: of the contexts and the noise.
+    """
+
+    def __init__(self, environment: Environment, seed: Seed = None) -> None:
+        if not isinstance(environment, Environment):
+            raise InputError(
+                f"environment: expected an Environment instance, got {environment!r}; run(policy, environment, …)."
+            )
+        self.environment = environment
+        self._contexts, self._noise = stream(seed, "contexts"), stream(seed, "noise")
+        self._offered: Round | None = None
+
+    def offer(self) -> Round:
+        """Draw the next round."""
+        self._offered = self.environment.next_round(self._contexts)
+        return self._offered
+
+    def play(self, index: int) -> Feedback:
+        """Reward and regret of an action of the round that was offered last."""
+        if self._offered is None:
+            raise InputError("play: no round is on offer; call offer() first, once for every round.")
+        context, actions = self._offered.context, self._offered.actions
+        expected = self.environment.expected_rewards(context, actions)
+        if np.shape(expected) != (len(actions),):
+            raise InputError(
+                f"expected_rewards: expected one number per action, shape ({len(actions)},), "
+                f"got shape {np.shape(expected)}."
+            )
+        self._offered = None
+        reward = expected[index] + self.environment.noise(self._noise)
+        return Feedback(float(reward), float(expected.max() - expected[index]))
 
 
 def run(
@@ -33,30 +91,29 @@ def run(
         clock: what ``select`` and ``update`` are timed with, in seconds. ``time.process_time`` counts what this process
             computes, and so is not disturbed by other work on the machine.
     """
+    return record(policy, Simulation(environment, seed), horizon, progress, clock)
+
+
+def record(
+    policy: Policy,
+    game: Game,
+    horizon: int,
+    progress: Callable[[int], None] | None = None,
+    clock: Callable[[], float] = perf_counter,
+) -> RunResult:
+    """Play a policy through a game and keep one row per round; :func:`run` is this for an environment."""
     horizon = as_count("horizon", horizon)
-    if not isinstance(environment, Environment):
-        raise InputError(
-            f"environment: expected an Environment instance, got {environment!r}; run(policy, environment, …)."
-        )
-    contexts, noise = stream(seed, "contexts"), stream(seed, "noise")
     regrets, rewards = np.empty(horizon), np.empty(horizon)
     select_seconds, update_seconds = np.empty(horizon), np.empty(horizon)
     indices, sizes = np.empty(horizon, dtype=np.int64), np.empty(horizon, dtype=np.int64)
     chosen, seen = [], []
     for t in range(horizon):
-        offer = environment.next_round(contexts)
+        offer = game.offer()
         started = clock()
         decision = policy.select(offer.context, offer.actions)
         select_seconds[t] = clock() - started
 
-        expected = environment.expected_rewards(offer.context, offer.actions)
-        if np.shape(expected) != (len(offer.actions),):
-            raise InputError(
-                f"expected_rewards: expected one number per action, shape ({len(offer.actions)},), "
-                f"got shape {np.shape(expected)}."
-            )
-        rewards[t] = expected[decision.index] + environment.noise(noise)
-        regrets[t] = expected.max() - expected[decision.index]
+        rewards[t], regrets[t] = game.play(decision.index)
 
         started = clock()
         policy.update(offer.context, decision.action, rewards[t])

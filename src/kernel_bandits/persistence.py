@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from kernel_bandits.arrays import InputError
+from kernel_bandits.files import whole_file
 
 if TYPE_CHECKING:
     from kernel_bandits.policies.base import Policy
@@ -66,22 +67,15 @@ def save(policy: Policy, path: str | os.PathLike[str]) -> None:
     ).encode()
     head = MAGIC + FORMAT.to_bytes(4, "big") + len(manifest).to_bytes(8, "big") + manifest
     target = Path(path)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
     try:
-        with draft.open("wb") as file:
+        with whole_file(target) as file:
             digest = hashlib.sha256()
             for part in (head, *(block.tobytes(order=_order(block)) for block in encoder.arrays)):
                 digest.update(part)
                 file.write(part)
             file.write(digest.digest())
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(target)
     except OSError as reason:
         raise InputError(f"save: cannot write {target} ({reason.strerror}); choose another place.") from reason
-    finally:
-        draft.unlink(missing_ok=True)
-    _sync_folder(target.parent)
 
 
 def load(path: str | os.PathLike[str]) -> Policy:
@@ -110,16 +104,6 @@ def load(path: str | os.PathLike[str]) -> Policy:
 def _order(block: np.ndarray[Any, Any]) -> Any:
     """Products of matrices that lie differently in memory differ in their last bits, so the layout is kept."""
     return "F" if block.flags.f_contiguous and not block.flags.c_contiguous else "C"
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename durable, where folders can be synced."""
-    if hasattr(os, "O_DIRECTORY"):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _read(path: Path) -> tuple[Json, memoryview]:

@@ -21,12 +21,15 @@ WORTH_FACTORISING_TOGETHER = 500
 
 
 class _OneThread:
-    """Sets SciPy's BLAS to one thread and back to what it had; a second entry does nothing more.
+    """Sets BLAS libraries to one thread and back to what they had; a second entry does nothing more.
 
-    NumPy's own BLAS is given nothing that it would share among threads.
+    Args:
+        everywhere: whether in all of them, or in SciPy's alone: NumPy's is given nothing by this library that it would
+            share among threads.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, everywhere: bool = False) -> None:
+        self._everywhere = everywhere
         self._lock = Lock()
         self._depth = 0
         self._before: list[int] = []
@@ -39,8 +42,9 @@ class _OneThread:
         except ImportError:
             return []
         found = ThreadpoolController().select(user_api="blas").lib_controllers
-        of_scipy = [library for library in found if "scipy.libs" in library.filepath] or found
-        return [_accessors(library) for library in of_scipy if library.num_threads > 1]
+        of_scipy = [library for library in found if "scipy.libs" in library.filepath]
+        chosen = found if self._everywhere or not of_scipy else of_scipy
+        return [_accessors(library) for library in chosen if library.num_threads > 1]
 
     def __enter__(self) -> None:
         with self._lock:
@@ -70,6 +74,7 @@ def _accessors(library: Any) -> tuple[Callable[[], int], Callable[[int], None]]:
 
 
 one_thread = _OneThread()
+_one_thread_everywhere = _OneThread(everywhere=True)
 
 
 def threads_for(size: int, count: int = 1) -> AbstractContextManager[None] | None:
@@ -87,3 +92,14 @@ def threads_for(size: int, count: int = 1) -> AbstractContextManager[None] | Non
 def factorisation_threads(size: int) -> AbstractContextManager[None]:
     """A context for factorising a square matrix of ``size`` rows; LAPACK shares even the smallest among threads."""
     return one_thread if size < WORTH_FACTORISING_TOGETHER and one_thread.libraries else nullcontext()
+
+
+def single_threaded() -> AbstractContextManager[None]:
+    """A context with one thread in every BLAS library.
+
+    For runs beside each other, and for runs that must not depend on how many threads there are: the sums of a product
+    shared among threads are taken in another order.
+    """
+    # Looked at inside the context they would be taken for libraries that have one thread for good.
+    assert isinstance(one_thread.libraries, list)
+    return _one_thread_everywhere

@@ -1,6 +1,6 @@
 """Runs and what they leave behind: the loop, studies as data, records, and what they say together."""
 
-from kernel_bandits.experiments.execute import execute, play_run
+from kernel_bandits.experiments.execute import Failure, Sweep, executor, play_run
 from kernel_bandits.experiments.loop import run
 from kernel_bandits.experiments.parts import Part
 from kernel_bandits.experiments.records import Record, RunResult
@@ -10,6 +10,7 @@ from kernel_bandits.experiments.summary import Summary, group, mean_interval, su
 from kernel_bandits.experiments.tables import load_study, study_of
 
 __all__ = [
+    "Failure",
     "Part",
     "Record",
     "Results",
@@ -17,7 +18,8 @@ __all__ = [
     "RunResult",
     "Study",
     "Summary",
-    "execute",
+    "Sweep",
+    "executor",
     "group",
     "load_study",
     "mean_interval",

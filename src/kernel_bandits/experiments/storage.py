@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +20,7 @@ from kernel_bandits.arrays import InputError, KernelBanditsError
 from kernel_bandits.experiments.parts import Part
 from kernel_bandits.experiments.records import Record, RunResult
 from kernel_bandits.experiments.study import Run, Study
+from kernel_bandits.files import whole_file
 
 METADATA_KEY = b"kernel_bandits"
 MANIFEST = "study.json"
@@ -67,7 +65,8 @@ def write_record(folder: Path, record: Record) -> Path:
     metadata = {METADATA_KEY: described.encode(), b"digest": _digest(described, columns).encode()}
     table = pa.table(columns).replace_schema_metadata(metadata)
     path = record_path(folder, record.run)
-    with _atomic(path) as file:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as file:
         parquet.write_table(table, file, compression="zstd")
     return path
 
@@ -94,7 +93,7 @@ def write_manifest(folder: Path, study: Study) -> None:
     """Say in the folder which runs belong to the study, in which order and under which labels."""
     runs = [{"id": run.id, **_run_as_data(run)} for run in study.runs]
     text = json.dumps({"name": study.name, "title": study.title, "runs": runs}, ensure_ascii=False, indent=1)
-    with _atomic(folder / MANIFEST) as file:
+    with whole_file(folder / MANIFEST) as file:
         file.write(text.encode())
 
 
@@ -114,7 +113,7 @@ def read_results(folder: str | Path) -> Results:
     return Results(manifest["name"], manifest["title"], records, missing, damaged)
 
 
-def find_records(folder: Path, runs: list[Run]) -> tuple[dict[str, Record], dict[str, str]]:
+def find_records(folder: Path, runs: Sequence[Run]) -> tuple[dict[str, Record], dict[str, str]]:
     """The records of the runs that have one, with the runs' labels, and what is wrong with damaged files; by id."""
     found: dict[str, Record] = {}
     damaged: dict[str, str] = {}
@@ -192,21 +191,6 @@ def _run_of(data: Mapping[str, Any]) -> Run:
         return Part(table.pop("name"), table, data["labels"][role])
 
     return Run(part("environment"), part("policy"), data["seed"], data["horizon"])
-
-
-@contextmanager
-def _atomic(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write into that gets its name when the context ends well, and disappears when it does not."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".part", delete=False) as file:
-        try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        except BaseException:
-            os.unlink(file.name)
-            raise
-    os.replace(file.name, path)
 
 
 def _arrow() -> tuple[Any, Any]:

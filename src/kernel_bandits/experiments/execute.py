@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, TypeAlias
 
 from kernel_bandits.arrays import InputError, KernelBanditsError, UnavailableError, as_count
@@ -80,7 +80,12 @@ class Sweep:
         except OSError as reason:
             raise InputError(f"{self.folder}: cannot be written to ({reason.strerror}); choose another.") from reason
         found, self.damaged = find_records(self.folder, study.runs)
-        self.missing = tuple(run for run in study.runs if run.id not in found)
+        # One run may stand in a study under several labels; it is played once.
+        missing: dict[str, Run] = {}
+        for run in study.runs:
+            if run.id not in found:
+                missing.setdefault(run.id, run)
+        self.missing = tuple(missing.values())
 
     def play(self, play_runs: Executor) -> Iterator[Outcome]:
         """Play the missing runs, keep a record of each, and yield outcomes as they come.
@@ -114,11 +119,15 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def play_run(run: Run) -> Record:
-    """Play one run in this process, with one BLAS thread, so that the record does not depend on how many there are."""
+    """Play one run in this process.
+
+    With one BLAS thread, so that the record does not depend on how many there are, and timed by the processor time of
+    that thread, which other work on the machine does not disturb.
+    """
     policy, environment = run.build()
     started, clock = datetime.now(UTC), perf_counter()
     with single_threaded():
-        result = play(policy, environment, run.horizon, run.seed)
+        result = play(policy, environment, run.horizon, run.seed, clock=thread_time)
     facts = {"started": started.isoformat(timespec="seconds"), "seconds": perf_counter() - clock, **machine_facts()}
     return Record(run, result, facts)
 

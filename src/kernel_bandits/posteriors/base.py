@@ -34,7 +34,8 @@ class Evaluation:
     """A prediction at A points together with what the posterior computed on the way, for an update to use.
 
     Attributes:
-        round_index: how many observations the posterior held; an evaluation is good until the next one.
+        round_index: how many observations the posterior held; an evaluation is good until the next one, or until a
+            point is anticipated or abandoned.
         mean: expected rewards, shape (A,).
         std: posterior standard deviations, shape (A,).
     """
@@ -54,6 +55,11 @@ class Posterior(ABC, Generic[E]):
     Args:
         kernel: the covariance function, ours or scikit-learn's.
         regularization: the λ of the ridge; the noise variance in the Gaussian-process view.
+
+    A point may be played long before its reward comes. :meth:`anticipate` counts it into the standard deviations, which
+    depend on points alone; :meth:`fulfil` brings the reward into the mean, in whatever order rewards come; and
+    :meth:`abandon` takes the point out again. What comes out does not depend on the order: dictionary rules decide when
+    a point is anticipated, and never look at rewards.
 
     Attributes:
         round_index: t, how many observations were learned.
@@ -148,6 +154,25 @@ class Posterior(ABC, Generic[E]):
             evaluation: of this point and perhaps others, with the observations held now.
             row: where in the evaluation the point stands.
         """
+
+    @abstractmethod
+    def anticipate(self, key: int, point: FloatArray, evaluation: E, row: int = 0) -> None:
+        """Count a point as played whose reward is still to come; either succeeds or changes nothing.
+
+        Args:
+            key: names it until the reward comes.
+            point: shape (d,).
+            evaluation: of this point and perhaps others, as for :meth:`observe`.
+            row: where in the evaluation the point stands.
+        """
+
+    @abstractmethod
+    def fulfil(self, key: int, reward: float) -> None:
+        """Learn the reward of an anticipated point; either succeeds or changes nothing."""
+
+    @abstractmethod
+    def abandon(self, key: int) -> None:
+        """Forget an anticipated point whose reward will never come; an anchor it has become stays."""
 
     @abstractmethod
     def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:

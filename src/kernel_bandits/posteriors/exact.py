@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 
@@ -52,6 +53,9 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         self._tail = np.zeros((0, 0))
         self._inverse_trace = 0.0
         self._log_determinant = 0.0
+        # The posterior that counts anticipated points too, with any rewards; None while there are none.
+        self._ahead: ExactPosterior | None = None
+        self._awaited: dict[int, FloatArray] = {}
 
     @property
     def approximation(self) -> Approximation:
@@ -99,7 +103,8 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         mean = times_vector(features, self._whitened_rewards)
         # σ²λ = k(s, s) − ‖φ‖²
         variance = self.kernel.diag(points) - np.vecdot(features, features)
-        return _ExactEvaluation(self.round_index, mean, safe_sqrt(variance), features, variance)
+        std = safe_sqrt(variance) if self._ahead is None else self._ahead.evaluate(points).std
+        return _ExactEvaluation(self.round_index, mean, std, features, variance)
 
     def contenders(self, points: FloatArray, bonus: float) -> tuple[None, _ExactEvaluation]:  # noqa: ARG002
         # The mean costs O(t) per action too, but its bound mean + bonus·√k seldom excludes one.
@@ -146,6 +151,50 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         self._inverse_trace += float(new_row[: size + 1] @ new_row[: size + 1])
         self._log_determinant += math.log(pivot * pivot / self.regularization)
         self.round_index += 1
+
+        if self._ahead is not None:
+            self._ahead._play(point)
+
+    def _play(self, point: FloatArray) -> None:
+        """Learn a point with a reward that is never asked for: variances depend on points alone."""
+        self.observe(point, 0.0, self.evaluate_finite(point[None, :]))
+
+    def anticipate(self, key: int, point: FloatArray, evaluation: _ExactEvaluation, row: int = 0) -> None:  # noqa: ARG002
+        # Nothing of the evaluation is of the posterior ahead.
+        ahead = self._without_awaited() if self._ahead is None else self._ahead
+        ahead._play(point)
+        self._ahead = ahead
+        self._awaited[key] = point
+
+    def _without_awaited(self) -> ExactPosterior:
+        """A copy to count further points into."""
+        twin = ExactPosterior(self.kernel, self.regularization)
+        for name, value in vars(self).items():
+            if name not in ("kernel", "_ahead", "_awaited"):
+                setattr(twin, name, copy.deepcopy(value))
+        return twin
+
+    def fulfil(self, key: int, reward: float) -> None:
+        point, ahead = self._awaited[key], self._ahead
+        evaluation = self.evaluate_finite(point[None, :])
+        # The point counts ahead already.
+        self._ahead = None
+        self.observe(point, reward, evaluation)
+        self._ahead = ahead
+        self._no_longer_await(key)
+
+    def abandon(self, key: int) -> None:
+        self._no_longer_await(key)
+        if self._awaited:
+            # A row cannot be taken out of the factor: count the others anew, O(t²) each.
+            self._ahead = self._without_awaited()
+            for point in self._awaited.values():
+                self._ahead._play(point)
+
+    def _no_longer_await(self, key: int) -> None:
+        del self._awaited[key]
+        if not self._awaited:
+            self._ahead = None
 
     def _make_room(self, dimension: int) -> None:
         """Let the newer rows join the triangle and make room for more, for points and rewards too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,9 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         self.feature_map = feature_map
         self._dimension: int | None = None
         self._ridge: RidgeRegression | None = None
+        # The regression that counts anticipated points too, and their φ; the same object while there are none.
+        self._ahead: RidgeRegression | None = None
+        self._awaited: dict[int, FloatArray] = {}
 
     @property
     def approximation(self) -> Approximation:
@@ -74,10 +78,10 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
 
     def evaluate(self, points: FloatArray) -> _FeatureEvaluation:
         features = self.feature_map(points)
-        if self._ridge is None:
+        if self._ridge is None or self._ahead is None:
             mean, solved = np.zeros(len(points)), features / self.regularization
         else:
-            mean, solved = times_vector(features, self._ridge.weights), times(features, self._ridge.covariance)
+            mean, solved = times_vector(features, self._ridge.weights), times(features, self._ahead.covariance)
         # std² = λ·φᵀPφ
         std = safe_sqrt(self.regularization * np.vecdot(features, solved))
         return _FeatureEvaluation(self.round_index, mean, std, features, solved)
@@ -96,20 +100,59 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
     def _started(self, points: FloatArray, size: int) -> RidgeRegression:
         self._dimension = points.shape[-1]
         if self._ridge is None:
-            self._ridge = RidgeRegression(self.regularization, size)
+            self._ridge = self._ahead = RidgeRegression(self.regularization, size)
         return self._ridge
 
     def observe(self, point: FloatArray, reward: float, evaluation: _FeatureEvaluation, row: int = 0) -> None:
         features, solved = evaluation.features[row], evaluation.solved[row]
         ridge = self._started(point, len(features))
+        if self._awaited:
+            self._play(features)
+            solved = times_vector(ridge.covariance, features)
         ridge.observe(features, solved, float(features @ solved), evaluation.mean.item(row), reward)
         self.round_index += 1
+
+    def _play(self, features: FloatArray) -> None:
+        """Count φ into the regression ahead, whose rewards are never asked for."""
+        assert self._ahead is not None
+        solved = times_vector(self._ahead.covariance, features)
+        self._ahead.observe(features, solved, float(features @ solved), 0.0, 0.0)
+
+    def anticipate(self, key: int, point: FloatArray, evaluation: _FeatureEvaluation, row: int = 0) -> None:
+        features = evaluation.features[row].copy()
+        ridge = self._started(point, len(features))
+        if self._ahead is ridge:
+            self._ahead = copy.deepcopy(ridge)
+        self._play(features)
+        self._awaited[key] = features
+
+    def fulfil(self, key: int, reward: float) -> None:
+        features, ridge = self._awaited[key], self._ridge
+        assert ridge is not None
+        solved = times_vector(ridge.covariance, features)
+        ridge.observe(features, solved, float(features @ solved), float(features @ ridge.weights), reward)
+        self.round_index += 1
+        self._no_longer_await(key)
+
+    def abandon(self, key: int) -> None:
+        assert self._ahead is not None
+        self._ahead.forget(self._awaited[key])
+        self._no_longer_await(key)
+
+    def _no_longer_await(self, key: int) -> None:
+        del self._awaited[key]
+        if not self._awaited:
+            self._ahead = self._ridge
 
     def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
         for start in range(0, len(points), BATCH_ROWS):
             rows = slice(start, start + BATCH_ROWS)
             evaluation = self.evaluate_finite(points[rows])
             ridge = self._started(points, evaluation.features.shape[1])
-            factor = sequential_factor(evaluation.features, evaluation.solved)
-            ridge.observe_many(evaluation.features, evaluation.solved, factor, rewards[rows])
+            solved = times(evaluation.features, ridge.covariance) if self._awaited else evaluation.solved
+            for features in evaluation.features if self._awaited else ():
+                self._play(features)
+            ridge.observe_many(
+                evaluation.features, solved, sequential_factor(evaluation.features, solved), rewards[rows]
+            )
             self.round_index += len(rewards[rows])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 
+# Points (b, d), how often each was observed (b,), and the sum of its rewards (b,).
+Block: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
 BLOCK_ROWS = 512
 _ONES = np.ones(BLOCK_ROWS)
 
@@ -77,7 +80,7 @@ class History:
             self._size += count
             taken += count
 
-    def blocks(self) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
+    def blocks(self) -> Iterator[Block]:
         """Views of different points (b, d), their counts (b,) and sums of rewards (b,), b ≤ ``BLOCK_ROWS``."""
         left = self._size
         for index, (points, rewards) in enumerate(zip(self._points, self._rewards, strict=True)):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, InputError, UnavailableError, is_finite
-from kernel_bandits.dictionaries.base import Candidate, Dictionary
+from kernel_bandits.dictionaries.base import Candidate, Dictionary, Proposal
 from kernel_bandits.dictionaries.resampling import Resampling
 from kernel_bandits.kernels import Kernel, KernelLike
 from kernel_bandits.linalg import (
@@ -28,7 +30,7 @@ from kernel_bandits.linalg import (
     transpose_times_vector,
 )
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
-from kernel_bandits.posteriors.history import History
+from kernel_bandits.posteriors.history import Block, History
 from kernel_bandits.posteriors.ridge import BATCH_ROWS, RidgeRegression, sequential_factor
 
 HistoryMode: TypeAlias = Literal["all", "none"]
@@ -55,6 +57,15 @@ class _NystromEvaluation(Evaluation):
     explained: FloatArray
     residual: FloatArray
     prior_variance: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Awaited:
+    """An anticipated point: itself (d,), its φ at the time (m,) and what the anchors then left unexplained of it."""
+
+    point: FloatArray
+    features: FloatArray
+    residual: float
 
 
 class NystromPosterior(Posterior[_NystromEvaluation]):
@@ -90,6 +101,9 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         self._anchors = np.empty((0, 0))
         self._factor = np.empty((0, 0))
         self._ridge = RidgeRegression(self.regularization)
+        # The regression that counts anticipated points too; the same object while there are none.
+        self._ahead = self._ridge
+        self._awaited: dict[int, _Awaited] = {}
         if dictionary.initial_points is not None:
             self._dimension = dictionary.initial_points.shape[1]
             self._rebuild(dictionary.initial_points)
@@ -162,7 +176,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
     def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         # φ = J k_Z(s), one row each, and h = Pφ
         features = times_lower_transpose(gram, self._factor)
-        solved = times(features, self._ridge.covariance)
+        solved = times(features, self._ahead.covariance)
         mean = times_vector(features, self._ridge.weights)
         # residual = k(s, s) − ‖φ‖², the squared distance of k(s, ·) to the span of the anchors
         residual = np.maximum(prior - np.vecdot(features, features), 0.0)
@@ -210,20 +224,89 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         if proposal.resample:
             self._observe_and_resample(point, reward, evaluation, row)
             return
-        appended = False
         if proposal.draw:
-            direction = self._direction(point, features)
-            appended = direction > DIRECTION_TOLERANCE * prior
-            candidate = candidate._replace(residual=direction if appended else residual)
-        if appended:
-            self._append_anchor(point, features, math.sqrt(direction))
-            features = np.append(features, math.sqrt(direction))
-            solved = times_vector(self._ridge.covariance, features)
-            mean, variance = float(features @ self._ridge.weights), float(features @ solved)
-            residual = max(residual - direction, 0.0)
-        self.dictionary.commit(candidate, proposal, appended)
-        self._ridge.observe(features, solved, variance, mean, reward)
+            features, residual = self._admit(point, candidate, proposal)
+            if len(features) > len(candidate.features):
+                solved = times_vector(self._ahead.covariance, features)
+                mean, variance = float(features @ self._ridge.weights), float(features @ solved)
+        else:
+            self.dictionary.commit(candidate, proposal, appended=False)
+        self._learn(features, solved, variance, mean, reward)
         self._remember(point, reward, residual)
+
+    def _learn(self, features: FloatArray, solved: FloatArray, variance: float, mean: float, reward: float) -> None:
+        """One observation, given h = Pφ and φᵀh with the P that counts anticipated points too."""
+        if self._ahead is not self._ridge:
+            self._ahead.observe(features, solved, variance, 0.0, 0.0)
+            solved = times_vector(self._ridge.covariance, features)
+            variance = float(features @ solved)
+        self._ridge.observe(features, solved, variance, mean, reward)
+
+    def _admit(self, point: FloatArray, candidate: Candidate, proposal: Proposal) -> tuple[FloatArray, float]:
+        """Let a point that came up into the dictionary if it adds a direction; its φ and residual from then on."""
+        features, residual = candidate.features, float(candidate.residual)
+        direction = self._direction(point, features)
+        appended = direction > DIRECTION_TOLERANCE * float(candidate.prior_variance)
+        if appended:
+            pivot = math.sqrt(direction)
+            self._append_anchor(point, features, pivot)
+            candidate = candidate._replace(residual=direction)
+            features, residual = np.append(features, pivot), max(residual - direction, 0.0)
+        self.dictionary.commit(candidate, proposal, appended)
+        return features, residual
+
+    def anticipate(self, key: int, point: FloatArray, evaluation: _NystromEvaluation, row: int = 0) -> None:
+        features, residual = evaluation.features[row], evaluation.residual.item(row)
+        explained, prior = evaluation.explained.item(row), evaluation.prior_variance.item(row)
+        candidate = Candidate(features, residual, prior, residual / self.regularization + explained)
+        proposal = self.dictionary.propose(candidate)
+        if proposal.resample:
+            with self._all_or_nothing():
+                self._await(key, _Awaited(point, features, residual))
+                self._resample()
+            return
+        if proposal.draw:
+            features, residual = self._admit(point, candidate, proposal)
+        else:
+            self.dictionary.commit(candidate, proposal, appended=False)
+        self._await(key, _Awaited(point, features.copy(), residual))
+
+    def _await(self, key: int, awaited: _Awaited) -> None:
+        if self._ahead is self._ridge:
+            self._ahead = copy.deepcopy(self._ridge)
+        solved = times_vector(self._ahead.covariance, awaited.features)
+        self._ahead.observe(awaited.features, solved, float(awaited.features @ solved), 0.0, 0.0)
+        self._awaited[key] = awaited
+        self._dimension = len(awaited.point)
+
+    def fulfil(self, key: int, reward: float) -> None:
+        awaited = self._current(key)
+        features = awaited.features
+        solved = times_vector(self._ridge.covariance, features)
+        self._ridge.observe(features, solved, float(features @ solved), float(features @ self._ridge.weights), reward)
+        self._remember(awaited.point, reward, awaited.residual)
+        self._no_longer_await(key)
+
+    def abandon(self, key: int) -> None:
+        self._ahead.forget(self._current(key).features)
+        self._no_longer_await(key)
+
+    def _no_longer_await(self, key: int) -> None:
+        del self._awaited[key]
+        if not self._awaited:
+            self._ahead = self._ridge
+
+    def _current(self, key: int) -> _Awaited:
+        """An anticipated point in the coordinates of the anchors there are now."""
+        awaited = self._awaited[key]
+        missing = len(self._anchors) - len(awaited.features)
+        if not missing:
+            return awaited
+        if self._history is None:
+            # c = 0 on directions that were added after the point was played, as for all of the past
+            return replace(awaited, features=np.append(awaited.features, np.zeros(missing)))
+        evaluation = self.evaluate_finite(awaited.point[None, :])
+        return replace(awaited, features=evaluation.features[0], residual=evaluation.residual.item(0))
 
     def _direction(self, point: FloatArray, features: FloatArray) -> float:
         """The squared length that a point adds to the span of the anchors.
@@ -244,6 +327,10 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
     @np.errstate(invalid="ignore", over="ignore")
     def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
+        if self._awaited:
+            for point, reward in zip(points, rewards.tolist(), strict=True):
+                self.observe(point, reward, self.evaluate_finite(point[None, :]))
+            return
         start, count = 0, FIRST_BATCH_ROWS
         try:
             while start < len(points):
@@ -287,16 +374,28 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
     def _append_anchor(self, point: FloatArray, features: FloatArray, pivot: float) -> None:
         """Add one direction; the past is projected onto it where it is kept."""
         with np.errstate(invalid="ignore", over="ignore"):
-            cross, square, moment = self._project_history(point, features, pivot)
-        if not math.isfinite(square + moment):
+            cross, square, moment = self._project(
+                () if self._history is None else self._history.blocks(), point, features, pivot
+            )
+            cross_ahead, square_ahead, _ = self._project(self._awaited_block(), point, features, pivot)
+        if not math.isfinite(square + square_ahead + moment):
             raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between observed points.")
+        if self._ahead is not self._ridge:
+            self._ahead.border(cross + cross_ahead, square + square_ahead, 0.0)
         self._ridge.border(cross, square, moment)
         self._factor = border_inverse_factor(self._factor, features, pivot)
         self._anchors = np.concatenate([self._anchors.reshape(-1, len(point)), point[None, :]])
         self.residual_trace = max(self.residual_trace - square, 0.0)
 
-    def _project_history(
-        self, point: FloatArray, features: FloatArray, pivot: float
+    def _awaited_block(self) -> list[Block]:
+        """Anticipated points as a block of the history, where later directions find them."""
+        if self._history is None or not self._awaited:
+            return []
+        points = np.array([awaited.point for awaited in self._awaited.values()])
+        return [(points, np.ones(len(points)), np.zeros(len(points)))]
+
+    def _project(
+        self, blocks: Iterable[Block], point: FloatArray, features: FloatArray, pivot: float
     ) -> tuple[FloatArray, float, float]:
         """The past in the coordinate of a further anchor z: a = Σ φ(s_i)c_i, cc = Σ c_i² and cy = Σ c_i r_i.
 
@@ -304,13 +403,11 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         block.
         """
         size = len(features)
-        if self._history is None or not len(self._history):
-            return np.zeros(size), 0.0, 0.0
         coefficients = lower_transpose_times(self._factor, features)
         anchors = np.concatenate([self._anchors.reshape(-1, len(point)), point[None, :]])
         rows = max(1, BLOCK_BYTES // (8 * (size + 1)))
         gram_sum, square, moment = np.zeros(size), 0.0, 0.0
-        for block_points, counts, rewards in self._history.blocks():
+        for block_points, counts, rewards in blocks:
             for start in range(0, len(block_points), rows):
                 part = slice(start, start + rows)
                 gram = self.kernel(block_points[part], anchors)
@@ -323,20 +420,29 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
     def _observe_and_resample(self, point: FloatArray, reward: float, evaluation: _NystromEvaluation, row: int) -> None:
         """Learn the observation, then draw the dictionary anew from the whole history, this point included."""
-        assert isinstance(self.dictionary, Resampling)
-        before = {name: copy.deepcopy(value) for name, value in vars(self).items() if name != "kernel"}
-        try:
+        with self._all_or_nothing():
             features, solved = evaluation.features[row], evaluation.solved[row]
-            self._ridge.observe(features, solved, evaluation.explained.item(row), evaluation.mean.item(row), reward)
+            self._learn(features, solved, evaluation.explained.item(row), evaluation.mean.item(row), reward)
             self._remember(point, reward, evaluation.residual.item(row))
-            history = self._kept_history()
-            variances = np.concatenate([self._variances(points) for points, _, _ in history.blocks()])
-            drawn = self.dictionary.redraw(variances, history.counts)
-            self._rebuild(history.rows[drawn])
-            self.dictionary.begin_batch(self._ridge.covariance)
+            self._resample()
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        before = copy.deepcopy({name: value for name, value in vars(self).items() if name != "kernel"})
+        try:
+            yield
         except BaseException:
             vars(self).update(before)
             raise
+
+    def _resample(self) -> None:
+        """Draw the dictionary anew from every point played, anticipated ones included."""
+        assert isinstance(self.dictionary, Resampling)
+        blocks = [*self._kept_history().blocks(), *self._awaited_block()]
+        variances = np.concatenate([self._variances(points) for points, _, _ in blocks])
+        drawn = self.dictionary.redraw(variances, np.concatenate([counts for _, counts, _ in blocks]))
+        self._rebuild(np.concatenate([points for points, _, _ in blocks])[drawn])
+        self.dictionary.begin_batch(self._ahead.covariance)
 
     def _variances(self, points: FloatArray) -> FloatArray:
         """σ² of the paper at points, shape (n,)."""
@@ -370,8 +476,14 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between observed points.")
         self._anchors, self._factor = anchors, factor
         self._ridge.load(second_moment, moment)
+        self._ahead = self._ridge
+        for key, awaited in list(self._awaited.items()):
+            evaluation = self.evaluate_finite(awaited.point[None, :])
+            self._await(key, _Awaited(awaited.point, evaluation.features[0], evaluation.residual.item(0)))
         self.residual_trace = residual_trace
 
     def refactor(self) -> None:
         """Recompute the tracked inverse in O(m³); predictions change by rounding alone."""
         self._ridge.refactor()
+        if self._ahead is not self._ridge:
+            self._ahead.refactor()

@@ -25,6 +25,8 @@ from kernel_bandits.threads import factorisation_threads
 PENDING_ROWS = 64
 # ‖APφ − φ‖/‖φ‖ at which P counts as drifted. Well above rounding (condition of A times 1e-16), well below 1e-6.
 DRIFT_TOLERANCE = 1e-8
+# Forgetting divides by 1 − φᵀPφ; below this the digits it loses are better had from a fresh factorisation.
+FORGETTING_TOLERANCE = 1e-4
 # Observations that are learned at once enter by matrix products of so many rows.
 BATCH_ROWS = 512
 
@@ -122,6 +124,21 @@ class RidgeRegression:
         self._moment += transpose_times_vector(features, rewards)
         self._rounds += len(rewards)
         self._check_drift(features[-1])
+
+    def forget(self, features: FloatArray) -> None:
+        """Take back an observation of reward 0 at features φ."""
+        solved = times_vector(self.covariance, features)
+        # 1 − φᵀPφ = 1/(1 + φᵀP₋φ) with the P₋ without the observation
+        left = 1.0 - float(features @ solved)
+        self._absorb_pending()
+        add_gram(self._precision, features[None, :], -1.0)
+        if left < FORGETTING_TOLERANCE:
+            self._solve()
+            return
+        # P ← P + hhᵀ/(1 − φᵀPφ) and w ← w + h(φᵀw)/(1 − φᵀPφ), the update run backwards
+        add_gram(self.covariance, solved[None, :] / math.sqrt(left), 1.0)
+        self.weights += solved * (float(features @ self.weights) / left)
+        self.log_determinant += math.log(left)
 
     def defer(self, features: FloatArray, rewards: FloatArray) -> None:
         """Take b observations without bringing P, w and the log-determinant up to date; :meth:`settle` does that.

@@ -69,7 +69,7 @@ def draw_function(generator: np.random.Generator) -> KnownFunction:
 
 def projected_distance(posterior: NystromPosterior, function: KnownFunction) -> float:
     """‖θ̃ − θ*‖ in the norm of Ṽ: (q − w)ᵀA(q − w) + λ(B² − ‖q‖²), squared, with q = J θ*(Z) the projection of θ*."""
-    projection = posterior._factor @ function(posterior.dictionary_points)
+    projection = posterior._factor.T @ function(posterior.dictionary_points)
     gap = projection - posterior._ridge.weights
     inside = gap @ np.linalg.solve(posterior._ridge.covariance, gap)
     return math.sqrt(max(float(inside + RIDGE * (NORM**2 - projection @ projection)), 0.0))

@@ -24,7 +24,8 @@ SHAPES = {
 def efficient_floor(size: int, actions: int) -> Callable[[int], object]:
     """The products of a round, one after the other on arrays of its shapes, so that they evict each other alike."""
     generator = np.random.default_rng(1)
-    lower = np.tril(generator.normal(size=(size, size)))
+    # stored as Fortran likes it best, which is as the posteriors store it
+    lower = np.asfortranarray(np.tril(generator.normal(size=(size, size))))
     covariance = generator.normal(size=(size, size))
     kors_factor = np.tril(generator.normal(size=(size, size))) + size * np.eye(size)
     exponents, rows = -generator.random((actions, size)), generator.normal(size=(actions, size))
@@ -32,7 +33,7 @@ def efficient_floor(size: int, actions: int) -> Callable[[int], object]:
 
     def call(_: int) -> None:
         np.exp(exponents)
-        features = blas.dtrmm(1.0, lower.T, rows.T, trans_a=1).T
+        features = blas.dtrmm(1.0, lower, rows.T, lower=1).T
         np.dot(features, covariance)
         blas.dtrsv(kors_factor.T, vector, trans=1)
         blas.dger(-1e-12, vector, vector, a=covariance.T, overwrite_a=1)
@@ -74,14 +75,14 @@ def efficient_rounds() -> list[dict[str, object]]:
 def exact_floor(size: int, actions: int) -> Callable[[int], object]:
     """Triangular product, triangular row for the border, and the exponentials of one kernel block."""
     generator = np.random.default_rng(1)
-    lower = np.tril(generator.normal(size=(size, size)))
+    lower = np.asfortranarray(np.tril(generator.normal(size=(size, size))))
     exponents, rows = -generator.random((actions, size)), generator.normal(size=(actions, size))
     vector = generator.normal(size=size)
 
     def call(_: int) -> None:
         np.exp(exponents)
-        blas.dtrmm(1.0, lower.T, rows.T, trans_a=1)
-        blas.dtrmv(lower.T, vector)
+        blas.dtrmm(1.0, lower, rows.T, lower=1)
+        blas.dtrmv(lower, vector, lower=1, trans=1)
 
     return call
 

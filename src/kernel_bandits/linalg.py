@@ -20,11 +20,19 @@ SINGLE_THREADED_PRODUCT = 2**18
 SINGLE_THREADED_MATRIX = 2**13
 # A triangle is mirrored in blocks of so many rows, which fit the cache.
 MIRROR_ROWS = 128
+# NumPy converts a Python 0.0 at every call.
+_ZERO = np.zeros(())
+
+
+def not_negative(values: FloatArray) -> FloatArray:
+    """max(v, 0): what rounding has made negative is zero."""
+    clipped: FloatArray = np.maximum(values, _ZERO)
+    return clipped
 
 
 def safe_sqrt(variance: FloatArray) -> FloatArray:
     """√max(v, 0): the one place where a variance that rounding made negative is guarded."""
-    root: FloatArray = np.sqrt(np.maximum(variance, 0.0))
+    root: FloatArray = np.sqrt(np.maximum(variance, _ZERO))
     return root
 
 
@@ -33,16 +41,19 @@ def half_inverse(root: FloatArray) -> FloatArray:
     return np.divide(0.5, root, out=np.zeros_like(root), where=root > 0.0)
 
 
-def times_lower_transpose(rows: FloatArray, lower: FloatArray) -> FloatArray:
-    """rows·lowerᵀ for a lower-triangular matrix; overwrites ``rows`` where it can."""
-    # (lower·rowsᵀ)ᵀ, seen by Fortran as upperᵀ times a matrix stored by columns
-    return blas.dtrmm(1.0, lower.T, rows.T, trans_a=1, overwrite_b=1).T if rows.size else rows
+def times_upper(rows: FloatArray, upper: FloatArray) -> FloatArray:
+    """rows·upper for an upper-triangular matrix; overwrites ``rows`` where it can."""
+    if rows.size * len(upper) <= SINGLE_THREADED_PRODUCT:
+        # half of the flops meet zeros, and still an ordinary product is the faster one here
+        return rows.dot(upper)
+    # (upperᵀ·rowsᵀ)ᵀ, seen by Fortran as lower times a matrix stored by columns
+    return blas.dtrmm(1.0, upper.T, rows.T, lower=1, overwrite_b=1).T
 
 
-def times_lower(rows: FloatArray, lower: FloatArray) -> FloatArray:
-    """rows·lower for a lower-triangular matrix; overwrites ``rows`` where it can."""
-    # (lowerᵀ·rowsᵀ)ᵀ, seen by Fortran as upper times a matrix stored by columns
-    return blas.dtrmm(1.0, lower.T, rows.T, overwrite_b=1).T if rows.size else rows
+def times_upper_transpose(rows: FloatArray, upper: FloatArray) -> FloatArray:
+    """rows·upperᵀ for an upper-triangular matrix; overwrites ``rows`` where it can."""
+    # (upper·rowsᵀ)ᵀ, seen by Fortran as lowerᵀ times a matrix stored by columns
+    return blas.dtrmm(1.0, upper.T, rows.T, lower=1, trans_a=1, overwrite_b=1).T if rows.size else rows
 
 
 def times(rows: FloatArray, matrix: FloatArray) -> FloatArray:
@@ -73,19 +84,27 @@ def transpose_times_vector(matrix: FloatArray, vector: FloatArray) -> FloatArray
     return blas.dgemv(1.0, matrix.T, vector)
 
 
-def lower_times(lower: FloatArray, vector: FloatArray) -> FloatArray:
-    """lower·vector for a lower-triangular matrix."""
-    if not vector.size:
-        return vector
-    product: FloatArray = blas.dtrmv(lower.T, vector, trans=1)
+def symmetric_times_vector(symmetric: FloatArray, vector: FloatArray) -> FloatArray:
+    """symmetric·vector; where it is large only one triangle is read."""
+    if symmetric.size <= SINGLE_THREADED_MATRIX:
+        return symmetric.dot(vector)
+    product: FloatArray = blas.dsymv(1.0, symmetric.T, vector, lower=1)
     return product
 
 
-def lower_transpose_times(lower: FloatArray, vector: FloatArray) -> FloatArray:
-    """lowerᵀ·vector for a lower-triangular matrix."""
-    if not vector.size:
-        return vector
-    product: FloatArray = blas.dtrmv(lower.T, vector)
+def upper_times_vector(upper: FloatArray, vector: FloatArray) -> FloatArray:
+    """upper·vector for an upper-triangular matrix."""
+    if upper.size <= SINGLE_THREADED_MATRIX:
+        return upper.dot(vector)
+    product: FloatArray = blas.dtrmv(upper.T, vector, lower=1, trans=1)
+    return product
+
+
+def upper_transpose_times_vector(upper: FloatArray, vector: FloatArray) -> FloatArray:
+    """upperᵀ·vector for an upper-triangular matrix."""
+    if upper.size <= SINGLE_THREADED_MATRIX:
+        return vector.dot(upper)
+    product: FloatArray = blas.dtrmv(upper.T, vector, lower=1)
     return product
 
 
@@ -110,14 +129,14 @@ def add_gram(symmetric: FloatArray, rows: FloatArray, sign: float) -> None:
 
 
 def border_inverse_factor(factor: FloatArray, features: FloatArray, pivot: float) -> FloatArray:
-    """The inverse Cholesky factor after one more row.
+    """The transposed inverse Cholesky factor after one more row.
 
-    With J = L⁻¹ and a further row [φᵀ, l] of L, the further row of J is [−φᵀJ, 1]/l.
+    With J = L⁻¹ and a further row [φᵀ, l] of L, the further row of J, column of Jᵀ, is [−φᵀJ, 1]/l.
     """
     size = len(features)
     bordered = np.zeros((size + 1, size + 1))
     bordered[:size, :size] = factor
-    bordered[size, :size] = lower_transpose_times(factor, features) / -pivot
+    bordered[:size, size] = upper_times_vector(factor, features) / -pivot
     bordered[size, size] = 1.0 / pivot
     return bordered
 
@@ -143,7 +162,7 @@ def border_inverse(inverse: FloatArray, solved: FloatArray, schur: float) -> Flo
 
 
 def independent_rows(gram: FloatArray, tolerance: float) -> tuple[NDArray[np.intp], FloatArray]:
-    """Rows of a Gram matrix that are independent of the rows before them, and the inverse factor J of their block.
+    """Rows of a Gram matrix that are independent of the rows before them, and Jᵀ, the inverse factor of their block.
 
     Pivoted Cholesky of the Gram matrix scaled to unit diagonal: it stops when the largest residual is ``tolerance``.
     """
@@ -158,7 +177,7 @@ def independent_rows(gram: FloatArray, tolerance: float) -> tuple[NDArray[np.int
         pivots = pivots[:rank] - 1
         inverse, _ = lapack.dtrtri(factor[:rank, :rank], lower=1)
     # K = D·C·D with the correlation C = LLᵀ, so J = L⁻¹D⁻¹
-    return alive[pivots], np.ascontiguousarray(np.tril(inverse) / scale[pivots])
+    return alive[pivots], np.ascontiguousarray((np.tril(inverse) / scale[pivots]).T)
 
 
 def inverse_and_log_determinant(symmetric: FloatArray) -> tuple[FloatArray, float]:

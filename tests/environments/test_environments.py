@@ -7,7 +7,6 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits import environments
-from kernel_bandits.policies.base import Choice
 
 ENVIRONMENTS = [
     kind
@@ -34,7 +33,7 @@ class Recorder(kb.Policy):
         split = len(self.environment.next_round(np.random.default_rng(0)).context)
         expected = self.environment.expected_rewards(points[0, :split], points[:, split:])
         row = int(expected.argmin() if self.worst else expected.argmax())
-        return Choice(row, expected[row], 0.0, expected[row])
+        return row, expected[row], 0.0, expected[row]
 
     def _update(self, point, reward, chosen):  # noqa: ARG002 (only the reward is kept)
         self.rewards.append(reward)

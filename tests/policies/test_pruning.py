@@ -49,7 +49,8 @@ def test_same_choice_as_without_pruning(seed, lengthscale, regularization, numbe
     finally:
         nystrom.PRUNING_MINIMUM = minimum
     assert pruned.index == plain.index
-    assert pruned.upper_bound == pytest.approx(plain.upper_bound, rel=1e-9, abs=1e-9)
+    # products of few rows round otherwise than products of many, and small regularizations amplify that
+    assert pruned.upper_bound == pytest.approx(plain.upper_bound, rel=1e-7, abs=1e-7)
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, InputError, as_positive
 from kernel_bandits.dictionaries.base import NOTHING, Candidate, Dictionary, Proposal
-from kernel_bandits.linalg import border_symmetric, subtract_outer, times, times_vector
+from kernel_bandits.linalg import border_symmetric, subtract_outer, symmetric_times_vector, times, times_vector
 
 # Coins are drawn so many at a time; one by one the same generator would give the same ones.
 COINS_AHEAD = 256
@@ -76,7 +76,7 @@ class LeverageSampling(Dictionary):
     def propose(self, candidate: Candidate) -> Proposal:
         if self.is_full(len(candidate.features)):
             return NOTHING
-        probability = min(1.0, self.oversampling * float(self.score(candidate)))
+        probability = min(1.0, self.oversampling * float(self._score(candidate.residual, self._measure(candidate))))
         return Proposal(self._ahead.item(self._used) < probability, probability)
 
     def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
@@ -159,7 +159,7 @@ class Kors(LeverageSampling):
         # φᵀQφ
         if features.ndim > 1:
             return np.vecdot(times(features, self._inverse), features)
-        return float(times_vector(self._inverse, features).dot(features))
+        return float(symmetric_times_vector(self._inverse, features).dot(features))
 
     def _score(self, residual: FloatArray | float, measure: FloatArray | float) -> FloatArray | float:
         mu = self.leverage_regularization
@@ -175,7 +175,7 @@ class Kors(LeverageSampling):
             self._inverse = border_symmetric(self._inverse, np.zeros(len(features)), 1.0 / self.leverage_regularization)
             features = np.append(features, np.sqrt(candidate.residual))
         # Q ← (Q⁻¹ + φφᵀ/p)⁻¹ = Q − vvᵀ with v = Qφ/√(p + φᵀQφ)
-        solved = times_vector(self._inverse, features)
+        solved = symmetric_times_vector(self._inverse, features)
         fall = solved / math.sqrt(probability + float(features @ solved))
         subtract_outer(self._inverse, fall)
         return fall

@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +20,7 @@ from kernel_bandits.threads import threads_for
 MANY = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Decision:
     """The action to play and what the policy believed of it.
 
@@ -39,13 +39,8 @@ class Decision:
     upper_bound: float
 
 
-class Choice(NamedTuple):
-    """A :class:`Decision` before its action is looked up: the row chosen and what was believed of it."""
-
-    row: int
-    mean: float
-    std: float
-    upper_bound: float
+# A Decision before its action is looked up: the row chosen, and its mean, std and upper bound.
+Choice: TypeAlias = tuple[int, float, float, float]
 
 
 class Policy(ABC):
@@ -61,8 +56,8 @@ class Policy(ABC):
     def __init__(self, ties: np.random.Generator) -> None:
         self._ties = ties
         self._dimensions: tuple[int | None, int | None] = (None, None)
-        # The point select chose last: its update needs no second check, and nothing is computed twice for it.
-        self._chosen_point = b""
+        # The point select chose last and its bytes: its update needs no second check, and computes nothing twice.
+        self._chosen_point, self._chosen_bytes = np.empty(0), b""
 
     @property
     @abstractmethod
@@ -115,8 +110,8 @@ class Policy(ABC):
         else:
             with threads:
                 row, mean, std, upper_bound = self._select(points)
-        point = points[row]
-        self._chosen_point = point.tobytes()
+        self._chosen_point = point = points[row]
+        self._chosen_bytes = point.tobytes()
         return Decision(row, point[len(context) :].copy(), mean, std, upper_bound)
 
     def update(self, context: ArrayLike, action: ArrayLike, reward: float) -> None:
@@ -129,11 +124,13 @@ class Policy(ABC):
         """
         context = as_vector("context", context, self._dimensions[0])
         action = as_vector("action", action, self._dimensions[1])
-        point = np.concatenate((context, action))
-        chosen = point.tobytes() == self._chosen_point
-        if not chosen:
+        chosen = context.tobytes() + action.tobytes() == self._chosen_bytes
+        if chosen:
+            point = self._chosen_point
+        else:
             require_finite("context", context)
             require_finite("action", action)
+            point = np.concatenate((context, action))
         threads = threads_for(self.dictionary_size)
         if threads is None:
             self._update(point, as_reward(reward), chosen)
@@ -166,8 +163,8 @@ class Policy(ABC):
         with threads_for(self.dictionary_size, MANY) or nullcontext():
             choices = self._select_many(np.concatenate([repeated, actions], axis=2))
         return [
-            Decision(choice.row, offered[choice.row].copy(), *choice[1:])
-            for choice, offered in zip(choices, actions, strict=True)
+            Decision(row, offered[row].copy(), mean, std, upper_bound)
+            for (row, mean, std, upper_bound), offered in zip(choices, actions, strict=True)
         ]
 
     def update_many(self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike) -> None:

@@ -98,7 +98,7 @@ class SupKernelUCB(Policy):
         outcome = self._walk(points)
         self._chosen = outcome
         mean, std = outcome.evaluation.mean.item(outcome.row), outcome.evaluation.std.item(outcome.row)
-        return Choice(outcome.index, mean, std, mean + outcome.width)
+        return outcome.index, mean, std, mean + outcome.width
 
     def _select_many(self, points: FloatArray) -> list[Choice]:
         return [self._select(offered) for offered in points]

@@ -84,7 +84,7 @@ class UpperConfidenceBound(Policy):
             self.posterior.require_finite(evaluation)
         self._chosen = (evaluation, row)
         index = row if contenders is None else int(contenders[row])
-        return Choice(index, evaluation.mean.item(row), evaluation.std.item(row), upper_bound)
+        return index, evaluation.mean.item(row), evaluation.std.item(row), upper_bound
 
     def _select_many(self, points: FloatArray) -> list[Choice]:
         self._check_width(points.shape[2])
@@ -99,9 +99,7 @@ class UpperConfidenceBound(Policy):
             for offset in range(0, len(upper_bounds), number_of_actions):
                 index = self._argmax(upper_bounds[offset : offset + number_of_actions])
                 row = offset + index
-                choices.append(
-                    Choice(index, evaluation.mean.item(row), evaluation.std.item(row), upper_bounds.item(row))
-                )
+                choices.append((index, evaluation.mean.item(row), evaluation.std.item(row), upper_bounds.item(row)))
         return choices
 
     def _update(self, point: FloatArray, reward: float, chosen: bool) -> None:

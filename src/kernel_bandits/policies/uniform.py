@@ -14,7 +14,7 @@ class Uniform(Policy):
         return 0
 
     def _select(self, points: FloatArray) -> Choice:
-        return Choice(int(self._ties.integers(len(points))), 0.0, 0.0, 0.0)
+        return int(self._ties.integers(len(points))), 0.0, 0.0, 0.0
 
     def _select_many(self, points: FloatArray) -> list[Choice]:
         return [self._select(offered) for offered in points]

@@ -12,19 +12,18 @@ from kernel_bandits.arrays import FloatArray, InputError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.linalg import (
     half_inverse,
-    lower_transpose_times,
     safe_sqrt,
     times,
-    times_lower,
-    times_lower_transpose,
     times_transpose,
+    times_upper,
+    times_upper_transpose,
     times_vector,
-    transpose_times_vector,
+    upper_times_vector,
 )
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
 
-# Rows of J that come after its contiguous part wait until they are this many, or this share of it, to join it.
-TAIL_ROWS, TAIL_SHARE = 64, 1 / 8
+# Columns of Jᵀ that come after its contiguous part wait until they are this many, or this share of it, to join it.
+TAIL_COLUMNS, TAIL_SHARE = 64, 1 / 8
 
 
 @dataclass(slots=True)
@@ -39,9 +38,9 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
     """Kernel ridge regression on the whole history (the paper's K-UCB appendix).
 
     State: J = L⁻¹ with LLᵀ = K + λI, bordered by one row per observation, and v = J y. Then
-    mean(s) = φᵀv and variance(s) = k(s, s) − ‖φ‖² with φ = J k_S(s). The older rows of J are one contiguous triangle,
-    for triangular products; the newer ones follow in a narrow block and join it now and then, so that growth copies
-    O(t) numbers a round.
+    mean(s) = φᵀv and variance(s) = k(s, s) − ‖φ‖² with φ = J k_S(s). The older columns of Jᵀ are one contiguous
+    triangle, for triangular products; the newer ones follow in a narrow block and join it now and then, so that growth
+    copies O(t) numbers a round.
     """
 
     def __init__(self, kernel: KernelLike, regularization: float) -> None:
@@ -92,14 +91,14 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
 
     def evaluate(self, points: FloatArray) -> _ExactEvaluation:
         size, settled = self.round_index, len(self._factor)
-        # room for rows to come stands as zeros, so that every matrix is used whole
+        # room for columns to come stands as zeros, so that every matrix is used whole
         gram = np.zeros((len(points), len(self._rewards)))
         if size:
             gram[:, :size] = self.kernel(points, self._points[:size])
-        # φ = J k_S(s): a triangular product for the older rows of J, an ordinary one for the newer; mean = φᵀJy
+        # φ = J k_S(s): a triangular product for the older columns of Jᵀ, an ordinary one for the newer; mean = φᵀJy
         features = np.empty_like(gram)
-        features[:, :settled] = times_lower_transpose(gram[:, :settled].copy(), self._factor)
-        features[:, settled:] = times_transpose(gram, self._tail)
+        features[:, :settled] = times_upper(gram[:, :settled].copy(), self._factor)
+        features[:, settled:] = times(gram, self._tail)
         mean = times_vector(features, self._whitened_rewards)
         # σ²λ = k(s, s) − ‖φ‖²
         variance = self.kernel.diag(points) - np.vecdot(features, features)
@@ -115,8 +114,8 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         # d mean = (Jᵀv)ᵀdk_S and d variance = dk(s, s) − 2(Jᵀφ)ᵀdk_S, and d std = d variance/(2·std)
         slopes = bonus * half_inverse(evaluation.std)
         by_features = self._whitened_rewards - 2.0 * slopes[:, None] * evaluation.features
-        by_gram = times(by_features[:, settled:], self._tail)
-        by_gram[:, :settled] += times_lower(by_features[:, :settled].copy(), self._factor)
+        by_gram = times_transpose(by_features[:, settled:], self._tail)
+        by_gram[:, :settled] += times_upper_transpose(by_features[:, :settled].copy(), self._factor)
         return self._kernel_gradient(points, self._points[:size], by_gram[:, :size], slopes)
 
     def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
@@ -139,16 +138,16 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
             self._make_room(len(point))
             settled, features = size, np.append(features, np.zeros(len(self._rewards) - size))
         # the further row of J is [−φᵀJ, 1]/l
-        new_row = self._tail[size - settled]
-        products = transpose_times_vector(self._tail, features[settled : len(self._rewards)])
-        products[:settled] += lower_transpose_times(self._factor, features[:settled])
-        new_row[:size] = products[:size] / -pivot
-        new_row[size] = 1.0 / pivot
+        column = times_vector(self._tail, features[settled:])
+        column[:settled] += upper_times_vector(self._factor, features[:settled])
+        column /= -pivot
+        column[size] = 1.0 / pivot
+        self._tail[:, size - settled] = column
 
         self._points[size], self._rewards[size] = point, reward
         # v = Jy gains (r − φᵀv)/l
         self._whitened_rewards[size] = (reward - evaluation.mean.item(row)) / pivot
-        self._inverse_trace += float(new_row[: size + 1] @ new_row[: size + 1])
+        self._inverse_trace += float(column @ column)
         self._log_determinant += math.log(pivot * pivot / self.regularization)
         self.round_index += 1
 
@@ -197,14 +196,14 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
             self._ahead = None
 
     def _make_room(self, dimension: int) -> None:
-        """Let the newer rows join the triangle and make room for more, for points and rewards too."""
+        """Let the newer columns join the triangle and make room for more, for points and rewards too."""
         size, settled = self.round_index, len(self._factor)
         factor = np.zeros((size, size))
         factor[:settled, :settled] = self._factor
-        factor[settled:] = self._tail[:, :size]
+        factor[:, settled:] = self._tail[:size]
         self._factor = factor
-        room = max(TAIL_ROWS, int(TAIL_SHARE * size))
-        self._tail = np.zeros((room, size + room))
+        room = max(TAIL_COLUMNS, int(TAIL_SHARE * size))
+        self._tail = np.zeros((size + room, room))
         points = np.zeros((size + room, dimension))
         points[:size] = self._points[:size].reshape(size, dimension)
         self._points = points

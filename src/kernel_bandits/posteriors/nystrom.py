@@ -20,14 +20,16 @@ from kernel_bandits.linalg import (
     border_inverse_factor,
     half_inverse,
     independent_rows,
-    lower_times,
-    lower_transpose_times,
+    not_negative,
     safe_sqrt,
+    symmetric_times_vector,
     times,
-    times_lower,
-    times_lower_transpose,
+    times_upper,
+    times_upper_transpose,
     times_vector,
     transpose_times_vector,
+    upper_times_vector,
+    upper_transpose_times_vector,
 )
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
 from kernel_bandits.posteriors.history import Block, History
@@ -99,6 +101,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         self._history = History(merge_repeats=isinstance(dictionary, Resampling)) if history == "all" else None
         self._dimension: int | None = None
         self._anchors = np.empty((0, 0))
+        # Jᵀ: products with it from the right run along rows of memory
         self._factor = np.empty((0, 0))
         self._ridge = RidgeRegression(self.regularization)
         # The regression that counts anticipated points too; the same object while there are none.
@@ -175,11 +178,11 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
     def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         # φ = J k_Z(s), one row each, and h = Pφ
-        features = times_lower_transpose(gram, self._factor)
+        features = times_upper(gram, self._factor)
         solved = times(features, self._ahead.covariance)
         mean = times_vector(features, self._ridge.weights)
         # residual = k(s, s) − ‖φ‖², the squared distance of k(s, ·) to the span of the anchors
-        residual = np.maximum(prior - np.vecdot(features, features), 0.0)
+        residual = not_negative(prior - np.vecdot(features, features))
         # std² = λσ² = residual + λ·φᵀPφ
         explained = np.vecdot(features, solved)
         std = safe_sqrt(residual + self.regularization * explained)
@@ -190,7 +193,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             return None, self.evaluate(points)
         gram, prior = self._cross_gram(points), self.kernel.diag(points)
         # mean = k_Z(s)ᵀJᵀw and std ≤ √k(s, s): an upper bound at O(m) per action
-        coefficients = lower_transpose_times(self._factor, self._ridge.weights)
+        coefficients = upper_times_vector(self._factor, self._ridge.weights)
         means = times_vector(gram, coefficients)
         bounds = means + bonus * safe_sqrt(prior)
         # The two ways to the mean differ by rounding, which J amplifies; no contender may be lost to it.
@@ -212,7 +215,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         by_features = 2.0 * self.regularization * slopes[:, None] * evaluation.solved
         by_features += self._ridge.weights - 2.0 * own[:, None] * evaluation.features
         # dφ = J dk_Z
-        return self._kernel_gradient(points, self._anchors, times_lower(by_features, self._factor), own)
+        return self._kernel_gradient(points, self._anchors, times_upper_transpose(by_features, self._factor), own)
 
     def observe(self, point: FloatArray, reward: float, evaluation: _NystromEvaluation, row: int = 0) -> None:
         features, solved = evaluation.features[row], evaluation.solved[row]
@@ -227,7 +230,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         if proposal.draw:
             features, residual = self._admit(point, candidate, proposal)
             if len(features) > len(candidate.features):
-                solved = times_vector(self._ahead.covariance, features)
+                solved = symmetric_times_vector(self._ahead.covariance, features)
                 mean, variance = float(features @ self._ridge.weights), float(features @ solved)
         else:
             self.dictionary.commit(candidate, proposal, appended=False)
@@ -238,7 +241,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         """One observation, given h = Pφ and φᵀh with the P that counts anticipated points too."""
         if self._ahead is not self._ridge:
             self._ahead.observe(features, solved, variance, 0.0, 0.0)
-            solved = times_vector(self._ridge.covariance, features)
+            solved = symmetric_times_vector(self._ridge.covariance, features)
             variance = float(features @ solved)
         self._ridge.observe(features, solved, variance, mean, reward)
 
@@ -274,7 +277,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
     def _await(self, key: int, awaited: _Awaited) -> None:
         if self._ahead is self._ridge:
             self._ahead = copy.deepcopy(self._ridge)
-        solved = times_vector(self._ahead.covariance, awaited.features)
+        solved = symmetric_times_vector(self._ahead.covariance, awaited.features)
         self._ahead.observe(awaited.features, solved, float(awaited.features @ solved), 0.0, 0.0)
         self._awaited[key] = awaited
         self._dimension = len(awaited.point)
@@ -282,7 +285,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
     def fulfil(self, key: int, reward: float) -> None:
         awaited = self._current(key)
         features = awaited.features
-        solved = times_vector(self._ridge.covariance, features)
+        solved = symmetric_times_vector(self._ridge.covariance, features)
         self._ridge.observe(features, solved, float(features @ solved), float(features @ self._ridge.weights), reward)
         self._remember(awaited.point, reward, awaited.residual)
         self._no_longer_await(key)
@@ -349,8 +352,8 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
     def _observe_quiet(self, points: FloatArray, rewards: FloatArray) -> int:
         """Learn the leading points that change nothing about the dictionary; how many they were."""
         prior = self.kernel.diag(points)
-        features = times_lower_transpose(self._cross_gram(points), self._factor)
-        residual = np.maximum(prior - np.vecdot(features, features), 0.0)
+        features = times_upper(self._cross_gram(points), self._factor)
+        residual = not_negative(prior - np.vecdot(features, features))
         if not is_finite(features) or not is_finite(residual):
             raise InputError(f"kernel: {self.kernel!r} returned values that are not finite in the log.")
         variance = np.zeros(len(points))
@@ -403,7 +406,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         block.
         """
         size = len(features)
-        coefficients = lower_transpose_times(self._factor, features)
+        coefficients = upper_times_vector(self._factor, features)
         anchors = np.concatenate([self._anchors.reshape(-1, len(point)), point[None, :]])
         rows = max(1, BLOCK_BYTES // (8 * (size + 1)))
         gram_sum, square, moment = np.zeros(size), 0.0, 0.0
@@ -416,7 +419,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
                 gram_sum += weighted @ gram[:, :size]
                 square += float(weighted @ coordinate)
                 moment += float(coordinate @ rewards[part])
-        return lower_times(self._factor, gram_sum), square, moment
+        return upper_transpose_times_vector(self._factor, gram_sum), square, moment
 
     def _observe_and_resample(self, point: FloatArray, reward: float, evaluation: _NystromEvaluation, row: int) -> None:
         """Learn the observation, then draw the dictionary anew from the whole history, this point included."""
@@ -463,7 +466,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         second_moment, moment, residual_trace = np.zeros((len(kept), len(kept))), np.zeros(len(kept)), 0.0
         for points, counts, rewards in self._history.blocks() if self._history is not None else ():
             features = (
-                times_lower_transpose(np.array(self.kernel(points, anchors), order="C"), factor)
+                times_upper(np.array(self.kernel(points, anchors), order="C"), factor)
                 if len(kept)
                 else np.empty((len(points), 0))
             )
@@ -471,7 +474,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             second_moment += times(features.T, weighted)
             moment += transpose_times_vector(features, rewards)
             explained = np.vecdot(features, features)
-            residual_trace += float(counts @ np.maximum(self.kernel.diag(points) - explained, 0.0))
+            residual_trace += float(counts @ not_negative(self.kernel.diag(points) - explained))
         if not (math.isfinite(residual_trace) and np.isfinite(second_moment).all()):
             raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between observed points.")
         self._anchors, self._factor = anchors, factor

@@ -14,6 +14,7 @@ from kernel_bandits.linalg import (
     border_symmetric,
     inverse_and_log_determinant,
     subtract_outer,
+    symmetric_times_vector,
     times,
     times_transpose,
     times_vector,
@@ -173,7 +174,7 @@ class RidgeRegression:
         """Add a coordinate c in which the past has Σ φc, Σ c² and Σ rc."""
         self._absorb_pending()
         # A ← [[A, a], [aᵀ, λ + cc]]; its inverse by the Schur complement s = λ + cc − aᵀPa ≥ λ
-        solved = times_vector(self.covariance, cross)
+        solved = symmetric_times_vector(self.covariance, cross)
         schur = max(self.regularization + square - float(cross @ solved), self.regularization)
         error = (moment - float(cross @ self.weights)) / schur
         self.covariance = border_inverse(self.covariance, solved, schur)
@@ -199,7 +200,7 @@ class RidgeRegression:
 
     def _solve(self) -> None:
         self.covariance, log_determinant = inverse_and_log_determinant(self._precision)
-        self.weights = times_vector(self.covariance, self._moment)
+        self.weights = symmetric_times_vector(self.covariance, self._moment)
         self.log_determinant = log_determinant - len(self) * math.log(self.regularization)
 
     def _absorb_pending(self) -> None:
@@ -217,10 +218,12 @@ class RidgeRegression:
             # What a fresh factorisation leaves is the condition of A, not drift: never chase it.
             self._drift_limit = max(DRIFT_TOLERANCE, 10.0 * self._measure_drift(probe))
         # w ← w + P(b − Aw)
-        self.weights += times_vector(self.covariance, self._moment - times_vector(self._precision, self.weights))
+        misfit = self._moment - symmetric_times_vector(self._precision, self.weights)
+        self.weights += symmetric_times_vector(self.covariance, misfit)
 
     def _measure_drift(self, probe: FloatArray) -> float:
         # ‖APφ − φ‖/‖φ‖
         length = float(np.linalg.norm(probe))
-        error = float(np.linalg.norm(times_vector(self._precision, times_vector(self.covariance, probe)) - probe))
+        product = symmetric_times_vector(self._precision, symmetric_times_vector(self.covariance, probe))
+        error = float(np.linalg.norm(product - probe))
         return error / length if length else 0.0

@@ -163,7 +163,7 @@ class _Scales:
         return f"{self.scalar:g}" if self.scalar is not None else repr(self.values.tolist())
 
 
-class _Stationary(Kernel):
+class Stationary(Kernel):
     """A function of the distance ‖(x − y)/ℓ‖ alone that is 1 at distance 0."""
 
     _factor = 1.0
@@ -190,6 +190,10 @@ class _Stationary(Kernel):
     def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The kernel k and its derivative dk/dq at squared scaled distances q = ‖(x − y)/ℓ‖²; 0 where it diverges."""
 
+    @abstractmethod
+    def with_lengthscale(self, lengthscale: Lengthscale) -> Stationary:
+        """The same kernel with another lengthscale."""
+
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
         return self._of_squared_distance(self._scales.squared_distances(X, X if Y is None else Y, self._factor))
 
@@ -212,7 +216,7 @@ class _Stationary(Kernel):
         return f"{type(self).__name__}(lengthscale={self._scales!r}{self._other_arguments})"
 
 
-class Gaussian(_Stationary):
+class Gaussian(Stationary):
     """exp(−‖(x − y)/ℓ‖²/2), scikit-learn's ``RBF``.
 
     Args:
@@ -229,8 +233,11 @@ class Gaussian(_Stationary):
         value = np.exp(-0.5 * squared)
         return value, -0.5 * value
 
+    def with_lengthscale(self, lengthscale: Lengthscale) -> Gaussian:
+        return Gaussian(lengthscale)
 
-class Exponential(_Stationary):
+
+class Exponential(Stationary):
     """exp(−‖(x − y)/ℓ‖), the Laplace kernel in the Euclidean norm (Matérn 1/2).
 
     Args:
@@ -247,8 +254,11 @@ class Exponential(_Stationary):
         # d exp(−√q)/dq = −exp(−√q)/(2√q)
         return value, np.divide(-0.5 * value, distance, out=np.zeros_like(value), where=distance > 0)
 
+    def with_lengthscale(self, lengthscale: Lengthscale) -> Exponential:
+        return Exponential(lengthscale)
 
-class Matern(_Stationary):
+
+class Matern(Stationary):
     """The Matérn kernel of smoothness 3/2 or 5/2.
 
     With r = √(2ν)·‖(x − y)/ℓ‖ it is (1 + r)·exp(−r) for ν = 3/2 and (1 + r + r²/3)·exp(−r) for ν = 5/2.
@@ -281,6 +291,9 @@ class Matern(_Stationary):
         if self.smoothness == 1.5:
             return (1.0 + r) * decay, -1.5 * decay
         return (1.0 + r + r * r / 3.0) * decay, (-5.0 / 6.0) * (1.0 + r) * decay
+
+    def with_lengthscale(self, lengthscale: Lengthscale) -> Matern:
+        return Matern(lengthscale, self.smoothness)
 
 
 class Polynomial(Kernel):

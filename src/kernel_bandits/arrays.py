@@ -31,12 +31,12 @@ class UnavailableError(KernelBanditsError, RuntimeError):
 
 
 class MissingPackageError(KernelBanditsError, ImportError):
-    """An optional package is not installed; the message has the line that installs it."""
+    """An optional package is not there, or is too old; the message has the line that installs it."""
 
 
 def missing(package: str, extra: str) -> MissingPackageError:
     """The error for an optional package that could not be imported and the extra of this library that brings it."""
-    return MissingPackageError(f"{package} is not installed; try: pip install 'kernel-bandits[{extra}]'")
+    return MissingPackageError(f"{package} cannot be imported; try: pip install 'kernel-bandits[{extra}]'")
 
 
 def as_floats(name: str, value: ArrayLike) -> FloatArray:

@@ -1,0 +1,9 @@
+"""Where people already are: one module per library, which imports that library when it is imported itself.
+
+- :mod:`~kernel_bandits.integrations.sklearn`: a regressor over the posterior of EK-UCB,
+- :mod:`~kernel_bandits.integrations.gymnasium`: our environments there, and our policies in theirs,
+- :mod:`~kernel_bandits.integrations.coba`: our policies as learners of its experiments,
+- :mod:`~kernel_bandits.integrations.river`: our policies in its evaluations.
+
+Nothing else in this library imports them, and importing this package imports none of them.
+"""

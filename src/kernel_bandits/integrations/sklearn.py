@@ -1,0 +1,139 @@
+"""A scikit-learn regressor over the posterior that EK-UCB plays by."""
+
+from __future__ import annotations
+
+from typing import Literal, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kernel_bandits.arrays import FloatArray, missing
+from kernel_bandits.kernels import Gaussian, KernelLike, median_lengthscale
+from kernel_bandits.policies.presets import ek_ucb
+from kernel_bandits.policies.ucb import ROWS_AT_ONCE, UpperConfidenceBound
+from kernel_bandits.posteriors.nystrom import HistoryMode
+
+try:
+    from sklearn.base import BaseEstimator, RegressorMixin
+    from sklearn.utils import check_random_state, gen_batches
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as reason:
+    raise missing("scikit-learn", "sklearn") from reason
+
+
+class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
+    """Kernel ridge regression carried by a dictionary of training points, with standard deviations; learns online.
+
+    The Gaussian process of ``GaussianProcessRegressor(kernel, alpha=regularization, optimizer=None)`` projected on m
+    anchors: O(m²) per predicted row and per learned row. ``fit`` starts anew, ``partial_fit`` goes on. Only
+    ``kernel=None`` and ``normalize_y=True`` look at the first batch as a whole; with neither, any division of the data
+    into batches ends where one ``fit`` does.
+
+    Args:
+        kernel: covariance of rows, ours or one of ``sklearn.gaussian_process.kernels``, whose hyper-parameters stay as
+            they are. None is a Gaussian with the median distance between rows of the first batch as lengthscale.
+        regularization: the λ of the ridge; the noise variance in the units of the target that the model sees.
+        normalize_y: whether the model sees the target less its mean and divided by its standard deviation. Both are
+            those of the first batch, of ``fit`` or of ``partial_fit``, and stay: give a stream a first batch that
+            shows its level and spread, or turn this off, and the model expects 0 where it has seen nothing.
+        dictionary: ``"kors"``, ``"posterior_variance"``, or rows of shape (m, d) that stay the dictionary for good.
+        leverage_regularization: the μ at which leverage scores are taken; λ unless given. Larger means fewer anchors.
+        leverage_accuracy: the ε in the factor 1 + ε on the score.
+        oversampling: the γ in p = min(1, γτ). Larger means more anchors.
+        max_dictionary_size: hard cap on m.
+        history: ``"all"`` keeps the training rows; ``"none"`` keeps nothing that grows with them.
+        random_state: of the coins that choose anchors; an int, a ``RandomState`` or None.
+
+    Attributes:
+        posterior_: the :class:`~kernel_bandits.posteriors.NystromPosterior` of the target the model sees.
+        y_mean_: what is taken off the target.
+        y_scale_: what it is divided by.
+        n_features_in_: d.
+    """
+
+    def __init__(
+        self,
+        kernel: KernelLike | None = None,
+        *,
+        regularization: float = 0.1,
+        normalize_y: bool = True,
+        dictionary: str | ArrayLike = "kors",
+        leverage_regularization: float | None = None,
+        leverage_accuracy: float = 0.5,
+        oversampling: float = 2.0,
+        max_dictionary_size: int | None = None,
+        history: HistoryMode = "all",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.regularization = regularization
+        self.normalize_y = normalize_y
+        self.dictionary = dictionary
+        self.leverage_regularization = leverage_regularization
+        self.leverage_accuracy = leverage_accuracy
+        self.oversampling = oversampling
+        self.max_dictionary_size = max_dictionary_size
+        self.history = history
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> NystromRegressor:
+        """Learn rows X (n, d) and their targets y (n,), and nothing else."""
+        return self._learn(X, y, anew=True)
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> NystromRegressor:
+        """Learn further rows X (n, d) and their targets y (n,)."""
+        return self._learn(X, y, anew=not hasattr(self, "posterior_"))
+
+    def _learn(self, X: ArrayLike, y: ArrayLike, anew: bool) -> NystromRegressor:
+        rows, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=anew)
+        targets = targets.astype(np.float64)
+        if anew:
+            self._policy = self._build(rows)
+            self.posterior_ = self._policy.posterior
+            self.y_mean_ = float(targets.mean()) if self.normalize_y else 0.0
+            # A constant target has no spread to divide by.
+            self.y_scale_ = (float(targets.std()) or 1.0) if self.normalize_y else 1.0
+        self._policy.update_many(np.empty((len(rows), 0)), rows, (targets - self.y_mean_) / self.y_scale_)
+        return self
+
+    def _build(self, rows: FloatArray) -> UpperConfidenceBound:
+        """EK-UCB that has learned nothing; the rows will be its actions, and its contexts are empty."""
+        kernel = self.kernel
+        if kernel is None:
+            kernel = Gaussian(median_lengthscale(rows) if len(rows) > 1 else 1.0)
+        return ek_ucb(
+            kernel,
+            regularization=self.regularization,
+            dictionary=self.dictionary,
+            leverage_regularization=self.leverage_regularization,
+            leverage_accuracy=self.leverage_accuracy,
+            oversampling=self.oversampling,
+            max_dictionary_size=self.max_dictionary_size,
+            history=self.history,
+            seed=check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
+        )
+
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> FloatArray: ...
+
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
+
+    def predict(self, X: ArrayLike, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """The expected target of rows X (n, d).
+
+        Args:
+            X: one row each.
+            return_std: whether to answer the posterior standard deviation of the expected target too; the noise is not
+                in it.
+
+        Returns:
+            The mean, shape (n,), or the mean and the standard deviation, in the units of y.
+        """
+        check_is_fitted(self)
+        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        parts = [self.posterior_.predict(rows[batch]) for batch in gen_batches(len(rows), ROWS_AT_ONCE)]
+        mean = self.y_mean_ + self.y_scale_ * np.concatenate([part.mean for part in parts])
+        if not return_std:
+            return mean
+        return mean, self.y_scale_ * np.concatenate([part.std for part in parts])

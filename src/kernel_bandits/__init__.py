@@ -51,6 +51,7 @@ from kernel_bandits.policies import (
     lin_ucb,
     random_features_ucb,
     sup_kernel_ucb,
+    thompson_sampling,
     uniform,
 )
 from kernel_bandits.posteriors import Prediction
@@ -100,5 +101,6 @@ __all__ = [
     "run",
     "sup_kernel_ucb",
     "theory",
+    "thompson_sampling",
     "uniform",
 ]

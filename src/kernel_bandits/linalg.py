@@ -192,3 +192,14 @@ def inverse_and_log_determinant(symmetric: FloatArray) -> tuple[FloatArray, floa
     log_determinant = 2.0 * float(np.log(np.diagonal(factor)).sum())
     inverse = np.tril(inverse)
     return np.ascontiguousarray(inverse + np.tril(inverse, -1).T), log_determinant
+
+
+def correlate(normals: FloatArray, covariance: FloatArray) -> FloatArray:
+    """Rows of independent standard normals (n, A) as rows with the given covariance, which may be singular."""
+    with factorisation_threads(len(covariance)):
+        factor, info = lapack.dpotrf(covariance, lower=1, clean=1)
+    if info:
+        # S = UΛUᵀ; rounding may have left eigenvalues below zero
+        values, vectors = np.linalg.eigh(covariance)
+        factor = vectors * safe_sqrt(values)
+    return times_transpose(normals, np.ascontiguousarray(factor))

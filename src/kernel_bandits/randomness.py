@@ -1,6 +1,6 @@
-"""One seed, four independent streams: contexts, noise, ties and coins.
+"""One seed, independent streams: contexts, noise, ties, coins and exploration.
 
-Environments draw from the first two and policies from the last two, so that every policy run with one seed meets the
+Environments draw from the first two and policies from the others, so that every policy run with one seed meets the
 same contexts and the same noise, whatever it draws itself.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from kernel_bandits.arrays import InputError
 
 Seed: TypeAlias = int | None
-_STREAMS = ("contexts", "noise", "ties", "coins")
+_STREAMS = ("contexts", "noise", "ties", "coins", "exploration")
 
 
 def seed_of(seed: Seed, name: str) -> np.random.SeedSequence:

@@ -8,7 +8,7 @@ import pytest
 from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
-from kernel_bandits.policies import presets
+from kernel_bandits.policies import ThompsonSampling, presets
 
 PRESETS = sorted(
     name
@@ -23,6 +23,8 @@ VARIANTS = [(name, {}) for name in PRESETS] + [
     ("sup_kernel_ucb", {"dictionary": "kors"}),
     ("random_features_ucb", {"features": "quadrature"}),
     ("lin_ucb", {"intercept": False}),
+    ("ek_ucb", {"exploration_rate": 0.2}),
+    ("thompson_sampling", {"dictionary": None}),
 ]
 # Fourier features are known for three kernels only; every other policy takes any kernel.
 KERNEL_VARIANTS = [
@@ -72,7 +74,8 @@ def variant(request):
 
 def test_presets_were_found():
     assert set(PRESETS) == {
-        *("cbbkb", "cbkb", "cgp_ucb", "ek_ucb", "k_ucb", "lin_ucb", "random_features_ucb", "sup_kernel_ucb", "uniform")
+        *("cbbkb", "cbkb", "cgp_ucb", "ek_ucb", "k_ucb", "lin_ucb", "random_features_ucb", "sup_kernel_ucb"),
+        *("thompson_sampling", "uniform"),
     }
     assert all(getattr(kb, name) is getattr(presets, name) for name in PRESETS)
 
@@ -115,7 +118,10 @@ def test_decision_is_consistent(variant):
         decision = policy.select(context, actions)
         np.testing.assert_array_equal(decision.action, actions[decision.index])
         assert np.isfinite([decision.mean, decision.std, decision.upper_bound]).all()
-        assert decision.upper_bound >= decision.mean
+        np.testing.assert_array_equal(decision.context, context)
+        # a draw may fall below the mean
+        assert decision.upper_bound >= decision.mean or isinstance(policy, ThompsonSampling)
+        assert decision.propensity is None or 0.0 < decision.propensity <= 1.0
         if hasattr(policy, "predict"):
             prediction = policy.predict(context, actions)
             assert decision.mean == pytest.approx(prediction.mean[decision.index], abs=1e-12)

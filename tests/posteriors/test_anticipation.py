@@ -153,6 +153,22 @@ def test_ordinary_observations_mix_with_awaited_ones(name):
     assert posterior.round_index == direct.round_index == 40
 
 
+@pytest.mark.parametrize("name", BUILDERS)
+def test_gradients_follow_the_std_that_counts_what_is_awaited(name):
+    points, rewards = log(30, seed=6)
+    posterior = BUILDERS[name]()
+    posterior.update_many(points[:20], rewards[:20])
+    for key, point in enumerate(points[20:]):
+        anticipate(posterior, key, point)
+    gradient = posterior.gradient(PROBES, posterior.evaluate(PROBES), 1.5)
+    for column in range(2):
+        step = np.zeros(2)
+        step[column] = 1e-5
+        above, below = posterior.predict(PROBES + step), posterior.predict(PROBES - step)
+        slope = (above.mean - below.mean + 1.5 * (above.std - below.std)) / 2e-5
+        np.testing.assert_allclose(gradient[:, column], slope, rtol=1e-4, atol=1e-5)
+
+
 def test_forgetting_a_dominant_observation_keeps_its_digits():
     posterior = nystrom(Fixed([[0.5, 0.5], [0.1, 0.9]]))
     points, rewards = log(10)

@@ -2,10 +2,13 @@
 
 Swappable: one :class:`UpperConfidenceBound` rule over any posterior and any radius, assembled by presets
 (:func:`k_ucb`, :func:`cgp_ucb`, :func:`ek_ucb`, :func:`cbkb`, :func:`cbbkb`, :func:`lin_ucb`,
-:func:`random_features_ucb`); :class:`SupKernelUCB` has a control flow of its own, and :class:`Uniform` learns nothing.
+:func:`random_features_ucb`); :class:`ThompsonSampling` draws from any posterior, :class:`SupKernelUCB` has a control
+flow of its own, and :class:`Uniform` learns nothing.
 """
 
 from kernel_bandits.policies.base import Decision, Policy
+from kernel_bandits.policies.by_posterior import Explanation, PosteriorPolicy
+from kernel_bandits.policies.diagnostics import Diagnostics
 from kernel_bandits.policies.presets import (
     cbbkb,
     cbkb,
@@ -15,16 +18,22 @@ from kernel_bandits.policies.presets import (
     lin_ucb,
     random_features_ucb,
     sup_kernel_ucb,
+    thompson_sampling,
     uniform,
 )
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
+from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.ucb import UpperConfidenceBound
 from kernel_bandits.policies.uniform import Uniform
 
 __all__ = [
     "Decision",
+    "Diagnostics",
+    "Explanation",
     "Policy",
+    "PosteriorPolicy",
     "SupKernelUCB",
+    "ThompsonSampling",
     "Uniform",
     "UpperConfidenceBound",
     "cbbkb",
@@ -35,5 +44,6 @@ __all__ = [
     "lin_ucb",
     "random_features_ucb",
     "sup_kernel_ucb",
+    "thompson_sampling",
     "uniform",
 ]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,10 +15,15 @@ from numpy.typing import ArrayLike
 from kernel_bandits import persistence
 from kernel_bandits.arrays import FloatArray, InputError, as_floats, as_points, as_reward, as_vector, require_finite
 from kernel_bandits.joint import join
+from kernel_bandits.policies.diagnostics import Diagnostics, diagnose
+from kernel_bandits.policies.ledger import Ledger
+from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.threads import threads_for
 
 # Rows that a product of the many-at-once methods has at least, as far as threads are concerned.
 MANY = 256
+# Values this close to the largest, relative, count as equal to it.
+TIE_TOLERANCE = 1e-12
 
 
 @dataclass(slots=True)
@@ -29,7 +35,11 @@ class Decision:
         action: the action itself, shape (d_a,).
         mean: its expected reward.
         std: the posterior standard deviation of its expected reward.
-        upper_bound: its upper confidence bound; under a UCB rule the largest of all offered actions.
+        upper_bound: its upper confidence bound; under a UCB rule the largest of all offered actions. Under Thompson
+            sampling the value that was drawn for it.
+        context: the context it was chosen for, shape (d_x,).
+        propensity: the probability with which it was chosen, where the policy chooses at random; else None.
+        id: what :meth:`Policy.tell` names it by; None unless it comes from :meth:`Policy.ask`.
     """
 
     index: int
@@ -37,10 +47,13 @@ class Decision:
     mean: float
     std: float
     upper_bound: float
+    context: FloatArray
+    propensity: float | None = None
+    id: int | None = None
 
 
-# A Decision before its action is looked up: the row chosen, and its mean, std and upper bound.
-Choice: TypeAlias = tuple[int, float, float, float]
+# A Decision before its action is looked up: the row chosen, its mean, std and upper bound, and its propensity.
+Choice: TypeAlias = tuple[int, float, float, float, float | None]
 
 
 class Policy(ABC):
@@ -58,6 +71,12 @@ class Policy(ABC):
         self._dimensions: tuple[int | None, int | None] = (None, None)
         # The point select chose last and its bytes: its update needs no second check, and computes nothing twice.
         self._chosen_point, self._chosen_bytes = np.empty(0), b""
+        self._ledger = Ledger()
+
+    @property
+    @abstractmethod
+    def posteriors(self) -> Sequence[Posterior[Any]]:
+        """The models the policy plays by: one, one per stage, or none."""
 
     @property
     @abstractmethod
@@ -86,6 +105,18 @@ class Policy(ABC):
     def _update_many(self, points: FloatArray, rewards: FloatArray) -> None:
         """Learn from valid joint points (n, d) in order."""
 
+    @abstractmethod
+    def _anticipate(self, key: int, point: FloatArray) -> None:
+        """Count the point that the last ``_select`` chose as played; its reward comes under ``key``, or never."""
+
+    @abstractmethod
+    def _fulfil(self, key: int, reward: float) -> None:
+        """Learn the reward of an anticipated point; either succeeds or changes nothing."""
+
+    @abstractmethod
+    def _abandon(self, key: int) -> None:
+        """Forget an anticipated point whose reward never comes."""
+
     # What a bad kernel or a huge number makes of the arithmetic is reported as an error, not as a warning on the way.
     @np.errstate(invalid="ignore", over="ignore")
     def select(self, context: ArrayLike, actions: ArrayLike) -> Decision:
@@ -106,13 +137,14 @@ class Policy(ABC):
         points = join(context, actions)
         threads = threads_for(self.dictionary_size, len(points))
         if threads is None:
-            row, mean, std, upper_bound = self._select(points)
+            row, mean, std, upper_bound, propensity = self._select(points)
         else:
             with threads:
-                row, mean, std, upper_bound = self._select(points)
+                row, mean, std, upper_bound, propensity = self._select(points)
         self._chosen_point = point = points[row]
         self._chosen_bytes = point.tobytes()
-        return Decision(row, point[len(context) :].copy(), mean, std, upper_bound)
+        split, own = len(context), point.copy()
+        return Decision(row, own[split:], mean, std, upper_bound, own[:split], propensity)
 
     def update(self, context: ArrayLike, action: ArrayLike, reward: float) -> None:
         """Learn the reward of an action that was played in a context.
@@ -163,8 +195,10 @@ class Policy(ABC):
         with threads_for(self.dictionary_size, MANY) or nullcontext():
             choices = self._select_many(np.concatenate([repeated, actions], axis=2))
         return [
-            Decision(row, offered[row].copy(), mean, std, upper_bound)
-            for (row, mean, std, upper_bound), offered in zip(choices, actions, strict=True)
+            Decision(row, offered[row].copy(), mean, std, upper_bound, context.copy(), propensity)
+            for (row, mean, std, upper_bound, propensity), offered, context in zip(
+                choices, actions, contexts, strict=True
+            )
         ]
 
     def update_many(self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike) -> None:
@@ -193,6 +227,70 @@ class Policy(ABC):
             self._update_many(np.hstack([contexts, actions]), rewards)
         self._dimensions = (contexts.shape[1], actions.shape[1])
 
+    def ask(self, context: ArrayLike, actions: ArrayLike) -> Decision:
+        """Choose an action whose reward comes later; the decision's ``id`` names it until then.
+
+        The standard deviations count the chosen point from now on, so that a burst of asks explores different actions;
+        the means wait for :meth:`tell`.
+
+        Args:
+            context: shape (d_x,).
+            actions: shape (A, d_a), A ≥ 1.
+        """
+        decision = self.select(context, actions)
+        point = np.concatenate((decision.context, decision.action))
+        with threads_for(self.dictionary_size) or nullcontext():
+            self._anticipate(self._ledger.issued, point)
+        self._chosen_bytes = b""
+        self._dimensions = (len(decision.context), len(decision.action))
+        return replace(decision, id=self._ledger.issue())
+
+    def tell(self, id: int, reward: float) -> None:  # noqa: A002 (the public name of a decision's id)
+        """Learn the reward of a decision of :meth:`ask`; in any order, once each.
+
+        Args:
+            id: ``decision.id``.
+            reward: a finite number; larger is better.
+        """
+        self.tell_many([id], [reward])
+
+    def tell_many(self, ids: Sequence[int], rewards: ArrayLike) -> None:
+        """Learn the rewards of decisions of :meth:`ask`, all of them or, if one cannot be learned, none.
+
+        Args:
+            ids: of n decisions.
+            rewards: shape (n,).
+        """
+        keys = [self._ledger.require_open("tell", key) for key in ids]
+        if len(set(keys)) < len(keys):
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise InputError(f"tell: decision {twice} stands twice among the ids; a reward counts once.")
+        numbers = [as_reward(reward) for reward in as_vector("rewards", rewards, len(keys)).tolist()]
+        with threads_for(self.dictionary_size) or nullcontext():
+            for key, reward in zip(keys, numbers, strict=True):
+                self._fulfil(key, reward)
+                self._ledger.settle(key, f"was told already, with reward {reward!r}")
+
+    def expire(self, id: int) -> None:  # noqa: A002 (as in tell)
+        """Give up on a decision of :meth:`ask` whose reward will never come; it no longer narrows the bounds.
+
+        Args:
+            id: ``decision.id``.
+        """
+        key = self._ledger.require_open("expire", id)
+        with threads_for(self.dictionary_size) or nullcontext():
+            self._abandon(key)
+        self._ledger.settle(key, "has expired")
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """The ids of the decisions of :meth:`ask` that were neither told nor expired, oldest first."""
+        return self._ledger.open
+
+    def diagnostics(self) -> Diagnostics:
+        """What the policy has become: sizes, dimensions, drift, memory."""
+        return diagnose(self, self.posteriors, len(self.pending))
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the policy to one file, atomically; :func:`kernel_bandits.load` brings it back to go on bit for bit.
 
@@ -206,8 +304,14 @@ class Policy(ABC):
         best = int(values.argmax())
         # Far from all data the bounds of different actions agree but for the order of rounding, which must not decide.
         peak = values.item(best)
-        tied = values >= peak - 1e-12 * abs(peak)
+        tied = values >= peak - TIE_TOLERANCE * abs(peak)
         if np.count_nonzero(tied) <= 1:
             return best
         indices = np.flatnonzero(tied)
         return int(indices[self._ties.integers(len(indices))])
+
+    @staticmethod
+    def _count_tied(values: FloatArray) -> int:
+        """How many values count as the largest."""
+        peak = float(values.max())
+        return int(np.count_nonzero(values >= peak - TIE_TOLERANCE * abs(peak)))

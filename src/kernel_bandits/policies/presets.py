@@ -14,6 +14,7 @@ from kernel_bandits.dictionaries import Dictionary, Fixed, Kors, PosteriorVarian
 from kernel_bandits.features import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
 from kernel_bandits.kernels import KernelLike, Linear
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
+from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.ucb import UpperConfidenceBound
 from kernel_bandits.policies.uniform import Uniform
 from kernel_bandits.posteriors import ExactPosterior, FeaturePosterior, NystromPosterior, Posterior
@@ -28,6 +29,7 @@ def k_ucb(
     *,
     regularization: float = 0.1,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
+    exploration_rate: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """K-UCB: the exact posterior, O(t²) per action (the paper's Algorithm "Kernel UCB").
@@ -36,9 +38,19 @@ def k_ucb(
         kernel: covariance of joint points, ours or scikit-learn's.
         regularization: the λ of the ridge; the noise variance in the Gaussian-process view, in squared reward units.
         confidence: the radius β; by default one posterior standard deviation.
-        seed: of the tie-breaks.
+        exploration_rate: ε; with this probability any offered action is played instead of the one with the largest
+            bound, and decisions carry their propensity.
+        seed: of the tie-breaks and the exploration.
     """
-    return UpperConfidenceBound(ExactPosterior(kernel, regularization), confidence, stream(seed, "ties"))
+    posterior = ExactPosterior(kernel, regularization)
+    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), _mixture(exploration_rate, seed))
+
+
+def _mixture(rate: float, seed: Seed) -> tuple[float, np.random.Generator] | None:
+    """The ε and the generator that an ``exploration_rate=`` argument asks for."""
+    if not (isinstance(rate, (int, float, np.number)) and 0.0 <= rate <= 1.0):
+        raise InputError(f"exploration_rate: expected a probability from 0 to 1, got {rate!r}.")
+    return (float(rate), stream(seed, "exploration")) if rate else None
 
 
 def cgp_ucb(
@@ -79,6 +91,7 @@ def ek_ucb(
     max_dictionary_size: int | None = None,
     dictionary: str | ArrayLike = "kors",
     history: HistoryMode = "all",
+    exploration_rate: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """EK-UCB: the posterior projected on a dictionary that grows by KORS, O(m²) per action (Algorithm 2 of the paper).
@@ -95,7 +108,9 @@ def ek_ucb(
         dictionary: ``"kors"``, ``"posterior_variance"`` (τ' = (1+ε)σ²/(1+σ²), only at μ = λ), or joint points
             of shape (m, d) that stay the dictionary for good.
         history: ``"all"`` keeps states and rewards, 8(d + 1) bytes a round; ``"none"`` keeps nothing that grows with t.
-        seed: of the coins and tie-breaks.
+        exploration_rate: ε; with this probability any offered action is played instead of the one with the largest
+            bound, and decisions carry their propensity.
+        seed: of the coins, tie-breaks and exploration.
     """
     rule = _incremental_rule(
         dictionary,
@@ -107,7 +122,53 @@ def ek_ucb(
         max_dictionary_size=max_dictionary_size,
     )
     posterior = NystromPosterior(kernel, regularization, rule, history)
-    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
+    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), _mixture(exploration_rate, seed))
+
+
+def thompson_sampling(
+    kernel: KernelLike,
+    *,
+    regularization: float = 0.1,
+    scale: float = 1.0,
+    number_of_draws: int = 100,
+    leverage_regularization: float | None = None,
+    leverage_accuracy: float = 0.5,
+    oversampling: float = 2.0,
+    max_dictionary_size: int | None = None,
+    dictionary: str | ArrayLike | None = "kors",
+    history: HistoryMode = "all",
+    seed: Seed = None,
+) -> ThompsonSampling:
+    """Thompson sampling on the posterior of EK-UCB, or with ``dictionary=None`` on that of K-UCB.
+
+    Args:
+        kernel: covariance of joint points, ours or scikit-learn's.
+        regularization: the λ of the ridge; the noise variance in the Gaussian-process view, in squared reward units.
+        scale: v, standard deviations are multiplied by it; 1 draws from the posterior itself.
+        number_of_draws: of which one decides; the others tell the propensity.
+        leverage_regularization: μ of the dictionary; λ unless given.
+        leverage_accuracy: ε of the dictionary.
+        oversampling: γ of the dictionary.
+        max_dictionary_size: hard cap on m.
+        dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
+        history: as for :func:`ek_ucb`.
+        seed: of the draws, coins and tie-breaks.
+    """
+    posterior: Posterior[Any]
+    if dictionary is None:
+        posterior = ExactPosterior(kernel, regularization)
+    else:
+        rule = _incremental_rule(
+            dictionary,
+            stream(seed, "coins"),
+            regularization=regularization,
+            leverage_regularization=leverage_regularization,
+            leverage_accuracy=leverage_accuracy,
+            oversampling=oversampling,
+            max_dictionary_size=max_dictionary_size,
+        )
+        posterior = NystromPosterior(kernel, regularization, rule, history)
+    return ThompsonSampling(posterior, stream(seed, "ties"), stream(seed, "exploration"), scale, number_of_draws)
 
 
 def _incremental_rule(

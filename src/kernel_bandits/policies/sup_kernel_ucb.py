@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,12 @@ class SupKernelUCB(Policy):
         require_radius(confidence, self.stages[0])
         self._stage_posterior = stage_posterior
         self._chosen: _Outcome | None = None
+        # The stage whose set an anticipated round joins.
+        self._stage_of: dict[int, int] = {}
+
+    @property
+    def posteriors(self) -> Sequence[Posterior[Any]]:
+        return self.stages
 
     @property
     def dictionary_size(self) -> int:
@@ -98,19 +104,44 @@ class SupKernelUCB(Policy):
         outcome = self._walk(points)
         self._chosen = outcome
         mean, std = outcome.evaluation.mean.item(outcome.row), outcome.evaluation.std.item(outcome.row)
-        return outcome.index, mean, std, mean + outcome.width
+        return outcome.index, mean, std, mean + outcome.width, None
 
     def _select_many(self, points: FloatArray) -> list[Choice]:
         return [self._select(offered) for offered in points]
 
-    def _update(self, point: FloatArray, reward: float, chosen: bool) -> None:
+    def _outcome_of(self, point: FloatArray, chosen: bool) -> _Outcome:
         # A point that select did not choose joins the stage it would have been played at, had it been alone.
-        outcome = self._chosen if chosen and self._chosen is not None else self._walk(point[None, :])
+        return self._chosen if chosen and self._chosen is not None else self._walk(point[None, :])
+
+    def _stages_up_to(self, stage: int) -> list[Posterior[Any]]:
+        return [*self.stages, *(self._stage_posterior(s) for s in range(len(self.stages), stage + 1))]
+
+    def _update(self, point: FloatArray, reward: float, chosen: bool) -> None:
+        outcome = self._outcome_of(point, chosen)
         if outcome.stage is not None:
-            missing = [self._stage_posterior(s) for s in range(len(self.stages), outcome.stage + 1)]
-            stages = [*self.stages, *missing]
+            stages = self._stages_up_to(outcome.stage)
             stages[outcome.stage].observe(point, reward, outcome.evaluation, outcome.row)
             self.stages = stages
+        self._chosen = None
+
+    def _anticipate(self, key: int, point: FloatArray) -> None:
+        outcome = self._outcome_of(point, chosen=True)
+        if outcome.stage is not None:
+            stages = self._stages_up_to(outcome.stage)
+            stages[outcome.stage].anticipate(key, point, outcome.evaluation, outcome.row)
+            self.stages, self._stage_of[key] = stages, outcome.stage
+        self._chosen = None
+
+    def _fulfil(self, key: int, reward: float) -> None:
+        if key in self._stage_of:
+            self.stages[self._stage_of[key]].fulfil(key, reward)
+            del self._stage_of[key]
+        self._chosen = None
+
+    def _abandon(self, key: int) -> None:
+        if key in self._stage_of:
+            self.stages[self._stage_of[key]].abandon(key)
+            del self._stage_of[key]
         self._chosen = None
 
     def _update_many(self, points: FloatArray, rewards: FloatArray) -> None:

@@ -10,11 +10,15 @@ class Uniform(Policy):
     """Play an offered action uniformly at random; mean, std and upper bound of its decisions are 0."""
 
     @property
+    def posteriors(self) -> tuple[()]:
+        return ()
+
+    @property
     def dictionary_size(self) -> int:
         return 0
 
     def _select(self, points: FloatArray) -> Choice:
-        return int(self._ties.integers(len(points))), 0.0, 0.0, 0.0
+        return int(self._ties.integers(len(points))), 0.0, 0.0, 0.0, 1.0 / len(points)
 
     def _select_many(self, points: FloatArray) -> list[Choice]:
         return [self._select(offered) for offered in points]
@@ -23,4 +27,13 @@ class Uniform(Policy):
         """Nothing to learn."""
 
     def _update_many(self, points: FloatArray, rewards: FloatArray) -> None:
+        """Nothing to learn."""
+
+    def _anticipate(self, key: int, point: FloatArray) -> None:
+        """Nothing to learn."""
+
+    def _fulfil(self, key: int, reward: float) -> None:
+        """Nothing to learn."""
+
+    def _abandon(self, key: int) -> None:
         """Nothing to learn."""

@@ -19,6 +19,7 @@ from kernel_bandits.arrays import (
     require_finite,
 )
 from kernel_bandits.kernels import KernelLike, as_kernel, weighted_gradient
+from kernel_bandits.linalg import correlate
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ class Evaluation:
 
 Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features"]
 E = TypeVar("E", bound=Evaluation)
+# Up to so many points are drawn jointly: a factorisation of that order takes about 20 ms.
+JOINT_POINTS = 1000
 
 
 class Posterior(ABC, Generic[E]):
@@ -113,6 +116,11 @@ class Posterior(ABC, Generic[E]):
         """Trace K(K + λI)⁻¹ of the (projected) Gram matrix of the observed points (Definition 3.1)."""
 
     @property
+    @abstractmethod
+    def drift(self) -> float:
+        """How far the tracked inverse was from the true one when it was last checked, relative; 0 without one."""
+
+    @property
     def information_gain(self) -> float:
         """½·log det(I + K/λ) of the (projected) Gram matrix."""
         return 0.5 * self.log_determinant
@@ -142,6 +150,19 @@ class Posterior(ABC, Generic[E]):
             points: shape (A, d).
             evaluation: of these points, with the observations held now.
             bonus: of one standard deviation.
+        """
+
+    @abstractmethod
+    def covariance(self, points: FloatArray, evaluation: E) -> FloatArray:
+        """The posterior covariance of the expected rewards at evaluated points, shape (A, A); writes nothing."""
+
+    @abstractmethod
+    def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        """What the mean at a point (d,) is the sum of.
+
+        Returns:
+            n points (n, d), what each contributes (n,), and the rewards observed at them (n,); or None in their place
+            where the history is not kept and the points are anchors.
         """
 
     @abstractmethod
@@ -202,6 +223,22 @@ class Posterior(ABC, Generic[E]):
             evaluation = self.evaluate(points)
         self.require_finite(evaluation)
         return evaluation
+
+    def draw_deviations(
+        self, points: FloatArray, evaluation: E, count: int, generator: np.random.Generator
+    ) -> FloatArray:
+        """Draws of (expected reward − mean) at evaluated points, shape (count, A).
+
+        Joint up to ``JOINT_POINTS`` points; more are drawn in blocks of so many, independent of each other.
+        """
+        normals = generator.standard_normal((count, len(points)))
+        if len(points) <= JOINT_POINTS:
+            return correlate(normals, self.covariance(points, evaluation))
+        for start in range(0, len(points), JOINT_POINTS):
+            block = slice(start, start + JOINT_POINTS)
+            covariance = self.covariance(points[block], self.evaluate(points[block]))
+            normals[:, block] = correlate(normals[:, block], covariance)
+        return normals
 
     def predict(self, points: ArrayLike) -> Prediction:
         """Mean and standard deviation of the expected reward at points (A, d).

@@ -105,11 +105,37 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         std = safe_sqrt(variance) if self._ahead is None else self._ahead.evaluate(points).std
         return _ExactEvaluation(self.round_index, mean, std, features, variance)
 
+    @property
+    def drift(self) -> float:
+        return 0.0
+
+    def covariance(self, points: FloatArray, evaluation: _ExactEvaluation) -> FloatArray:
+        if self._ahead is not None:
+            return self._ahead.covariance(points, self._ahead.evaluate(points))
+        # K − ΦΦᵀ, where noise that a kernel puts on its diagonal alone counts as in the std
+        covariance = self.kernel(points, points.copy()) - times_transpose(evaluation.features, evaluation.features)
+        np.fill_diagonal(covariance, evaluation.std**2)
+        return covariance
+
+    def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        size = self.round_index
+        features = self.evaluate_finite(point[None, :]).features[0]
+        # mean = Σ_i r_i·[(K + λI)⁻¹k_S]_i with (K + λI)⁻¹k_S = Jᵀφ
+        settled = len(self._factor)
+        weights = times_vector(self._tail, features[settled:])
+        weights[:settled] += upper_times_vector(self._factor, features[:settled])
+        return self.observed_points, weights[:size] * self._rewards[:size], self.observed_rewards
+
     def contenders(self, points: FloatArray, bonus: float) -> tuple[None, _ExactEvaluation]:  # noqa: ARG002
         # The mean costs O(t) per action too, but its bound mean + bonus·√k seldom excludes one.
         return None, self.evaluate(points)
 
     def gradient(self, points: FloatArray, evaluation: _ExactEvaluation, bonus: float) -> FloatArray:
+        if self._ahead is not None and bonus:
+            # the mean is this posterior's, the std that of the posterior ahead
+            ahead, seen = self._ahead, self._ahead.evaluate(points)
+            widths = ahead.gradient(points, seen, bonus) - ahead.gradient(points, seen, 0.0)
+            return self.gradient(points, evaluation, 0.0) + widths
         size, settled = self.round_index, len(self._factor)
         # d mean = (Jᵀv)ᵀdk_S and d variance = dk(s, s) − 2(Jᵀφ)ᵀdk_S, and d std = d variance/(2·std)
         slopes = bonus * half_inverse(evaluation.std)

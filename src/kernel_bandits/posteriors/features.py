@@ -10,7 +10,7 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray, UnavailableError
 from kernel_bandits.features import FeatureMap
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.linalg import half_inverse, safe_sqrt, times, times_vector
+from kernel_bandits.linalg import half_inverse, safe_sqrt, times, times_transpose, times_vector
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
 from kernel_bandits.posteriors.ridge import BATCH_ROWS, RidgeRegression, sequential_factor
 
@@ -85,6 +85,17 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         # std² = λ·φᵀPφ
         std = safe_sqrt(self.regularization * np.vecdot(features, solved))
         return _FeatureEvaluation(self.round_index, mean, std, features, solved)
+
+    @property
+    def drift(self) -> float:
+        return 0.0 if self._ridge is None else self._ridge.drift
+
+    def covariance(self, points: FloatArray, evaluation: _FeatureEvaluation) -> FloatArray:  # noqa: ARG002
+        # λ·ΦPΦᵀ
+        return self.regularization * times_transpose(evaluation.features, evaluation.solved)
+
+    def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:  # noqa: ARG002
+        raise UnavailableError("contributions: a posterior on explicit features keeps no points to name.")
 
     def contenders(self, points: FloatArray, bonus: float) -> tuple[None, _FeatureEvaluation]:  # noqa: ARG002
         return None, self.evaluate(points)

@@ -24,6 +24,7 @@ from kernel_bandits.linalg import (
     safe_sqrt,
     symmetric_times_vector,
     times,
+    times_transpose,
     times_upper,
     times_upper_transpose,
     times_vector,
@@ -145,7 +146,6 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
     @property
     def drift(self) -> float:
-        """How far the tracked inverse was from the true one when it was last checked, relative."""
         return self._ridge.drift
 
     @property
@@ -187,6 +187,28 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         explained = np.vecdot(features, solved)
         std = safe_sqrt(residual + self.regularization * explained)
         return _NystromEvaluation(self.round_index, mean, std, features, solved, explained, residual, prior)
+
+    def covariance(self, points: FloatArray, evaluation: _NystromEvaluation) -> FloatArray:
+        features = evaluation.features
+        # K − ΦΦᵀ + λ·ΦPΦᵀ, where noise that a kernel puts on its diagonal alone counts as in the std
+        covariance = self.kernel(points, points.copy()) - times_transpose(features, features)
+        covariance += self.regularization * times_transpose(features, evaluation.solved)
+        np.fill_diagonal(covariance, evaluation.std**2)
+        return covariance
+
+    def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        gram = self._cross_gram(point[None, :])
+        if self._history is None:
+            # mean = Σ_j k(s, z_j)·[Jᵀw]_j
+            return self.dictionary_points, gram[0] * upper_times_vector(self._factor, self._ridge.weights), None
+        features = times_upper(gram, self._factor)[0]
+        # mean = Σ_i r_i·φ(s_i)ᵀPφ(s) with φ(s_i)ᵀPφ(s) = k_Z(s_i)ᵀJᵀPφ(s)
+        coefficients = upper_times_vector(self._factor, times_vector(self._ridge.covariance, features))
+        values, rewards = [np.empty(0)], [np.empty(0)]
+        for points, counts, sums in self._history.blocks():
+            values.append(sums * times_vector(self._cross_gram(points), coefficients))
+            rewards.append(sums / counts)
+        return self._history.rows, np.concatenate(values), np.concatenate(rewards)
 
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _NystromEvaluation]:
         if len(points) < PRUNING_MINIMUM or len(self._anchors) < PRUNING_ANCHORS:

@@ -1,0 +1,136 @@
+"""What all policies share that play by one posterior: predictions, updates, delayed rewards, explanations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kernel_bandits.arrays import FloatArray, InputError, as_count
+from kernel_bandits.joint import pair
+from kernel_bandits.policies.base import Decision, Policy
+from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why an action looked good: what the mean is made of, and what was added to it.
+
+    Attributes:
+        mean: the expected reward of the decision's action as the policy sees it now.
+        exploration: what the decision's bound lies above that mean: the part that is curiosity.
+        points: the n past points that moved the mean most, shape (n, d), context columns first, strongest first.
+        contributions: what each of them adds to the mean, shape (n,).
+        rewards: what was earned at them, shape (n,); None where the history is not kept and ``points`` are anchors,
+            which speak for all observations around them.
+        rest: what all other points add to the mean together.
+    """
+
+    mean: float
+    exploration: float
+    points: FloatArray
+    contributions: FloatArray
+    rewards: FloatArray | None
+    rest: float
+
+
+class PosteriorPolicy(Policy):
+    """A policy that plays by one posterior; what is left to say is the rule that chooses.
+
+    Args:
+        posterior: predicts and learns.
+        ties: the generator that breaks ties.
+    """
+
+    def __init__(self, posterior: Posterior[Any], ties: np.random.Generator) -> None:
+        super().__init__(ties)
+        self.posterior = posterior
+        # What select computed for all actions and the row it chose: the update computes nothing of it again.
+        self._chosen: tuple[Evaluation, int] | None = None
+
+    @property
+    def posteriors(self) -> tuple[Posterior[Any]]:
+        return (self.posterior,)
+
+    @property
+    def dictionary_size(self) -> int:
+        return self.posterior.dictionary_size
+
+    @property
+    def dictionary_points(self) -> FloatArray:
+        """The anchors, shape (m, d): context columns first."""
+        return self.posterior.dictionary_points
+
+    @property
+    def observed_points(self) -> FloatArray:
+        """Every point played so far, shape (t, d), where the history is kept."""
+        return self.posterior.observed_points
+
+    @property
+    def round_index(self) -> int:
+        """How many observations were learned: t."""
+        return self.posterior.round_index
+
+    @np.errstate(over="ignore")
+    def predict(self, context: ArrayLike, actions: ArrayLike) -> Prediction:
+        """Mean and standard deviation of the expected reward of each action, arrays of length A; writes nothing."""
+        return self.posterior.predict(pair(context, actions, *self._dimensions))
+
+    def explain(self, decision: Decision, count: int = 5) -> Explanation:
+        """Which past points speak for a decision, and how much of its bound is exploration.
+
+        Args:
+            decision: as :meth:`select` or :meth:`ask` returned it.
+            count: how many points to name at most.
+        """
+        if not isinstance(decision, Decision):
+            raise InputError(f"decision: expected what select or ask returned, got {type(decision).__name__}.")
+        point = pair(decision.context, decision.action[None, :], *self._dimensions)[0]
+        points, contributions, rewards = self.posterior.contributions(point)
+        mean = float(contributions.sum())
+        strongest = np.argsort(-np.abs(contributions), kind="stable")[: as_count("count", count)]
+        return Explanation(
+            mean=mean,
+            exploration=decision.upper_bound - mean,
+            points=points[strongest],
+            contributions=contributions[strongest],
+            rewards=None if rewards is None else rewards[strongest],
+            rest=mean - float(contributions[strongest].sum()),
+        )
+
+    def _check_width(self, width: int) -> None:
+        """Before the first observation only a dictionary given beforehand knows how wide points are."""
+        known = self.posterior.dimension
+        if known is not None and width != known:
+            raise InputError(
+                f"dictionary: its points have {known} columns, but context and action together have {width}."
+            )
+
+    def _evaluation_of(self, point: FloatArray, chosen: bool) -> tuple[Evaluation, int]:
+        """The evaluation of a point and its row there: that of the last select where it is still good."""
+        kept = self._chosen
+        if chosen and kept is not None and kept[0].round_index == self.posterior.round_index:
+            return kept
+        return self.posterior.evaluate_finite(point[None, :]), 0
+
+    def _update(self, point: FloatArray, reward: float, chosen: bool) -> None:
+        self.posterior.observe(point, reward, *self._evaluation_of(point, chosen))
+        self._chosen = None
+
+    def _update_many(self, points: FloatArray, rewards: FloatArray) -> None:
+        self._check_width(points.shape[1])
+        self.posterior.observe_many(points, rewards)
+
+    def _anticipate(self, key: int, point: FloatArray) -> None:
+        self.posterior.anticipate(key, point, *self._evaluation_of(point, chosen=True))
+        self._chosen = None
+
+    def _fulfil(self, key: int, reward: float) -> None:
+        self.posterior.fulfil(key, reward)
+        self._chosen = None
+
+    def _abandon(self, key: int) -> None:
+        self.posterior.abandon(key)
+        self._chosen = None

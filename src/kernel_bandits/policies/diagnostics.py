@@ -1,0 +1,77 @@
+"""What a policy has become, in numbers to watch."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernel_bandits.persistence import attributes
+from kernel_bandits.posteriors.base import Posterior
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostics:
+    """The state of a policy; sums over its models where it has several.
+
+    Attributes:
+        observations: how many rewards were learned.
+        pending: how many decisions of ``ask`` await their reward.
+        dictionary_size: m, the points or features that carry the model.
+        effective_dimension: trace K(K + λI)⁻¹ of the (projected) Gram matrix: how many directions the data fills.
+        information_gain: ½·log det(I + K/λ) of the (projected) Gram matrix, in nats.
+        residual: ρ, what the anchors leave unexplained of the observed points, Σ k(s, s) − ‖φ(s)‖².
+        drift: how far the tracked inverse had left the true one when last checked, relative; it is recomputed beyond
+            1e-8.
+        memory_bytes: of all arrays the policy holds, its history included.
+    """
+
+    observations: int
+    pending: int
+    dictionary_size: int
+    effective_dimension: float
+    information_gain: float
+    residual: float
+    drift: float
+    memory_bytes: int
+
+
+def diagnose(policy: object, posteriors: Sequence[Posterior[Any]], pending: int) -> Diagnostics:
+    """The diagnostics of a policy that plays by these posteriors."""
+    return Diagnostics(
+        observations=sum(posterior.round_index for posterior in posteriors),
+        pending=pending,
+        dictionary_size=sum(posterior.dictionary_size for posterior in posteriors),
+        effective_dimension=sum((posterior.effective_dimension for posterior in posteriors), 0.0),
+        information_gain=sum((posterior.information_gain for posterior in posteriors), 0.0),
+        residual=sum((posterior.residual_trace for posterior in posteriors), 0.0),
+        drift=max((posterior.drift for posterior in posteriors), default=0.0),
+        memory_bytes=memory_of(policy),
+    )
+
+
+def memory_of(thing: object) -> int:
+    """The bytes of all arrays that can be reached from an object, each counted once."""
+    total, seen, waiting = 0, set(), [thing]
+    while waiting:
+        item = waiting.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, np.ndarray):
+            # a view counts as what it is a view of
+            total, waiting = (total + item.nbytes, waiting) if item.base is None else (total, [*waiting, item.base])
+        elif isinstance(item, array):
+            total += item.itemsize * len(item)
+        elif isinstance(item, dict):
+            waiting.extend([*item.keys(), *item.values()])
+        elif isinstance(item, (list, tuple)):
+            waiting.extend(item)
+        elif isinstance(item, bytes):
+            total += len(item)
+        else:
+            waiting.extend(attributes(item).values())
+    return total

@@ -1,0 +1,52 @@
+"""Which decisions await their reward, and what became of the others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernel_bandits.arrays import InputError
+
+# So many settled decisions are remembered with what became of them; of older ones only that they are settled.
+REMEMBERED = 10_000
+
+
+class Ledger:
+    """Numbers decisions from 0 and keeps which of them are open; bounded but for the open ones."""
+
+    def __init__(self) -> None:
+        self.issued = 0
+        self._open: dict[int, None] = {}
+        self._settled: dict[int, str] = {}
+
+    @property
+    def open(self) -> tuple[int, ...]:
+        """The ids of the decisions that await their reward, oldest first."""
+        return tuple(self._open)
+
+    def issue(self) -> int:
+        """Open a decision; its id."""
+        key = self.issued
+        self.issued += 1
+        self._open[key] = None
+        return key
+
+    def require_open(self, verb: str, key: int) -> int:
+        """The id as a plain integer, or an error that says what became of the decision."""
+        if isinstance(key, bool) or not isinstance(key, (int, np.integer)):
+            raise InputError(
+                f"{verb}: expected the id of a decision, got {key!r}; pass decision.id as ask returned it."
+            )
+        key = int(key)
+        if key in self._open:
+            return key
+        if not 0 <= key < self.issued:
+            raise InputError(f"{verb}: decision {key} was never asked for; ask has issued {self.issued} ids so far.")
+        fate = self._settled.get(key, f"was settled more than {REMEMBERED:,} decisions ago")
+        raise InputError(f"{verb}: decision {key} {fate}; a decision is settled once, and nothing was changed.")
+
+    def settle(self, key: int, fate: str) -> None:
+        """Close an open decision; ``fate`` completes the sentence "decision 7 …"."""
+        del self._open[key]
+        self._settled[key] = fate
+        if len(self._settled) > REMEMBERED:
+            del self._settled[next(iter(self._settled))]

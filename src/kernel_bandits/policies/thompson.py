@@ -1,0 +1,61 @@
+"""Thompson sampling: play what is best in a draw from the posterior."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray, as_count, as_positive
+from kernel_bandits.policies.base import Choice
+from kernel_bandits.policies.by_posterior import PosteriorPolicy
+from kernel_bandits.posteriors.base import Posterior
+
+# Values this close to the largest of a draw, in standard deviations, count as equal to it.
+INDIFFERENCE = 1e-6
+
+
+class ThompsonSampling(PosteriorPolicy):
+    """Draw the expected rewards of the offered actions jointly from the posterior and play the largest.
+
+    Several draws are made and one of them, chosen uniformly, decides: each action is played with the probability that
+    a single draw would give it, and given the draws its propensity is the share of draws that it wins. That share is
+    exact for off-policy weights; an action that wins none of the draws has none, so more draws widen the support.
+
+    Args:
+        posterior: predicts and learns.
+        ties: the generator that breaks ties.
+        draws: the generator of the draws.
+        scale: v, standard deviations are multiplied by it.
+        number_of_draws: n; propensities are multiples of 1/n.
+    """
+
+    def __init__(
+        self,
+        posterior: Posterior[Any],
+        ties: np.random.Generator,
+        draws: np.random.Generator,
+        scale: float = 1.0,
+        number_of_draws: int = 100,
+    ) -> None:
+        super().__init__(posterior, ties)
+        self.scale = as_positive("scale", scale)
+        self.number_of_draws = as_count("number_of_draws", number_of_draws)
+        self._draws = draws
+
+    def _select(self, points: FloatArray) -> Choice:
+        if not self.posterior.round_index:
+            self._check_width(points.shape[1])
+        evaluation = self.posterior.evaluate_finite(points)
+        deviations = self.posterior.draw_deviations(points, evaluation, self.number_of_draws, self._draws)
+        values = evaluation.mean + self.scale * deviations
+        # Draws at equal points differ by what the factorisation of their singular covariance leaves.
+        tied = values >= values.max(axis=1, keepdims=True) - INDIFFERENCE * evaluation.std.max()
+        decider = int(self._draws.integers(self.number_of_draws))
+        row = int(self._ties.choice(np.flatnonzero(tied[decider])))
+        self._chosen = (evaluation, row)
+        propensity = float((tied[:, row] / tied.sum(axis=1)).mean())
+        return row, evaluation.mean.item(row), evaluation.std.item(row), values.item(decider, row), propensity
+
+    def _select_many(self, points: FloatArray) -> list[Choice]:
+        return [self._select(offered) for offered in points]

@@ -1,0 +1,84 @@
+"""What a policy says of itself."""
+
+import numpy as np
+import pytest
+from test_policy_contract import VARIANTS, build, rounds, variant_name
+
+import kernel_bandits as kb
+
+
+def play(policy, count=40):
+    for context, actions, noise in rounds(count):
+        decision = policy.select(context, actions)
+        policy.update(context, decision.action, float(np.sin(3 * decision.action[0]) + noise))
+    return policy
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=variant_name)
+def test_diagnostics_agree_with_the_models(variant):
+    policy = play(build(variant[0], **variant[1]))
+    diagnostics = policy.diagnostics()
+    models = policy.posteriors
+    assert diagnostics.dictionary_size == policy.dictionary_size
+    assert diagnostics.observations == sum(model.round_index for model in models)
+    assert diagnostics.effective_dimension == pytest.approx(sum(model.effective_dimension for model in models))
+    assert diagnostics.information_gain == pytest.approx(sum(model.information_gain for model in models))
+    assert diagnostics.residual >= 0.0
+    assert 0.0 <= diagnostics.drift < 1e-6
+    assert diagnostics.pending == 0
+
+
+def test_memory_counts_every_array_once():
+    policy = kb.ek_ucb(kb.Gaussian(0.5), seed=0)
+    play(policy)
+    m = policy.dictionary_size
+    # J, P, A and Q, the 64 rows that wait, one block of the history, and little else
+    matrices = 8 * (4 * m * m + 64 * m + 512 * 4)
+    assert matrices <= policy.diagnostics().memory_bytes <= 1.3 * matrices + 10_000
+    before = policy.diagnostics().memory_bytes
+    play(policy, 1)
+    policy.note = np.zeros(1000)
+    policy.same = policy.note[10:20]
+    assert policy.diagnostics().memory_bytes - before >= 8000
+
+
+@pytest.mark.parametrize("name", ["ek_ucb", "k_ucb", "cbkb", "thompson_sampling", "ek_ucb-history-free"])
+def test_contributions_add_up_to_the_mean(name):
+    preset, _, history = name.partition("-")
+    policy = play(build(preset, **({"history": "none"} if history else {})))
+    context, actions, _ = next(rounds(1, seed=9))
+    decision = policy.select(context, actions)
+    everything = policy.explain(decision, count=1000)
+    assert everything.mean == pytest.approx(decision.mean, abs=1e-9)
+    assert everything.rest == pytest.approx(0.0, abs=1e-9)
+    assert everything.exploration == pytest.approx(decision.upper_bound - decision.mean, abs=1e-9)
+    few = policy.explain(decision, count=3)
+    assert len(few.points) == len(few.contributions) == 3
+    assert few.contributions.sum() + few.rest == pytest.approx(decision.mean, abs=1e-9)
+    assert (np.abs(few.contributions[:-1]) >= np.abs(few.contributions[1:])).all()
+    if history:
+        assert few.rewards is None
+    else:
+        assert len(few.rewards) == 3
+
+
+def test_the_nearest_observation_speaks_loudest():
+    policy = kb.ek_ucb(kb.Gaussian(0.05), regularization=0.01, seed=0)
+    for action, reward in ((0.1, 1.0), (0.5, 3.0), (0.9, -2.0)):
+        policy.update([0.2], [action], reward)
+    explanation = policy.explain(policy.select([0.2], [[0.52]]), count=1)
+    np.testing.assert_array_equal(explanation.points, [[0.2, 0.5]])
+    np.testing.assert_array_equal(explanation.rewards, [3.0])
+
+
+def test_what_cannot_be_explained():
+    policy = play(kb.lin_ucb(seed=0))
+    context, actions, _ = next(rounds(1))
+    with pytest.raises(kb.UnavailableError, match="explicit features"):
+        policy.explain(policy.select(context, actions))
+    with pytest.raises(kb.InputError, match="expected what select or ask returned"):
+        play(kb.ek_ucb(kb.Gaussian(0.5), seed=0)).explain(3)
+    policy = play(kb.ek_ucb(kb.Gaussian(0.5), seed=0))
+    decision = policy.select(context, actions)
+    with pytest.raises(kb.InputError, match="count"):
+        policy.explain(decision, count=0)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-ADAPTERS = {"sklearn": "sklearn"}
+ADAPTERS = {"sklearn": "sklearn", "gymnasium": "gym"}
 
 
 @pytest.mark.parametrize("library", ADAPTERS)

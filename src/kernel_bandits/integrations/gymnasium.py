@@ -1,0 +1,180 @@
+"""Our environments in Gymnasium, and our policies in its contextual bandits.
+
+Importing this module registers the environments, which is how Gymnasium finds those of other packages:
+``gymnasium.make("kernel_bandits.integrations.gymnasium:kernel_bandits/Chessboard-v0")`` imports it by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, SupportsFloat, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kernel_bandits.arrays import FloatArray, InputError, as_points, missing
+from kernel_bandits.environments import Bump, Chessboard, Environment, MovingOptimum, Round, StepDiagonal
+from kernel_bandits.experiments.loop import Feedback, Simulation, record
+from kernel_bandits.experiments.records import RunResult
+from kernel_bandits.policies.base import Policy
+
+try:
+    import gymnasium
+    from gymnasium import spaces
+except ImportError as reason:
+    raise missing("gymnasium", "gym") from reason
+
+NAMESPACE = "kernel_bandits"
+ROUNDS_PER_EPISODE = 2000
+# Those whose contexts lie in the unit cube.
+REGISTERED: dict[str, type[Environment]] = {
+    environment.__name__: environment for environment in (Bump, Chessboard, MovingOptimum, StepDiagonal)
+}
+
+Describe: TypeAlias = Callable[[Any, dict[str, Any]], ArrayLike]
+
+
+class ContextualBandit(gymnasium.Env[FloatArray, np.int64]):
+    """An environment as Gymnasium knows them: the observation is a context, an action is a row of those offered.
+
+    ``info["actions"]`` describes the actions of the round that is on offer, shape (A, d_a), and after a step
+    ``info["regret"]`` is the regret of the action played. Episodes do not end by themselves; the registered ids end
+    them after 2,000 rounds. ``reset(seed=s)`` draws the contexts and the noise of ``kernel_bandits.run(…, seed=s)``;
+    without a seed the same stream of rounds goes on.
+
+    Args:
+        environment: draws contexts and offers as many actions in every round.
+        low: lower bound of the contexts, for the observation space.
+        high: upper bound of the contexts.
+    """
+
+    def __init__(self, environment: Environment, low: float = -np.inf, high: float = np.inf) -> None:
+        self.environment = environment
+        example = Simulation(environment, seed=0).offer()
+        self.observation_space = spaces.Box(low, high, example.context.shape, np.float64)
+        self.number_of_actions = len(example.actions)
+        self.action_space = spaces.Discrete(self.number_of_actions)
+        self._simulation: Simulation | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[FloatArray, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        if seed is None and self._simulation is None:
+            seed = int(self.np_random.integers(2**63))
+        if seed is not None:
+            self._simulation = Simulation(self.environment, seed)
+        return self._next_round()
+
+    def step(self, action: np.int64) -> tuple[FloatArray, SupportsFloat, bool, bool, dict[str, Any]]:
+        if self._simulation is None:
+            raise InputError("step: no round is on offer; call reset() first.")
+        if not self.action_space.contains(action):
+            raise InputError(f"action: expected a whole number below {self.number_of_actions}, got {action!r}.")
+        feedback = self._simulation.play(int(action))
+        context, info = self._next_round()
+        return context, feedback.reward, False, False, info | {"regret": feedback.regret}
+
+    def _next_round(self) -> tuple[FloatArray, dict[str, Any]]:
+        assert self._simulation is not None
+        offer = self._simulation.offer()
+        if len(offer.actions) != self.number_of_actions:
+            raise InputError(
+                f"environment: {self.environment!r} offers {len(offer.actions)} actions after {self.number_of_actions} "
+                "in another round; a Discrete action space has the same number in all."
+            )
+        return offer.context.copy(), {"actions": offer.actions.copy()}
+
+
+def build(name: str, **options: Any) -> ContextualBandit:
+    """The registered environment of a name, such as ``Chessboard``; options as ``instance_seed`` go to its class."""
+    return ContextualBandit(REGISTERED[name](**options), low=0.0, high=1.0)
+
+
+def register() -> None:
+    """Make ``kernel_bandits/Chessboard-v0`` and its like known to ``gymnasium.make``; a second call does nothing."""
+    for name in REGISTERED:
+        identifier = f"{NAMESPACE}/{name}-v0"
+        if identifier not in gymnasium.registry:
+            gymnasium.register(
+                id=identifier,
+                entry_point=f"{__name__}:{build.__name__}",
+                max_episode_steps=ROUNDS_PER_EPISODE,
+                kwargs={"name": name},
+            )
+
+
+class _Play:
+    """A Gymnasium contextual bandit as a game: an episode may be one round or many."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], actions: ArrayLike | Describe | None, seed: int | None) -> None:
+        if not isinstance(env.action_space, spaces.Discrete):
+            raise InputError(f"env: expected a Discrete action space, got {env.action_space}.")
+        if not env.observation_space.is_np_flattenable:
+            raise InputError(
+                f"env: observations of {env.observation_space} have no fixed length; wrap the environment."
+            )
+        self._env = env
+        self._space = env.action_space
+        self._actions = actions
+        self._observation, self._info = env.reset(seed=seed)
+        self._ended = False
+
+    def offer(self) -> Round:
+        if self._ended:
+            self._observation, self._info = self._env.reset()
+            self._ended = False
+        context = spaces.flatten(self._env.observation_space, self._observation)
+        return Round(np.asarray(context, dtype=np.float64), self._described())
+
+    def _described(self) -> FloatArray:
+        actions = self._actions
+        if actions is None:
+            actions = self._info.get("actions", np.eye(int(self._space.n)))
+        elif callable(actions):
+            actions = actions(self._observation, self._info)
+        described = as_points("actions", actions)
+        if len(described) != self._space.n:
+            raise InputError(
+                f"actions: expected one row for each of the {self._space.n} actions of the action space, "
+                f"got {len(described)}."
+            )
+        return described
+
+    def play(self, index: int) -> Feedback:
+        self._observation, reward, terminated, truncated, self._info = self._env.step(self._space.start + index)
+        self._ended = terminated or truncated
+        return Feedback(float(reward), float(self._info.get("regret", np.nan)))
+
+
+def play(
+    policy: Policy,
+    env: gymnasium.Env[Any, Any],
+    horizon: int,
+    *,
+    actions: ArrayLike | Describe | None = None,
+    seed: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> RunResult:
+    """Let a policy play a Gymnasium contextual bandit.
+
+    The context is the observation, flattened as ``gymnasium.spaces.flatten`` does. An episode that ends is followed by
+    the next, so that one-round episodes and long ones are played alike.
+
+    Args:
+        policy: learns as it goes; afterwards it holds what it has learned.
+        env: with a Discrete action space.
+        horizon: T, the number of rounds.
+        actions: what the actions are like: an array (A, d_a), or a function of observation and info that answers one,
+            called every round. Without it ``info["actions"]`` where the environment has it, else one column per action,
+            1 in its own and 0 in the others.
+        seed: of the first reset.
+        progress: called with the number of finished rounds after each one.
+
+    Returns:
+        The record; its regret is NaN unless the environment tells ``info["regret"]``.
+    """
+    return record(policy, _Play(env, actions, seed), horizon, progress)
+
+
+register()

@@ -178,6 +178,19 @@ class Policy(ABC):
             contexts: one per row, shape (n, d_x).
             actions: offered in every round, shape (A, d_a), or round by round, shape (n, A, d_a).
         """
+        contexts, actions = self._rounds(contexts, actions)
+        repeated = np.broadcast_to(contexts[:, None, :], (*actions.shape[:2], contexts.shape[1]))
+        with threads_for(self.dictionary_size, MANY) or nullcontext():
+            choices = self._select_many(np.concatenate([repeated, actions], axis=2))
+        return [
+            Decision(row, offered[row].copy(), mean, std, upper_bound, context.copy(), propensity)
+            for (row, mean, std, upper_bound, propensity), offered, context in zip(
+                choices, actions, contexts, strict=True
+            )
+        ]
+
+    def _rounds(self, contexts: ArrayLike, actions: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Contexts (n, d_x) and the actions offered with each, shape (n, A, d_a), checked."""
         contexts = as_points("contexts", contexts, self._dimensions[0])
         actions = as_floats("actions", actions)
         if actions.ndim == 2:
@@ -191,15 +204,7 @@ class Policy(ABC):
             raise InputError(f"actions: expected {self._dimensions[1]} columns, got {actions.shape[2]}.")
         require_finite("contexts", contexts)
         require_finite("actions", actions)
-        repeated = np.broadcast_to(contexts[:, None, :], (*actions.shape[:2], contexts.shape[1]))
-        with threads_for(self.dictionary_size, MANY) or nullcontext():
-            choices = self._select_many(np.concatenate([repeated, actions], axis=2))
-        return [
-            Decision(row, offered[row].copy(), mean, std, upper_bound, context.copy(), propensity)
-            for (row, mean, std, upper_bound, propensity), offered, context in zip(
-                choices, actions, contexts, strict=True
-            )
-        ]
+        return contexts, actions
 
     def update_many(self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike) -> None:
         """Learn a log of rounds in order; the model is that of :meth:`update` one by one, reached faster.

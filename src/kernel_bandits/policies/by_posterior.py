@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernel_bandits.arrays import FloatArray, InputError, as_count
+from kernel_bandits.arrays import FloatArray, InputError, as_count, as_positive
 from kernel_bandits.joint import pair
 from kernel_bandits.policies.base import Decision, Policy
 from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
@@ -77,6 +77,39 @@ class PosteriorPolicy(Policy):
     def predict(self, context: ArrayLike, actions: ArrayLike) -> Prediction:
         """Mean and standard deviation of the expected reward of each action, arrays of length A; writes nothing."""
         return self.posterior.predict(pair(context, actions, *self._dimensions))
+
+    def select_batch(
+        self, contexts: ArrayLike, actions: ArrayLike, *, batch_variance_limit: float = 2.0
+    ) -> list[Decision]:
+        """Decide for the next contexts before any of their rewards comes, as far as that is safe.
+
+        Decisions are pending, as those of :meth:`ask`. The batch ends with the decision at which 1 + Σσ² passes the
+        limit, with the paper's σ² as it was when the batch began (Calandriello et al. 2020): the standard deviations
+        inside it are then at most √limit below those at its beginning, until that last decision. Coins are flipped
+        inside the batch; anchors that come up in it find the history in one pass at its end.
+
+        Args:
+            contexts: one per row, shape (n, d_x), in the order in which they are to be served.
+            actions: offered in every round, shape (A, d_a), or round by round, shape (n, A, d_a).
+            batch_variance_limit: at least 1; at 1 a batch is one decision.
+
+        Returns:
+            Decisions for the first contexts, at least one and at most n; tell their rewards, then go on with the rest.
+        """
+        limit = as_positive("batch_variance_limit", batch_variance_limit)
+        if limit < 1.0:
+            raise InputError(f"batch_variance_limit: expected at least 1, got {batch_variance_limit!r}.")
+        contexts, actions = self._rounds(contexts, actions)
+        decisions: list[Decision] = []
+        total = 1.0
+        with self.posterior.batch() as variance:
+            for context, offered in zip(contexts, actions, strict=True):
+                decision = self.ask(context, offered)
+                decisions.append(decision)
+                total += variance(np.concatenate((decision.context, decision.action)))
+                if total > limit:
+                    break
+        return decisions
 
     def explain(self, decision: Decision, count: int = 5) -> Explanation:
         """Which past points speak for a decision, and how much of its bound is exploration.

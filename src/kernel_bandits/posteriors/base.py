@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
 
@@ -194,6 +196,14 @@ class Posterior(ABC, Generic[E]):
     @abstractmethod
     def abandon(self, key: int) -> None:
         """Forget an anticipated point whose reward will never come; an anchor it has become stays."""
+
+    @abstractmethod
+    def batch(self) -> AbstractContextManager[Callable[[FloatArray], float]]:
+        """A batch of anticipated points: directions that come up in it find the history in one pass at its end.
+
+        Yields:
+            The function point (d,) ↦ σ²(point), the paper's variance as it was when the batch began.
+        """
 
     @abstractmethod
     def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:

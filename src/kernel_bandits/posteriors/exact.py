@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -190,6 +192,15 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         ahead._play(point)
         self._ahead = ahead
         self._awaited[key] = point
+
+    @contextmanager
+    def batch(self) -> Iterator[Callable[[FloatArray], float]]:
+        frozen = self._without_awaited() if self._ahead is None else copy.deepcopy(self._ahead)
+
+        def variance(point: FloatArray) -> float:
+            return frozen.evaluate(point[None, :]).std.item(0) ** 2 / self.regularization
+
+        yield variance
 
     def _without_awaited(self) -> ExactPosterior:
         """A copy to count further points into."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -149,6 +151,17 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         assert self._ahead is not None
         self._ahead.forget(self._awaited[key])
         self._no_longer_await(key)
+
+    @contextmanager
+    def batch(self) -> Iterator[Callable[[FloatArray], float]]:
+        frozen = None if self._ahead is None else self._ahead.covariance.copy()
+
+        def variance(point: FloatArray) -> float:
+            features = self.feature_map(point[None, :])[0]
+            solved = features / self.regularization if frozen is None else times_vector(frozen, features)
+            return float(features @ solved)
+
+        yield variance
 
     def _no_longer_await(self, key: int) -> None:
         del self._awaited[key]

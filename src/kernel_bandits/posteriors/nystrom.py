@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -108,6 +108,8 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         # The regression that counts anticipated points too; the same object while there are none.
         self._ahead = self._ridge
         self._awaited: dict[int, _Awaited] = {}
+        # Whether a further anchor finds the history at once; inside a batch it does so at its end.
+        self._projects = self._history is not None
         if dictionary.initial_points is not None:
             self._dimension = dictionary.initial_points.shape[1]
             self._rebuild(dictionary.initial_points)
@@ -316,6 +318,50 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         self._ahead.forget(self._current(key).features)
         self._no_longer_await(key)
 
+    @contextmanager
+    def batch(self) -> Iterator[Callable[[FloatArray], float]]:
+        anchors, factor, frozen = self._anchors, self._factor, self._ahead.covariance.copy()
+
+        def variance(point: FloatArray) -> float:
+            gram = self.kernel(point[None, :], anchors) if len(anchors) else np.empty((1, 0))
+            features = times_upper(np.array(gram), factor)[0]
+            residual = max(self.kernel.diag(point[None, :]).item(0) - float(features @ features), 0.0)
+            # σ² = residual/λ + φᵀPφ
+            return residual / self.regularization + float(features @ symmetric_times_vector(frozen, features))
+
+        # A dictionary that is drawn anew makes a pass of its own.
+        self._projects = self._history is not None and isinstance(self.dictionary, Resampling)
+        try:
+            yield variance
+        finally:
+            self._projects = self._history is not None
+            if self._projects and len(self._anchors) > len(anchors) and not isinstance(self.dictionary, Resampling):
+                self._project_anchors(len(anchors))
+
+    def _project_anchors(self, known: int) -> None:
+        """Let all anchors but the first ones find the history, in one pass: O(t·m) each."""
+        count = len(self._anchors) - known
+        gram_sum, moment = np.zeros((len(self._anchors), count)), np.zeros(count)
+        for points, counts, rewards in self._kept_history().blocks():
+            gram = self._cross_gram(points)
+            # the further coordinates c = Jk_Z(s) and Σ φcᵀ = J·Σ k_Z(s)cᵀ
+            coordinates = times(gram, self._factor[:, known:])
+            gram_sum += gram.T @ (counts[:, None] * coordinates)
+            moment += coordinates.T @ rewards
+        cross = self._factor.T @ gram_sum
+        if not (np.isfinite(cross).all() and np.isfinite(moment).all()):
+            raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between observed points.")
+        self._ridge.project(known, cross, moment)
+        self.residual_trace = max(self.residual_trace - float(np.trace(cross[known:])), 0.0)
+        self._count_awaited_anew()
+
+    def _count_awaited_anew(self) -> None:
+        """Count the anticipated points into a copy of the regression, in the coordinates of the anchors there are."""
+        self._ahead = self._ridge
+        for key, awaited in list(self._awaited.items()):
+            evaluation = self.evaluate_finite(awaited.point[None, :])
+            self._await(key, _Awaited(awaited.point, evaluation.features[0], evaluation.residual.item(0)))
+
     def _no_longer_await(self, key: int) -> None:
         del self._awaited[key]
         if not self._awaited:
@@ -399,9 +445,8 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
     def _append_anchor(self, point: FloatArray, features: FloatArray, pivot: float) -> None:
         """Add one direction; the past is projected onto it where it is kept."""
         with np.errstate(invalid="ignore", over="ignore"):
-            cross, square, moment = self._project(
-                () if self._history is None else self._history.blocks(), point, features, pivot
-            )
+            past = self._kept_history().blocks() if self._projects else ()
+            cross, square, moment = self._project(past, point, features, pivot)
             cross_ahead, square_ahead, _ = self._project(self._awaited_block(), point, features, pivot)
         if not math.isfinite(square + square_ahead + moment):
             raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between observed points.")
@@ -501,10 +546,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between observed points.")
         self._anchors, self._factor = anchors, factor
         self._ridge.load(second_moment, moment)
-        self._ahead = self._ridge
-        for key, awaited in list(self._awaited.items()):
-            evaluation = self.evaluate_finite(awaited.point[None, :])
-            self._await(key, _Awaited(awaited.point, evaluation.features[0], evaluation.residual.item(0)))
+        self._count_awaited_anew()
         self.residual_trace = residual_trace
 
     def refactor(self) -> None:

@@ -184,6 +184,20 @@ class RidgeRegression:
         self._moment = np.append(self._moment, moment)
         self._pending = np.zeros((PENDING_ROWS, len(self)))
 
+    def project(self, known: int, cross: FloatArray, moment: FloatArray) -> None:
+        """Give the past mass in the coordinates after the first ``known``, in which it had none.
+
+        Args:
+            known: how many coordinates stay as they are.
+            cross: Σ φc over the past for those c, shape (m, m − known).
+            moment: Σ rc, shape (m − known,).
+        """
+        self._absorb_pending()
+        second_moment = self._precision - self.regularization * np.eye(len(self))
+        second_moment[:, known:] = cross
+        second_moment[known:, :known] = cross[:known].T
+        self.load(second_moment, np.append(self._moment[:known], moment))
+
     def load(self, second_moment: FloatArray, moment: FloatArray) -> None:
         """Start over from Σ φφᵀ and Σ rφ, which may have another size."""
         self._precision = second_moment + self.regularization * np.eye(len(moment))

@@ -1,0 +1,62 @@
+"""Batched EK-UCB: regret against batch size, over paired seeds.
+
+Run: OPENBLAS_NUM_THREADS=1 python benchmarks/batches.py
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from joblib import Parallel, delayed
+
+import kernel_bandits as kb
+from kernel_bandits.experiments.summary import mean_interval
+from kernel_bandits.randomness import stream
+
+SEEDS, HORIZON, LARGEST_BATCH = 20, 2000, 250
+ENVIRONMENTS = ("Bump", "Chessboard", "StepDiagonal")
+LIMITS = (1.0, 3.0, 10.0, 30.0, 100.0)
+
+
+def one_run(name: str, limit: float, seed: int) -> tuple[float, float, float]:
+    """Regret, number of batches, and dictionary size of a run."""
+    environment = getattr(kb.environments, name)()
+    contexts, noise = stream(seed, "contexts"), stream(seed, "noise")
+    offers = [environment.next_round(contexts) for _ in range(HORIZON)]
+    errors = [environment.noise(noise) for _ in range(HORIZON)]
+    policy = kb.ek_ucb(kb.Gaussian(environment.lengthscale), regularization=0.1, seed=seed)
+    regret, batches, served = 0.0, 0, 0
+    while served < HORIZON:
+        ahead = offers[served : served + LARGEST_BATCH]
+        decisions = policy.select_batch(
+            np.array([offer.context for offer in ahead]),
+            np.array([offer.actions for offer in ahead]),
+            batch_variance_limit=limit,
+        )
+        rewards = []
+        for offset, decision in enumerate(decisions):
+            offer = offers[served + offset]
+            expected = environment.expected_rewards(offer.context, offer.actions)
+            rewards.append(float(expected[decision.index]) + errors[served + offset])
+            regret += float(expected.max() - expected[decision.index])
+        policy.tell_many([decision.id for decision in decisions if decision.id is not None], rewards)
+        served += len(decisions)
+        batches += 1
+    return regret, float(batches), float(policy.dictionary_size)
+
+
+def main() -> None:
+    print("| environment | limit | batches | mean batch | regret | m |\n|---|---|---|---|---|---|")
+    for name in ENVIRONMENTS:
+        for limit in LIMITS:
+            runs = Parallel(n_jobs=-1)(delayed(one_run)(name, limit, seed) for seed in range(SEEDS))
+            regret, batches, size = np.array(runs).T
+            mean, half_width = mean_interval(regret)
+            print(
+                f"| {name} | {limit:g} | {batches.mean():.0f} | {HORIZON / batches.mean():.1f} "
+                f"| {mean:.1f} ± {half_width:.1f} | {size.mean():.0f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

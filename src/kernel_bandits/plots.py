@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, InputError, missing
-from kernel_bandits.experiments.compare import mean_interval
 from kernel_bandits.experiments.records import RunResult
+from kernel_bandits.experiments.summary import mean_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,16 +18,40 @@ if TYPE_CHECKING:
 
 Curves: TypeAlias = dict[str, tuple[FloatArray, FloatArray]]
 
-# Colour, dashes and width by order of policy. The colours are Okabe and Ito's, which colour-blind readers tell apart;
-# dashes and widths tell the lines apart in grey, and let one line show beneath another where policies agree.
-_STYLES: tuple[tuple[str, tuple[float, ...], float], ...] = (
-    ("#0072B2", (), 1.6),
-    ("#D55E00", (4.0, 2.5), 1.6),
-    ("#E69F00", (), 3.6),
-    ("#555555", (1.0, 1.5), 1.6),
-    ("#009E73", (6.0, 2.0, 1.0, 2.0), 1.6),
-    ("#CC79A7", (2.0, 2.0), 2.4),
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a policy's line is drawn, the same in every panel.
+
+    Attributes:
+        colour: of the line and, paler, of its band.
+        dashes: lengths of ink and gap in points; empty for a solid line.
+        width: of the line, in points.
+        marker: matplotlib's name of the mark set on the line now and then.
+    """
+
+    colour: str
+    dashes: tuple[float, ...]
+    width: float
+    marker: str
+
+
+# By order of policy. The colours are Okabe and Ito's, which colour-blind readers tell apart, and black; dashes, widths
+# and marks tell the lines apart in grey, and let one line show beneath another where policies agree.
+STYLES = (
+    Style("#0072B2", (), 1.6, "o"),
+    Style("#D55E00", (4.0, 2.5), 1.6, "s"),
+    Style("#E69F00", (), 3.6, "^"),
+    Style("#555555", (1.0, 1.5), 1.6, ""),
+    Style("#009E73", (6.0, 2.0, 1.0, 2.0), 1.6, "D"),
+    Style("#CC79A7", (2.0, 2.0), 2.4, "v"),
+    Style("#56B4E9", (8.0, 2.0), 2.0, "P"),
+    Style("#000000", (3.0, 1.5, 1.0, 1.5, 1.0, 1.5), 1.2, "X"),
+    Style("#8C564B", (), 1.0, "*"),
 )
+_MARKS = 6
+# More than a screen resolves, and little enough for a figure of many panels to be a small file.
+_MOST_POINTS = 120
 # A policy that ends this many times above the median policy leaves the frame: beside one that does not learn, the
 # differences between those that do would vanish.
 _OFF_SCALE = 2.5
@@ -54,31 +79,93 @@ def comparison_figure(runs: Mapping[str, Mapping[str, Sequence[RunResult]]]) -> 
 
     if not runs:
         raise InputError("runs: expected the records of at least one environment, got none.")
-    policies = list(dict.fromkeys(label for by_policy in runs.values() for label in by_policy))
+    styles = line_styles(label for by_policy in runs.values() for label in by_policy)
     figure = Figure(figsize=(8.0, 0.8 + 2.3 * len(runs)), layout="constrained")
     grid = figure.subplots(len(runs), 2, sharex=True, squeeze=False)
     for (environment, by_policy), (regret_axes, time_axes) in zip(runs.items(), grid, strict=True):
-        regret = {label: _curve([run.regret for run in records]) for label, records in by_policy.items()}
-        seconds = {label: _curve([run.seconds for run in records]) for label, records in by_policy.items()}
-        for axes, curves in ((regret_axes, regret), (time_axes, seconds)):
-            _draw(axes, curves, policies)
-        _fit_to_learners(regret_axes, regret)
-        regret_axes.set_title(environment, loc="left", fontweight="bold", fontsize=10, color=_INK)
-        regret_axes.set_ylabel("cumulative regret")
-        time_axes.set_ylabel("cumulative time (s)")
-    for axes in grid[-1]:
-        axes.set_xlabel("round")
-    figure.align_ylabels(grid)
-    handles = {handle.get_label(): handle for axes in grid[:, 0] for handle in axes.get_lines()}
-    figure.legend(
-        [handles[label] for label in policies],
-        policies,
-        loc="outside upper center",
-        ncols=min(len(policies), 4),
-        frameon=False,
-        handlelength=3.0,
-    )
+        draw_regret(regret_axes, by_policy, styles)
+        draw_time(time_axes, by_policy, styles)
+        panel_title(regret_axes, environment)
+    finish(figure, grid, styles, shortfalls(runs))
     return figure
+
+
+def line_styles(labels: Iterable[str]) -> dict[str, Style]:
+    """A style for each different label, by order; after nine they repeat."""
+    return {label: STYLES[number % len(STYLES)] for number, label in enumerate(dict.fromkeys(labels))}
+
+
+def draw_regret(axes: Axes, by_policy: Mapping[str, Sequence[RunResult]], styles: Mapping[str, Style]) -> None:
+    """Cumulative regret against rounds, means and intervals; policies far above the others leave the frame."""
+    curves = {label: _curve([run.regret for run in records]) for label, records in by_policy.items()}
+    _draw(axes, curves, styles)
+    _fit_to_learners(axes, curves)
+    axes.set_ylabel("cumulative regret")
+
+
+def draw_time(
+    axes: Axes,
+    by_policy: Mapping[str, Sequence[RunResult]],
+    styles: Mapping[str, Style],
+    scale: Literal["linear", "log"] = "linear",
+) -> None:
+    """Cumulative time of ``select`` and ``update`` against rounds, means and intervals."""
+    curves = {label: _curve([run.seconds for run in records]) for label, records in by_policy.items()}
+    _draw(axes, curves, styles)
+    if scale == "log":
+        # The first rounds, microseconds each, would take most of a logarithmic axis.
+        first = min(float(mean[len(mean) // 20]) for mean, _ in curves.values())
+        last = max(float(mean[-1]) for mean, _ in curves.values())
+        axes.set(yscale="log", ylim=(0.7 * first, 1.5 * last))
+    axes.set_ylabel("cumulative time (s)")
+
+
+def panel_title(axes: Axes, text: str) -> None:
+    """Write what a row of panels shows above its first one."""
+    axes.set_title(text, loc="left", fontweight="bold", fontsize=10, color=_INK)
+
+
+def finish(figure: Figure, grid: Any, styles: Mapping[str, Style], note: str = "") -> None:
+    """Label the rounds under the last row, and put the legend above and a note below the panels.
+
+    Args:
+        figure: with constrained layout.
+        grid: its axes, an array of shape (rows, columns).
+        styles: of the policies in the legend; those that no panel shows are left out.
+        note: what a reader must know, such as :func:`shortfalls`.
+    """
+    for axes in grid[-1]:
+        axes.set_xlabel("round", color=_INK, fontsize=9)
+    figure.align_ylabels(grid)
+    handles = {handle.get_label(): handle for axes in grid.flat for handle in axes.get_lines()}
+    labels = [label for label in styles if label in handles]
+    figure.legend(
+        [handles[label] for label in labels],
+        labels,
+        loc="outside upper center",
+        ncols=min(len(labels), 4 if figure.get_figwidth() < 10 else 9),
+        frameon=False,
+        handlelength=3.5,
+        fontsize=9,
+    )
+    if note:
+        figure.supxlabel(note, fontsize=8, color=_INK, wrap=True)
+
+
+def shortfalls(runs: Mapping[str, Mapping[str, Sequence[RunResult]]]) -> str:
+    """In words which policies have fewer runs or shorter ones than the others; empty if none has."""
+    shapes = {
+        (place, label): (len(records), records[0].horizon)
+        for place, by_policy in runs.items()
+        for label, records in by_policy.items()
+    }
+    most, longest = (max(shape[axis] for shape in shapes.values()) for axis in (0, 1))
+    less = [
+        f"{label} ({place}): {count} runs of {horizon} rounds"
+        for (place, label), (count, horizon) in shapes.items()
+        if count < most or horizon < longest
+    ]
+    return f"{most} runs of {longest} rounds, but {'; '.join(less)}" if less else ""
 
 
 def _curve(rows: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
@@ -89,16 +176,22 @@ def _curve(rows: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
     return mean_interval(np.array(rows))
 
 
-def _draw(axes: Axes, curves: Curves, policies: Sequence[str]) -> None:
+def _draw(axes: Axes, curves: Curves, styles: Mapping[str, Style]) -> None:
     for label, (mean, half_width) in curves.items():
-        colour, dashes, width = _STYLES[policies.index(label) % len(_STYLES)]
-        rounds = np.arange(1, len(mean) + 1)
+        style = styles[label]
+        rounds = np.unique(np.linspace(1, len(mean), min(len(mean), _MOST_POINTS)).round().astype(int))
+        mean, half_width = mean[rounds - 1], half_width[rounds - 1]
         # Wide lines go beneath narrow ones, dashed lines above solid ones.
-        order = 3.0 - 0.1 * width + (0.05 if dashes else 0.0)
-        axes.fill_between(rounds, mean - half_width, mean + half_width, color=colour, alpha=0.2, linewidth=0, zorder=2)
-        (line,) = axes.plot(rounds, mean, color=colour, linewidth=width, label=label, zorder=order)
-        if dashes:
-            line.set_dashes(dashes)
+        order = 3.0 - 0.1 * style.width + (0.05 if style.dashes else 0.0)
+        low, high = mean - half_width, mean + half_width
+        axes.fill_between(rounds, low, high, color=style.colour, alpha=0.2, linewidth=0, zorder=2)
+        (line,) = axes.plot(rounds, mean, color=style.colour, linewidth=style.width, label=label, zorder=order)
+        if style.dashes:
+            line.set_dashes(style.dashes)
+        # The marks of different policies stand at different rounds, so that they do not hide each other.
+        place = list(styles).index(label) / len(styles)
+        step = max(len(mean) // _MARKS, 1)
+        line.set(marker=style.marker, markersize=4.5, markevery=(int(place * step), step), markeredgewidth=0)
     axes.set_xlim(0, max(len(mean) for mean, _ in curves.values()))
     axes.set_ylim(bottom=0)
     axes.locator_params(nbins=5)
@@ -116,13 +209,13 @@ def _fit_to_learners(axes: Axes, curves: Curves) -> None:
     beyond = {label: mean for label, (mean, _) in curves.items() if mean[-1] > limit > 0}
     if beyond:
         axes.set_ylim(0, limit)
-    for label, mean in beyond.items():
+    for number, (label, mean) in enumerate(beyond.items()):
         leaves = int(np.searchsorted(mean, limit))
         room_on_the_right = leaves < len(mean) / 2
         axes.annotate(
             f"{label} ends at {mean[-1]:.0f}",
             (leaves, limit),
-            xytext=(8 if room_on_the_right else -8, 0),
+            xytext=(8 if room_on_the_right else -8, -11 * number),
             textcoords="offset points",
             ha="left" if room_on_the_right else "right",
             va="top",

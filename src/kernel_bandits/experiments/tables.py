@@ -67,7 +67,8 @@ def study_of(tables: Table, name: str = "study") -> Study:
         if (seeds_and_horizon := entry.plays_in(place.part.label))
     ]
     _check_labels([part.label for part in (place.part for place in environments)], "environments")
-    _check_labels([entry.part.label for entry in entries], "policies")
+    for place in environments:
+        _check_labels([entry.part.label for entry in entries if entry.plays_in(place.part.label)], "policies")
     longest = max(len(seeds) for _, _, (seeds, _) in cells)
     runs = tuple(
         Run(environment, policy, seeds[number], horizon)

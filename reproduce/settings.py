@@ -1,0 +1,67 @@
+"""Names, styles and notes that the studies share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernel_bandits.experiments import Record
+from kernel_bandits.plots import Style
+
+AUTHORS, SANE, ANY = "authors' settings", "sane settings", "any settings"
+# What "similar" regret may differ by; the paper gives no number.
+MARGIN = 0.1
+
+# One style for an algorithm in all figures; those of one family share a colour.
+STYLES = {
+    "EK-UCB": Style("#0072B2", (), 2.0, "o"),
+    "EK-UCB γ = λ": Style("#56B4E9", (4.0, 1.5), 1.6, "s"),
+    "EK-UCB μ = 1": Style("#56B4E9", (4.0, 1.5), 1.6, "s"),
+    "EK-UCB μ = 10": Style("#0072B2", (), 2.0, "o"),
+    "EK-UCB μ = 100": Style("#004469", (1.0, 1.2), 2.0, "p"),
+    "CBBKB C = 3": Style("#D55E00", (6.0, 2.0), 1.4, "^"),
+    "CBBKB C = 10": Style("#D55E00", (2.0, 2.0), 1.4, "v"),
+    "CBBKB C = 30": Style("#D55E00", (6.0, 2.0, 1.0, 2.0), 1.4, "<"),
+    "CBKB": Style("#CC79A7", (), 1.2, "D"),
+    "SupKernelUCB": Style("#009E73", (8.0, 2.0, 2.0, 2.0), 1.4, "X"),
+    "K-UCB": Style("#E69F00", (), 3.6, ""),
+    "uniform": Style("#555555", (1.0, 2.0), 1.0, ""),
+}
+
+
+def shorter_runs(records: Sequence[Record]) -> str:
+    """In words what a figure must say about its runs: how many and how long, and which are fewer or shorter."""
+    shapes: dict[tuple[str, str], set[int]] = {}
+    for record in records:
+        cell = record.run.environment.label, record.run.policy.label
+        shapes.setdefault(cell, set()).add(record.run.seed)
+    lengths = {(record.run.environment.label, record.run.policy.label): record.run.horizon for record in records}
+    if not shapes:
+        return ""
+    most, longest = max(len(seeds) for seeds in shapes.values()), max(lengths.values())
+    short: dict[tuple[str, int, int], list[str]] = {}
+    for cell, seeds in shapes.items():
+        if len(seeds) < most or lengths[cell] < longest:
+            place, label = cell
+            short.setdefault((place.rpartition(", ")[2], len(seeds), lengths[cell]), []).append(label)
+    exceptions = [
+        f"with {place}, {_together(labels)}: {rounds} rounds" + ("" if count == most else f", {count} seeds")
+        for (place, count, rounds), labels in short.items()
+    ]
+    plan = f"Mean and 95 % interval over {most} paired seeds, {longest} rounds"
+    cost = " (longer runs cost too much)" if exceptions else ""
+    return (
+        f"{plan}; {'; '.join(exceptions)}{cost}. Time: processor time of select and update."
+        if exceptions
+        else (f"{plan}. Time: processor time of select and update.")
+    )
+
+
+def _together(labels: Sequence[str]) -> str:
+    """Labels by algorithm, with the λ of each: ``CBKB λ = 1, 10``."""
+    by_family: dict[str, list[str]] = {}
+    for label in labels:
+        family, _, number = label.partition(", λ = ")
+        by_family.setdefault(family, []).append(number)
+    return ", ".join(
+        f"{family} (λ = {', '.join(numbers)})" if any(numbers) else family for family, numbers in by_family.items()
+    )

@@ -1,0 +1,203 @@
+"""Time and memory of every algorithm of Table 1 against T, the number of anchors m and the number of actions A.
+
+A case is played twice: once timed by the processor time of the playing thread, with one BLAS thread, and once traced
+for its peak memory. The environment is smooth, so that m hardly grows once it is explored. m is varied by the kernel's
+lengthscale, which is what decides the effective dimension.
+"""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import thread_time
+from typing import Literal, TypeAlias
+
+import kernel_bandits as kb
+from kernel_bandits.environments import MovingOptimum
+from kernel_bandits.policies import Policy
+from kernel_bandits.randomness import stream
+from kernel_bandits.threads import single_threaded
+
+Axis: TypeAlias = Literal["T", "m", "A"]
+FILE = "measurements.jsonl"
+RIDGE = 0.1
+LENGTHSCALE, ACTIONS = 0.5, 10
+LENGTHSCALES = (1.0, 0.5, 0.35, 0.25, 0.18)
+ACTION_NUMBERS = (10, 40, 160, 640)
+
+
+def _k_ucb(kernel: kb.Gaussian, horizon: int, seed: int) -> Policy:  # noqa: ARG001 (all are built alike)
+    return kb.k_ucb(kernel, regularization=RIDGE, seed=seed)
+
+
+def _sup_kernel_ucb(kernel: kb.Gaussian, horizon: int, seed: int) -> Policy:
+    return kb.sup_kernel_ucb(kernel, horizon=horizon, regularization=RIDGE, seed=seed)
+
+
+def _cbkb(kernel: kb.Gaussian, horizon: int, seed: int) -> Policy:  # noqa: ARG001 (the same)
+    return kb.cbkb(kernel, regularization=RIDGE, seed=seed)
+
+
+def _cbbkb(kernel: kb.Gaussian, horizon: int, seed: int) -> Policy:  # noqa: ARG001 (the same)
+    return kb.cbbkb(kernel, regularization=RIDGE, seed=seed)
+
+
+def _ek_ucb(kernel: kb.Gaussian, horizon: int, seed: int) -> Policy:  # noqa: ARG001 (the same)
+    return kb.ek_ucb(kernel, regularization=RIDGE, seed=seed)
+
+
+def _without_history(kernel: kb.Gaussian, horizon: int, seed: int) -> Policy:  # noqa: ARG001 (the same)
+    return kb.ek_ucb(kernel, regularization=RIDGE, history="none", seed=seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """An algorithm of Table 1.
+
+    Attributes:
+        label: its name.
+        build: makes the policy from kernel, horizon and seed.
+        horizon: the longest run, on the axis T.
+        size_horizon: rounds on the axis m; None where there are no anchors to vary.
+        action_horizon: rounds on the axis A.
+    """
+
+    label: str
+    build: Callable[[kb.Gaussian, int, int], Policy]
+    horizon: int
+    size_horizon: int | None
+    action_horizon: int
+
+
+ALGORITHMS = (
+    Algorithm("K-UCB, CGP-UCB", _k_ucb, 2400, None, 400),
+    Algorithm("SupKernelUCB", _sup_kernel_ucb, 2400, None, 400),
+    Algorithm("CBKB", _cbkb, 1200, 300, 200),
+    Algorithm("CBBKB, C = 10", _cbbkb, 4800, 2000, 400),
+    Algorithm("EK-UCB", _ek_ucb, 4800, 2000, 400),
+    Algorithm("EK-UCB, no history", _without_history, 4800, 2000, 400),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One point or, on the axis T, one curve of one algorithm."""
+
+    axis: Axis
+    algorithm: str
+    horizon: int
+    lengthscale: float
+    actions: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What a case took, after each of some numbers of rounds.
+
+    Attributes:
+        case: what was played.
+        rounds: T.
+        seconds: processor time of ``select`` and ``update`` up to there.
+        peak_bytes: peak of what Python and NumPy held up to there.
+        sizes: anchors, or points that carry the model.
+    """
+
+    case: Case
+    rounds: tuple[int, ...]
+    seconds: tuple[float, ...]
+    peak_bytes: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+def cases(quick: bool) -> list[Case]:
+    """All cases, seed by seed; the quick ones are shorter, fewer and smaller."""
+    shorter, seeds = (4, 2) if quick else (1, 5)
+    sizes = LENGTHSCALES[:3] if quick else LENGTHSCALES
+    numbers = ACTION_NUMBERS[:3] if quick else ACTION_NUMBERS
+    planned = []
+    for seed in range(seeds):
+        for one in ALGORITHMS:
+            planned.append(Case("T", one.label, one.horizon // shorter, LENGTHSCALE, ACTIONS, seed))
+            if one.size_horizon is not None:
+                rounds = one.size_horizon // shorter
+                planned += [Case("m", one.label, rounds, lengthscale, ACTIONS, seed) for lengthscale in sizes]
+            rounds = one.action_horizon // shorter
+            planned += [Case("A", one.label, rounds, LENGTHSCALE, number, seed) for number in numbers]
+    return planned
+
+
+def measure(folder: Path, quick: bool, progress: Callable[[int, int, str], None]) -> None:
+    """Measure the cases that are not in the folder yet, one after the other.
+
+    Args:
+        folder: where a line of JSON per case is kept.
+        quick: fewer, shorter cases.
+        progress: called with how many are done, how many there are, and the next in words.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    planned = cases(quick)
+    done = {measurement.case for measurement in read(folder)}
+    with (folder / FILE).open("a", encoding="utf-8") as file:
+        for number, case in enumerate(planned):
+            progress(number, len(planned), f"{case.algorithm}, axis {case.axis}, seed {case.seed}")
+            if case not in done:
+                file.write(json.dumps(asdict(play(case)), ensure_ascii=False) + "\n")
+                file.flush()
+    progress(len(planned), len(planned), "")
+
+
+def read(folder: Path) -> list[Measurement]:
+    """The measurements in the folder; a last line that was cut short is left out, and so measured again."""
+    path = folder / FILE
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    whole = [line for line in lines if line.endswith("}\n")]
+    if whole != lines:
+        path.write_text("".join(whole), encoding="utf-8")
+    return [_measurement(json.loads(line)) for line in whole]
+
+
+def _measurement(data: dict[str, object]) -> Measurement:
+    case = data.pop("case")
+    assert isinstance(case, dict)
+    return Measurement(Case(**case), **{key: tuple(value) for key, value in data.items()})  # type: ignore[arg-type] # JSON
+
+
+def play(case: Case) -> Measurement:
+    """Play the case twice, timed and traced."""
+    with single_threaded():
+        timed = list(_rounds(case))
+        tracemalloc.start()
+        try:
+            traced = list(_rounds(case, peak=lambda: tracemalloc.get_traced_memory()[1]))
+        finally:
+            tracemalloc.stop()
+    rounds, seconds, _, sizes = zip(*timed, strict=True)
+    peaks = tuple(peak for _, _, peak, _ in traced)
+    return Measurement(case, rounds, seconds, peaks, sizes)
+
+
+def _rounds(case: Case, peak: Callable[[], int] = lambda: 0) -> Iterator[tuple[int, float, int, int]]:
+    """Rounds, seconds, peak bytes and anchors after an eighth, a quarter, half of the rounds and all of them."""
+    environment = MovingOptimum(2, case.actions)
+    build = next(one.build for one in ALGORITHMS if one.label == case.algorithm)
+    contexts, noise = stream(case.seed, "contexts"), stream(case.seed, "noise")
+    policy = build(kb.Gaussian(case.lengthscale), case.horizon, case.seed)
+    stops: Sequence[int] = [case.horizon // 8, case.horizon // 4, case.horizon // 2, case.horizon]
+    seconds = 0.0
+    for number in range(1, case.horizon + 1):
+        offer = environment.next_round(contexts)
+        started = thread_time()
+        decision = policy.select(offer.context, offer.actions)
+        seconds += thread_time() - started
+        reward = environment.expected_rewards(offer.context, offer.actions)[decision.index] + environment.noise(noise)
+        started = thread_time()
+        policy.update(offer.context, decision.action, reward)
+        seconds += thread_time() - started
+        if number in stops:
+            yield number, seconds, peak(), policy.dictionary_size

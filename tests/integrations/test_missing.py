@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-ADAPTERS = {"sklearn": "sklearn", "gymnasium": "gym"}
+ADAPTERS = {"sklearn": "sklearn", "gymnasium": "gym", "coba": "coba", "river": "river"}
 
 
 @pytest.mark.parametrize("library", ADAPTERS)

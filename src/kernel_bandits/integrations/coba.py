@@ -1,0 +1,61 @@
+"""Our policies as learners of coba's experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray, InputError, as_floats, as_vector, missing
+from kernel_bandits.policies.base import Policy
+
+try:
+    from coba.primitives import Learner
+except ImportError as reason:
+    raise missing("coba", "coba") from reason
+
+
+class KernelBanditLearner(Learner):  # type: ignore[misc] # coba has no types
+    """A policy as a coba learner: it plays among the features of the actions and learns from the reward.
+
+    Contexts and actions are numbers or sequences of numbers; a context of None is an empty one. coba turns its own
+    categorical values into such before a learner sees them. The probability that coba records is the propensity of the
+    decision, None where the policy does not choose at random; coba's ``score`` is not offered.
+
+    Args:
+        policy: an experiment that tries the learner in several environments gives each a copy of it.
+        name: what coba's tables and plots call it; the class of the policy unless given.
+    """
+
+    def __init__(self, policy: Policy, name: str | None = None) -> None:
+        self.policy = policy
+        self.name = type(policy).__name__ if name is None else name
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """What coba's learner table shows."""
+        return {"family": self.name}
+
+    def predict(self, context: Any, actions: Sequence[Any]) -> tuple[Any, float | None]:
+        """Choose an action: one of the objects in ``actions``, and its propensity."""
+        described = [_features("action", action) for action in actions]
+        if len({len(row) for row in described}) > 1:
+            raise InputError("actions: expected as many numbers for each action, got different ones.")
+        decision = self.policy.select(_features("context", context), described)
+        return actions[decision.index], decision.propensity
+
+    def learn(self, context: Any, action: Any, reward: float, probability: float | None) -> None:  # noqa: ARG002
+        """Learn a reward; a posterior needs no weights, so the probability is of no use to it."""
+        self.policy.update(_features("context", context), _features("action", action), reward)
+
+
+def _features(name: str, value: Any) -> FloatArray:
+    """What coba passes as a context or an action, as a vector."""
+    if value is None:
+        return np.empty(0)
+    if isinstance(value, Mapping):
+        raise InputError(
+            f"{name}: expected numbers, got sparse features; make them dense with coba's Environments.dense(…)."
+        )
+    return as_vector(name, np.atleast_1d(as_floats(name, value)))

@@ -20,7 +20,8 @@ def seed_of(seed: Seed, name: str) -> np.random.SeedSequence:
     """The seed of the named stream; ``None`` takes fresh entropy and cannot be repeated."""
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0):
         raise InputError(f"seed: expected a whole number of at least 0, or None, got {seed!r}.")
-    return np.random.SeedSequence(seed).spawn(len(_STREAMS))[_STREAMS.index(name)]
+    # the child that spawn() would give, without its siblings
+    return np.random.SeedSequence(seed, spawn_key=(_STREAMS.index(name),))
 
 
 def stream(seed: Seed, name: str) -> np.random.Generator:

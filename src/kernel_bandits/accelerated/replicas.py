@@ -1,0 +1,251 @@
+"""Policies as plain data, and the run of many of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Literal, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kernel_bandits.accelerated.covariance import family_of, scaling_of
+from kernel_bandits.accelerated.engine import Played, draw, play
+from kernel_bandits.accelerated.exact import ExactModel, UniformModel
+from kernel_bandits.accelerated.models import Model, Settings
+from kernel_bandits.accelerated.nystrom import NystromModel
+from kernel_bandits.accelerated.problems import PureEnvironment, Tables, tabulate
+from kernel_bandits.arrays import FloatArray, InputError, as_count, as_positive
+from kernel_bandits.confidence import Confidence, ConstantRadius, StandardDeviations
+from kernel_bandits.environments import Environment
+from kernel_bandits.experiments.records import RunResult
+from kernel_bandits.kernels import KernelLike
+from kernel_bandits.posteriors.nystrom import HistoryMode
+
+Precision: TypeAlias = Literal["float64", "float32"]
+Device: TypeAlias = Literal["cpu", "gpu"]
+
+# Anchors there is room for at first.
+FIRST_ROOM = 32
+# Replicas of one compiled program: enough to fill a large GPU, few enough for dictionaries of a thousand anchors.
+BATCH_SIZE = 1024
+_ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A policy to be: what it computes, its numbers, and the seed of its coins and ties.
+
+    Attributes:
+        model: what one compiled program is made for.
+        numbers: the fields of ``Settings`` up to the factor of squared distances.
+        divisor: the lengthscale of each column, or (1,) where the factor holds it.
+        seed: a whole number.
+    """
+
+    model: Model[Any]
+    numbers: tuple[float, ...]
+    divisor: tuple[float, ...]
+    seed: int
+
+
+def ek_ucb(
+    kernel: KernelLike,
+    *,
+    regularization: float = 0.1,
+    confidence: Confidence = _ONE_STANDARD_DEVIATION,
+    leverage_regularization: float | None = None,
+    leverage_accuracy: float = 0.5,
+    oversampling: float = 2.0,
+    max_dictionary_size: int | None = None,
+    history: HistoryMode = "all",
+    seed: int = 0,
+) -> Replica:
+    """EK-UCB with a KORS dictionary; the arguments are those of :func:`kernel_bandits.ek_ucb`."""
+    if history not in ("all", "none"):
+        raise InputError(f"history: expected 'all' or 'none', got {history!r}.")
+    regularization = as_positive("regularization", regularization)
+    mu = regularization if leverage_regularization is None else leverage_regularization
+    if not (math.isfinite(leverage_accuracy) and leverage_accuracy >= 0):
+        raise InputError(f"leverage_accuracy: expected a finite number of at least 0, got {leverage_accuracy!r}.")
+    limit = math.inf if max_dictionary_size is None else as_count("max_dictionary_size", max_dictionary_size)
+    factor, divisor = scaling_of(kernel)
+    numbers = (
+        regularization,
+        _bonus(confidence, regularization),
+        as_positive("leverage_regularization", mu),
+        1.0 + leverage_accuracy,
+        as_positive("oversampling", oversampling),
+        float(limit),
+        factor,
+    )
+    return Replica(NystromModel(family_of(kernel), history == "all"), numbers, tuple(divisor.tolist()), seed)
+
+
+def k_ucb(
+    kernel: KernelLike,
+    *,
+    regularization: float = 0.1,
+    confidence: Confidence = _ONE_STANDARD_DEVIATION,
+    seed: int = 0,
+) -> Replica:
+    """K-UCB; the arguments are those of :func:`kernel_bandits.k_ucb`. A replica takes 8t² bytes."""
+    regularization = as_positive("regularization", regularization)
+    factor, divisor = scaling_of(kernel)
+    numbers = (regularization, _bonus(confidence, regularization), 1.0, 1.0, 1.0, math.inf, factor)
+    return Replica(ExactModel(family_of(kernel)), numbers, tuple(divisor.tolist()), seed)
+
+
+def uniform(*, seed: int = 0) -> Replica:
+    """Uniform play."""
+    return Replica(UniformModel(), (1.0, 0.0, 1.0, 1.0, 1.0, math.inf, 1.0), (1.0,), seed)
+
+
+def _bonus(confidence: Confidence, regularization: float) -> float:
+    if isinstance(confidence, StandardDeviations):
+        radius = confidence.number * math.sqrt(regularization)
+    elif isinstance(confidence, ConstantRadius):
+        radius = confidence.value
+    else:
+        raise InputError(
+            f"confidence: expected StandardDeviations or ConstantRadius, got {confidence!r}; radii that follow the "
+            "posterior run with kernel_bandits.run."
+        )
+    return radius / math.sqrt(regularization)
+
+
+def run_many(
+    replicas: Sequence[Replica],
+    environment: Environment | PureEnvironment,
+    horizon: int,
+    seeds: Sequence[int] | None = None,
+    *,
+    dtype: Precision = "float64",
+    device: Device | None = None,
+    batch_size: int = BATCH_SIZE,
+    progress: Callable[[int], None] | None = None,
+) -> list[RunResult]:
+    """Play many policies in an environment at once.
+
+    The same seed meets the same contexts and noise, flips the same coins and breaks ties alike as under
+    ``kernel_bandits.run``: the record is that of the policy there, but for what rounding does to it.
+
+    Args:
+        replicas: what :func:`ek_ucb`, :func:`k_ucb` and :func:`uniform` describe. Those that differ in numbers alone
+            share a program, and are sorted by their numbers into batches.
+        environment: one of ``kernel_bandits.environments``, any other with as many actions at every round, or a
+            :class:`PureEnvironment`.
+        horizon: T, the number of rounds.
+        seeds: of the contexts and the noise, one per replica; that of each replica unless given.
+        dtype: ``"float32"`` halves the memory and decides otherwise than float64 now and then.
+        device: ``"gpu"`` or ``"cpu"``; the GPU unless there is none.
+        batch_size: replicas that are in memory at once; memory is that of the largest dictionary in the batch for all.
+        progress: called with the number of runs that have finished after each batch.
+
+    Returns:
+        One record per replica, in order. ``select_seconds`` holds the time of its batch, shared evenly over replicas
+        and rounds, and ``update_seconds`` zeros: the two are one program.
+    """
+    horizon, batch_size = as_count("horizon", horizon), as_count("batch_size", batch_size)
+    seeds = [replica.seed for replica in replicas] if seeds is None else list(seeds)
+    if not replicas or len(seeds) != len(replicas):
+        raise InputError(f"seeds: expected one per replica, {len(replicas)} and at least one, got {len(seeds)}.")
+    results: list[RunResult | None] = [None] * len(replicas)
+    with computing(dtype, device):
+        for numbers in _batches(replicas, batch_size):
+            batch = [replicas[i] for i in numbers]
+            records = _run_batch(batch, environment, horizon, [seeds[i] for i in numbers], dtype)
+            for i, record in zip(numbers, records, strict=True):
+                results[i] = record
+            if progress is not None:
+                progress(sum(result is not None for result in results))
+    return [result for result in results if result is not None]
+
+
+@contextmanager
+def computing(dtype: Precision, device: Device | None) -> Iterator[None]:
+    """Double precision switched on, and arrays placed on the device."""
+    if dtype not in ("float64", "float32"):
+        raise InputError(f"dtype: expected 'float64' or 'float32', got {dtype!r}.")
+    try:
+        chosen = jax.devices(device)[0]
+    except RuntimeError as reason:
+        raise InputError(
+            f"device: JAX has no {device!r} here ({reason}); leave it out to take what there is."
+        ) from reason
+    with jax.enable_x64(True), jax.default_device(chosen):
+        yield
+
+
+def _batches(replicas: Sequence[Replica], batch_size: int) -> Iterator[list[int]]:
+    """Positions of replicas of one model, at most so many, neighbours in their numbers."""
+    by_model: dict[Model[Any], list[int]] = {}
+    for position, replica in enumerate(replicas):
+        by_model.setdefault(replica.model, []).append(position)
+    for positions in by_model.values():
+        ordered = sorted(positions, key=lambda position: (replicas[position].numbers, replicas[position].divisor))
+        for start in range(0, len(ordered), batch_size):
+            yield ordered[start : start + batch_size]
+
+
+def _run_batch(
+    replicas: Sequence[Replica],
+    environment: Environment | PureEnvironment,
+    horizon: int,
+    seeds: Sequence[int],
+    dtype: Precision,
+) -> list[RunResult]:
+    started = perf_counter()
+    tables, played = play_batch(replicas, environment, horizon, seeds, dtype)
+    share = np.full(horizon, (perf_counter() - started) / (len(replicas) * horizon))
+    zeros = np.zeros(horizon)
+    scene = np.unique(seeds, return_inverse=True)[1]
+    regret = np.cumsum(played.regrets, axis=1)
+    rounds = np.arange(horizon)
+    return [
+        RunResult(
+            regret=regret[i],
+            rewards=played.rewards[i],
+            action_indices=rows,
+            actions=tables.actions[rows] if tables.actions.ndim == 2 else tables.actions[scene[i], rounds, rows],
+            contexts=tables.contexts[scene[i]],
+            dictionary_size=played.sizes[i],
+            select_seconds=share,
+            update_seconds=zeros,
+        )
+        for i, rows in enumerate(played.rows)
+    ]
+
+
+def play_batch(
+    replicas: Sequence[Replica],
+    environment: Environment | PureEnvironment,
+    horizon: int,
+    seeds: Sequence[int],
+    dtype: Precision = "float64",
+    room: int = FIRST_ROOM,
+) -> tuple[Tables, Played]:
+    """Play replicas of one model at once, inside :func:`computing`; what was met and what was done."""
+    unique_seeds, scene = np.unique(seeds, return_inverse=True)
+    unique_players, player = np.unique([replica.seed for replica in replicas], return_inverse=True)
+    tables = tabulate(environment, horizon, unique_seeds.tolist())
+    draws = draw(horizon, unique_players.tolist())
+    dimension = tables.contexts.shape[2] + tables.actions.shape[-1]
+    settings = _settings(replicas, dimension, dtype)
+    return tables, play(replicas[0].model, settings, tables, draws, scene, player, room)
+
+
+def _settings(replicas: Sequence[Replica], dimension: int, dtype: Precision) -> Settings:
+    wrong = {len(replica.divisor) for replica in replicas} - {1, dimension}
+    if wrong:
+        raise InputError(
+            f"lengthscale: {wrong.pop()} lengthscales were given for points with {dimension} columns; "
+            "give one number, or one per column, context columns first."
+        )
+    divisor: FloatArray = np.array([np.broadcast_to(replica.divisor, dimension) for replica in replicas])
+    columns = np.array([replica.numbers for replica in replicas]).T
+    return Settings._make(jnp.asarray(column, dtype) for column in (*columns, divisor))

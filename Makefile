@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help run test lint types suite test-slow bench soak format clean
+.PHONY: help run test lint types suite test-slow bench soak docs docs-serve format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,6 +41,12 @@ bench: $(READY) ## speed and memory against floors and peers: tables, and result
 
 soak: $(READY) ## a million rounds on two environments: latency and memory (ten minutes)
 	$(BIN)/python benchmarks/soak.py
+
+docs: $(READY) ## the documentation site in results/site, warnings as errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+docs-serve: $(READY) ## the documentation site on http://127.0.0.1:8000, rebuilt as pages change
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 format: $(READY) ## let ruff rewrite the sources
 	$(BIN)/ruff check --fix .

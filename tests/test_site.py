@@ -1,0 +1,79 @@
+"""The documentation site builds without a warning, and no link in it leads nowhere."""
+
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import kernel_bandits as kb
+
+ROOT = Path(__file__).parent.parent
+
+
+class Page(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.links, self.anchors, self.pictures = [], set(), []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.anchors |= {attributes.get("id"), attributes.get("name")} - {None}
+        if tag == "a" and attributes.get("href"):
+            self.links.append(attributes["href"])
+        if tag == "img":
+            self.pictures.append(attributes)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    finished = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", folder],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert "WARNING" not in finished.stderr, finished.stderr
+    return {path.relative_to(folder): Page(path.read_text()) for path in folder.rglob("*.html")}
+
+
+def test_every_link_of_the_site_leads_somewhere(site):
+    broken = []
+    for path, page in site.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or path.name == "404.html":
+                continue
+            target = Path(os.path.normpath(path.parent / unquote(parts.path))) if parts.path else path
+            missing_page = target.suffix == ".html" and target not in site
+            missing_place = parts.fragment and target in site and unquote(parts.fragment) not in site[target].anchors
+            if missing_page or missing_place:
+                broken.append((str(path), link))
+    assert broken == []
+
+
+def test_every_picture_says_what_it_shows(site):
+    pictures = [picture for page in site.values() for picture in page.pictures]
+    assert pictures
+    assert all(len(picture.get("alt", "")) > 20 for picture in pictures)
+
+
+def test_nothing_is_loaded_from_elsewhere(site):
+    for path, page in site.items():
+        for picture in page.pictures:
+            assert not urlsplit(picture["src"]).scheme, (path, picture)
+
+
+def test_every_public_name_is_in_the_reference(site):
+    reference = "\n".join(" ".join(page.anchors) for path, page in site.items() if path.parts[0] == "reference")
+    names = {name for name in kb.__all__ if not isinstance(getattr(kb, name), ModuleType)} - {"__version__"}
+    assert {name for name in names if f".{name}" not in reference} == set()

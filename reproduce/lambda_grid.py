@@ -33,17 +33,17 @@ def figure(records: Sequence[Record]) -> Figure:
     groups = group(records)
     for row, number in zip(grid, LAMBDAS, strict=True):
         for axes, settings in zip((row[:2], row[2:]), (AUTHORS, SANE), strict=True):
-            by_family = _by_family(groups, settings, number)
-            if by_family:
-                plots.draw_regret(axes[0], by_family, STYLES)
-                plots.draw_time(axes[1], by_family, STYLES, scale="log")
+            shown = by_family(groups, settings, number)
+            if shown:
+                plots.draw_regret(axes[0], shown, STYLES)
+                plots.draw_time(axes[1], shown, STYLES, scale="log")
                 plots.panel_title(axes[0], f"{settings}, λ = μ = {number}")
                 axes[1].set_ylabel("cumulative processor time (s)")
     plots.finish(drawn, grid, STYLES, shorter_runs(records))
     return drawn
 
 
-def _by_family(
+def by_family(
     groups: Mapping[str, Mapping[str, Sequence[RunResult]]], settings: str, number: int
 ) -> dict[str, Sequence[RunResult]]:
     """The runs with these settings and this λ by algorithm, uniform play among them."""

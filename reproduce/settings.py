@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernel_bandits.experiments import Record
+from kernel_bandits import plots
+from kernel_bandits.experiments import Record, group
 from kernel_bandits.plots import Style
 
 AUTHORS, SANE, ANY = "authors' settings", "sane settings", "any settings"
@@ -30,34 +31,13 @@ STYLES = {
 
 def shorter_runs(records: Sequence[Record]) -> str:
     """In words what a figure must say about its runs: how many and how long, and which are fewer or shorter."""
-    shapes: dict[tuple[str, str], set[int]] = {}
-    for record in records:
-        cell = record.run.environment.label, record.run.policy.label
-        shapes.setdefault(cell, set()).add(record.run.seed)
-    lengths = {(record.run.environment.label, record.run.policy.label): record.run.horizon for record in records}
-    if not shapes:
-        return ""
-    most, longest = max(len(seeds) for seeds in shapes.values()), max(lengths.values())
-    short: dict[tuple[str, int, int], list[str]] = {}
-    for cell, seeds in shapes.items():
-        if len(seeds) < most or lengths[cell] < longest:
-            place, label = cell
-            short.setdefault((place.rpartition(", ")[2], len(seeds), lengths[cell]), []).append(label)
-    exceptions = [
-        f"with {place}, {_together(labels)}: {rounds} rounds" + ("" if count == most else f", {count} seeds")
-        for (place, count, rounds), labels in short.items()
-    ]
-    plan = f"Mean and 95 % interval over {most} paired seeds, {longest} rounds"
-    cost = " (longer runs cost too much)" if exceptions else ""
-    return (
-        f"{plan}; {'; '.join(exceptions)}{cost}. Time: processor time of select and update."
-        if exceptions
-        else (f"{plan}. Time: processor time of select and update.")
-    )
+    by_settings = {place.rpartition(", ")[2]: by_policy for place, by_policy in group(records).items()}
+    shape = plots.shape_of_runs(by_settings, _together)
+    return f"Mean and 95 % interval over paired seeds: {shape}. Time: processor time of select and update."
 
 
 def _together(labels: Sequence[str]) -> str:
-    """Labels by algorithm, with the λ of each: ``CBKB λ = 1, 10``."""
+    """Labels by algorithm, with the λ of each: ``CBKB (λ = 1, 10)``."""
     by_family: dict[str, list[str]] = {}
     for label in labels:
         family, _, number = label.partition(", λ = ")

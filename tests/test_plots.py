@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from kernel_bandits import InputError, KernelBanditsError, RunResult
-from kernel_bandits.plots import comparison_figure
+from kernel_bandits.plots import comparison_figure, draw_time, line_styles
 
 HORIZON = 40
 
@@ -118,3 +118,31 @@ def test_importing_the_module_does_not_load_optional_packages():
     program = "import sys, kernel_bandits.plots; print({'matplotlib', 'joblib', 'rich', 'typer'} & set(sys.modules))"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "set()"
+
+
+def test_fewer_and_shorter_runs_are_said_below_the_panels():
+    by_policy = {**learners(), "short": [record(1.0, horizon=20)] * 3, "also short": [record(1.0, horizon=20)] * 3}
+    figure = comparison_figure({"Place": by_policy})
+    note = "3 runs of 40 rounds; Place, other: 2 of 40 rounds; Place, short, also short: 20 rounds"
+    assert figure.get_supxlabel() == note
+    assert comparison_figure({"Place": {"one": learners()["one"]}}).get_supxlabel() == "3 runs of 40 rounds"
+
+
+def test_long_runs_are_drawn_by_few_points_that_lie_on_the_curve():
+    axes, _ = comparison_figure({"Place": {"one": [record(2.0, horizon=5000)] * 2}}).axes
+    (line,) = axes.get_lines()
+    rounds = line.get_xdata()
+    assert len(rounds) < 200
+    assert (rounds[0], rounds[-1]) == (1, 5000)
+    np.testing.assert_allclose(line.get_ydata(), 2.0 * rounds)
+
+
+def test_a_logarithmic_time_axis_starts_after_the_first_rounds():
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
+    draw_time(axes, {"one": [record(1.0, 1e-3)] * 2}, line_styles(["one"]), scale="log")
+    assert axes.get_yscale() == "log"
+    low, high = axes.get_ylim()
+    assert 1e-3 < low < 3e-3
+    assert high > 40e-3

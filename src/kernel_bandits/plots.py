@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -86,7 +86,7 @@ def comparison_figure(runs: Mapping[str, Mapping[str, Sequence[RunResult]]]) -> 
         draw_regret(regret_axes, by_policy, styles)
         draw_time(time_axes, by_policy, styles)
         panel_title(regret_axes, environment)
-    finish(figure, grid, styles, shortfalls(runs))
+    finish(figure, grid, styles, shape_of_runs(runs))
     return figure
 
 
@@ -132,7 +132,7 @@ def finish(figure: Figure, grid: Any, styles: Mapping[str, Style], note: str = "
         figure: with constrained layout.
         grid: its axes, an array of shape (rows, columns).
         styles: of the policies in the legend; those that no panel shows are left out.
-        note: what a reader must know, such as :func:`shortfalls`.
+        note: what a reader must know, such as :func:`shape_of_runs`.
     """
     for axes in grid[-1]:
         axes.set_xlabel("round", color=_INK, fontsize=9)
@@ -152,20 +152,30 @@ def finish(figure: Figure, grid: Any, styles: Mapping[str, Style], note: str = "
         figure.supxlabel(note, fontsize=8, color=_INK, wrap=True)
 
 
-def shortfalls(runs: Mapping[str, Mapping[str, Sequence[RunResult]]]) -> str:
-    """In words which policies have fewer runs or shorter ones than the others; empty if none has."""
+def shape_of_runs(
+    runs: Mapping[str, Mapping[str, Sequence[RunResult]]], together: Callable[[Sequence[str]], str] = ", ".join
+) -> str:
+    """In words how many runs there are and how long, and which policies have fewer or shorter ones.
+
+    Args:
+        runs: records by environment label, then policy label.
+        together: puts the labels of several policies into words.
+    """
     shapes = {
         (place, label): (len(records), records[0].horizon)
         for place, by_policy in runs.items()
         for label, records in by_policy.items()
     }
     most, longest = (max(shape[axis] for shape in shapes.values()) for axis in (0, 1))
-    less = [
-        f"{label} ({place}): {count} runs of {horizon} rounds"
-        for (place, label), (count, horizon) in shapes.items()
-        if count < most or horizon < longest
+    less: dict[tuple[str, int, int], list[str]] = {}
+    for (place, label), (count, horizon) in shapes.items():
+        if count < most or horizon < longest:
+            less.setdefault((place, count, horizon), []).append(label)
+    exceptions = [
+        f"{place}, {together(labels)}: " + (f"{count} of " if count < most else "") + f"{horizon} rounds"
+        for (place, count, horizon), labels in less.items()
     ]
-    return f"{most} runs of {longest} rounds, but {'; '.join(less)}" if less else ""
+    return "; ".join([f"{most} runs of {longest} rounds", *exceptions])
 
 
 def _curve(rows: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:

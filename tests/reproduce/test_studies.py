@@ -1,31 +1,15 @@
 """The paper's studies: the settings they claim to have, and figures and claims that find all they look for."""
 
-from dataclasses import replace
-from functools import cache
 from importlib import import_module
-from pathlib import Path
 
 import pytest
+from short_runs import records, study
 
-from kernel_bandits.experiments import load_study, play_run
 from reproduce.settings import ANY, AUTHORS, SANE, shorter_runs
 
-ROOT = Path(__file__).parents[2] / "reproduce"
 GRIDS = {"bump": "Bump", "chessboard": "Chessboard", "step_diagonal": "Step Diagonal"}
 STUDIES = [*GRIDS, "bump_projection"]
 LAMBDAS, LIMITS = {1, 10, 100}, {3, 10, 30}
-
-
-@cache
-def study(name):
-    return load_study(ROOT / name / "sweep.toml")
-
-
-@cache
-def records(name):
-    """Two seeds of a few rounds, each policy a little shorter where the study has it shorter."""
-    runs = study(name).capped(seeds=2).runs
-    return tuple(play_run(replace(run, horizon=run.horizon // 125)) for run in runs)
 
 
 def module(name):
@@ -140,7 +124,7 @@ def test_lines_can_be_told_apart_without_colour():
 def test_shorter_runs_are_said_on_the_figure(name):
     told = shorter_runs(records(name))
     assert told in [text.get_text() for text in module(name).figure(records(name)).texts]
-    assert "2 paired seeds, 16 rounds" in told
+    assert "paired seeds: 2 runs of 16 rounds; authors' settings, " in told
     short = {run.policy.label.partition(", λ")[0] for run in study(name).runs if run.horizon < 2000}
     assert all(label in told for label in short)
     whole = {run.policy.label.partition(", λ")[0] for run in study(name).runs} - short

@@ -1,0 +1,21 @@
+"""The paper's studies with two seeds of a few rounds."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from kernel_bandits.experiments import load_study, play_run
+
+ROOT = Path(__file__).parents[2]
+
+
+@cache
+def study(name):
+    return load_study(ROOT / "reproduce" / name / "sweep.toml")
+
+
+@cache
+def records(name):
+    """Two seeds of a few rounds, each policy a little shorter where the study has it shorter."""
+    runs = study(name).capped(seeds=2).runs
+    return tuple(play_run(replace(run, horizon=run.horizon // 125)) for run in runs)

@@ -79,7 +79,7 @@ class PosteriorPolicy(Policy):
         return self.posterior.predict(pair(context, actions, *self._dimensions))
 
     def select_batch(
-        self, contexts: ArrayLike, actions: ArrayLike, *, batch_variance_limit: float = 2.0
+        self, contexts: ArrayLike, actions: ArrayLike, *, batch_variance_limit: float = 10.0
     ) -> list[Decision]:
         """Decide for the next contexts before any of their rewards comes, as far as that is safe.
 

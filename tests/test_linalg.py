@@ -23,8 +23,9 @@ def test_triangular_products(size, rows, seed):
     np.testing.assert_allclose(linalg.times_upper(matrix.copy(), upper), matrix @ upper, atol=1e-10)
     np.testing.assert_allclose(linalg.times_upper_transpose(matrix.copy(), upper), matrix @ upper.T, atol=1e-10)
     np.testing.assert_allclose(linalg.upper_times_vector(upper, vector), upper @ vector, atol=1e-10)
-    np.testing.assert_allclose(linalg.upper_transpose_times_vector(upper, vector), upper.T @ vector, atol=1e-10)
     symmetric = upper + upper.T
+    forms = np.vecdot(matrix @ symmetric, matrix)
+    np.testing.assert_allclose(linalg.quadratic_forms(matrix, symmetric), forms, atol=1e-9)
     np.testing.assert_allclose(linalg.symmetric_times_vector(symmetric, vector), symmetric @ vector, atol=1e-10)
     np.testing.assert_array_equal(vector, kept)
 
@@ -39,6 +40,7 @@ def test_products_small_and_large(size, rows, seed):
     vector = generator.normal(size=3 * size)
     np.testing.assert_allclose(linalg.times_vector(other, vector), other @ vector, atol=1e-10)
     np.testing.assert_allclose(linalg.transpose_times_vector(other.T.copy(), vector), other @ vector, atol=1e-10)
+    np.testing.assert_allclose(linalg.transpose_times(matrix, matrix), matrix.T @ matrix, atol=1e-10)
     gram = np.eye(size)
     linalg.add_gram(gram, matrix, 1.0)
     np.testing.assert_allclose(gram, np.eye(size) + matrix.T @ matrix, atol=1e-10)

@@ -20,6 +20,7 @@ SINGLE_THREADED_PRODUCT = 2**18
 SINGLE_THREADED_MATRIX = 2**13
 # A triangle is mirrored in blocks of so many rows, which fit the cache.
 MIRROR_ROWS = 128
+_BELOW_DIAGONAL = np.tri(MIRROR_ROWS, k=-1, dtype=bool)
 # NumPy converts a Python 0.0 at every call.
 _ZERO = np.zeros(())
 
@@ -70,6 +71,22 @@ def times_transpose(rows: FloatArray, matrix: FloatArray) -> FloatArray:
     return blas.dgemm(1.0, matrix.T, rows.T, trans_a=1).T
 
 
+def transpose_times(left: FloatArray, right: FloatArray) -> FloatArray:
+    """leftᵀ·right."""
+    if left.size * right.shape[1] <= SINGLE_THREADED_PRODUCT:
+        return left.T.dot(right)
+    return blas.dgemm(1.0, right.T, left.T, trans_b=1).T
+
+
+def quadratic_forms(rows: FloatArray, symmetric: FloatArray) -> FloatArray:
+    """vᵀSv for each row v, at the price of a triangular product where they are many."""
+    if rows.size * len(symmetric) <= SINGLE_THREADED_PRODUCT:
+        return np.vecdot(rows.dot(symmetric), rows)
+    # vᵀSv = 2·vᵀUv − Σ S_jj v_j² with the upper triangle U of S
+    product = blas.dtrmm(1.0, symmetric.T, rows.T, lower=1).T
+    return 2.0 * np.vecdot(product, rows) - times_vector(rows * rows, np.diagonal(symmetric).copy())
+
+
 def times_vector(matrix: FloatArray, vector: FloatArray) -> FloatArray:
     """matrix·vector."""
     if matrix.size <= SINGLE_THREADED_MATRIX:
@@ -100,14 +117,6 @@ def upper_times_vector(upper: FloatArray, vector: FloatArray) -> FloatArray:
     return product
 
 
-def upper_transpose_times_vector(upper: FloatArray, vector: FloatArray) -> FloatArray:
-    """upperᵀ·vector for an upper-triangular matrix."""
-    if upper.size <= SINGLE_THREADED_MATRIX:
-        return vector.dot(upper)
-    product: FloatArray = blas.dtrmv(upper.T, vector, lower=1)
-    return product
-
-
 def subtract_outer(symmetric: FloatArray, vector: FloatArray) -> None:
     """S ← S − v vᵀ in place; unscaled products commute, so S stays symmetric to the last bit."""
     if vector.size:
@@ -125,7 +134,7 @@ def add_gram(symmetric: FloatArray, rows: FloatArray, sign: float) -> None:
             stop = min(start + MIRROR_ROWS, size)
             symmetric[stop:, start:stop] = symmetric[start:stop, stop:].T
             corner = symmetric[start:stop, start:stop]
-            corner[...] = np.triu(corner) + np.triu(corner, 1).T
+            np.copyto(corner, corner.T, where=_BELOW_DIAGONAL[: stop - start, : stop - start])
 
 
 def border_inverse_factor(factor: FloatArray, features: FloatArray, pivot: float) -> FloatArray:

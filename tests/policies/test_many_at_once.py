@@ -60,6 +60,33 @@ def test_a_long_log_gives_the_same_anchors_and_quantities(options):
         np.testing.assert_array_equal(many.posterior.observed_rewards, rewards)
 
 
+class FailsBeyondOne(kb.Kernel):
+    """A Gaussian that answers NaN for points whose first column is above 1."""
+
+    gaussian = kb.Gaussian(0.2)
+
+    def __call__(self, X, Y=None):
+        gram = self.gaussian(X, Y)
+        gram[X[:, 0] > 1.0] = np.nan
+        return gram
+
+    def diag(self, X):
+        return self.gaussian.diag(X)
+
+
+def test_what_came_before_a_failure_of_the_kernel_stays_learned():
+    many, single = kb.ek_ucb(FailsBeyondOne(), seed=0), kb.ek_ucb(FailsBeyondOne(), seed=0)
+    contexts, actions, rewards = log(3000)
+    contexts[2500, 0] = 2.0
+    with pytest.raises(kb.InputError, match="not finite"):
+        many.update_many(contexts, actions, rewards)
+    assert 0 < many.round_index <= 2500
+    learned = slice(0, many.round_index)
+    for round_ in zip(contexts[learned], actions[learned], rewards[learned], strict=True):
+        single.update(*round_)
+    assert_same_posterior(many, single)
+
+
 @pytest.mark.parametrize(("name", "options"), VARIANTS, ids=map(variant_name, VARIANTS))
 @pytest.mark.parametrize("rounds", [0, 40])
 def test_select_many_is_select_one_by_one(name, options, rounds):

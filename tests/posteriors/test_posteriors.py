@@ -10,8 +10,7 @@ from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Fixed, Kors
-from kernel_bandits.posteriors import ExactPosterior, NystromPosterior
-from kernel_bandits.posteriors import nystrom as nystrom_module
+from kernel_bandits.posteriors import ExactPosterior, NystromPosterior, projection
 
 KERNEL = kb.Gaussian(0.4)
 
@@ -224,7 +223,7 @@ def test_the_history_pass_holds_one_block_within_its_budget(monkeypatch):
     points, rewards = stream(0, 2000)
     queries = stream(1, 20)[0]
     free = learn(NystromPosterior(KERNEL, 0.01, kors()), points, rewards)
-    monkeypatch.setattr(nystrom_module, "BLOCK_BYTES", 4096)
+    monkeypatch.setattr(projection, "BLOCK_BYTES", 4096)
     recorder = Recorder()
     tight = learn(NystromPosterior(recorder, 0.01, kors()), points, rewards)
     assert recorder.largest <= 4096

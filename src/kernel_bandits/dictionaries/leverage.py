@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, InputError, as_positive
 from kernel_bandits.dictionaries.base import NOTHING, Candidate, Dictionary, Proposal
-from kernel_bandits.linalg import border_symmetric, subtract_outer, symmetric_times_vector, times, times_vector
+from kernel_bandits.linalg import (
+    border_symmetric,
+    quadratic_forms,
+    subtract_outer,
+    symmetric_times_vector,
+    times_vector,
+)
 
 # Coins are drawn so many at a time; one by one the same generator would give the same ones.
 COINS_AHEAD = 256
@@ -158,7 +164,7 @@ class Kors(LeverageSampling):
         features = candidate.features
         # φᵀQφ
         if features.ndim > 1:
-            return np.vecdot(times(features, self._inverse), features)
+            return quadratic_forms(features, self._inverse)
         return float(symmetric_times_vector(self._inverse, features).dot(features))
 
     def _score(self, residual: FloatArray | float, measure: FloatArray | float) -> FloatArray | float:

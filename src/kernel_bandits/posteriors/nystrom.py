@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -30,18 +30,16 @@ from kernel_bandits.linalg import (
     times_vector,
     transpose_times_vector,
     upper_times_vector,
-    upper_transpose_times_vector,
 )
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
 from kernel_bandits.posteriors.history import Block, History
+from kernel_bandits.posteriors.projection import Mass, project
 from kernel_bandits.posteriors.ridge import BATCH_ROWS, RidgeRegression, sequential_factor
 
 HistoryMode: TypeAlias = Literal["all", "none"]
 
 # A point whose residual is below this share of k(s, s) adds no direction: it would only add a row of noise to J.
 DIRECTION_TOLERANCE = 1e-6
-# The pass over the history holds one cross-Gram block of at most so many bytes, and never a t×m matrix.
-BLOCK_BYTES = 2 * 2**20
 # Where nothing is known about how often the dictionary changes, a log is absorbed in blocks of so many rows first.
 FIRST_BATCH_ROWS = 16
 # Pruning pays from so many actions and anchors on; it looks at so many likely winners first, and gives up unless it
@@ -108,8 +106,8 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         # The regression that counts anticipated points too; the same object while there are none.
         self._ahead = self._ridge
         self._awaited: dict[int, _Awaited] = {}
-        # Whether a further anchor finds the history at once; inside a batch it does so at its end.
-        self._projects = self._history is not None
+        # How many observations came before each anchor whose past is still to be projected; None where that is at once.
+        self._postponed: list[int] | None = None
         if dictionary.initial_points is not None:
             self._dimension = dictionary.initial_points.shape[1]
             self._rebuild(dictionary.initial_points)
@@ -269,14 +267,16 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             variance = float(features @ solved)
         self._ridge.observe(features, solved, variance, mean, reward)
 
-    def _admit(self, point: FloatArray, candidate: Candidate, proposal: Proposal) -> tuple[FloatArray, float]:
+    def _admit(
+        self, point: FloatArray, candidate: Candidate, proposal: Proposal, deferred: bool = False
+    ) -> tuple[FloatArray, float]:
         """Let a point that came up into the dictionary if it adds a direction; its φ and residual from then on."""
         features, residual = candidate.features, float(candidate.residual)
         direction = self._direction(point, features)
         appended = direction > DIRECTION_TOLERANCE * float(candidate.prior_variance)
         if appended:
             pivot = math.sqrt(direction)
-            self._append_anchor(point, features, pivot)
+            self._append_anchor(point, features, pivot, deferred)
             candidate = candidate._replace(residual=direction)
             features, residual = np.append(features, pivot), max(residual - direction, 0.0)
         self.dictionary.commit(candidate, proposal, appended)
@@ -330,30 +330,25 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             return residual / self.regularization + float(features @ symmetric_times_vector(frozen, features))
 
         # A dictionary that is drawn anew makes a pass of its own.
-        self._projects = self._history is not None and isinstance(self.dictionary, Resampling)
+        if self._history is not None and not isinstance(self.dictionary, Resampling):
+            self._postponed = []
         try:
             yield variance
         finally:
-            self._projects = self._history is not None
-            if self._projects and len(self._anchors) > len(anchors) and not isinstance(self.dictionary, Resampling):
-                self._project_anchors(len(anchors))
+            self._project_postponed()
 
-    def _project_anchors(self, known: int) -> None:
-        """Let all anchors but the first ones find the history, in one pass: O(t·m) each."""
-        count = len(self._anchors) - known
-        gram_sum, moment = np.zeros((len(self._anchors), count)), np.zeros(count)
-        for points, counts, rewards in self._kept_history().blocks():
-            gram = self._cross_gram(points)
-            # the further coordinates c = Jk_Z(s) and Σ φcᵀ = J·Σ k_Z(s)cᵀ
-            coordinates = times(gram, self._factor[:, known:])
-            gram_sum += gram.T @ (counts[:, None] * coordinates)
-            moment += coordinates.T @ rewards
-        cross = self._factor.T @ gram_sum
-        if not (np.isfinite(cross).all() and np.isfinite(moment).all()):
-            raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between observed points.")
-        self._ridge.project(known, cross, moment)
-        self.residual_trace = max(self.residual_trace - float(np.trace(cross[known:])), 0.0)
-        self._count_awaited_anew()
+    def _project_postponed(self) -> None:
+        """Project the past onto the anchors that were not shown theirs, in one pass.
+
+        If the kernel fails now, the past has nothing in their directions, as with ``history="none"``.
+        """
+        since, self._postponed = self._postponed, None
+        if since:
+            mass = self._project(self._kept_history().blocks(), self._anchors, self._factor, since)
+            self._ridge.add_mass(mass)
+            self._ridge.settle()
+            self.residual_trace = max(self.residual_trace - float(np.trace(mass.square)), 0.0)
+            self._count_awaited_anew()
 
     def _count_awaited_anew(self) -> None:
         """Count the anticipated points into a copy of the regression, in the coordinates of the anchors there are."""
@@ -402,20 +397,47 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             for point, reward in zip(points, rewards.tolist(), strict=True):
                 self.observe(point, reward, self.evaluate_finite(point[None, :]))
             return
+        # A rule that does without P lets anchors come in without their past, which follows for all in one pass; P is
+        # then computed anew, which a short log is not worth.
+        needs_solutions = self.dictionary.uses_variance or isinstance(self.dictionary, Resampling)
+        deferred = not needs_solutions and len(points) > len(self._anchors)
+        postponed_here = deferred and self._history is not None and self._postponed is None
+        if postponed_here:
+            self._postponed = []
         start, count = 0, FIRST_BATCH_ROWS
         try:
             while start < len(points):
                 quiet = self._observe_quiet(points[start : start + count], rewards[start : start + count])
                 start += quiet
                 if quiet < count and start < len(points):
-                    self._ridge.settle()
-                    one = self.evaluate_finite(points[start : start + 1])
-                    self.observe(points[start], float(rewards[start]), one)
+                    self._observe_in_log(points[start], float(rewards[start]), deferred)
                     start += 1
                 # Rows behind a point that changes the dictionary are evaluated in vain: aim at the gap between two.
                 count = min(2 * (quiet + 1), BATCH_ROWS)
         finally:
+            try:
+                if postponed_here:
+                    self._project_postponed()
+            finally:
+                self._ridge.settle()
+
+    def _observe_in_log(self, point: FloatArray, reward: float, deferred: bool) -> None:
+        """Learn a point that may change the dictionary."""
+        if not deferred:
             self._ridge.settle()
+            self.observe(point, reward, self.evaluate_finite(point[None, :]))
+            return
+        features = times_upper(self._cross_gram(point[None, :]), self._factor)[0]
+        prior = self.kernel.diag(point[None, :]).item(0)
+        residual = max(prior - float(features @ features), 0.0)
+        candidate = Candidate(features, residual, prior, 0.0)
+        proposal = self.dictionary.propose(candidate)
+        if proposal.draw:
+            features, residual = self._admit(point, candidate, proposal, deferred=True)
+        else:
+            self.dictionary.commit(candidate, proposal, appended=False)
+        self._ridge.defer(features[None, :], np.array([reward]))
+        self._remember(point, reward, residual)
 
     def _observe_quiet(self, points: FloatArray, rewards: FloatArray) -> int:
         """Learn the leading points that change nothing about the dictionary; how many they were."""
@@ -442,20 +464,28 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             self.round_index += quiet
         return quiet
 
-    def _append_anchor(self, point: FloatArray, features: FloatArray, pivot: float) -> None:
-        """Add one direction; the past is projected onto it where it is kept."""
-        with np.errstate(invalid="ignore", over="ignore"):
-            past = self._kept_history().blocks() if self._projects else ()
-            cross, square, moment = self._project(past, point, features, pivot)
-            cross_ahead, square_ahead, _ = self._project(self._awaited_block(), point, features, pivot)
-        if not math.isfinite(square + square_ahead + moment):
-            raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between observed points.")
-        if self._ahead is not self._ridge:
-            self._ahead.border(cross + cross_ahead, square + square_ahead, 0.0)
-        self._ridge.border(cross, square, moment)
-        self._factor = border_inverse_factor(self._factor, features, pivot)
-        self._anchors = np.concatenate([self._anchors.reshape(-1, len(point)), point[None, :]])
-        self.residual_trace = max(self.residual_trace - square, 0.0)
+    def _append_anchor(self, point: FloatArray, features: FloatArray, pivot: float, deferred: bool) -> None:
+        """Add one direction; the past is projected onto it where it is kept, at once or later.
+
+        Args:
+            point: the anchor, shape (d,).
+            features: its φ, shape (m,).
+            pivot: the length that it adds to the span.
+            deferred: whether the regression learns of the direction by deferred observations.
+        """
+        anchors = np.concatenate([self._anchors.reshape(-1, len(point)), point[None, :]])
+        factor = border_inverse_factor(self._factor, features, pivot)
+        if not deferred:
+            past = () if self._history is None or self._postponed is not None else self._history.blocks()
+            mass = self._project(past, anchors, factor, [self.round_index])
+            if self._ahead is not self._ridge:
+                awaited = self._project(self._awaited_block(), anchors, factor, [len(self._awaited)])
+                self._ahead.border(Mass(*map(np.add, mass, awaited)))
+            self._ridge.border(mass)
+            self.residual_trace = max(self.residual_trace - mass.square.item(), 0.0)
+        if self._postponed is not None:
+            self._postponed.append(self.round_index)
+        self._anchors, self._factor = anchors, factor
 
     def _awaited_block(self) -> list[Block]:
         """Anticipated points as a block of the history, where later directions find them."""
@@ -464,29 +494,12 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         points = np.array([awaited.point for awaited in self._awaited.values()])
         return [(points, np.ones(len(points)), np.zeros(len(points)))]
 
-    def _project(
-        self, blocks: Iterable[Block], point: FloatArray, features: FloatArray, pivot: float
-    ) -> tuple[FloatArray, float, float]:
-        """The past in the coordinate of a further anchor z: a = Σ φ(s_i)c_i, cc = Σ c_i² and cy = Σ c_i r_i.
-
-        c_i = (k(s_i, z) − φ(s_i)ᵀφ(z))/l, where φ(s_i)ᵀφ(z) = k_Z(s_i)ᵀJᵀφ(z): O(t·m), kernel recomputed block by
-        block.
-        """
-        size = len(features)
-        coefficients = upper_times_vector(self._factor, features)
-        anchors = np.concatenate([self._anchors.reshape(-1, len(point)), point[None, :]])
-        rows = max(1, BLOCK_BYTES // (8 * (size + 1)))
-        gram_sum, square, moment = np.zeros(size), 0.0, 0.0
-        for block_points, counts, rewards in blocks:
-            for start in range(0, len(block_points), rows):
-                part = slice(start, start + rows)
-                gram = self.kernel(block_points[part], anchors)
-                coordinate = (gram[:, size] - gram[:, :size] @ coefficients) / pivot
-                weighted = counts[part] * coordinate
-                gram_sum += weighted @ gram[:, :size]
-                square += float(weighted @ coordinate)
-                moment += float(coordinate @ rewards[part])
-        return upper_transpose_times_vector(self._factor, gram_sum), square, moment
+    def _project(self, blocks: Iterable[Block], anchors: FloatArray, factor: FloatArray, since: Sequence[int]) -> Mass:
+        with np.errstate(invalid="ignore", over="ignore"):
+            mass = project(self.kernel, blocks, anchors, factor, since)
+        if not (is_finite(mass.square) and is_finite(mass.moment)):
+            raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between observed points.")
+        return mass
 
     def _observe_and_resample(self, point: FloatArray, reward: float, evaluation: _NystromEvaluation, row: int) -> None:
         """Learn the observation, then draw the dictionary anew from the whole history, this point included."""

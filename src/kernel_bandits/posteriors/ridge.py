@@ -20,6 +20,7 @@ from kernel_bandits.linalg import (
     times_vector,
     transpose_times_vector,
 )
+from kernel_bandits.posteriors.projection import Mass
 from kernel_bandits.threads import factorisation_threads
 
 # Features wait until so many can enter A by one matrix product; the drift check follows: a few gemv per 64 rounds.
@@ -145,15 +146,28 @@ class RidgeRegression:
         """Take b observations without bringing P, w and the log-determinant up to date; :meth:`settle` does that.
 
         A few of them wait for a Woodbury step; more than m/2 enter A and b at once, since P is then cheaper recomputed.
+        Features may be longer than before: the past has nothing in the coordinates that were added, unless
+        :meth:`add_mass` says so.
         """
         self._deferred.append((features, rewards))
         self._deferred_rows += len(rewards)
-        if self._deferred_rows > len(self) // 2:
+        if self._deferred_rows > features.shape[1] // 2:
             self._absorb_deferred()
+
+    def add_mass(self, mass: Mass) -> None:
+        """Let the past have mass in the last coordinates, which only later observations had; :meth:`settle` follows."""
+        self._absorb_deferred()
+        self._stale = True
+        # φφᵀ where the c of φ counted as 0 so far: A gains φcᵀ + cφᵀ − ccᵀ in their columns and rows
+        known = len(self._moment) - len(mass.moment)
+        self._precision[:, known:] += mass.cross
+        self._precision[known:, :] += mass.cross.T
+        self._precision[known:, known:] -= mass.square
+        self._moment[known:] += mass.moment
 
     def settle(self) -> None:
         """Bring P, w and the log-determinant up to date with all observations that were deferred."""
-        if self._stale:
+        if self._stale or (self._deferred and self._deferred[-1][0].shape[1] > len(self)):
             self._absorb_deferred()
             self._stale = False
             self._solve()
@@ -164,15 +178,28 @@ class RidgeRegression:
 
     def _absorb_deferred(self) -> None:
         self._absorb_pending()
-        for features, rewards in self._deferred:
-            add_gram(self._precision, features, 1.0)
-            self._moment += transpose_times_vector(features, rewards)
-            self._rounds += len(rewards)
+        if not self._deferred:
+            return
+        known, size = len(self._moment), self._deferred[-1][0].shape[1]
+        if size > known:
+            precision = self.regularization * np.eye(size)
+            precision[:known, :known] = self._precision
+            self._precision, self._moment = precision, np.append(self._moment, np.zeros(size - known))
+            self._pending = np.zeros((PENDING_ROWS, size))
+        rows, rewards, taken = np.zeros((self._deferred_rows, size)), np.empty(self._deferred_rows), 0
+        for features, some in self._deferred:
+            rows[taken : taken + len(some), : features.shape[1]] = features
+            rewards[taken : taken + len(some)] = some
+            taken += len(some)
+        add_gram(self._precision, rows, 1.0)
+        self._moment += transpose_times_vector(rows, rewards)
+        self._rounds += taken
         self._deferred, self._deferred_rows, self._stale = [], 0, True
 
-    def border(self, cross: FloatArray, square: float, moment: float) -> None:
-        """Add a coordinate c in which the past has Σ φc, Σ c² and Σ rc."""
+    def border(self, mass: Mass) -> None:
+        """Add one coordinate, in which the past has the given mass."""
         self._absorb_pending()
+        cross, square, moment = mass.cross[:-1, 0], mass.square.item(), mass.moment.item()
         # A ← [[A, a], [aᵀ, λ + cc]]; its inverse by the Schur complement s = λ + cc − aᵀPa ≥ λ
         solved = symmetric_times_vector(self.covariance, cross)
         schur = max(self.regularization + square - float(cross @ solved), self.regularization)
@@ -183,20 +210,6 @@ class RidgeRegression:
         self._precision = border_symmetric(self._precision, cross, self.regularization + square)
         self._moment = np.append(self._moment, moment)
         self._pending = np.zeros((PENDING_ROWS, len(self)))
-
-    def project(self, known: int, cross: FloatArray, moment: FloatArray) -> None:
-        """Give the past mass in the coordinates after the first ``known``, in which it had none.
-
-        Args:
-            known: how many coordinates stay as they are.
-            cross: Σ φc over the past for those c, shape (m, m − known).
-            moment: Σ rc, shape (m − known,).
-        """
-        self._absorb_pending()
-        second_moment = self._precision - self.regularization * np.eye(len(self))
-        second_moment[:, known:] = cross
-        second_moment[known:, :known] = cross[:known].T
-        self.load(second_moment, np.append(self._moment[:known], moment))
 
     def load(self, second_moment: FloatArray, moment: FloatArray) -> None:
         """Start over from Σ φφᵀ and Σ rφ, which may have another size."""

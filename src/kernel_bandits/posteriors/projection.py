@@ -1,0 +1,64 @@
+"""What the past has in coordinates that were added after it: the pass over the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.kernels import KernelLike
+from kernel_bandits.linalg import times, times_upper, transpose_times
+from kernel_bandits.posteriors.history import Block
+
+# A pass over the history holds one cross-Gram block of at most so many bytes, and never a t×m matrix.
+BLOCK_BYTES = 2 * 2**20
+
+
+class Mass(NamedTuple):
+    """The past in q further coordinates c, which are the last of φ.
+
+    Attributes:
+        cross: Σ φcᵀ, shape (m, q).
+        square: Σ ccᵀ, shape (q, q).
+        moment: Σ rc, shape (q,).
+    """
+
+    cross: FloatArray
+    square: FloatArray
+    moment: FloatArray
+
+
+def project(
+    kernel: KernelLike, blocks: Iterable[Block], anchors: FloatArray, factor: FloatArray, since: Sequence[int]
+) -> Mass:
+    """The past in the coordinates of the last q anchors: φ(s_i) = J k_Z(s_i), O(t·m), kernel recomputed block by block.
+
+    Args:
+        kernel: the covariance function.
+        blocks: observations, none of them merged.
+        anchors: all m of them, shape (m, d).
+        factor: Jᵀ, shape (m, m).
+        since: how many observations came before each of the last q anchors; later ones count in its coordinate already.
+    """
+    size, further = len(anchors), len(since)
+    added = np.asarray(since)
+    gram_sum, square, moment = np.zeros((size, further)), np.zeros((further, further)), np.zeros(further)
+    rows, first = max(1, BLOCK_BYTES // (8 * size)), 0
+    for block_points, _, block_rewards in blocks:
+        for start in range(0, len(block_points), rows):
+            points, rewards = block_points[start : start + rows], block_rewards[start : start + rows]
+            # anchors that were there before the first of these points know them all
+            known = int(np.searchsorted(added, first, side="right"))
+            if known == further:
+                break
+            gram = kernel(points, anchors)
+            coordinates = times(gram, np.ascontiguousarray(factor[:, size - further + known :]))
+            coordinates *= np.arange(first, first + len(points))[:, None] < added[known:]
+            gram_sum[:, known:] += transpose_times(gram, coordinates)
+            square[known:, known:] += transpose_times(coordinates, coordinates)
+            moment[known:] += rewards @ coordinates
+            first += len(points)
+    # Σ φcᵀ = J Σ k_Z cᵀ
+    return Mass(times_upper(np.ascontiguousarray(gram_sum.T), factor).T, square, moment)

@@ -468,6 +468,38 @@ def as_kernel(value: KernelLike | float) -> KernelLike:
     return value
 
 
+def require_columns(kernel: KernelLike, points: FloatArray, context_columns: int | None = None) -> None:
+    """Raise unless a kernel takes points as wide as these, and splits them where contexts end.
+
+    Args:
+        kernel: ours or another, which may complain in words of its own.
+        points: shape (n, d), n ≥ 1; the first is tried.
+        context_columns: d_x where it is known.
+    """
+    if context_columns is not None:
+        _require_split(kernel, context_columns)
+    point = points[:1]
+    try:
+        with np.errstate(all="ignore"):
+            kernel(point, point.copy())
+            kernel.diag(point)
+    except InputError:
+        raise
+    except (ValueError, IndexError) as reason:
+        raise InputError(f"kernel: {kernel!r} does not take points with {point.shape[1]} columns: {reason}") from reason
+
+
+def _require_split(kernel: KernelLike, context_columns: int) -> None:
+    if isinstance(kernel, (Sum, Product)):
+        _require_split(kernel.left, context_columns)
+        _require_split(kernel.right, context_columns)
+    elif isinstance(kernel, TensorProduct) and kernel.context_dimension != context_columns:
+        raise InputError(
+            f"context_dimension: {kernel!r} takes the first {kernel.context_dimension} columns for the context, but "
+            f"contexts have length {context_columns}; build it with context_dimension={context_columns}."
+        )
+
+
 def weighted_gradient(kernel: KernelLike, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
     """:meth:`Differentiable.gradient` of any kernel: its own, or central differences at 2d kernel evaluations."""
     if isinstance(kernel, Differentiable):

@@ -173,3 +173,9 @@ def test_coins_are_those_of_the_random_state():
 def test_bad_parameters_are_named_when_fitting(parameters, words):
     with pytest.raises(kb.InputError, match=words):
         NystromRegressor(**parameters).fit(*smooth(10))
+
+
+def test_a_tensor_product_splits_the_columns():
+    X, y = smooth(200)
+    kernel = kb.TensorProduct(kb.Gaussian(0.3), kb.Gaussian(0.5), context_dimension=1)
+    assert NystromRegressor(kernel, random_state=0).fit(X, y).score(X, y) > 0.95

@@ -280,3 +280,33 @@ def test_bad_seeds_are_named(variant, seed):
     name, options = variant
     with pytest.raises(kb.InputError, match="seed"):
         build(name, seed=seed, **options)
+
+
+FIRST_CALLS = {
+    "select": lambda policy: policy.select([0.5, 0.5], [[0.5], [0.7]]),
+    "update": lambda policy: policy.update([0.5, 0.5], [0.5], 1.0),
+    "ask": lambda policy: policy.ask([0.5, 0.5], [[0.5], [0.7]]),
+    "select_many": lambda policy: policy.select_many([[0.5, 0.5]], [[0.5], [0.7]]),
+    "update_many": lambda policy: policy.update_many([[0.5, 0.5]], [[0.5]], [1.0]),
+}
+WRONG_KERNELS = [
+    (lambda: sk.RBF([1.0, 2.0]), r"kernel: RBF.* does not take points with 3 columns: Anisotropic"),
+    (lambda: kb.Gaussian(0.5) + sk.Matern([1.0, 2.0], nu=1.5), "does not take points with 3 columns"),
+    (lambda: kb.Gaussian([1.0, 2.0]), "lengthscale: 2 lengthscales were given for points with 3 columns"),
+    (lambda: kb.TensorProduct(kb.Linear(), kb.Gaussian(), 1), "context_dimension=2"),
+    (lambda: kb.Constant(1.0) + 2.0 * kb.TensorProduct(kb.Linear(), kb.Gaussian(), 1), "context_dimension=2"),
+]
+
+
+@pytest.mark.parametrize("call", FIRST_CALLS)
+@pytest.mark.parametrize(("kernel", "words"), WRONG_KERNELS)
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("k_ucb", {}), ("ek_ucb", {}), ("cbkb", {}), ("thompson_sampling", {}), ("sup_kernel_ucb", {"horizon": 9})],
+)
+def test_a_kernel_for_other_dimensions_is_named_at_once(name, options, kernel, words, call):
+    policy = getattr(kb, name)(kernel(), seed=0, **options)
+    before = pickle.dumps(policy)
+    with pytest.raises(kb.InputError, match=words):
+        FIRST_CALLS[call](policy)
+    assert pickle.dumps(policy) == before

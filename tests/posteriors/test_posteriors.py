@@ -262,3 +262,21 @@ def test_unknown_history_mode():
 def test_regularization_must_be_positive(regularization):
     with pytest.raises(kb.InputError, match="regularization"):
         ExactPosterior(KERNEL, regularization)
+
+
+@pytest.mark.parametrize("build", [kb.k_ucb, kb.ek_ucb])
+def test_a_kernel_of_scikit_learn_for_other_dimensions_is_named_at_once(build):
+    posterior = build(sk.RBF([1.0, 2.0])).posterior
+    for call in (
+        lambda: posterior.predict(np.zeros((4, 3))),
+        lambda: posterior.update(np.zeros(3), 1.0),
+        lambda: posterior.update_many(np.zeros((4, 3)), np.zeros(4)),
+    ):
+        with pytest.raises(kb.InputError, match="does not take points with 3 columns"):
+            call()
+    assert posterior.round_index == 0
+
+
+def test_a_dictionary_that_its_kernel_does_not_take_is_named_at_once():
+    with pytest.raises(kb.InputError, match="does not take points with 3 columns"):
+        kb.ek_ucb(sk.RBF([1.0, 2.0]), dictionary=np.eye(3))

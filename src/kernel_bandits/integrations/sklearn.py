@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal, overload
+from contextlib import nullcontext
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from kernel_bandits.arrays import FloatArray, missing
 from kernel_bandits.kernels import Gaussian, KernelLike, median_lengthscale
+from kernel_bandits.policies.base import MANY
 from kernel_bandits.policies.presets import ek_ucb
-from kernel_bandits.policies.ucb import ROWS_AT_ONCE, UpperConfidenceBound
+from kernel_bandits.policies.ucb import ROWS_AT_ONCE
+from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.nystrom import HistoryMode
+from kernel_bandits.threads import threads_for
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -88,16 +92,16 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
         rows, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=anew)
         targets = targets.astype(np.float64)
         if anew:
-            self._policy = self._build(rows)
-            self.posterior_ = self._policy.posterior
+            self.posterior_ = self._build(rows)
             self.y_mean_ = float(targets.mean()) if self.normalize_y else 0.0
             # A constant target has no spread to divide by.
             self.y_scale_ = (float(targets.std()) or 1.0) if self.normalize_y else 1.0
-        self._policy.update_many(np.empty((len(rows), 0)), rows, (targets - self.y_mean_) / self.y_scale_)
+        with threads_for(self.posterior_.dictionary_size, MANY) or nullcontext():
+            self.posterior_.update_many(rows, (targets - self.y_mean_) / self.y_scale_)
         return self
 
-    def _build(self, rows: FloatArray) -> UpperConfidenceBound:
-        """EK-UCB that has learned nothing; the rows will be its actions, and its contexts are empty."""
+    def _build(self, rows: FloatArray) -> Posterior[Any]:
+        """The posterior of an EK-UCB that has learned nothing."""
         kernel = self.kernel
         if kernel is None:
             kernel = Gaussian(median_lengthscale(rows) if len(rows) > 1 else 1.0)
@@ -111,7 +115,7 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
             max_dictionary_size=self.max_dictionary_size,
             history=self.history,
             seed=check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
-        )
+        ).posterior
 
     @overload
     def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> FloatArray: ...

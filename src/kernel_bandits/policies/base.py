@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from kernel_bandits import persistence
 from kernel_bandits.arrays import FloatArray, InputError, as_floats, as_points, as_reward, as_vector, require_finite
 from kernel_bandits.joint import join
+from kernel_bandits.kernels import require_columns
 from kernel_bandits.policies.diagnostics import Diagnostics, diagnose
 from kernel_bandits.policies.ledger import Ledger
 from kernel_bandits.posteriors.base import Posterior
@@ -135,6 +136,8 @@ class Policy(ABC):
                 "actions: expected at least one column, got none; describe an action by a number at least."
             )
         points = join(context, actions)
+        if self._dimensions[0] is None:
+            self._check_first(points, len(context))
         threads = threads_for(self.dictionary_size, len(points))
         if threads is None:
             row, mean, std, upper_bound, propensity = self._select(points)
@@ -163,6 +166,8 @@ class Policy(ABC):
             require_finite("context", context)
             require_finite("action", action)
             point = np.concatenate((context, action))
+            if self._dimensions[0] is None:
+                self._check_first(point[None, :], len(context))
         threads = threads_for(self.dictionary_size)
         if threads is None:
             self._update(point, as_reward(reward), chosen)
@@ -204,6 +209,8 @@ class Policy(ABC):
             raise InputError(f"actions: expected {self._dimensions[1]} columns, got {actions.shape[2]}.")
         require_finite("contexts", contexts)
         require_finite("actions", actions)
+        if self._dimensions[0] is None:
+            self._check_first(np.concatenate((contexts[0], actions[0, 0]))[None, :], contexts.shape[1])
         return contexts, actions
 
     def update_many(self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike) -> None:
@@ -228,8 +235,11 @@ class Policy(ABC):
         require_finite("actions", actions)
         require_finite("rewards", rewards)
         as_reward(np.abs(rewards).max())
+        points = np.hstack([contexts, actions])
+        if self._dimensions[0] is None:
+            self._check_first(points, contexts.shape[1])
         with threads_for(self.dictionary_size, MANY) or nullcontext():
-            self._update_many(np.hstack([contexts, actions]), rewards)
+            self._update_many(points, rewards)
         self._dimensions = (contexts.shape[1], actions.shape[1])
 
     def ask(self, context: ArrayLike, actions: ArrayLike) -> Decision:
@@ -303,6 +313,16 @@ class Policy(ABC):
             path: of the file, replaced if it exists.
         """
         persistence.save(self, path)
+
+    def _check_first(self, points: FloatArray, context_columns: int) -> None:
+        """Before the first observation, whether dictionary and kernel take points of this width."""
+        for posterior in self.posteriors[:1]:
+            if posterior.dimension not in (None, points.shape[1]):
+                raise InputError(
+                    f"dictionary: its points have {posterior.dimension} columns, but context and action together have "
+                    f"{points.shape[1]}."
+                )
+            require_columns(posterior.kernel, points, context_columns)
 
     def _argmax(self, values: FloatArray) -> int:
         """The index of the largest value; among equals, up to rounding, one at random."""

@@ -133,14 +133,6 @@ class PosteriorPolicy(Policy):
             rest=mean - float(contributions[strongest].sum()),
         )
 
-    def _check_width(self, width: int) -> None:
-        """Before the first observation only a dictionary given beforehand knows how wide points are."""
-        known = self.posterior.dimension
-        if known is not None and width != known:
-            raise InputError(
-                f"dictionary: its points have {known} columns, but context and action together have {width}."
-            )
-
     def _evaluation_of(self, point: FloatArray, chosen: bool) -> tuple[Evaluation, int]:
         """The evaluation of a point and its row there: that of the last select where it is still good."""
         kept = self._chosen
@@ -153,7 +145,6 @@ class PosteriorPolicy(Policy):
         self._chosen = None
 
     def _update_many(self, points: FloatArray, rewards: FloatArray) -> None:
-        self._check_width(points.shape[1])
         self.posterior.observe_many(points, rewards)
 
     def _anticipate(self, key: int, point: FloatArray) -> None:

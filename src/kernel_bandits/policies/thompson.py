@@ -44,8 +44,6 @@ class ThompsonSampling(PosteriorPolicy):
         self._draws = draws
 
     def _select(self, points: FloatArray) -> Choice:
-        if not self.posterior.round_index:
-            self._check_width(points.shape[1])
         evaluation = self.posterior.evaluate_finite(points)
         deviations = self.posterior.draw_deviations(points, evaluation, self.number_of_draws, self._draws)
         values = evaluation.mean + self.scale * deviations

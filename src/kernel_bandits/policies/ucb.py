@@ -45,8 +45,6 @@ class UpperConfidenceBound(PosteriorPolicy):
         return self.confidence.radius(self.posterior) / math.sqrt(self.posterior.regularization)
 
     def _select(self, points: FloatArray) -> Choice:
-        if not self.posterior.round_index:
-            self._check_width(points.shape[1])
         bonus = self._bonus()
         contenders, evaluation = self.posterior.contenders(points, bonus)
         upper_bounds = evaluation.mean + bonus * evaluation.std
@@ -82,7 +80,6 @@ class UpperConfidenceBound(PosteriorPolicy):
     def _select_many(self, points: FloatArray) -> list[Choice]:
         if self.exploration is not None:
             return [self._select(offered) for offered in points]
-        self._check_width(points.shape[2])
         bonus = self._bonus()
         number_of_actions = points.shape[1]
         choices: list[Choice] = []

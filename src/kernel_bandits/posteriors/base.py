@@ -20,7 +20,7 @@ from kernel_bandits.arrays import (
     as_vector,
     require_finite,
 )
-from kernel_bandits.kernels import KernelLike, as_kernel, weighted_gradient
+from kernel_bandits.kernels import KernelLike, as_kernel, require_columns, weighted_gradient
 from kernel_bandits.linalg import correlate
 
 
@@ -256,9 +256,7 @@ class Posterior(ABC, Generic[E]):
         The standard deviation is the ordinary Gaussian-process one, with noise variance ``regularization``; the paper's
         σ is ``std / sqrt(regularization)``.
         """
-        points = as_points("points", points, self.dimension)
-        require_finite("points", points)
-        evaluation = self.evaluate_finite(points)
+        evaluation = self.evaluate_finite(self._checked(points))
         return Prediction(evaluation.mean, evaluation.std)
 
     def update(self, point: ArrayLike, reward: float) -> None:
@@ -269,9 +267,8 @@ class Posterior(ABC, Generic[E]):
             reward: what came back.
         """
         point = as_vector("point", point, self.dimension)
-        require_finite("point", point)
         reward = as_reward(reward)
-        self.observe(point, reward, self.evaluate_finite(point[None, :]))
+        self.observe(point, reward, self.evaluate_finite(self._checked(point[None, :])))
 
     def update_many(self, points: ArrayLike, rewards: ArrayLike) -> None:
         """Learn a log of observations in order; the posterior is that of :meth:`update` one by one.
@@ -280,8 +277,15 @@ class Posterior(ABC, Generic[E]):
             points: shape (n, d).
             rewards: shape (n,).
         """
-        points = as_points("points", points, self.dimension)
+        points = self._checked(points)
         rewards = as_vector("rewards", rewards, len(points))
-        require_finite("points", points)
         require_finite("rewards", rewards)
         self.observe_many(points, rewards)
+
+    def _checked(self, points: ArrayLike) -> FloatArray:
+        """Finite points of the right width; before the first one, of a width that the kernel takes."""
+        checked = as_points("points", points, self.dimension)
+        require_finite("points", checked)
+        if self.dimension is None:
+            require_columns(self.kernel, checked)
+        return checked

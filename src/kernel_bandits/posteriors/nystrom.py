@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kernel_bandits.arrays import FloatArray, InputError, UnavailableError, is_finite
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, Proposal
 from kernel_bandits.dictionaries.resampling import Resampling
-from kernel_bandits.kernels import Kernel, KernelLike
+from kernel_bandits.kernels import Kernel, KernelLike, require_columns
 from kernel_bandits.linalg import (
     border_inverse_factor,
     half_inverse,
@@ -109,6 +109,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         # How many observations came before each anchor whose past is still to be projected; None where that is at once.
         self._postponed: list[int] | None = None
         if dictionary.initial_points is not None:
+            require_columns(self.kernel, dictionary.initial_points)
             self._dimension = dictionary.initial_points.shape[1]
             self._rebuild(dictionary.initial_points)
 

@@ -1,6 +1,7 @@
 """The documentation site builds without a warning, and no link in it leads nowhere."""
 
 import os
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -19,6 +20,7 @@ class Page(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.links, self.anchors, self.pictures = [], set(), []
+        self.text = text
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
@@ -65,6 +67,10 @@ def test_every_picture_says_what_it_shows(site):
     pictures = [picture for page in site.values() for picture in page.pictures]
     assert pictures
     assert all(len(picture.get("alt", "")) > 20 for picture in pictures)
+
+
+def test_names_are_shown_plainly(site):
+    assert [str(path) for path, page in site.items() if re.search(r":(class|func|meth|mod|attr):", page.text)] == []
 
 
 def test_nothing_is_loaded_from_elsewhere(site):

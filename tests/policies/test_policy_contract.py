@@ -310,3 +310,38 @@ def test_a_kernel_for_other_dimensions_is_named_at_once(name, options, kernel, w
     with pytest.raises(kb.InputError, match=words):
         FIRST_CALLS[call](policy)
     assert pickle.dumps(policy) == before
+
+
+def test_rewards_are_counted_however_they_come(variant):
+    name, options = variant
+    policy = build(name, **options)
+    assert policy.round_index == 0
+    play(policy, 10)
+    policy.update_many(np.full((5, 2), 0.5), np.full((5, 1), 0.5), np.zeros(5))
+    asked = [policy.ask([0.5, 0.5], [[0.2], [0.8]]).id for _ in range(3)]
+    assert policy.round_index == 15
+    policy.tell_many(asked[:2], [0.0, 1.0])
+    policy.expire(asked[2])
+    assert policy.round_index == 17
+
+
+def test_a_policy_says_what_it_is_and_where_it_stands(variant):
+    name, options = variant
+    policy = build(name, **options)
+    play(policy, 12)
+    words = repr(policy)
+    assert words.startswith(f"{type(policy).__name__}(")
+    assert "round_index=12" in words
+    assert all(repr(model.kernel) in words for model in models(policy))
+    assert "\n" not in words
+    assert len(words) < 300
+
+
+def test_policies_by_different_rules_have_different_names_for_themselves():
+    kernel = kb.Gaussian(0.5)
+    assert repr(kb.ek_ucb(kernel, exploration_rate=0.1)) == (
+        "UpperConfidenceBound(NystromPosterior(Gaussian(lengthscale=0.5), regularization=0.1, Kors, history='all', "
+        "round_index=0, dictionary_size=0), StandardDeviations(number=1.0), exploration_rate=0.1)"
+    )
+    built = [kb.ek_ucb(kernel), kb.ek_ucb(kernel, history="none"), kb.cbkb(kernel), kb.k_ucb(kernel), kb.uniform()]
+    assert len({repr(policy) for policy in built}) == len(built)

@@ -81,6 +81,11 @@ class Policy(ABC):
 
     @property
     @abstractmethod
+    def round_index(self) -> int:
+        """How many rewards came in: t."""
+
+    @property
+    @abstractmethod
     def dictionary_size(self) -> int:
         """How many points or features carry the model: m of a dictionary, t of an exact posterior, 0 without one."""
 

@@ -70,7 +70,6 @@ class PosteriorPolicy(Policy):
 
     @property
     def round_index(self) -> int:
-        """How many observations were learned: t."""
         return self.posterior.round_index
 
     @np.errstate(over="ignore")

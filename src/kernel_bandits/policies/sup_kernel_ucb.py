@@ -70,12 +70,17 @@ class SupKernelUCB(Policy):
         require_radius(confidence, self.stages[0])
         self._stage_posterior = stage_posterior
         self._chosen: _Outcome | None = None
+        self._rewards_seen = 0
         # The stage whose set an anticipated round joins.
         self._stage_of: dict[int, int] = {}
 
     @property
     def posteriors(self) -> Sequence[Posterior[Any]]:
         return self.stages
+
+    @property
+    def round_index(self) -> int:
+        return self._rewards_seen
 
     @property
     def dictionary_size(self) -> int:
@@ -123,6 +128,7 @@ class SupKernelUCB(Policy):
             stages[outcome.stage].observe(point, reward, outcome.evaluation, outcome.row)
             self.stages = stages
         self._chosen = None
+        self._rewards_seen += 1
 
     def _anticipate(self, key: int, point: FloatArray) -> None:
         outcome = self._outcome_of(point, chosen=True)
@@ -137,6 +143,7 @@ class SupKernelUCB(Policy):
             self.stages[self._stage_of[key]].fulfil(key, reward)
             del self._stage_of[key]
         self._chosen = None
+        self._rewards_seen += 1
 
     def _abandon(self, key: int) -> None:
         if key in self._stage_of:
@@ -147,3 +154,10 @@ class SupKernelUCB(Policy):
     def _update_many(self, points: FloatArray, rewards: FloatArray) -> None:
         for point, reward in zip(points, rewards.tolist(), strict=True):
             self._update(point, reward, chosen=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"SupKernelUCB({self.stages[0].kernel!r}, regularization={self.stages[0].regularization:g}, "
+            f"{self.confidence!r}, horizon={self.horizon}, {len(self.stages)} of {self.number_of_stages} stages, "
+            f"round_index={self.round_index}, dictionary_size={self.dictionary_size})"
+        )

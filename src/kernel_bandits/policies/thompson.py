@@ -57,3 +57,6 @@ class ThompsonSampling(PosteriorPolicy):
 
     def _select_many(self, points: FloatArray) -> list[Choice]:
         return [self._select(offered) for offered in points]
+
+    def __repr__(self) -> str:
+        return f"ThompsonSampling({self.posterior!r}, scale={self.scale:g}, number_of_draws={self.number_of_draws})"

@@ -94,3 +94,7 @@ class UpperConfidenceBound(PosteriorPolicy):
                 mean, std = evaluation.mean.item(row), evaluation.std.item(row)
                 choices.append((index, mean, std, upper_bounds.item(row), None))
         return choices
+
+    def __repr__(self) -> str:
+        mixture = "" if self.exploration is None else f", exploration_rate={self.exploration[0]:g}"
+        return f"UpperConfidenceBound({self.posterior!r}, {self.confidence!r}{mixture})"

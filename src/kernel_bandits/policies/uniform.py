@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.policies.base import Choice, Policy
 
@@ -9,9 +11,17 @@ from kernel_bandits.policies.base import Choice, Policy
 class Uniform(Policy):
     """Play an offered action uniformly at random; mean, std and upper bound of its decisions are 0."""
 
+    def __init__(self, ties: np.random.Generator) -> None:
+        super().__init__(ties)
+        self._rewards_seen = 0
+
     @property
     def posteriors(self) -> tuple[()]:
         return ()
+
+    @property
+    def round_index(self) -> int:
+        return self._rewards_seen
 
     @property
     def dictionary_size(self) -> int:
@@ -23,17 +33,20 @@ class Uniform(Policy):
     def _select_many(self, points: FloatArray) -> list[Choice]:
         return [self._select(offered) for offered in points]
 
-    def _update(self, point: FloatArray, reward: float, chosen: bool) -> None:
-        """Nothing to learn."""
+    def _update(self, point: FloatArray, reward: float, chosen: bool) -> None:  # noqa: ARG002 (nothing to learn)
+        self._rewards_seen += 1
 
-    def _update_many(self, points: FloatArray, rewards: FloatArray) -> None:
-        """Nothing to learn."""
+    def _update_many(self, points: FloatArray, rewards: FloatArray) -> None:  # noqa: ARG002 (nothing to learn)
+        self._rewards_seen += len(rewards)
 
     def _anticipate(self, key: int, point: FloatArray) -> None:
         """Nothing to learn."""
 
-    def _fulfil(self, key: int, reward: float) -> None:
-        """Nothing to learn."""
+    def _fulfil(self, key: int, reward: float) -> None:  # noqa: ARG002 (nothing to learn)
+        self._rewards_seen += 1
 
     def _abandon(self, key: int) -> None:
         """Nothing to learn."""
+
+    def __repr__(self) -> str:
+        return f"Uniform(round_index={self.round_index})"

@@ -246,3 +246,8 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         self._points = points
         self._rewards = np.append(self._rewards, np.zeros(room))
         self._whitened_rewards = np.append(self._whitened_rewards, np.zeros(room))
+
+    def __repr__(self) -> str:
+        return (
+            f"ExactPosterior({self.kernel!r}, regularization={self.regularization:g}, round_index={self.round_index})"
+        )

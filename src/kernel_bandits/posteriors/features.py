@@ -180,3 +180,9 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
                 evaluation.features, solved, sequential_factor(evaluation.features, solved), rewards[rows]
             )
             self.round_index += len(rewards[rows])
+
+    def __repr__(self) -> str:
+        return (
+            f"FeaturePosterior({self.kernel!r}, regularization={self.regularization:g}, "
+            f"round_index={self.round_index}, dictionary_size={self.dictionary_size})"
+        )

@@ -568,3 +568,10 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         self._ridge.refactor()
         if self._ahead is not self._ridge:
             self._ahead.refactor()
+
+    def __repr__(self) -> str:
+        return (
+            f"NystromPosterior({self.kernel!r}, regularization={self.regularization:g}, "
+            f"{type(self.dictionary).__name__}, history={self.history!r}, "
+            f"round_index={self.round_index}, dictionary_size={self.dictionary_size})"
+        )

@@ -8,7 +8,8 @@ The map, in the order in which data flows through a round:
 - :mod:`~kernel_bandits.dictionaries` of past points (``Dictionary``),
 - :mod:`~kernel_bandits.confidence` says how far above the mean the bound lies, :mod:`~kernel_bandits.theory` why,
 - :mod:`~kernel_bandits.policies` choose (``Policy``): ``ek_ucb``, ``k_ucb`` and the other presets,
-- :mod:`~kernel_bandits.experiments` run them and keep the record (``RunResult``).
+- :mod:`~kernel_bandits.experiments` run them and keep the record (``RunResult``),
+- :mod:`~kernel_bandits.integrations` take them to scikit-learn, Gymnasium, coba and river.
 
 Four verbs: ``predict``, ``update``, ``select``, ``run``. Importing this package needs NumPy and SciPy only.
 """

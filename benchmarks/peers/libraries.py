@@ -126,10 +126,11 @@ def ours(lengthscale: float, seed: int) -> Peer:
 
 PEERS: dict[str, tuple[Callable[[float, int], Peer], int]] = {
     "EK-UCB, given lengthscale": (ours, HORIZON),
-    "MABWiser LinUCB": (lambda _, seed: Wiser(seed, LearningPolicy.LinUCB(alpha=1.0)), HORIZON),
-    "MABWiser LinTS": (lambda _, seed: Wiser(seed, LearningPolicy.LinTS(alpha=0.1)), HORIZON),
-    "MABWiser UCB1, 20 nearest": (
-        lambda _, seed: Wiser(seed, LearningPolicy.UCB1(alpha=1.0), NeighborhoodPolicy.KNearest(20), turns=20),
+    "MABWiser LinUCB (α = 1)": (lambda _, seed: Wiser(seed, LearningPolicy.LinUCB(alpha=1.0)), HORIZON),
+    "MABWiser LinTS (α = 0.1)": (lambda _, seed: Wiser(seed, LearningPolicy.LinTS(alpha=0.1)), HORIZON),
+    # the best α of 0.05, 0.2, 0.5 and 1 on Bump and Chessboard
+    "MABWiser UCB1 (α = 0.05), 20 nearest": (
+        lambda _, seed: Wiser(seed, LearningPolicy.UCB1(alpha=0.05), NeighborhoodPolicy.KNearest(20), turns=20),
         HORIZON,
     ),
     "Vowpal Wabbit squarecb": (lambda _, seed: Wabbit(seed, "--squarecb"), HORIZON),

@@ -18,8 +18,8 @@ $(READY): pyproject.toml constraints.txt
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@
 
-run: $(READY) ## compare EK-UCB, K-UCB and uniform play on the four environments: a table and a figure
-	$(BIN)/python -m kernel_bandits.experiments
+run: $(READY) ## the paper's figures, shortened, with its claims and a report: results/quick/report.html
+	$(BIN)/kernel-bandits reproduce --quick
 
 test: lint types suite ## lint, types and the whole suite
 

@@ -1,7 +1,8 @@
 """Every algorithm on the paper's environments with common settings: regret, carrying points, time per round.
 
-All share the Gaussian kernel, λ = μ = 0.01, one standard deviation of exploration and an oversampling of 2 (γ of KORS,
-q̄ of BKB); CGP-UCB alone keeps its own radius, which is what it is. Paired seeds.
+All share the Gaussian kernel of the environment, λ = μ = 0.01, one standard deviation of exploration and an
+oversampling of 2 (γ of KORS, q̄ of BKB); CGP-UCB alone keeps its own radius, which is what it is. Paired seeds. Records
+are kept in results/algorithms, so that a benchmark that was stopped goes on where it stopped.
 
 Run: python benchmarks/algorithms.py [SEEDS]
 """
@@ -9,75 +10,64 @@ Run: python benchmarks/algorithms.py [SEEDS]
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from functools import partial
+from typing import Any
 
-import kernel_bandits as kb
-from kernel_bandits.experiments.compare import Cell, Contender, Problem, play, summarize
-from kernel_bandits.experiments.records import RunResult
-from kernel_bandits.kernels import KernelLike
+from kernel_bandits.experiments import Failure, Sweep, executor, group, read_results, study_of, summarize
 
-HORIZON, JOBS = 2000, 2
-RIDGE = 0.01
-PROBLEMS = (
-    Problem("Bump", kb.environments.Bump, 1.0),
-    Problem("Chessboard", kb.environments.Chessboard, 0.1),
-    Problem("StepDiagonal", kb.environments.StepDiagonal, 0.1),
-)
+FOLDER, JOBS = "results/algorithms", 2
+ENVIRONMENTS = ("Bump", "Chessboard", "StepDiagonal")
 
 
-def build(preset: Callable[..., kb.Policy], options: dict[str, object], kernel: KernelLike, seed: int) -> kb.Policy:
-    arguments = [] if preset in (kb.lin_ucb, kb.uniform) else [kernel]
-    ridge = {} if preset is kb.uniform else {"regularization": RIDGE}
-    return preset(*arguments, seed=seed, **ridge, **options)
+def policy(label: str, name: str, *environments: str, **options: object) -> dict[str, Any]:
+    return {"label": label, "name": name, "options": options, "environments": environments or ENVIRONMENTS}
 
 
-def contender(label: str, preset: Callable[..., kb.Policy], **options: object) -> Contender:
-    return Contender(label, partial(build, preset, options))
-
-
-CONTENDERS = (
-    contender("K-UCB", kb.k_ucb),
-    contender("EK-UCB", kb.ek_ucb),
-    contender("EK-UCB, no history", kb.ek_ucb, history="none"),
-    contender("CBKB", kb.cbkb),
-    contender("CBBKB, C = 10", kb.cbbkb, batch_variance_limit=10.0),
-    contender("SupKernelUCB", kb.sup_kernel_ucb, horizon=HORIZON),
-    contender("SupKernelUCB, KORS", kb.sup_kernel_ucb, horizon=HORIZON, dictionary="kors"),
-    contender("CGP-UCB, its radius", kb.cgp_ucb),
-    contender("LinUCB", kb.lin_ucb),
-    contender("random features, D = 100", kb.random_features_ucb, number_of_features=100),
-    contender("random features, D = 500", kb.random_features_ucb, number_of_features=500),
-    contender("quadrature, D = 400", kb.random_features_ucb, number_of_features=400, features="quadrature"),
-    contender("uniform", kb.uniform),
-)
-
-
-def planned(seeds: int) -> list[Cell]:
-    """All runs; quadrature features need at most three columns, and Bump has six."""
-    return [
-        Cell(problem, player, seed, HORIZON)
-        for problem in PROBLEMS
-        for player in CONTENDERS
-        for seed in range(seeds)
-        if not (problem.label == "Bump" and player.label.startswith("quadrature"))
-    ]
+STUDY: dict[str, Any] = {
+    "name": "algorithms",
+    "horizon": 2000,
+    "defaults": {"regularization": 0.01},
+    "environments": [{"name": name} for name in ENVIRONMENTS],
+    "policies": [
+        policy("K-UCB", "k_ucb"),
+        policy("EK-UCB", "ek_ucb"),
+        policy("EK-UCB, no history", "ek_ucb", history="none"),
+        policy("CBKB", "cbkb"),
+        policy("CBBKB, C = 10", "cbbkb", batch_variance_limit=10.0),
+        policy("SupKernelUCB", "sup_kernel_ucb"),
+        policy("SupKernelUCB, KORS", "sup_kernel_ucb", dictionary="kors"),
+        policy("CGP-UCB, its radius", "cgp_ucb"),
+        policy("LinUCB", "lin_ucb"),
+        policy("random features, D = 100", "random_features_ucb", number_of_features=100),
+        policy("random features, D = 500", "random_features_ucb", number_of_features=500),
+        # quadrature features need at most three columns, and Bump has six
+        policy(
+            "quadrature, D = 400",
+            "random_features_ucb",
+            "Chessboard",
+            "StepDiagonal",
+            number_of_features=400,
+            features="quadrature",
+        ),
+        policy("uniform", "uniform"),
+    ],
+}
 
 
 def main() -> None:
     seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 20
-    records: dict[tuple[str, str], list[RunResult]] = {}
-    cells = planned(seeds)
-    for done, (cell, result) in enumerate(play(cells, JOBS), start=1):
-        records.setdefault((cell.problem.label, cell.contender.label), []).append(result)
-        print(f"\r{done}/{len(cells)} runs", end="", file=sys.stderr, flush=True)
+    sweep = Sweep(study_of({**STUDY, "seeds": seeds}), FOLDER)
+    for done, outcome in enumerate(sweep.play(executor(JOBS)), start=1):
+        if isinstance(outcome, Failure):
+            raise SystemExit(f"{outcome.run.label}: {outcome.message}")
+        print(f"\r{done}/{len(sweep.missing)} runs", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    print("| | " + " | ".join(f"{problem.label}: regret | m | µs" for problem in PROBLEMS) + " |")
-    print("|---" * (1 + 3 * len(PROBLEMS)) + "|")
-    for player in CONTENDERS:
-        row = [player.label]
-        for problem in PROBLEMS:
-            runs = records.get((problem.label, player.label))
+    groups = group(read_results(FOLDER).records)
+    print("| | " + " | ".join(f"{name}: regret | m | µs" for name in ENVIRONMENTS) + " |")
+    print("|---" * (1 + 3 * len(ENVIRONMENTS)) + "|")
+    for player in STUDY["policies"]:
+        row = [player["label"]]
+        for name in ENVIRONMENTS:
+            runs = groups[name].get(player["label"])
             if runs is None:
                 row += ["–", "–", "–"]
                 continue

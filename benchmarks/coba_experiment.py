@@ -14,7 +14,7 @@ import sys
 import coba
 
 import kernel_bandits as kb
-from kernel_bandits.experiments.compare import mean_interval
+from kernel_bandits.experiments import mean_interval
 from kernel_bandits.integrations.coba import KernelBanditLearner
 
 KERNELS = ("gaussian", "exponential", "polynomial", "linear")

@@ -9,25 +9,25 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import kernel_bandits as kb
-from kernel_bandits.experiments.compare import mean_interval
+from kernel_bandits.experiments import mean_interval
 
 SEEDS, HORIZON = 20, 2000
-LENGTHSCALES = {"Bump": 1.0, "Chessboard": 0.1, "StepDiagonal": 0.1, "MovingOptimum": 0.5}
+ENVIRONMENTS = ("Bump", "Chessboard", "StepDiagonal", "MovingOptimum")
 RULES = ("kors", "posterior_variance")
 
 
 def one_run(name: str, rule: str, regularization: float, seed: int) -> tuple[float, float, float]:
-    policy = kb.ek_ucb(
-        kb.Gaussian(LENGTHSCALES[name]), regularization=regularization, dictionary=rule, history="none", seed=seed
-    )
-    result = kb.run(policy, getattr(kb.environments, name)(), HORIZON, seed)
+    environment = getattr(kb.environments, name)()
+    kernel = kb.Gaussian(environment.lengthscale)
+    policy = kb.ek_ucb(kernel, regularization=regularization, dictionary=rule, history="none", seed=seed)
+    result = kb.run(policy, environment, HORIZON, seed)
     round_microseconds = 1e6 * np.median(result.select_seconds + result.update_seconds)
     return float(result.regret[-1]), float(result.dictionary_size[-1]), float(round_microseconds)
 
 
 def main() -> None:
     print("| environment | λ | rule | regret | m | µs per round |\n|---|---|---|---|---|---|")
-    for name in LENGTHSCALES:
+    for name in ENVIRONMENTS:
         for regularization in (0.01, 1.0):
             for rule in RULES:
                 runs = Parallel(n_jobs=-1)(delayed(one_run)(name, rule, regularization, seed) for seed in range(SEEDS))

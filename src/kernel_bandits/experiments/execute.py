@@ -6,27 +6,36 @@ keeps records, and one per run, so that a run that a cluster had to start twice 
 
 from __future__ import annotations
 
+import os
+import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from time import perf_counter, thread_time
+from threading import Thread
+from time import perf_counter, sleep, thread_time
 from typing import Any, TypeAlias
 
-from kernel_bandits.arrays import InputError, KernelBanditsError, UnavailableError, as_count
+from kernel_bandits.arrays import InputError, UnavailableError, as_count, missing
 from kernel_bandits.experiments.facts import machine_facts
 from kernel_bandits.experiments.loop import run as play
 from kernel_bandits.experiments.records import Record, RunResult
-from kernel_bandits.experiments.storage import find_records, write_manifest, write_record
+from kernel_bandits.experiments.storage import find_records, require_arrow, write_manifest, write_record
 from kernel_bandits.experiments.study import Run, Study
-from kernel_bandits.experiments.travel import pack, unpack
+from kernel_bandits.experiments.travel import own_code, pack, unpack
 from kernel_bandits.threads import single_threaded
 
 # How long to wait for a scheduler to answer, in seconds.
-PATIENCE = 30
+PATIENCE = 10
+# How long a worker process without work waits for more, in seconds.
+IDLE_SECONDS = 20
+# Libraries that read these make no threads that would never be used.
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +67,7 @@ def executor(jobs: int = 1, scheduler: str | None = None) -> Executor:
     """
     if scheduler is not None:
         return partial(_on_cluster, address=scheduler)
-    return partial(_in_processes, jobs=as_count("jobs", jobs))
+    return _here if as_count("jobs", jobs) == 1 else partial(_in_processes, jobs=jobs)
 
 
 class Sweep:
@@ -69,11 +78,14 @@ class Sweep:
         folder: where records are kept.
         missing: runs without a whole record when the sweep was made.
         damaged: why a file cannot be read, by run id; their runs are among the missing.
+        outdated: runs with a record by another version of the library, or of the study's own code. An id says what is
+            run and not by which code, so they count as finished.
     """
 
     def __init__(self, study: Study, folder: str | Path) -> None:
         self.study = study
         self.folder = Path(folder)
+        require_arrow()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_manifest(self.folder, study)
@@ -81,11 +93,12 @@ class Sweep:
             raise InputError(f"{self.folder}: cannot be written to ({reason.strerror}); choose another.") from reason
         found, self.damaged = find_records(self.folder, study.runs)
         # One run may stand in a study under several labels; it is played once.
-        missing: dict[str, Run] = {}
+        to_play: dict[str, Run] = {}
         for run in study.runs:
             if run.id not in found:
-                missing.setdefault(run.id, run)
-        self.missing = tuple(missing.values())
+                to_play.setdefault(run.id, run)
+        self.missing = tuple(to_play.values())
+        self.outdated = tuple(run for run in study.runs if run.id in found and _outdated(run, found[run.id]))
 
     def play(self, play_runs: Executor) -> Iterator[Outcome]:
         """Play the missing runs, keep a record of each, and yield outcomes as they come.
@@ -96,8 +109,14 @@ class Sweep:
         with _alone_in(self.folder):
             for outcome in play_runs(self.missing):
                 if isinstance(outcome, Record):
-                    write_record(self.folder, outcome)
+                    facts = {**outcome.facts, "code": own_code(outcome.run)}
+                    write_record(self.folder, replace(outcome, facts=facts))
                 yield outcome
+
+
+def _outdated(run: Run, record: Record) -> bool:
+    facts = record.facts
+    return facts.get("kernel_bandits") != machine_facts()["kernel_bandits"] or facts.get("code") != own_code(run)
 
 
 @contextmanager
@@ -141,10 +160,6 @@ def answer(payload: bytes) -> Answer:
     return record.result, dict(record.facts)
 
 
-def _answered(number: int, payload: bytes) -> tuple[int, Answer]:
-    return number, answer(payload)
-
-
 def _outcome(run: Run, answered: Answer) -> Outcome:
     first, second = answered
     if isinstance(first, RunResult) and isinstance(second, dict):
@@ -152,28 +167,59 @@ def _outcome(run: Run, answered: Answer) -> Outcome:
     return Failure(run, str(first), str(second))
 
 
+def _here(runs: Sequence[Run]) -> Iterator[Outcome]:
+    for run, payload in zip(runs, pack(runs), strict=True):
+        yield _outcome(run, answer(payload))
+
+
 def _in_processes(runs: Sequence[Run], jobs: int) -> Iterator[Outcome]:
     if not runs:
         return
     try:
-        from joblib import Parallel, delayed, parallel_config
-        from joblib.externals.loky.process_executor import TerminatedWorkerError
+        from joblib.externals import loky
     except ImportError as reason:
-        raise KernelBanditsError(
-            "Runs in parallel need joblib; install it with: pip install 'kernel-bandits[experiments]'"
-        ) from reason
-    with parallel_config(backend="loky", inner_max_num_threads=1):
-        # Runs take from hundredths of a second to minutes; batches of them would be uneven.
-        parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-    answers = parallel(delayed(_answered)(*numbered) for numbered in enumerate(pack(runs)))
+        raise missing("joblib", "experiments") from reason
+    pool = loky.get_reusable_executor(
+        jobs, timeout=IDLE_SECONDS, env=_ONE_THREAD, initializer=_start_worker, initargs=(os.getpid(),)
+    )
+    left = iter(zip(runs, pack(runs), strict=True))
+    waiting: dict[Future[Answer], Run] = {}
     try:
-        for number, answered in answers:
-            yield _outcome(runs[number], answered)
-    except TerminatedWorkerError as reason:
+        while True:
+            # A few ahead of the workers, not all: a pool that is stopped fails if runs still wait to be handed over.
+            for run, payload in islice(left, 2 * jobs - len(waiting)):
+                waiting[pool.submit(answer, payload)] = run
+            if not waiting:
+                return
+            done = wait(waiting, return_when=FIRST_COMPLETED).done
+            for future in sorted(done, key=lambda future: future.exception() is not None):
+                yield _outcome(waiting[future], future.result())
+                del waiting[future]
+    except loky.BrokenProcessPool as reason:
         raise UnavailableError(
             "A worker process was killed, perhaps for want of memory; what is finished is kept. "
             "Run again to go on, with fewer jobs if memory was short."
         ) from reason
+    except KeyboardInterrupt:
+        for future, run in waiting.items():
+            if future.done() and future.exception() is None:
+                yield _outcome(run, future.result())
+        raise
+    finally:
+        if waiting:
+            pool.shutdown(kill_workers=True)
+
+
+def _start_worker(parent: int) -> None:
+    """Leave Ctrl-C to the parent, and go when it is gone, however it ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            sleep(1.0)
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def _on_cluster(runs: Sequence[Run], address: str) -> Iterator[Outcome]:
@@ -182,26 +228,37 @@ def _on_cluster(runs: Sequence[Run], address: str) -> Iterator[Outcome]:
     if not runs:
         return
     try:
-        from distributed import Client, as_completed
-        from distributed.scheduler import KilledWorker
+        import distributed
+        from distributed.comm.addressing import get_address_host_port
     except ImportError as reason:
-        raise KernelBanditsError(
-            "A cluster needs Dask; install it with: pip install 'kernel-bandits[cluster]'"
-        ) from reason
+        raise missing("distributed", "cluster") from reason
     try:
-        client = Client(address, timeout=PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call] # annotated in part
-    except (OSError, ValueError) as reason:
+        # A client of an address that makes no sense would hang when it is disposed of.
+        get_address_host_port(address, strict=True)
+        client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call] # annotated in part
+    except ValueError as reason:
+        raise InputError(f"scheduler: expected an address as tcp://host:8786, got {address!r} ({reason}).") from reason
+    except OSError as reason:
         raise UnavailableError(f"No Dask scheduler answers at {address} ({reason}); check the address.") from reason
     with client:
-        futures = dict(zip(client.map(answer, pack(runs), pure=False, retries=0), runs, strict=True))
-        for future in as_completed(list(futures)):  # type: ignore[no-untyped-call] # the same
-            run = futures.pop(future)
-            if future.status == "finished":
-                yield _outcome(run, future.result())
-            elif future.status == "error" and isinstance(future.exception(), KilledWorker):
-                yield Failure(run, f"its workers died, one after the other: {future.exception()}")
+        waiting = dict(zip(client.map(answer, pack(runs), pure=False), runs, strict=True))
+        completed = distributed.as_completed(list(waiting), loop=client.loop)  # type: ignore[no-untyped-call] # the same
+        for future in completed:
+            if future.status == "error":
+                yield Failure(waiting.pop(future), f"it could not be played on the cluster: {future.exception()}")
+            elif future.status == "lost":
+                # Its worker died before the result was fetched; the scheduler has it played again.
+                completed.add(future)  # type: ignore[no-untyped-call] # the same
             else:
-                raise UnavailableError(
-                    f"The scheduler at {address} was lost ({future.status}); what is finished is kept. "
-                    "Run again to go on."
-                )
+                yield _outcome(waiting[future], _fetched(future, address))
+                waiting.pop(future)
+
+
+def _fetched(future: Any, address: str) -> Answer:
+    try:
+        fetched: Answer = future.result()
+    except (OSError, CancelledError) as reason:
+        raise UnavailableError(
+            f"The scheduler at {address} was lost ({reason}); what is finished is kept. Run again to go on."
+        ) from reason
+    return fetched

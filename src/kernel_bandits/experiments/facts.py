@@ -22,6 +22,7 @@ def machine_facts() -> dict[str, str | int]:
         "processor": _processor(),
         "processors": os.cpu_count() or 1,
         "host": platform.node(),
+        "process": os.getpid(),
     }
 
 

@@ -155,7 +155,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _parameters(factory: Factory) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(factory).parameters
+    try:
+        return inspect.signature(factory).parameters
+    except (TypeError, ValueError) as reason:
+        raise InputError(f"{factory!r} does not say which options it takes; wrap it in a function.") from reason
 
 
 def _check_options(name: str, factory: Factory, options: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Facts that differ from run to run; what they say of the whole study is told in words.
-_PER_RUN = ("started", "seconds", "host")
+_PER_RUN = ("started", "seconds", "host", "process")
 
 
 @dataclass(frozen=True)

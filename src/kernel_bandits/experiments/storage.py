@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from kernel_bandits.arrays import InputError, KernelBanditsError
+from kernel_bandits.arrays import InputError, KernelBanditsError, missing
 from kernel_bandits.experiments.parts import Part
 from kernel_bandits.experiments.records import Record, RunResult
 from kernel_bandits.experiments.study import Run, Study
 from kernel_bandits.files import whole_file
 
-METADATA_KEY = b"kernel_bandits"
+METADATA_KEY, DIGEST_KEY = b"kernel_bandits", b"digest"
+TEXTS = ("run", "environment", "policy")
 MANIFEST = "study.json"
 RUNS = "runs"
 
@@ -57,13 +58,14 @@ def record_path(folder: Path, run: Run) -> Path:
 
 def write_record(folder: Path, record: Record) -> Path:
     """Write a record under its run's id; the file is complete or not there."""
-    pa, parquet = _arrow()
-    columns = _columns(record)
+    pa, parquet = require_arrow()
+    texts, columns = _texts(record.run), _columns(record)
     described = json.dumps(
         {"id": record.run.id, **_run_as_data(record.run), "facts": dict(record.facts)}, ensure_ascii=False
     )
-    metadata = {METADATA_KEY: described.encode(), b"digest": _digest(described, columns).encode()}
-    table = pa.table(columns).replace_schema_metadata(metadata)
+    metadata = {METADATA_KEY: described.encode(), DIGEST_KEY: _digest(described, texts, columns).encode()}
+    repeated = {name: pa.repeat(text, record.result.horizon) for name, text in texts.items()}
+    table = pa.table({**repeated, **columns}, metadata=metadata)
     path = record_path(folder, record.run)
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as file:
@@ -73,13 +75,19 @@ def write_record(folder: Path, record: Record) -> Path:
 
 def read_record(path: Path) -> Record:
     """Read a record, or raise :class:`DamagedRecordError` unless it is what was written."""
-    pa, parquet = _arrow()
+    pa, parquet = require_arrow()
     try:
-        table = parquet.read_table(path, partitioning=None)
+        table = parquet.ParquetFile(path).read()
         metadata = table.schema.metadata or {}
         described = metadata[METADATA_KEY].decode()
-        columns = {name: _as_numpy(table[name]) for name in table.column_names}
-        if _digest(described, columns) != metadata[b"digest"].decode():
+        texts = {name: table[name].unique().to_pylist() for name in TEXTS}
+        columns = {
+            name: np.from_dlpack(table[name].combine_chunks()).copy()
+            for name in table.column_names
+            if name not in TEXTS
+        }
+        only_texts = {name: "".join(values) for name, values in texts.items()}
+        if _digest(described, only_texts, columns) != metadata[DIGEST_KEY].decode():
             raise DamagedRecordError(f"{path}: its content is not what was written.")
         data = json.loads(described)
         return Record(_run_of(data), _result(columns), data["facts"])
@@ -108,35 +116,35 @@ def read_results(folder: str | Path) -> Results:
     except (OSError, ValueError, KeyError, TypeError) as reason:
         raise InputError(f"{folder / MANIFEST}: cannot be read ({reason}); run the sweep again.") from reason
     found, damaged = find_records(folder, runs)
-    missing = tuple(run for run in runs if run.id not in found)
-    records = tuple(found[run.id] for run in runs if run.id in found)
-    return Results(manifest["name"], manifest["title"], records, missing, damaged)
+    without = tuple(run for run in runs if run.id not in found)
+    records = tuple(Record(run, found[run.id].result, found[run.id].facts) for run in runs if run.id in found)
+    return Results(manifest["name"], manifest["title"], records, without, damaged)
 
 
 def find_records(folder: Path, runs: Sequence[Run]) -> tuple[dict[str, Record], dict[str, str]]:
-    """The records of the runs that have one, with the runs' labels, and what is wrong with damaged files; by id."""
+    """The records of the runs that have one, and what is wrong with damaged files; both by id."""
     found: dict[str, Record] = {}
     damaged: dict[str, str] = {}
     for run in runs:
         path = record_path(folder, run)
-        if path.exists():
+        if run.id not in found and path.exists():
             try:
-                record = read_record(path)
-                found[run.id] = Record(run, record.result, record.facts)
+                found[run.id] = read_record(path)
             except DamagedRecordError as reason:
                 damaged[run.id] = str(reason)
     return found, damaged
 
 
+def _texts(run: Run) -> dict[str, str]:
+    """Columns that say the same in every row."""
+    return dict(zip(TEXTS, (run.id, run.environment.label, run.policy.label), strict=True))
+
+
 def _columns(record: Record) -> dict[str, Any]:
-    run, result = record.run, record.result
-    rounds = result.horizon
-    return {
-        "run": np.full(rounds, run.id),
-        "environment": np.full(rounds, run.environment.label),
-        "policy": np.full(rounds, run.policy.label),
-        "seed": np.full(rounds, run.seed),
-        "round": np.arange(1, rounds + 1),
+    result = record.result
+    columns = {
+        "seed": np.full(result.horizon, record.run.seed),
+        "round": np.arange(1, result.horizon + 1),
         "regret": result.regret,
         "reward": result.rewards,
         "action_index": result.action_indices,
@@ -146,6 +154,7 @@ def _columns(record: Record) -> dict[str, Any]:
         "select_seconds": result.select_seconds,
         "update_seconds": result.update_seconds,
     }
+    return {name: np.ascontiguousarray(column) for name, column in columns.items()}
 
 
 def _result(columns: Mapping[str, Any]) -> RunResult:
@@ -167,17 +176,11 @@ def _result(columns: Mapping[str, Any]) -> RunResult:
     )
 
 
-def _digest(described: str, columns: Mapping[str, Any]) -> str:
-    digest = hashlib.sha256(described.encode())
-    for name, column in columns.items():
-        digest.update(name.encode())
-        digest.update(column[0].encode() if column.dtype.kind == "U" else np.ascontiguousarray(column).tobytes())
+def _digest(described: str, texts: Mapping[str, str], columns: Mapping[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps([described, texts, list(columns)]).encode())
+    for column in columns.values():
+        digest.update(column.tobytes())
     return digest.hexdigest()
-
-
-def _as_numpy(column: Any) -> Any:
-    values = column.to_numpy()
-    return values.astype(str) if values.dtype == object else values
 
 
 def _run_as_data(run: Run) -> dict[str, Any]:
@@ -193,12 +196,13 @@ def _run_of(data: Mapping[str, Any]) -> Run:
     return Run(part("environment"), part("policy"), data["seed"], data["horizon"])
 
 
-def _arrow() -> tuple[Any, Any]:
+def require_arrow() -> tuple[Any, Any]:
+    """The packages that read and write Parquet, ready for use, or the error that says what to install."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError as reason:
-        raise KernelBanditsError(
-            "Records need pyarrow; install it with: pip install 'kernel-bandits[experiments]'"
-        ) from reason
+        raise missing("pyarrow", "experiments") from reason
+    # The first array loads pandas where that is installed, which takes a while: now, rather than while results wait.
+    pa.array([0])
     return pa, parquet

@@ -17,6 +17,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, TypeAlias
 
 from kernel_bandits.arrays import InputError, KernelBanditsError, as_count
+from kernel_bandits.experiments.loop import run as play
 from kernel_bandits.experiments.parts import Kind, Part, nearest, part_of
 from kernel_bandits.experiments.study import Run, Study
 
@@ -39,7 +40,7 @@ def load_study(path: str | Path) -> Study:
         raise InputError(f"{path}: expected a study in a .toml or a .py file.")
     if not path.is_file():
         raise InputError(f"{path}: there is no such file.")
-    with _importable(path.parent):
+    with importable(path.parent):
         try:
             tables = _python_tables(path) if path.suffix == ".py" else _toml_tables(path)
             return tables if isinstance(tables, Study) else study_of(tables, path.stem)
@@ -57,31 +58,46 @@ def study_of(tables: Table, name: str = "study") -> Study:
     _check_keys("the study", tables, STUDY_KEYS, required=("environments", "policies", "seeds", "horizon"))
     name = _text("name", tables.get("name", name))
     environments = list(_environments(tables))
-    defaults = _table("defaults", tables.get("defaults", {}))
     entries = list(_entries(tables, environments))
-    _check_defaults(defaults, entries)
-    cells = [
-        (place.part, _complete(entry.part, place, defaults), seeds_and_horizon)
-        for place in environments
-        for entry in entries
-        if (seeds_and_horizon := entry.plays_in(place.part.label))
-    ]
-    _check_labels([part.label for part in (place.part for place in environments)], "environments")
-    for place in environments:
-        _check_labels([entry.part.label for entry in entries if entry.plays_in(place.part.label)], "policies")
-    longest = max(len(seeds) for _, _, (seeds, _) in cells)
-    runs = tuple(
-        Run(environment, policy, seeds[number], horizon)
-        for number in range(longest)
-        for environment, policy, (seeds, horizon) in cells
-        if number < len(seeds)
-    )
-    for environment, policy, (seeds, horizon) in cells:
-        Run(environment, policy, seeds[0], horizon).build()
+    cells = _cells(environments, entries, _table("defaults", tables.get("defaults", {})))
+    for run, *_ in cells:
+        _try_first_round(run)
+    rows = itertools.zip_longest(*cells)
     quick = _table("quick", tables.get("quick", {}))
     _check_keys("quick", quick, QUICK_KEYS)
-    caps = {key: as_count(f"quick.{key}", value) for key, value in quick.items()}
-    return Study(name, _text("title", tables.get("title", name)), runs, caps)
+    return Study(
+        name=name,
+        title=_text("title", tables.get("title", name)),
+        runs=tuple(run for row in rows for run in row if run is not None),
+        quick={key: as_count(f"quick.{key}", value) for key, value in quick.items()},
+    )
+
+
+def _try_first_round(run: Run) -> None:
+    """Mistakes that show when a policy first meets its environment are the file's, not a run's."""
+    where = f"{run.policy.label} in {run.environment.label}"
+    try:
+        play(*run.build(), 1, run.seed)
+    except KernelBanditsError as reason:
+        raise InputError(f"{where}: {reason}") from reason
+    except Exception as reason:
+        raise InputError(f"{where}: the first round fails: {type(reason).__name__}: {reason}") from reason
+
+
+def _cells(environments: Sequence[_Place], entries: Sequence[_Entry], defaults: Table) -> list[list[Run]]:
+    """The runs of each policy in each environment it plays in."""
+    _check_labels([place.part.label for place in environments], "environments")
+    for option in defaults:
+        if not any(entry.part.accepts(option) for entry in entries):
+            raise InputError(f"defaults: no policy takes an option {option!r}; check its name or leave it out.")
+    cells = []
+    for place in environments:
+        playing = [entry for entry in entries if place.part.label in entry.environments]
+        _check_labels([entry.part.label for entry in playing], f"policies in {place.part.label}")
+        for entry in playing:
+            policy = _complete(entry.part, place, defaults)
+            cells.append([Run(place.part, policy, seed, entry.horizon) for seed in entry.seeds])
+    return cells
 
 
 @dataclass(frozen=True)
@@ -100,9 +116,6 @@ class _Entry:
     environments: tuple[str, ...]
     seeds: tuple[int, ...]
     horizon: int
-
-    def plays_in(self, environment: str) -> tuple[tuple[int, ...], int] | None:
-        return (self.seeds, self.horizon) if environment in self.environments else None
 
 
 def _environments(tables: Table) -> Iterator[_Place]:
@@ -123,7 +136,9 @@ def _entries(tables: Table, environments: Sequence[_Place]) -> Iterator[_Entry]:
     for where, table in _numbered("policies", tables["policies"]):
         _check_keys(where, table, POLICY_KEYS, required=("name",))
         chosen = table.get("environments", labels)
-        for label in chosen if isinstance(chosen, (list, tuple)) else [chosen]:
+        if not isinstance(chosen, (list, tuple)) or not chosen:
+            raise InputError(f"{where}.environments: expected a list of labels, got {chosen!r}.")
+        for label in chosen:
             if label not in labels:
                 raise InputError(
                     f"{where}.environments: there is no environment {label!r}{nearest(str(label), labels)}"
@@ -216,12 +231,6 @@ def _check_labels(labels: Sequence[str], where: str) -> None:
             )
 
 
-def _check_defaults(defaults: Table, entries: Sequence[_Entry]) -> None:
-    for option in defaults:
-        if not any(entry.part.accepts(option) for entry in entries):
-            raise InputError(f"defaults: no policy takes an option {option!r}; check its name or leave it out.")
-
-
 def _check_keys(where: str, table: Table, known: Sequence[str], required: Sequence[str] = ()) -> None:
     for key in table:
         if key not in known:
@@ -285,7 +294,7 @@ def _load_module(path: Path) -> ModuleType:
 
 
 @contextmanager
-def _importable(folder: Path) -> Iterator[None]:
+def importable(folder: Path) -> Iterator[None]:
     """Modules in the folder can be imported inside this context."""
     sys.path.insert(0, str(folder))
     try:

@@ -6,16 +6,18 @@ worker on another machine needs neither the files nor a shared folder.
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kernel_bandits.arrays import KernelBanditsError
+from kernel_bandits.arrays import missing
 from kernel_bandits.experiments.parts import Part
 from kernel_bandits.experiments.study import Run
 
@@ -27,10 +29,7 @@ def pack(runs: Iterable[Run]) -> list[bytes]:
     try:
         import cloudpickle
     except ImportError as reason:
-        raise KernelBanditsError(
-            "Sending runs to other processes needs cloudpickle; "
-            "install it with: pip install 'kernel-bandits[experiments]'"
-        ) from reason
+        raise missing("cloudpickle", "experiments") from reason
     runs = list(runs)
     with _by_value(cloudpickle, _own_modules(runs)):
         return [cloudpickle.dumps(run) for run in runs]
@@ -40,6 +39,17 @@ def unpack(payload: bytes) -> Run:
     """The run that :func:`pack` made the bytes of."""
     run: Run = pickle.loads(payload)
     return run
+
+
+def own_code(run: Run) -> str:
+    """A digest of the study's own code that a run uses: of the files of its modules; empty if it uses none."""
+    files = sorted(Path(module.__file__ or "") for module in _own_modules([run]))
+    return hashlib.sha256(b"".join(map(_content, files))).hexdigest()[:12] if files else ""
+
+
+@cache
+def _content(file: Path) -> bytes:
+    return file.read_bytes() if file.is_file() else b""
 
 
 @contextmanager

@@ -5,15 +5,12 @@ describe policies, :func:`run_many` plays them, on a GPU where there is one, and
 ``kernel_bandits.run`` would: same seed, same run. :class:`PureEnvironment` is an environment of your own as a function.
 """
 
+from kernel_bandits.arrays import missing
+
 try:
     import jax  # noqa: F401
 except ImportError as reason:
-    from kernel_bandits.arrays import KernelBanditsError
-
-    raise KernelBanditsError(
-        "kernel_bandits.accelerated needs JAX; install it with: pip install 'kernel-bandits[jax]', "
-        "or, for an NVIDIA GPU: pip install 'jax[cuda12]'"
-    ) from reason
+    raise missing("jax", "jax") from reason
 
 from kernel_bandits.accelerated.problems import PureEnvironment
 from kernel_bandits.accelerated.replicas import Replica, ek_ucb, k_ucb, run_many, uniform

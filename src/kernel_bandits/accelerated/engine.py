@@ -14,16 +14,15 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
-from kernel_bandits.accelerated.models import BLOCK, Model, Observation, Settings, pick
-from kernel_bandits.accelerated.problems import ExpectedRewards, Tables
+from kernel_bandits.accelerated.models import BLOCK, Model, Observation, S, Settings, pick, power_of_two
+from kernel_bandits.accelerated.problems import ExpectedRewards, Tables, in_threads
 from kernel_bandits.accelerated.selection import choose
 from kernel_bandits.arrays import FloatArray, KernelBanditsError
 from kernel_bandits.randomness import stream
 
 # Rounds of one compiled program; between two the host looks whether there is room, and rounding is taken back.
 CHUNK = 64
-# Tables are padded to a power of two of rounds, at least this, so that horizons share the programs that cut them.
-SMALLEST_TABLE = 512
+_RECORD_TYPES = (np.int64, np.int64, np.float64, np.float64)
 
 # How often each program was traced, by what it is specialised to; :func:`traces` reads it.
 _traces: Counter[str] = Counter()
@@ -53,19 +52,19 @@ class Rounds(NamedTuple):
 
 
 class Log(NamedTuple):
-    """What happened in ``CHUNK`` rounds, arrays of shape (B, R).
+    """What happened in ``CHUNK`` rounds, arrays of shape (R, B) of which the first columns count.
 
     Attributes:
         rows: of the chosen actions.
+        sizes: points that carry the model after the round.
         rewards: noisy.
         regrets: of the round alone.
-        sizes: points that carry the model after the round.
     """
 
     rows: jax.Array
+    sizes: jax.Array
     rewards: jax.Array
     regrets: jax.Array
-    sizes: jax.Array
 
 
 class Outcome(NamedTuple):
@@ -74,7 +73,7 @@ class Outcome(NamedTuple):
     Attributes:
         done: rounds that count.
         full: some replica had no room for an anchor at the next round.
-        finite: the model predicts numbers.
+        finite: the model is made of numbers.
         used: words of the generators of ties that were used up, shape (R,).
     """
 
@@ -86,21 +85,20 @@ class Outcome(NamedTuple):
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
 def play_chunk(
-    model: Model[Any], state: Any, settings: Settings, rounds: Rounds, limit: jax.Array
-) -> tuple[Any, Log, Outcome]:
+    model: Model[S], state: S, settings: Settings, rounds: Rounds, limit: jax.Array
+) -> tuple[S, Log, Outcome]:
     """Play up to ``limit`` rounds; fewer if a replica runs out of room."""
     shapes = f"{rounds.points.shape[1:]}, {[leaf.shape[1:] for leaf in state]} {rounds.points.dtype.name}"
     _traces[f"{model} {shapes}"] += 1
 
-    def step(carry: tuple[Any, Outcome], offer: tuple[jax.Array, ...]) -> tuple[tuple[Any, Outcome], Any]:
+    def step(carry: tuple[S, Outcome], offer: tuple[jax.Array, ...]) -> tuple[tuple[S, Outcome], Any]:
         state, outcome = carry
         number, points, expected, noise, coin = offer
         evaluation = model.evaluate(state, settings, points)
         bounds = evaluation.mean + settings.bonus[:, None] * evaluation.std
         words = jnp.take_along_axis(rounds.words, outcome.used[:, None] + jnp.arange(2), axis=1)
         row, used = choose(bounds, words)
-        chosen = pick(expected, row)
-        reward = chosen + noise
+        reward = pick(expected, row) + noise
         within = number < limit
         observation = Observation(row, pick(points, row), reward, coin, number % BLOCK, within & ~outcome.full)
         state, features, full = model.observe(state, settings, evaluation, observation)
@@ -110,22 +108,31 @@ def play_chunk(
             full=outcome.full | (full & within),
             used=outcome.used + jnp.where(live, used, 0),
         )
-        return (state, outcome), (Log(row, reward, expected.max(axis=1) - chosen, model.sizes(state)), features)
+        return (state, outcome), (row, model.sizes(state), features)
 
-    def block(carry: tuple[Any, Outcome], offers: tuple[jax.Array, ...]) -> tuple[tuple[Any, Outcome], Any]:
-        (state, outcome), happened = lax.scan(step, carry, offers)
-        return (model.settle(state), outcome), happened
+    def block(carry: tuple[jax.Array, S, Outcome, Any]) -> tuple[jax.Array, S, Outcome, Any]:
+        start, state, outcome, happened = carry
+        numbers = start + jnp.arange(BLOCK, dtype=jnp.int32)
+        tables = (rounds.points, rounds.expected, rounds.noise, rounds.coins)
+        offers = (numbers, *(lax.dynamic_slice_in_dim(table, start, BLOCK) for table in tables))
+        (state, outcome), further = lax.scan(step, (state, outcome), offers)
+        happened = jax.tree.map(partial(lax.dynamic_update_slice_in_dim, start_index=start, axis=0), happened, further)
+        return start + BLOCK, model.settle(state), outcome, happened
 
-    outcome = Outcome(jnp.int32(0), jnp.bool_(False), jnp.bool_(True), jnp.zeros(len(settings.bonus), jnp.int32))
-    numbers = jnp.arange(CHUNK, dtype=jnp.int32)
-    offers = (numbers, rounds.points, rounds.expected, rounds.noise, rounds.coins)
-    blocks = jax.tree.map(lambda table: table.reshape(-1, BLOCK, *table.shape[1:]), offers)
-    (state, outcome), happened = lax.scan(block, (state, outcome), blocks)
-    log, features = jax.tree.map(lambda table: table.reshape(CHUNK, *table.shape[2:]), happened)
-    state = model.refine(state, features, log.rewards)
-    beliefs = model.evaluate(state, settings, rounds.points[-1])
-    finite = jnp.isfinite(beliefs.mean).all() & jnp.isfinite(beliefs.std).all()
-    return state, log, outcome._replace(finite=finite)
+    def goes_on(carry: tuple[jax.Array, S, Outcome, Any]) -> jax.Array:
+        return (carry[0] < limit) & ~carry[2].full
+
+    replicas = len(settings.bonus)
+    outcome = Outcome(jnp.int32(0), jnp.bool_(False), jnp.bool_(True), jnp.zeros(replicas, jnp.int32))
+    nothing = jnp.zeros((CHUNK, replicas), jnp.int32)
+    no_features = jnp.zeros((CHUNK, replicas, model.width(state)), rounds.noise.dtype)
+    carry = (jnp.int32(0), state, outcome, (nothing, nothing, no_features))
+    _, state, outcome, (rows, sizes, features) = lax.while_loop(goes_on, block, carry)
+    chosen = jnp.take_along_axis(rounds.expected, rows[:, :, None], axis=2)[:, :, 0]
+    rewards, regrets = chosen + rounds.noise, rounds.expected.max(axis=2) - chosen
+    state = model.refine(state, features, rewards)
+    finite = jnp.array([jnp.isfinite(leaf).all() for leaf in state if leaf.ndim == 2]).all()
+    return state, Log(rows.T, sizes.T, rewards.T, regrets.T), outcome._replace(finite=finite)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,9 +145,15 @@ class Draws:
 
 def draw(horizon: int, seeds: Sequence[int]) -> Draws:
     """The coins and tie-breaks that the policies of ``kernel_bandits`` would draw for each seed."""
-    coins = [stream(seed, "coins").random(horizon) for seed in seeds]
-    words = [stream(seed, "ties").integers(0, 2**32, size=horizon + 2, dtype=np.uint32) for seed in seeds]
-    return Draws(np.array(coins), np.array(words))
+    coins = np.empty((len(seeds), horizon))
+    words = np.empty((len(seeds), horizon + 2), np.uint32)
+
+    def fill(row: int) -> None:
+        stream(seeds[row], "coins").random(out=coins[row])
+        words[row] = stream(seeds[row], "ties").integers(0, 2**32, size=horizon + 2, dtype=np.uint32)
+
+    in_threads(fill, len(seeds))
+    return Draws(coins, words)
 
 
 class _DeviceTables(NamedTuple):
@@ -177,9 +190,8 @@ def cut(
         assert tables.expected is not None
         expected = part(tables.expected, tables.scene)
     else:
-        of_context = jax.vmap(lambda context: rewards(context, tables.actions, *parameters))
-        flat = of_context(contexts.reshape(-1, contexts.shape[2]))
-        expected = flat.reshape(*contexts.shape[:2], -1)
+        of_context = partial(_expected_rewards, rewards, parameters, tables.actions)
+        expected = jax.vmap(jax.vmap(of_context))(contexts)
     actions = jnp.broadcast_to(actions, (*contexts.shape[:2], *actions.shape[-2:]))
     repeated = jnp.broadcast_to(contexts[:, :, None, :], (*actions.shape[:3], contexts.shape[2]))
     points = jnp.concatenate([repeated, actions], axis=3) / divisor[:, None, :]
@@ -193,14 +205,20 @@ def cut(
     )
 
 
+def _expected_rewards(
+    rewards: ExpectedRewards, parameters: tuple[jax.Array, ...], actions: jax.Array, context: jax.Array
+) -> jax.Array:
+    return rewards(context, actions, *parameters)
+
+
 @dataclass(frozen=True, eq=False)
 class Played:
     """What R replicas did in T rounds; arrays of shape (R, T), and the state they ended in."""
 
     rows: NDArray[np.int64]
+    sizes: NDArray[np.int64]
     rewards: FloatArray
     regrets: FloatArray
-    sizes: NDArray[np.int64]
     state: Any
 
 
@@ -232,14 +250,15 @@ def play(
     rewards = None if tables.pure is None else tables.pure.expected_rewards
     parameters = () if tables.pure is None else tuple(map(jnp.asarray, tables.pure.parameters))
     divisor = settings.divisor.astype(jnp.float64)
-    state = model.start(settings, room)
+    state = model.start(settings, room, horizon + CHUNK)
     used = jnp.zeros(len(scene), jnp.int32)
     logs: list[Log] = []
+    counts: list[int] = []
     done, full = 0, False
     while done < horizon:
         state = model.make_room(state, settings, done + CHUNK, full)
-        rounds = cut(rewards, dtype, parameters, on_device, divisor, jnp.int32(done), used)
-        state, log, outcome = play_chunk(model, state, settings, rounds, jnp.int32(min(CHUNK, horizon - done)))
+        rounds = cut(rewards, dtype, parameters, on_device, divisor, done, used)
+        state, log, outcome = play_chunk(model, state, settings, rounds, min(CHUNK, horizon - done))
         used = used + outcome.used
         count, full, finite = jax.device_get((outcome.done, outcome.full, outcome.finite))
         if not finite:
@@ -247,21 +266,30 @@ def play(
                 f"The model is no longer finite after {done} rounds; check the scale of points and rewards, "
                 "and that float32 is fine enough for this regularization."
             )
-        logs.append(jax.tree.map(lambda column, count=int(count): column[:count], log))
+        logs.append(log)
+        counts.append(int(count))
         done += int(count)
         if progress is not None:
             progress(done)
-    columns = [np.concatenate(column).T for column in zip(*jax.device_get(logs), strict=True)]
-    rows, seen, regrets, sizes = columns
-    return Played(
-        rows.astype(np.int64), seen.astype(np.float64), regrets.astype(np.float64), sizes.astype(np.int64), state
-    )
+    rows, sizes, received, regrets = _joined(logs, counts)
+    return Played(rows, sizes, received, regrets, state)
+
+
+def _joined(logs: list[Log], counts: list[int]) -> tuple[NDArray[Any], ...]:
+    """The columns of the logs that count, one after the other, as arrays (R, T) of the records' types."""
+    joined = []
+    for columns, dtype in zip(zip(*jax.device_get(logs), strict=True), _RECORD_TYPES, strict=True):
+        array = np.empty((len(columns[0]), sum(counts)), dtype)
+        start = 0
+        for column, count in zip(columns, counts, strict=True):
+            array[:, start : start + count] = column[:, :count]
+            start += count
+        joined.append(array)
+    return tuple(joined)
 
 
 def _upload(tables: Tables, draws: Draws, scene: NDArray[np.intp], player: NDArray[np.intp]) -> _DeviceTables:
-    length = SMALLEST_TABLE
-    while length < tables.noise.shape[1] + CHUNK:
-        length *= 2
+    length = power_of_two(tables.noise.shape[1] + CHUNK)
 
     def padded(table: NDArray[Any]) -> jax.Array:
         widths = [(0, 0)] * table.ndim

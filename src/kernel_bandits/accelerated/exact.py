@@ -36,8 +36,11 @@ class ExactModel(Model[ExactState]):
 
     family: Family
 
-    def start(self, settings: Settings, room: int) -> ExactState:
+    def start(self, settings: Settings, room: int, rounds: int) -> ExactState:  # noqa: ARG002 (room grows with the rounds)
         return _start(settings, room)
+
+    def width(self, state: ExactState) -> int:  # noqa: ARG002
+        return 0
 
     def sizes(self, state: ExactState) -> jax.Array:
         return jnp.broadcast_to(state.rounds, len(state.whitened))
@@ -101,8 +104,11 @@ class UniformState(NamedTuple):
 class UniformModel(Model[UniformState]):
     """Uniform play: to a model that believes the same of all actions, all are tied."""
 
-    def start(self, settings: Settings, room: int) -> UniformState:  # noqa: ARG002
+    def start(self, settings: Settings, room: int, rounds: int) -> UniformState:  # noqa: ARG002
         return UniformState(jnp.int32(0), jnp.zeros(len(settings.bonus), jnp.int32))
+
+    def width(self, state: UniformState) -> int:  # noqa: ARG002
+        return 0
 
     def sizes(self, state: UniformState) -> jax.Array:
         return state.sizes

@@ -81,8 +81,12 @@ class Model(ABC, Generic[S]):
     """
 
     @abstractmethod
-    def start(self, settings: Settings, room: int) -> S:
-        """Nothing observed, with the least room; ``room`` is where the user wants the anchors to start."""
+    def start(self, settings: Settings, room: int, rounds: int) -> S:
+        """Nothing observed, with room for so many anchors and so many rounds, where that costs little."""
+
+    @abstractmethod
+    def width(self, state: S) -> int:
+        """The length m of the features that :meth:`observe` returns."""
 
     @abstractmethod
     def sizes(self, state: S) -> jax.Array:
@@ -90,7 +94,7 @@ class Model(ABC, Generic[S]):
 
     @abstractmethod
     def make_room(self, state: S, settings: Settings, rounds: int, full: bool) -> S:
-        """The same state with room for the rounds up to ``rounds``, and for more anchors if it is full."""
+        """The same state with room for so many rounds, and for more anchors if it is full."""
 
     @abstractmethod
     def evaluate(self, state: S, settings: Settings, points: jax.Array) -> Evaluation:
@@ -125,6 +129,11 @@ def pick(rows: jax.Array, row: jax.Array) -> jax.Array:
     """One row of each replica: shape (R, A, …) to (R, …)."""
     index = row.reshape(-1, *(1,) * (rows.ndim - 1))
     return jnp.take_along_axis(rows, index, axis=1)[:, 0]
+
+
+def power_of_two(number: int) -> int:
+    """The least power of two, from 512 on, that is not below the number; shapes that follow it are few."""
+    return max(512, 1 << (number - 1).bit_length())
 
 
 def pad(array: jax.Array, axis: int, length: int) -> jax.Array:

@@ -9,6 +9,7 @@ what belongs there.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,13 +19,23 @@ import jax.numpy as jnp
 from jax import lax
 
 from kernel_bandits.accelerated.covariance import Family, gram
-from kernel_bandits.accelerated.models import BLOCK, Evaluation, Model, Observation, Settings, pad, pick, product
+from kernel_bandits.accelerated.models import (
+    BLOCK,
+    Evaluation,
+    Model,
+    Observation,
+    Settings,
+    pad,
+    pick,
+    power_of_two,
+    product,
+)
 from kernel_bandits.posteriors.nystrom import DIRECTION_TOLERANCE
 
-# Rounds that the history has room for at first; it doubles.
-FIRST_ROWS = 512
 # ‖APx − x‖/‖x‖ at which P counts as drifted; float32 is never better than the condition of A times 1e-7.
 DRIFT_TOLERANCES = {"float64": 1e-8, "float32": 1e-3}
+# The share of k(s, s) below which a residual adds no direction but noise.
+DIRECTION_TOLERANCES = {"float64": DIRECTION_TOLERANCE, "float32": 1e-4}
 # A pass over the history takes as many replicas at a time as give it about so many kernel entries, and at least a few.
 PASS_ENTRIES, SMALLEST_PASS = 5_000_000, 8
 
@@ -104,20 +115,20 @@ class NystromModel(Model[NystromState]):
     family: Family
     history: bool
 
-    def start(self, settings: Settings, room: int) -> NystromState:
-        return _start(settings, room, FIRST_ROWS if self.history else 0, not self.history)
+    def start(self, settings: Settings, room: int, rounds: int) -> NystromState:
+        return _start(settings, room, power_of_two(rounds) if self.history else 0, not self.history)
+
+    def width(self, state: NystromState) -> int:
+        return state.weights.shape[1]
 
     def sizes(self, state: NystromState) -> jax.Array:
         return state.sizes
 
-    def make_room(self, state: NystromState, settings: Settings, rounds: int, full: bool) -> NystromState:
-        room, rows = state.weights.shape[1], state.points.shape[1]
-        more_rows = rows
-        while self.history and more_rows < rounds:
-            more_rows *= 2
-        if full or more_rows > rows:
-            return _enlarge(state, settings, more_room(room) if full else room, more_rows, not self.history)
-        return state
+    def make_room(self, state: NystromState, settings: Settings, rounds: int, full: bool) -> NystromState:  # noqa: ARG002 (there is room for all rounds)
+        if not full:
+            return state
+        room = min(more_room(state.weights.shape[1]), float(settings.max_dictionary_size.max()))
+        return _enlarge(state, settings, int(room), not self.history)
 
     def evaluate(self, state: NystromState, settings: Settings, points: jax.Array) -> Evaluation:
         kernel = gram(self.family, settings.factor, points, state.anchors)
@@ -145,7 +156,7 @@ class NystromModel(Model[NystromState]):
         extended, solved = extend(state, settings, observation.point, features, solved, draw)
         features = jnp.where(live, _appended(state, features, draw), 0.0)
         # P ← P − hhᵀ/c and w ← w + h(r − φᵀw)/c with c = 1 + φᵀh (Sherman–Morrison)
-        scale = jnp.sqrt(1.0 + jnp.sum(features * solved, axis=1))
+        scale = jnp.sqrt(1.0 + jnp.maximum(jnp.sum(features * solved, axis=1), 0.0))
         fall = jnp.where(live, solved / scale[:, None], 0.0)
         error = (observation.reward - jnp.sum(features * extended.weights, axis=1)) / scale
         put = partial(lax.dynamic_update_slice_in_dim, axis=1)
@@ -175,14 +186,15 @@ class NystromModel(Model[NystromState]):
         """Score and coin of each replica; and whether one of them has no room for its anchor, so that none is drawn."""
         mu = settings.leverage_regularization
         scored = _less(product("rmn,rn->rm", state.leverage, features), state.leverage_falls, features)
-        measure = jnp.sum(features * scored, axis=1)
+        # never negative but for rounding, which float32 has enough of
+        measure = jnp.maximum(jnp.sum(features * scored, axis=1), 0.0)
         direction = 1.0 - jnp.sum(features * features, axis=1)
         # k − u = residual + μ·φᵀQφ and τ = (1 + ε)(k − u)/(k − u + μ)
         unexplained = jnp.maximum(direction, 0.0) + mu * measure
         score = settings.leverage_factor * unexplained / (unexplained + mu)
         probability = jnp.minimum(1.0, settings.oversampling * score)
         drawn = (observation.coin < probability) & (state.sizes < settings.max_dictionary_size)
-        appended = drawn & (direction > DIRECTION_TOLERANCE)
+        appended = drawn & (direction > DIRECTION_TOLERANCES[features.dtype.name])
         full = jnp.any(appended & (state.sizes >= state.weights.shape[1]))
         drawn &= observation.live & ~full
         appended &= drawn
@@ -326,7 +338,7 @@ class NystromModel(Model[NystromState]):
 
 def more_room(room: int) -> int:
     """The next number of anchors to have room for: time and memory follow its square, so large steps get smaller."""
-    return 2 * room if room < 64 else -(-room * 3 // 32) * 16
+    return 2 * room if room < 64 else math.ceil(1.5 * room / 16) * 16
 
 
 def _outer(vectors: jax.Array) -> jax.Array:
@@ -395,23 +407,22 @@ def _start(settings: Settings, room: int, rows: int, filled: bool) -> NystromSta
         moment=zeros((replicas, 0)),
         leverage=zeros((replicas, 0, 0)),
         leverage_falls=zeros((replicas, BLOCK, 0)),
-        points=zeros((replicas, 0, dimension)),
-        rewards=zeros((replicas, 0)),
+        points=zeros((replicas, rows, dimension)),
+        rewards=zeros((replicas, rows)),
         rounds=jnp.int32(0),
     )
-    return _enlarge(empty, settings, room, rows, filled)
+    return _enlarge(empty, settings, room, filled)
 
 
-@partial(jax.jit, static_argnums=(2, 3, 4))
-def _enlarge(state: NystromState, settings: Settings, room: int, rows: int, filled: bool) -> NystromState:
+@partial(jax.jit, static_argnums=(2, 3))
+def _enlarge(state: NystromState, settings: Settings, room: int, filled: bool) -> NystromState:
     further = jnp.diag((jnp.arange(room) >= state.weights.shape[1]).astype(state.weights.dtype))
 
     def square(matrices: jax.Array, diagonal: jax.Array | float) -> jax.Array:
         return pad(pad(matrices, 1, room), 2, room) + further * jnp.reshape(diagonal, (-1, 1, 1))
 
     ridge = settings.regularization
-    return NystromState(
-        sizes=state.sizes,
+    return state._replace(
         anchors=pad(state.anchors, 1, room),
         factor=square(state.factor, 0.0),
         covariance=square(state.covariance, 1.0 / ridge if filled else 0.0),
@@ -421,7 +432,4 @@ def _enlarge(state: NystromState, settings: Settings, room: int, rows: int, fill
         moment=pad(state.moment, 1, room),
         leverage=square(state.leverage, 1.0 / settings.leverage_regularization),
         leverage_falls=pad(state.leverage_falls, 2, room),
-        points=pad(state.points, 1, rows),
-        rewards=pad(state.rewards, 1, rows),
-        rounds=state.rounds,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -15,6 +16,8 @@ from kernel_bandits.environments import Bump, Chessboard, Environment, MovingOpt
 from kernel_bandits.randomness import stream
 
 ExpectedRewards: TypeAlias = Callable[..., jax.Array]
+# More threads would wait for each other: making a generator takes about as long as drawing 2,000 numbers from it.
+THREADS = 4
 
 
 def uniform_contexts(generator: np.random.Generator, horizon: int, dimension: int) -> FloatArray:
@@ -131,17 +134,34 @@ def tabulate(environment: Environment | PureEnvironment, horizon: int, seeds: Se
     pure = as_pure(environment)
     if pure is not None:
         dimension = pure.context_dimension
-        contexts = np.array([pure.draw_contexts(stream(seed, "contexts"), horizon, dimension) for seed in seeds])
-        if contexts.shape != (len(seeds), horizon, dimension):
-            raise InputError(
-                f"draw_contexts: expected shape ({horizon}, {dimension}) for a seed, got {contexts.shape[1:]}."
-            )
-        noise = np.array([stream(seed, "noise").standard_normal(horizon) for seed in seeds])
-        return Tables(contexts, pure.noise_std * noise, pure.actions, None, pure)
+        contexts, noise = np.empty((len(seeds), horizon, dimension)), np.empty((len(seeds), horizon))
+
+        def fill(row: int) -> None:
+            drawn = pure.draw_contexts(stream(seeds[row], "contexts"), horizon, dimension)
+            if np.shape(drawn) != (horizon, dimension):
+                raise InputError(f"draw_contexts: expected shape ({horizon}, {dimension}), got {np.shape(drawn)}.")
+            contexts[row] = drawn
+            stream(seeds[row], "noise").standard_normal(out=noise[row])
+
+        in_threads(fill, len(seeds))
+        noise *= pure.noise_std
+        return Tables(contexts, noise, pure.actions, None, pure)
     assert isinstance(environment, Environment)
     played = [_play_out(environment, horizon, seed) for seed in seeds]
     contexts, noise, actions, expected = (np.array(column) for column in zip(*played, strict=True))
     return Tables(contexts, noise, actions, expected, None)
+
+
+def in_threads(work: Callable[[int], None], count: int) -> None:
+    """Do the work numbered 0 … count − 1; NumPy's generators let threads run beside each other while they draw."""
+    size = -(-count // THREADS)
+
+    def share(start: int) -> None:
+        for number in range(start, min(start + size, count)):
+            work(number)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(share, range(0, count, size)))
 
 
 def _play_out(environment: Environment, horizon: int, seed: int) -> tuple[FloatArray, ...]:

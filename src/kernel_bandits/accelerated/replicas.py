@@ -30,7 +30,7 @@ Precision: TypeAlias = Literal["float64", "float32"]
 Device: TypeAlias = Literal["cpu", "gpu"]
 
 # Anchors there is room for at first.
-FIRST_ROOM = 32
+FIRST_ROOM = 64
 # Replicas of one compiled program: enough to fill a large GPU, few enough for dictionaries of a thousand anchors.
 BATCH_SIZE = 1024
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
@@ -228,18 +228,23 @@ def play_batch(
     seeds: Sequence[int],
     dtype: Precision = "float64",
     room: int = FIRST_ROOM,
+    progress: Callable[[int], None] | None = None,
 ) -> tuple[Tables, Played]:
-    """Play replicas of one model at once, inside :func:`computing`; what was met and what was done."""
+    """Play replicas of one model at once, inside :func:`computing`; what was met and what was done.
+
+    ``progress`` is told the number of finished rounds after each chunk of them.
+    """
     unique_seeds, scene = np.unique(seeds, return_inverse=True)
     unique_players, player = np.unique([replica.seed for replica in replicas], return_inverse=True)
     tables = tabulate(environment, horizon, unique_seeds.tolist())
     draws = draw(horizon, unique_players.tolist())
     dimension = tables.contexts.shape[2] + tables.actions.shape[-1]
-    settings = _settings(replicas, dimension, dtype)
-    return tables, play(replicas[0].model, settings, tables, draws, scene, player, room)
+    settings = settings_of(replicas, dimension, dtype)
+    return tables, play(replicas[0].model, settings, tables, draws, scene, player, room, progress)
 
 
-def _settings(replicas: Sequence[Replica], dimension: int, dtype: Precision) -> Settings:
+def settings_of(replicas: Sequence[Replica], dimension: int, dtype: Precision) -> Settings:
+    """The numbers of replicas as arrays, for points of ``dimension`` columns."""
     wrong = {len(replica.divisor) for replica in replicas} - {1, dimension}
     if wrong:
         raise InputError(

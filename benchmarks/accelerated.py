@@ -1,0 +1,293 @@
+"""Thousands of replicas on one accelerator: time, traffic and arithmetic per round, the grid, large dictionaries.
+
+Run: python benchmarks/accelerated.py [SECTION …] [--out FOLDER]; numbers are kept in FOLDER/accelerated.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from measure import markdown
+
+import kernel_bandits as kb
+from kernel_bandits import accelerated
+from kernel_bandits.accelerated.engine import Played, traces
+from kernel_bandits.accelerated.models import BLOCK
+from kernel_bandits.accelerated.replicas import Precision, Replica, computing, play_batch, settings_of
+from kernel_bandits.posteriors.nystrom import HistoryMode
+
+RIDGE = 0.01
+HORIZON, REPLICAS, ACTIONS = 2000, 1024, 10
+GRID_RIDGES, GRID_OVERSAMPLINGS, GRID_SEEDS = (0.01, 0.1, 1.0), (0.5, 2.0, 8.0), 256
+GRID_BATCH = 256
+ENVIRONMENTS = (kb.environments.Bump, kb.environments.Chessboard, kb.environments.StepDiagonal)
+
+compile_seconds: list[float] = []
+
+
+def _note_compilation(event: str, duration_secs: float, **kwargs: str | int) -> None:  # noqa: ARG001 (JAX calls it so)
+    if event == "/jax/core/compile/backend_compile_duration":
+        compile_seconds.append(duration_secs)
+
+
+def seconds_of(call: Callable[[], jax.Array], repeats: int = 5) -> float:
+    """Median over repeats, after one that compiles and warms up."""
+    call().block_until_ready()
+    times = []
+    for _ in range(repeats):
+        started = perf_counter()
+        call().block_until_ready()
+        times.append(perf_counter() - started)
+    return float(np.median(times))
+
+
+def ceilings() -> list[dict[str, object]]:
+    """What the card reaches: reading and writing a large array, and a large product."""
+    with computing("float64", None):
+        array = jnp.arange(2.0**28)
+        increment = jax.jit(lambda array: array + 1.0)
+        bandwidth = 2 * array.nbytes / seconds_of(lambda: increment(array))
+        square = jax.random.normal(jax.random.key(0), (8192, 8192))
+        multiply = jax.jit(lambda matrix: matrix @ matrix)
+        rate = 2 * 8192**3 / seconds_of(lambda: multiply(square))
+    return [{"": str(jax.devices()[0]), "bandwidth, TB/s": bandwidth / 1e12, "float64 product, TFLOP/s": rate / 1e12}]
+
+
+def play_timed(
+    replicas: list[Replica], environment: kb.environments.Environment, horizon: int, dtype: Precision = "float64"
+) -> dict[str, Any]:
+    """Play once; seconds until the first round, until the last, and per round at the end, where room is largest."""
+    marks: list[tuple[int, float]] = []
+    seeds = [replica.seed for replica in replicas]
+    with computing(dtype, None):
+        started = perf_counter()
+        marks.append((0, started))
+        tables, played = play_batch(
+            replicas, environment, horizon, seeds, dtype, progress=lambda done: marks.append((done, perf_counter()))
+        )
+        ended = perf_counter()
+    late = [mark for mark in marks if mark[0] >= 0.75 * horizon]
+    per_round = (late[-1][1] - late[0][1]) / (late[-1][0] - late[0][0])
+    room = played.state.weights.shape[1] if hasattr(played.state, "weights") else played.state.whitened.shape[1]
+    del tables
+    return {"seconds": ended - started, "late round": per_round, "room": room, "played": played}
+
+
+def speed() -> list[dict[str, object]]:
+    """1,024 replicas on Chessboard, T = 2000: the third of three runs, everything but compilation included."""
+    bandwidth = float(ceilings()[0]["bandwidth, TB/s"])  # type: ignore[arg-type]  # a number in a row of a table
+    rows: list[dict[str, object]] = []
+    history: HistoryMode
+    for history in ("none", "all"):
+        replicas = [
+            accelerated.ek_ucb(kb.Gaussian(0.1), regularization=RIDGE, history=history, seed=seed)
+            for seed in range(REPLICAS)
+        ]
+        compile_seconds.clear()
+        first = play_timed(replicas, kb.environments.Chessboard(), HORIZON)
+        compiled = sum(compile_seconds)
+        timed = min((play_timed(replicas, kb.environments.Chessboard(), HORIZON) for _ in range(3)), key=_seconds)
+        room = timed["room"]
+        # J, P and Q are read once a round, J once more for its further row; P and Q are rewritten once a block
+        reads = (4 if history == "none" else 3) + 4 / BLOCK
+        traffic = 8.0 * REPLICAS * room**2 * reads
+        # φ and Pφ of every action, Qφ and, without the history, φᵀJ; two rank-one terms
+        flops = REPLICAS * room**2 * (4.0 * ACTIONS + 2 * (reads - 2 - 4 / BLOCK) + 4)
+        rate = traffic / timed["late round"]
+        rows.append(
+            {
+                "history": history,
+                "first run, s": first["seconds"],
+                "of it compilation, s": compiled,
+                "run, s": timed["seconds"],
+                "late round, µs": 1e6 * timed["late round"],
+                "room": room,
+                "largest m": int(timed["played"].sizes.max()),
+                "traffic, MB": traffic / 1e6,
+                "GFLOP": flops / 1e9,
+                "TB/s": rate / 1e12,
+                "share of bandwidth": rate / 1e12 / bandwidth,
+                "TFLOP/s": flops / timed["late round"] / 1e12,
+            }
+        )
+    return rows
+
+
+def _seconds(timed: dict[str, Any]) -> float:
+    return float(timed["seconds"])
+
+
+def grid_replicas(
+    environment: kb.environments.Environment, ridges: tuple[float, ...], oversamplings: tuple[float, ...], seeds: int
+) -> list[Replica]:
+    """Every setting with every seed, setting by setting."""
+    assert environment.lengthscale is not None
+    kernel = kb.Gaussian(environment.lengthscale)
+    return [
+        accelerated.ek_ucb(kernel, regularization=ridge, oversampling=oversampling, seed=seed)
+        for ridge, oversampling, seed in product(ridges, oversamplings, range(seeds))
+    ]
+
+
+def grid() -> list[dict[str, object]]:
+    """9 settings × 3 environments × 256 seeds, T = 2000, with and without what compiling takes."""
+    rows: list[dict[str, object]] = []
+    for attempt in ("first", "again"):
+        begun = perf_counter()
+        for build in ENVIRONMENTS:
+            environment = build()
+            replicas = grid_replicas(environment, GRID_RIDGES, GRID_OVERSAMPLINGS, GRID_SEEDS)
+            compile_seconds.clear()
+            started = perf_counter()
+            results = accelerated.run_many(replicas, environment, HORIZON, batch_size=GRID_BATCH)
+            rows.append(
+                {
+                    "": attempt,
+                    "environment": environment.name,
+                    "seconds": perf_counter() - started,
+                    "of it compilation": sum(compile_seconds),
+                    "programs": len([s for s in compile_seconds if s > 0.5]),
+                    "runs": len(results),
+                    "largest m": int(max(result.dictionary_size[-1] for result in results)),
+                }
+            )
+            print(rows[-1], flush=True)
+        total = perf_counter() - begun
+        rows.append({"": attempt, "environment": "all", "seconds": total, **dict.fromkeys(list(rows[0])[3:], "")})
+    return rows
+
+
+def large() -> list[dict[str, object]]:
+    """64 replicas with 1,000 actions and up to 1,024 anchors."""
+    environment = kb.environments.MovingOptimum(number_of_actions=1000)
+    replicas = [
+        accelerated.ek_ucb(
+            kb.Gaussian(0.25), regularization=RIDGE, max_dictionary_size=1024, history=history, seed=seed
+        )
+        for history in ("all",)
+        for seed in range(64)
+    ]
+    compile_seconds.clear()
+    first = play_timed(replicas, environment, HORIZON)
+    compiled = sum(compile_seconds)
+    timed = play_timed(replicas, environment, HORIZON)
+    room = timed["room"]
+    flops = 64 * 1000 * 4.0 * room**2
+    return [
+        {
+            "first run, s": first["seconds"],
+            "of it compilation, s": compiled,
+            "run, s": timed["seconds"],
+            "late round, ms": 1e3 * timed["late round"],
+            "largest m": int(timed["played"].sizes.max()),
+            "GFLOP": flops / 1e9,
+            "TFLOP/s": flops / timed["late round"] / 1e12,
+        }
+    ]
+
+
+def exact() -> list[dict[str, object]]:
+    """K-UCB, 256 replicas on Chessboard, T = 1000."""
+    replicas = [accelerated.k_ucb(kb.Gaussian(0.1), regularization=RIDGE, seed=seed) for seed in range(256)]
+    first = play_timed(replicas, kb.environments.Chessboard(), 1000)
+    timed = play_timed(replicas, kb.environments.Chessboard(), 1000)
+    return [{"first run, s": first["seconds"], "run, s": timed["seconds"], "late round, ms": 1e3 * timed["late round"]}]
+
+
+def precision() -> list[dict[str, object]]:
+    """float32 against float64, T = 2000: decisions on Chessboard, and predictions where there is nothing to decide."""
+    rows: list[dict[str, object]] = []
+    cells: list[tuple[HistoryMode, float]] = [("none", 0.01), ("none", 1.0), ("all", 0.01), ("all", 1.0)]
+    for history, ridge in cells:
+        replicas = [
+            accelerated.ek_ucb(kb.Gaussian(0.1), regularization=ridge, history=history, seed=seed)
+            for seed in range(REPLICAS)
+        ]
+        double, single = (
+            min((play_timed(replicas, kb.environments.Chessboard(), HORIZON, dtype) for _ in range(2)), key=_seconds)
+            for dtype in ("float64", "float32")
+        )
+        rows.append(
+            {"history": history, "λ": ridge, "float64, s": double["seconds"], "float32, s": single["seconds"]}
+            | regret_difference(double["played"], single["played"])
+            | prediction_error(replicas)
+        )
+    return rows
+
+
+def regret_difference(reference: Played, other: Played) -> dict[str, object]:
+    """What other decisions do to the regret, paired over replicas."""
+    difference = other.regrets.sum(axis=1) - reference.regrets.sum(axis=1)
+    return {
+        "regret": float(reference.regrets.sum(axis=1).mean()),
+        "float32 adds": float(difference.mean()),
+        "± 95 %": float(1.96 * difference.std(ddof=1) / np.sqrt(len(difference))),
+    }
+
+
+def one_action_rewards(context: jax.Array, actions: jax.Array) -> jax.Array:
+    return jnp.sin(4.0 * context[0]) * jnp.cos(3.0 * context[1]) + actions[:, 0]
+
+
+def prediction_error(replicas: list[Replica]) -> dict[str, object]:
+    """Largest errors of mean and std in float32 after runs with one action, over replicas with equal dictionaries."""
+    environment = accelerated.PureEnvironment(one_action_rewards, np.zeros((1, 1)), 2)
+    points = np.random.default_rng(0).random((500, 3)) * [1.0, 1.0, 0.0]
+    beliefs: dict[str, Any] = {}
+    dtype: Precision
+    for dtype in ("float64", "float32"):
+        with computing(dtype, None):
+            _, played = play_batch(replicas, environment, HORIZON, [replica.seed for replica in replicas], dtype)
+            settings = settings_of(replicas, 3, dtype)
+            offered = jnp.broadcast_to(jnp.asarray(points, dtype), (len(replicas), *points.shape))
+            evaluation = replicas[0].model.evaluate(played.state, settings, offered)
+            beliefs[dtype] = played.sizes, np.asarray(evaluation.mean), np.asarray(evaluation.std)
+    double, single = beliefs["float64"], beliefs["float32"]
+    same = (double[0] == single[0]).all(axis=1)
+    return {
+        "equal dictionaries": float(same.mean()),
+        "error of mean": float(np.abs(double[1] - single[1])[same].max(initial=0.0)),
+        "error of std": float(np.abs(double[2] - single[2])[same].max(initial=0.0)),
+    }
+
+
+SECTIONS: dict[str, Callable[[], list[dict[str, object]]]] = {
+    "ceilings": ceilings,
+    "speed": speed,
+    "grid": grid,
+    "large": large,
+    "exact": exact,
+    "precision": precision,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sections", nargs="*", default=list(SECTIONS), metavar="SECTION", help=", ".join(SECTIONS))
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    arguments = parser.parse_args()
+    jax.monitoring.register_event_duration_secs_listener(_note_compilation)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    path = arguments.out / "accelerated.json"
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    kept["versions"] = {"jax": jax.__version__, "numpy": np.__version__, "device": str(jax.devices()[0].device_kind)}
+    for name in arguments.sections:
+        section = SECTIONS[name]
+        rows = section()
+        kept[name] = rows
+        path.write_text(json.dumps(kept, indent=1))
+        print(f"\n{section.__doc__}\n\n{markdown(rows)}\n", flush=True)
+    print(f"{len(traces())} programs were compiled.")
+
+
+if __name__ == "__main__":
+    main()

@@ -62,7 +62,7 @@ def test_bordered_inverse_is_the_inverse_of_the_bordered_matrix(size, seed):
 def test_bordered_inverse_factor_is_the_inverse_of_the_bordered_factor(size, seed):
     factor = np.linalg.cholesky(positive_definite(np.random.default_rng(seed), size + 1))
     inner, row, pivot = factor[:size, :size], factor[size, :size], factor[size, size]
-    bordered = linalg.border_inverse_factor(np.linalg.inv(inner).T.copy(), row, pivot)
+    bordered = linalg.border_inverse_factor(np.linalg.inv(inner).T.copy(), -np.linalg.solve(inner.T, row), pivot)
     np.testing.assert_allclose(bordered.T @ factor, np.eye(size + 1), atol=1e-8)
 
 

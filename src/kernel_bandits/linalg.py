@@ -137,15 +137,15 @@ def add_gram(symmetric: FloatArray, rows: FloatArray, sign: float) -> None:
             np.copyto(corner, corner.T, where=_BELOW_DIAGONAL[: stop - start, : stop - start])
 
 
-def border_inverse_factor(factor: FloatArray, features: FloatArray, pivot: float) -> FloatArray:
-    """The transposed inverse Cholesky factor after one more row.
+def border_inverse_factor(factor: FloatArray, coefficients: FloatArray, pivot: float) -> FloatArray:
+    """The transposed inverse Cholesky factor after one more row [φᵀ, l] of L.
 
-    With J = L⁻¹ and a further row [φᵀ, l] of L, the further row of J, column of Jᵀ, is [−φᵀJ, 1]/l.
+    With J = L⁻¹ the further row of J, column of Jᵀ, is [r, 1]/l where r = −Jᵀφ.
     """
-    size = len(features)
+    size = len(coefficients)
     bordered = np.zeros((size + 1, size + 1))
     bordered[:size, :size] = factor
-    bordered[:size, size] = upper_times_vector(factor, features) / -pivot
+    bordered[:size, size] = coefficients / pivot
     bordered[size, size] = 1.0 / pivot
     return bordered
 

@@ -33,7 +33,7 @@ from kernel_bandits.linalg import (
 )
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
 from kernel_bandits.posteriors.history import Block, History
-from kernel_bandits.posteriors.projection import Mass, project
+from kernel_bandits.posteriors.projection import EXTENDED, EXTENDED_IS_WIDER, Mass, extended_gram_times, project
 from kernel_bandits.posteriors.ridge import BATCH_ROWS, RidgeRegression, sequential_factor
 
 HistoryMode: TypeAlias = Literal["all", "none"]
@@ -273,13 +273,13 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
     ) -> tuple[FloatArray, float]:
         """Let a point that came up into the dictionary if it adds a direction; its φ and residual from then on."""
         features, residual = candidate.features, float(candidate.residual)
-        direction = self._direction(point, features)
-        appended = direction > DIRECTION_TOLERANCE * float(candidate.prior_variance)
+        coefficients, square = self._direction(point, features)
+        appended = square > DIRECTION_TOLERANCE * float(candidate.prior_variance)
         if appended:
-            pivot = math.sqrt(direction)
-            self._append_anchor(point, features, pivot, deferred)
-            candidate = candidate._replace(residual=direction)
-            features, residual = np.append(features, pivot), max(residual - direction, 0.0)
+            pivot = math.sqrt(square)
+            self._append_anchor(point, coefficients, pivot, deferred)
+            candidate = candidate._replace(residual=square)
+            features, residual = np.append(features, pivot), max(residual - square, 0.0)
         self.dictionary.commit(candidate, proposal, appended)
         return features, residual
 
@@ -375,14 +375,35 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         evaluation = self.evaluate_finite(awaited.point[None, :])
         return replace(awaited, features=evaluation.features[0], residual=evaluation.residual.item(0))
 
-    def _direction(self, point: FloatArray, features: FloatArray) -> float:
-        """The squared length that a point adds to the span of the anchors.
+    @np.errstate(invalid="ignore", over="ignore")
+    def _direction(self, point: FloatArray, features: FloatArray) -> tuple[FloatArray, float]:
+        """What a point z adds to the span of the anchors: k(z, ·) + Σ r_j k(z_j, ·) with r = −Jᵀφ(z).
 
-        k(s, s) is that of two copies of the point: white noise, which scikit-learn's ``WhiteKernel`` puts on ``diag``
+        k(z, z) is that of two copies of the point: white noise, which scikit-learn's ``WhiteKernel`` puts on ``diag``
         alone, is no direction that another point could share.
+
+        Returns:
+            r, shape (m,), and the squared length of the direction.
         """
         own = float(self.kernel(point[None, :], point[None, :].copy())[0, 0])
-        return own - float(features @ features)
+        coefficients = -upper_times_vector(self._factor, features)
+        square = own - float(features @ features)
+        if not EXTENDED_IS_WIDER or square <= DIRECTION_TOLERANCE * own or not len(features):
+            return coefficients, square
+        # Rounding leaves the direction not quite orthogonal to the anchors, and J amplifies that from one to the next
+        # (K_ZZ may have condition 1e13): r ← r − JᵀJ(k_Z(z) + K_ZZ r), in extended precision where it cancels.
+        column = self._cross_gram(point[None, :])[0].astype(EXTENDED)
+        misfit = (column + extended_gram_times(self._cross_gram, self._anchors, coefficients)).astype(np.float64)
+        coefficients -= upper_times_vector(self._factor, times_upper(misfit[None, :], self._factor)[0])
+        # l² = k(z, z) + rᵀk_Z(z)
+        square = own + float(coefficients @ column)
+        self._require_finite_between_points(square)
+        return coefficients, square
+
+    def _require_finite_between_points(self, *sums: FloatArray | float) -> None:
+        """Raise unless sums over the kernel between observed points are finite."""
+        if not all(np.isfinite(value).all() for value in sums):
+            raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between observed points.")
 
     def _remember(self, point: FloatArray, reward: float, residual: float) -> None:
         # ρ grows by what the anchors do not explain
@@ -465,17 +486,17 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             self.round_index += quiet
         return quiet
 
-    def _append_anchor(self, point: FloatArray, features: FloatArray, pivot: float, deferred: bool) -> None:
+    def _append_anchor(self, point: FloatArray, coefficients: FloatArray, pivot: float, deferred: bool) -> None:
         """Add one direction; the past is projected onto it where it is kept, at once or later.
 
         Args:
             point: the anchor, shape (d,).
-            features: its φ, shape (m,).
-            pivot: the length that it adds to the span.
+            coefficients: r of the direction that it adds, shape (m,).
+            pivot: the length of that direction.
             deferred: whether the regression learns of the direction by deferred observations.
         """
         anchors = np.concatenate([self._anchors.reshape(-1, len(point)), point[None, :]])
-        factor = border_inverse_factor(self._factor, features, pivot)
+        factor = border_inverse_factor(self._factor, coefficients, pivot)
         if not deferred:
             past = () if self._history is None or self._postponed is not None else self._history.blocks()
             mass = self._project(past, anchors, factor, [self.round_index])
@@ -498,8 +519,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
     def _project(self, blocks: Iterable[Block], anchors: FloatArray, factor: FloatArray, since: Sequence[int]) -> Mass:
         with np.errstate(invalid="ignore", over="ignore"):
             mass = project(self.kernel, blocks, anchors, factor, since)
-        if not (is_finite(mass.square) and is_finite(mass.moment)):
-            raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between observed points.")
+        self._require_finite_between_points(mass.square, mass.moment)
         return mass
 
     def _observe_and_resample(self, point: FloatArray, reward: float, evaluation: _NystromEvaluation, row: int) -> None:
@@ -556,8 +576,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             moment += transpose_times_vector(features, rewards)
             explained = np.vecdot(features, features)
             residual_trace += float(counts @ not_negative(self.kernel.diag(points) - explained))
-        if not (math.isfinite(residual_trace) and np.isfinite(second_moment).all()):
-            raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between observed points.")
+        self._require_finite_between_points(residual_trace, second_moment)
         self._anchors, self._factor = anchors, factor
         self._ridge.load(second_moment, moment)
         self._count_awaited_anew()

@@ -1,19 +1,23 @@
-"""What the past has in coordinates that were added after it: the pass over the history."""
+"""Products with kernel values that are recomputed block by block, above all the pass over the history."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.linalg import times, times_upper, transpose_times
 from kernel_bandits.posteriors.history import Block
 
-# A pass over the history holds one cross-Gram block of at most so many bytes, and never a t×m matrix.
+# One cross-Gram block of at most so many bytes is held at a time, and never a t×m matrix.
 BLOCK_BYTES = 2 * 2**20
+# Extended precision is wider than double on most machines, but not on all.
+EXTENDED = np.longdouble
+EXTENDED_IS_WIDER = bool(np.finfo(EXTENDED).eps < np.finfo(np.float64).eps)
 
 
 class Mass(NamedTuple):
@@ -28,6 +32,21 @@ class Mass(NamedTuple):
     cross: FloatArray
     square: FloatArray
     moment: FloatArray
+
+
+def extended_gram_times(
+    cross_gram: Callable[[FloatArray], FloatArray], anchors: FloatArray, vector: FloatArray
+) -> NDArray[np.longdouble]:
+    """K_ZZ·v in extended precision.
+
+    Args:
+        cross_gram: answers k(points, anchors).
+        anchors: shape (m, d).
+        vector: v, shape (m,).
+    """
+    rows, wide = max(1, BLOCK_BYTES // (16 * len(anchors))), vector.astype(EXTENDED)
+    blocks = (cross_gram(anchors[start : start + rows]) for start in range(0, len(anchors), rows))
+    return np.concatenate([gram.astype(EXTENDED) @ wide for gram in blocks])
 
 
 def project(

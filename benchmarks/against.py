@@ -19,7 +19,7 @@ def against_scikit_learn() -> list[dict[str, object]]:
     result = kb.run(policy, environment, 2000, seed=0)
     points, rewards = policy.observed_points, result.rewards
     offer = environment.next_round(np.random.default_rng(0))
-    joint = np.column_stack([np.repeat(offer.context[None, :], 10, axis=0), offer.actions])
+    joint = np.column_stack([np.repeat(offer.context[None, :], 10, axis=0), offer.rows])
 
     def refitted(_: int) -> None:
         regressor = GaussianProcessRegressor(RBF(0.1), alpha=0.01, optimizer=None).fit(points, rewards)

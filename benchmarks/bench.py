@@ -17,6 +17,7 @@ os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
 import against
 import anchors
+import boxes
 import many
 import memory
 import numpy as np
@@ -32,6 +33,7 @@ SECTIONS = {
     "scikit-learn": ("Against scikit-learn", against.against_scikit_learn),
     "k-ucb": ("Against K-UCB", against.against_k_ucb),
     "pruning": ("Large action sets", pruning.measure),
+    "boxes": ("Selection in a box", boxes.times),
     "anchors": ("Anchors, T = 20,000", anchors.measure),
     "many": ("A log of 100,000 rounds", many.measure),
     "threads": ("Threads", threads.measure),

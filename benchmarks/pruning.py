@@ -23,7 +23,7 @@ def measure() -> list[dict[str, object]]:
         for count in (1000, 10_000):
             generator = np.random.default_rng(1)
             contexts = generator.random((16, len(offer.context)))
-            actions = generator.random((count, offer.actions.shape[1]))
+            actions = generator.random((count, offer.rows.shape[1]))
 
             def pruned(repeat: int, policy: kb.Policy = policy, contexts=contexts, actions=actions) -> None:  # type: ignore[no-untyped-def]
                 policy.select(contexts[repeat % 16], actions)

@@ -86,7 +86,7 @@ def soak(name: str, rounds: int) -> Soak:
         started = perf_counter()
         decision = policy.select(offer.context, offer.actions)
         between = perf_counter()
-        reward = environment.expected_rewards(offer.context, offer.actions)[decision.index] + environment.noise(noise)
+        reward = environment.expected_rewards(offer.context, offer.rows)[decision.index] + environment.noise(noise)
         resumed = perf_counter()
         policy.update(offer.context, decision.action, float(reward))
         seconds[t % window] = (between - started) + (perf_counter() - resumed)

@@ -195,7 +195,7 @@ def _rounds(case: Case, peak: Callable[[], int] = lambda: 0) -> Iterator[tuple[i
         started = thread_time()
         decision = policy.select(offer.context, offer.actions)
         seconds += thread_time() - started
-        reward = environment.expected_rewards(offer.context, offer.actions)[decision.index] + environment.noise(noise)
+        reward = environment.expected_rewards(offer.context, offer.rows)[decision.index] + environment.noise(noise)
         started = thread_time()
         policy.update(offer.context, decision.action, reward)
         seconds += thread_time() - started

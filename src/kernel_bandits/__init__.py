@@ -2,7 +2,7 @@
 
 The map, in the order in which data flows through a round:
 
-- :mod:`~kernel_bandits.environments` offer a context and actions (``Environment``),
+- :mod:`~kernel_bandits.environments` offer a context and :mod:`~kernel_bandits.actions` (``Environment``),
 - :mod:`~kernel_bandits.joint` pairs them into points, :mod:`~kernel_bandits.kernels` compares points (``Kernel``),
 - :mod:`~kernel_bandits.posteriors` predict mean and standard deviation (``Posterior``), carried by
 - :mod:`~kernel_bandits.dictionaries` of past points (``Dictionary``),
@@ -15,6 +15,7 @@ Four verbs: ``predict``, ``update``, ``select``, ``run``. Importing this package
 """
 
 from kernel_bandits import dictionaries, environments, posteriors, theory
+from kernel_bandits.actions import Box
 from kernel_bandits.arrays import InputError, KernelBanditsError, MissingPackageError, UnavailableError
 from kernel_bandits.confidence import (
     ChowdhuryGopalan,
@@ -60,6 +61,7 @@ from kernel_bandits.posteriors import Prediction
 __version__ = "0.1.0"
 
 __all__ = [
+    "Box",
     "ChowdhuryGopalan",
     "Confidence",
     "Constant",

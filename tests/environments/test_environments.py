@@ -27,13 +27,21 @@ def play(environment, choose, rounds=300):
     regrets = []
     for _ in range(rounds):
         offer = simulation.offer()
-        expected = environment.expected_rewards(offer.context, offer.actions)
-        regrets.append(simulation.play(int(choose(expected))).regret)
+        actions = corners(environment, offer) if isinstance(offer.actions, kb.Box) else offer.actions
+        row = int(choose(environment.expected_rewards(offer.context, actions)))
+        regrets.append(simulation.play(actions[row] if isinstance(offer.actions, kb.Box) else row).regret)
     return np.array(regrets)
 
 
+def corners(environment, offer):
+    """The best point of a box, and its corner that is farthest from there."""
+    box, best = offer.actions, environment.best_action(offer.context)
+    return np.array([best, np.where(best > (box.low + box.high) / 2, box.low, box.high)])
+
+
 def test_environments_were_found():
-    assert {kind.__name__ for kind in ENVIRONMENTS} >= {"Bump", "Chessboard", "StepDiagonal", "MovingOptimum"}
+    names = {kind.__name__ for kind in ENVIRONMENTS}
+    assert names >= {"Bump", "Chessboard", "StepDiagonal", "MovingOptimum", "MovingPeak"}
 
 
 @pytest.mark.parametrize("instance", [{}, {"instance_seed": 3}])
@@ -54,17 +62,23 @@ def test_noise_is_gaussian_with_its_standard_deviation(kind):
 
 
 def test_instances_differ_and_repeat(kind):
-    generator = np.random.default_rng(0)
-    round_ = kind(instance_seed=1).next_round(generator)
-    again, other = kind(instance_seed=1), kind(instance_seed=2)
-    np.testing.assert_array_equal(round_.actions, again.next_round(np.random.default_rng(0)).actions)
-    assert not np.array_equal(round_.actions, other.next_round(np.random.default_rng(0)).actions)
-    assert repr(again) == repr(kind(instance_seed=1)) != repr(other)
+    def instance(seed):
+        environment = kind(instance_seed=seed)
+        offer = environment.next_round(np.random.default_rng(0))
+        return environment.best_action(offer.context) if isinstance(offer.actions, kb.Box) else offer.actions
+
+    np.testing.assert_array_equal(instance(1), instance(1))
+    assert not np.array_equal(instance(1), instance(2))
+    assert repr(kind(instance_seed=1)) == repr(kind(instance_seed=1)) != repr(kind(instance_seed=2))
 
 
 def test_the_environment_gives_away_copies(kind):
     environment = kind()
-    environment.next_round(np.random.default_rng(0)).actions[:] = 7.0
+    offer = environment.next_round(np.random.default_rng(0))
+    if isinstance(offer.actions, kb.Box):
+        assert not offer.actions.low.flags.writeable
+        return
+    offer.actions[:] = 7.0
     assert environment.next_round(np.random.default_rng(0)).actions.max() <= 1.0
 
 
@@ -127,3 +141,72 @@ def test_the_moving_optimum_moves_in_every_dimension_and_bumps_does_not():
         moved = origin.copy()
         moved[dimension] = 1.0
         assert (np.abs(moving.best_place(moved) - moving.best_place(origin)) > 0.01).all()
+
+
+CONTINUOUS = [kind for kind in ENVIRONMENTS if issubclass(kind, environments.ContinuousEnvironment)]
+
+
+@pytest.mark.parametrize("kind", CONTINUOUS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("instance_seed", [0, 3])
+def test_no_point_of_the_box_is_better_than_the_best_action(kind, instance_seed):
+    """The optimum is attained, in the box; among 20,000 points none is better, and some come near it."""
+    environment = kind(instance_seed=instance_seed)
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        offer = environment.next_round(generator)
+        best = environment.best_action(offer.context)
+        assert offer.actions.contains(best[None, :]).all()
+        optimum = environment.expected_rewards(offer.context, best[None, :])[0]
+        others = environment.expected_rewards(offer.context, offer.actions.sample(generator, 20_000))
+        assert optimum - 0.05 < others.max() <= optimum
+
+
+def test_the_peak_moves_as_the_moving_optimum_does():
+    peak, moving = kb.environments.MovingPeak(4, instance_seed=5), kb.environments.MovingOptimum(4, instance_seed=5)
+    context = np.full(4, 0.3)
+    np.testing.assert_array_equal(peak.best_action(context), moving.best_place(context))
+    np.testing.assert_array_equal(
+        peak.expected_rewards(context, moving.actions), moving.expected_rewards(context, moving.actions)
+    )
+
+
+def test_rows_of_a_round():
+    offer = kb.environments.Chessboard().next_round(np.random.default_rng(0))
+    assert offer.rows is offer.actions
+    with pytest.raises(kb.InputError, match=r"expected rows, and this round offers Box\(\[0.0, 0.0\], \[1.0, 1.0\]\)"):
+        _ = kb.environments.MovingPeak().next_round(np.random.default_rng(0)).rows
+
+
+def test_an_environment_that_offers_a_box_must_know_its_optimum():
+    class Silent(kb.environments.Environment):
+        def next_round(self, contexts):
+            return kb.environments.Round(contexts.random(1), kb.Box(0, 1))
+
+        def expected_rewards(self, context, actions):  # noqa: ARG002 (the same in every context)
+            return actions[:, 0]
+
+    with pytest.raises(kb.InputError, match="subclass ContinuousEnvironment"):
+        kb.run(kb.uniform(seed=0), Silent(), 1, seed=0)
+
+
+def test_regret_in_a_box_by_hand():
+    """The reward is the action, up to 1: the regret of uniform play grows by ½ a round, and the action is recorded."""
+
+    class Slope(kb.environments.ContinuousEnvironment):
+        noise_std = 0.0
+
+        def next_round(self, contexts):
+            return kb.environments.Round(contexts.random(1), kb.Box(0, 1))
+
+        def expected_rewards(self, context, actions):  # noqa: ARG002 (the same in every context)
+            return actions[:, 0]
+
+        def best_action(self, context):  # noqa: ARG002
+            return np.ones(1)
+
+    result = kb.run(kb.uniform(seed=0), Slope(), 500, seed=0)
+    np.testing.assert_allclose(result.regret, np.cumsum(1 - result.actions[:, 0]))
+    np.testing.assert_array_equal(result.rewards, result.actions[:, 0])
+    assert result.regret[-1] == pytest.approx(250, abs=20)
+    assert (result.action_indices == -1).all()
+    assert kb.run(kb.lin_ucb(seed=0), Slope(), 50, seed=0).regret[-1] < 2

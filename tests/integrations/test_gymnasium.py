@@ -136,6 +136,30 @@ def test_actions_are_what_the_caller_says():
     np.testing.assert_array_equal(followed.actions[:, 0], followed.contexts[:, 2:][rows, followed.action_indices])
 
 
+class Target(gym.Env):
+    """Episodes of one round: the reward falls with the distance of a point from the one that was observed."""
+
+    observation_space = spaces.Box(0, 1, (2,))
+    action_space = spaces.Box(np.float32([-1.0, 0.1]), np.float32([1.0, 2.0]))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        self.place = self.np_random.random(2).astype(np.float32)
+        return self.place, {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return self.place, -float(np.abs(action - self.place).sum()), True, False, {}
+
+
+def test_a_foreign_bandit_with_a_box_of_actions_is_learned():
+    policy = kb.ek_ucb(kb.Gaussian(1.0), regularization=0.01, seed=0)
+    result = play(policy, Target(), 150, seed=0)
+    assert (result.action_indices == -1).all()
+    assert result.rewards[100:].mean() > -0.3
+    assert play(kb.uniform(seed=0), Target(), 150, seed=0).rewards.mean() < -0.8
+
+
 class Growing(kb.environments.Environment):
     """Offers one action, then ever more."""
 
@@ -155,14 +179,16 @@ def test_what_cannot_be_played_is_named():
     with pytest.raises(kb.InputError, match=r"reset\(\) first"):
         chessboard.step(0)
     chessboard.reset(seed=0)
-    with pytest.raises(kb.InputError, match="below 10, got 10"):
+    with pytest.raises(kb.InputError, match=r"one of Discrete\(10\), got 10"):
         chessboard.step(10)
-    with pytest.raises(kb.InputError, match="offers 2 actions after 1"):
+    with pytest.raises(kb.InputError, match=r"offers Discrete\(2\) after Discrete\(1\)"):
         ContextualBandit(Growing()).reset(seed=0)
     with pytest.raises(kb.InputError, match="each of the 10 actions"):
         play(kb.uniform(seed=0), chessboard, 5, actions=np.eye(3))
     with pytest.raises(kb.InputError, match="Discrete action space"):
-        play(kb.uniform(seed=0), GuessTheLargest(action_space=spaces.Box(0, 1)), 5)
+        play(kb.uniform(seed=0), GuessTheLargest(action_space=spaces.MultiBinary(3)), 5)
+    with pytest.raises(kb.InputError, match="bounded Box with one axis"):
+        play(kb.uniform(seed=0), GuessTheLargest(action_space=spaces.Box(0, np.inf)), 5)
     sequences = spaces.Sequence(spaces.Box(0, 1))
     with pytest.raises(kb.InputError, match="no fixed length"):
         play(kb.uniform(seed=0), GuessTheLargest(observation_space=sequences), 5)

@@ -80,6 +80,18 @@ def test_gradient_of_random_posteriors(seed, count, bonus):
         assert_gradient(learned(policy, count, seed), generator.random((5, 3)), bonus)
 
 
+@pytest.mark.parametrize("name", [*POSTERIORS, *FEATURES])
+def test_gradient_while_rewards_are_pending(name):
+    """Pending points narrow the standard deviation, and the mean waits: the gradient is that of the two together."""
+    policy = POSTERIORS[name](KERNELS[0]) if name in POSTERIORS else FEATURES[name]()
+    posterior = learned(policy, 30)
+    generator = np.random.default_rng(4)
+    for _ in range(6):
+        policy.ask(generator.random(1), generator.random((5, 2)))
+    for bonus in (0.0, 1.7):
+        assert_gradient(posterior, generator.random((6, 3)), bonus)
+
+
 def test_gradient_is_finite_where_the_standard_deviation_vanishes():
     """The linear kernel is 0 at the origin; with next to no noise every posterior is sure of what it has seen."""
     for kernel in (kb.Linear(), kb.Gaussian(0.5), kb.Exponential(0.5)):

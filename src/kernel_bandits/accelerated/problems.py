@@ -167,7 +167,7 @@ def in_threads(work: Callable[[int], None], count: int) -> None:
 def _play_out(environment: Environment, horizon: int, seed: int) -> tuple[FloatArray, ...]:
     contexts, noise = stream(seed, "contexts"), stream(seed, "noise")
     offers = [environment.next_round(contexts) for _ in range(horizon)]
-    shapes = {offer.actions.shape for offer in offers}
+    shapes = {offer.rows.shape for offer in offers}
     if len(shapes) > 1:
         raise InputError(
             f"environment: expected as many actions at every round, got shapes {sorted(shapes)}; "
@@ -176,6 +176,6 @@ def _play_out(environment: Environment, horizon: int, seed: int) -> tuple[FloatA
     return (
         np.array([offer.context for offer in offers]),
         np.array([environment.noise(noise) for _ in range(horizon)]),
-        np.array([offer.actions for offer in offers]),
-        np.array([environment.expected_rewards(offer.context, offer.actions) for offer in offers]),
+        np.array([offer.rows for offer in offers]),
+        np.array([environment.expected_rewards(offer.context, offer.rows) for offer in offers]),
     )

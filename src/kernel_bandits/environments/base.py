@@ -7,19 +7,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_bandits.arrays import FloatArray, as_points, as_vector
+from kernel_bandits.actions import Box
+from kernel_bandits.arrays import FloatArray, InputError, as_points, as_vector
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What a policy is shown: a context (d_x,) and the offered actions (A, d_a)."""
+    """What a policy is shown: a context (d_x,) and the offered actions, rows (A, d_a) or a box of dimension d_a."""
 
     context: FloatArray
-    actions: FloatArray
+    actions: FloatArray | Box
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "context", as_vector("context", self.context))
-        object.__setattr__(self, "actions", as_points("actions", self.actions))
+        if not isinstance(self.actions, Box):
+            object.__setattr__(self, "actions", as_points("actions", self.actions))
+
+    @property
+    def rows(self) -> FloatArray:
+        """The offered actions where there are finitely many, shape (A, d_a); an error where they are a box."""
+        if isinstance(self.actions, Box):
+            raise InputError(f"actions: expected rows, and this round offers {self.actions!r}.")
+        return self.actions
 
 
 class Environment(ABC):
@@ -52,3 +61,11 @@ class Environment(ABC):
     def name(self) -> str:
         """The class name."""
         return type(self).__name__
+
+
+class ContinuousEnvironment(Environment):
+    """An environment that offers boxes, and says where in them its optimum is: no number of points would tell."""
+
+    @abstractmethod
+    def best_action(self, context: FloatArray) -> FloatArray:
+        """An action of the offered box whose expected reward is the largest, shape (d_a,); policies never see it."""

@@ -1,11 +1,12 @@
-"""An environment whose best action depends on the context in every dimension; the paper's Bump has none of that."""
+"""Environments whose best action depends on the context in every dimension; the paper's Bump has none of that."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_count
-from kernel_bandits.environments.base import Environment, Round
+from kernel_bandits.environments.base import ContinuousEnvironment, Environment, Round
 
 
 class MovingOptimum(Environment):
@@ -45,3 +46,30 @@ class MovingOptimum(Environment):
 
     def __repr__(self) -> str:
         return f"MovingOptimum({self.context_dimension}, {len(self.actions)}, instance_seed={self.instance_seed})"
+
+
+class MovingPeak(ContinuousEnvironment):
+    """:class:`MovingOptimum` with the whole square [0, 1]² on offer: its optimum is 1 in every context.
+
+    Args:
+        context_dimension: d_x.
+        instance_seed: draws the path of the peak, the one of a :class:`MovingOptimum` of the same seed.
+    """
+
+    lengthscale = MovingOptimum.lengthscale
+
+    def __init__(self, context_dimension: int = 3, instance_seed: int = 0) -> None:
+        self._peak = MovingOptimum(context_dimension, instance_seed=instance_seed)
+        self.box = Box([0.0, 0.0], [1.0, 1.0])
+
+    def next_round(self, contexts: np.random.Generator) -> Round:
+        return Round(contexts.random(self._peak.context_dimension), self.box)
+
+    def expected_rewards(self, context: FloatArray, actions: FloatArray) -> FloatArray:
+        return self._peak.expected_rewards(context, actions)
+
+    def best_action(self, context: FloatArray) -> FloatArray:
+        return self._peak.best_place(context)
+
+    def __repr__(self) -> str:
+        return f"MovingPeak({self._peak.context_dimension}, instance_seed={self._peak.instance_seed})"

@@ -8,8 +8,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from kernel_bandits.arrays import InputError, as_count
-from kernel_bandits.environments.base import Environment, Round
+from kernel_bandits.actions import Box
+from kernel_bandits.arrays import FloatArray, InputError, as_count, as_vector
+from kernel_bandits.environments.base import ContinuousEnvironment, Environment, Round
 from kernel_bandits.experiments.records import RunResult
 from kernel_bandits.policies.base import Policy
 from kernel_bandits.randomness import Seed, stream
@@ -29,8 +30,12 @@ class Game(Protocol):
         """The next round."""
         ...
 
-    def play(self, index: int) -> Feedback:
-        """Play an action of the round that was offered last; NaN stands for a regret that nobody knows."""
+    def play(self, action: int | FloatArray) -> Feedback:
+        """Play an action of the round that was offered last; NaN stands for a regret that nobody knows.
+
+        Args:
+            action: its row among the offered actions, or where a box was offered the point itself, shape (d_a,).
+        """
         ...
 
 
@@ -56,20 +61,36 @@ class Simulation:
         self._offered = self.environment.next_round(self._contexts)
         return self._offered
 
-    def play(self, index: int) -> Feedback:
+    def play(self, action: int | FloatArray) -> Feedback:
         """Reward and regret of an action of the round that was offered last."""
         if self._offered is None:
             raise InputError("play: no round is on offer; call offer() first, once for every round.")
         context, actions = self._offered.context, self._offered.actions
+        if isinstance(actions, Box):
+            played = np.stack([self._best_action(context, actions), as_vector("action", action, actions.dimension)])
+            optimum, expected = self._expected(context, played).tolist()
+        else:
+            of_all = self._expected(context, actions)
+            optimum, expected = of_all.max(), of_all[action]
+        self._offered = None
+        return Feedback(float(expected + self.environment.noise(self._noise)), float(optimum - expected))
+
+    def _expected(self, context: FloatArray, actions: FloatArray) -> FloatArray:
         expected = self.environment.expected_rewards(context, actions)
         if np.shape(expected) != (len(actions),):
             raise InputError(
                 f"expected_rewards: expected one number per action, shape ({len(actions)},), "
                 f"got shape {np.shape(expected)}."
             )
-        self._offered = None
-        reward = expected[index] + self.environment.noise(self._noise)
-        return Feedback(float(reward), float(expected.max() - expected[index]))
+        return expected
+
+    def _best_action(self, context: FloatArray, box: Box) -> FloatArray:
+        if not isinstance(self.environment, ContinuousEnvironment):
+            raise InputError(
+                f"environment: {self.environment.name} offers a Box; subclass ContinuousEnvironment and say with "
+                "best_action(context) where its optimum is."
+            )
+        return as_vector("best_action", self.environment.best_action(context), box.dimension)
 
 
 def run(
@@ -113,7 +134,7 @@ def record(
         decision = policy.select(offer.context, offer.actions)
         select_seconds[t] = clock() - started
 
-        rewards[t], regrets[t] = game.play(decision.index)
+        rewards[t], regrets[t] = game.play(decision.action if isinstance(offer.actions, Box) else decision.index)
 
         started = clock()
         policy.update(offer.context, decision.action, rewards[t])

@@ -12,8 +12,9 @@ from typing import Any, SupportsFloat, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, InputError, as_points, missing
-from kernel_bandits.environments import Bump, Chessboard, Environment, MovingOptimum, Round, StepDiagonal
+from kernel_bandits.environments import Bump, Chessboard, Environment, MovingOptimum, MovingPeak, Round, StepDiagonal
 from kernel_bandits.experiments.loop import Feedback, Simulation, record
 from kernel_bandits.experiments.records import RunResult
 from kernel_bandits.policies.base import Policy
@@ -28,22 +29,23 @@ NAMESPACE = "kernel_bandits"
 ROUNDS_PER_EPISODE = 2000
 # Those whose contexts lie in the unit cube.
 REGISTERED: dict[str, type[Environment]] = {
-    environment.__name__: environment for environment in (Bump, Chessboard, MovingOptimum, StepDiagonal)
+    environment.__name__: environment for environment in (Bump, Chessboard, MovingOptimum, MovingPeak, StepDiagonal)
 }
 
 Describe: TypeAlias = Callable[[Any, dict[str, Any]], ArrayLike]
 
 
-class ContextualBandit(gymnasium.Env[FloatArray, np.int64]):
+class ContextualBandit(gymnasium.Env[FloatArray, Any]):
     """An environment as Gymnasium knows them: the observation is a context, an action is a row of those offered.
 
     ``info["actions"]`` describes the actions of the round that is on offer, shape (A, d_a), and after a step
-    ``info["regret"]`` is the regret of the action played. Episodes do not end by themselves; the registered ids end
+    ``info["regret"]`` is the regret of the action played. Where the environment offers a box, an action is a point of
+    it, and there is nothing to describe. Episodes do not end by themselves; the registered ids end
     them after 2,000 rounds. ``reset(seed=s)`` draws the contexts and the noise of ``kernel_bandits.run(…, seed=s)``;
     without a seed the same stream of rounds goes on.
 
     Args:
-        environment: draws contexts and offers as many actions in every round.
+        environment: draws contexts and offers as many actions, or the same box, in every round.
         low: lower bound of the contexts, for the observation space.
         high: upper bound of the contexts.
     """
@@ -52,8 +54,7 @@ class ContextualBandit(gymnasium.Env[FloatArray, np.int64]):
         self.environment = environment
         example = Simulation(environment, seed=0).offer()
         self.observation_space = spaces.Box(low, high, example.context.shape, np.float64)
-        self.number_of_actions = len(example.actions)
-        self.action_space = spaces.Discrete(self.number_of_actions)
+        self.action_space = _space(example)
         self._simulation: Simulation | None = None
 
     def reset(
@@ -66,24 +67,31 @@ class ContextualBandit(gymnasium.Env[FloatArray, np.int64]):
             self._simulation = Simulation(self.environment, seed)
         return self._next_round()
 
-    def step(self, action: np.int64) -> tuple[FloatArray, SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[FloatArray, SupportsFloat, bool, bool, dict[str, Any]]:
         if self._simulation is None:
             raise InputError("step: no round is on offer; call reset() first.")
         if not self.action_space.contains(action):
-            raise InputError(f"action: expected a whole number below {self.number_of_actions}, got {action!r}.")
-        feedback = self._simulation.play(int(action))
+            raise InputError(f"action: expected one of {self.action_space}, got {action!r}.")
+        feedback = self._simulation.play(action)
         context, info = self._next_round()
         return context, feedback.reward, False, False, info | {"regret": feedback.regret}
 
     def _next_round(self) -> tuple[FloatArray, dict[str, Any]]:
         assert self._simulation is not None
         offer = self._simulation.offer()
-        if len(offer.actions) != self.number_of_actions:
+        space = _space(offer)
+        if space != self.action_space:
             raise InputError(
-                f"environment: {self.environment!r} offers {len(offer.actions)} actions after {self.number_of_actions} "
-                "in another round; a Discrete action space has the same number in all."
+                f"environment: {self.environment!r} offers {space} after {self.action_space} in another round; "
+                "an action space is the same in all."
             )
-        return offer.context.copy(), {"actions": offer.actions.copy()}
+        return offer.context.copy(), {} if isinstance(offer.actions, Box) else {"actions": offer.actions.copy()}
+
+
+def _space(offer: Round) -> spaces.Space[Any]:
+    if isinstance(offer.actions, Box):
+        return spaces.Box(offer.actions.low, offer.actions.high, dtype=np.float64)
+    return spaces.Discrete(len(offer.actions))
 
 
 def build(name: str, **options: Any) -> ContextualBandit:
@@ -108,8 +116,12 @@ class _Play:
     """A Gymnasium contextual bandit as a game: an episode may be one round or many."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], actions: ArrayLike | Describe | None, seed: int | None) -> None:
-        if not isinstance(env.action_space, spaces.Discrete):
-            raise InputError(f"env: expected a Discrete action space, got {env.action_space}.")
+        self._box = _bounded(env.action_space, actions)
+        if self._box is None and not isinstance(env.action_space, spaces.Discrete):
+            raise InputError(
+                f"env: expected a Discrete action space, or a bounded Box with one axis and no actions=, "
+                f"got {env.action_space}."
+            )
         if not env.observation_space.is_np_flattenable:
             raise InputError(
                 f"env: observations of {env.observation_space} have no fixed length; wrap the environment."
@@ -125,9 +137,10 @@ class _Play:
             self._observation, self._info = self._env.reset()
             self._ended = False
         context = spaces.flatten(self._env.observation_space, self._observation)
-        return Round(np.asarray(context, dtype=np.float64), self._described())
+        return Round(np.asarray(context, dtype=np.float64), self._box or self._described())
 
     def _described(self) -> FloatArray:
+        assert isinstance(self._space, spaces.Discrete)
         actions = self._actions
         if actions is None:
             actions = self._info.get("actions", np.eye(int(self._space.n)))
@@ -141,10 +154,23 @@ class _Play:
             )
         return described
 
-    def play(self, index: int) -> Feedback:
-        self._observation, reward, terminated, truncated, self._info = self._env.step(self._space.start + index)
+    def play(self, action: int | FloatArray) -> Feedback:
+        if isinstance(self._space, spaces.Box):
+            # in the precision of the space, which may round beyond its walls
+            action = np.clip(np.asarray(action, dtype=self._space.dtype), self._space.low, self._space.high)
+        else:
+            assert isinstance(self._space, spaces.Discrete)
+            action = self._space.start + action
+        self._observation, reward, terminated, truncated, self._info = self._env.step(action)
         self._ended = terminated or truncated
         return Feedback(float(reward), float(self._info.get("regret", np.nan)))
+
+
+def _bounded(space: spaces.Space[Any], actions: ArrayLike | Describe | None) -> Box | None:
+    """A Box action space as a box, where it is bounded and its actions are vectors that are not described otherwise."""
+    if actions is not None or not isinstance(space, spaces.Box) or len(space.shape) != 1 or not space.is_bounded():
+        return None
+    return Box(space.low, space.high)
 
 
 def play(
@@ -163,7 +189,7 @@ def play(
 
     Args:
         policy: learns as it goes; afterwards it holds what it has learned.
-        env: with a Discrete action space.
+        env: with a Discrete action space, or a bounded Box whose points have one axis.
         horizon: T, the number of rounds.
         actions: what the actions are like: an array (A, d_a), or a function of observation and info that answers one,
             called every round. Without it ``info["actions"]`` where the environment has it, else one column per action,

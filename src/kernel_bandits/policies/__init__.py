@@ -6,7 +6,7 @@ Swappable: one :class:`UpperConfidenceBound` rule over any posterior and any rad
 flow of its own, and :class:`Uniform` learns nothing.
 """
 
-from kernel_bandits.policies.base import Decision, Policy
+from kernel_bandits.policies.base import BoxPolicy, Decision, Policy
 from kernel_bandits.policies.by_posterior import Explanation, PosteriorPolicy
 from kernel_bandits.policies.diagnostics import Diagnostics
 from kernel_bandits.policies.presets import (
@@ -27,6 +27,7 @@ from kernel_bandits.policies.ucb import UpperConfidenceBound
 from kernel_bandits.policies.uniform import Uniform
 
 __all__ = [
+    "BoxPolicy",
     "Decision",
     "Diagnostics",
     "Explanation",

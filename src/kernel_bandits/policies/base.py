@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits import persistence
+from kernel_bandits.actions import Box, available_rows
 from kernel_bandits.arrays import FloatArray, InputError, as_floats, as_points, as_reward, as_vector, require_finite
 from kernel_bandits.joint import join
 from kernel_bandits.kernels import require_columns
@@ -32,14 +33,15 @@ class Decision:
     """The action to play and what the policy believed of it.
 
     Attributes:
-        index: its row among the offered actions.
+        index: its row among the offered actions; −1 where a box was offered, which has no rows.
         action: the action itself, shape (d_a,).
         mean: its expected reward.
         std: the posterior standard deviation of its expected reward.
         upper_bound: its upper confidence bound; under a UCB rule the largest of all offered actions. Under Thompson
             sampling the value that was drawn for it.
         context: the context it was chosen for, shape (d_x,).
-        propensity: the probability with which it was chosen, where the policy chooses at random; else None.
+        propensity: the probability with which it was chosen, where the policy chooses at random among finitely many
+            actions; else None.
         id: what :meth:`Policy.tell` names it by; None unless it comes from :meth:`Policy.ask`.
     """
 
@@ -60,8 +62,8 @@ Choice: TypeAlias = tuple[int, float, float, float, float | None]
 class Policy(ABC):
     """Plays one of the offered actions and learns from its reward. Rewards are maximised.
 
-    The dimensions of contexts and actions are those of the first observation; the number of actions may change from
-    round to round.
+    The dimensions of contexts and actions are those of the first observation; the actions, and how many there are, may
+    change from round to round.
 
     Args:
         ties: the generator that breaks ties.
@@ -125,16 +127,24 @@ class Policy(ABC):
 
     # What a bad kernel or a huge number makes of the arithmetic is reported as an error, not as a warning on the way.
     @np.errstate(invalid="ignore", over="ignore")
-    def select(self, context: ArrayLike, actions: ArrayLike) -> Decision:
+    def select(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
         """Choose an action for a context.
 
-        Does not change the model; randomness is consumed only to break ties.
+        Does not change the model; randomness is consumed only to break ties, and to search a box.
 
         Args:
             context: shape (d_x,); empty for a problem without contexts.
-            actions: one offered action per row, shape (A, d_a), A ≥ 1.
+            actions: one offered action per row, shape (A, d_a), A ≥ 1; or a box, any point of which may be played.
+            mask: True for the rows that may be played, shape (A,); all of them unless given. What stands in the other
+                rows does not matter.
         """
+        if isinstance(actions, Box):
+            return self._select_in_box(context, actions, mask)
+        indices: NDArray[np.intp] | None = None
         actions = as_points("actions", actions, self._dimensions[1])
+        if mask is not None:
+            indices = available_rows(mask, len(actions))
+            actions = actions[indices]
         context = as_vector("context", context, self._dimensions[0])
         if not actions.shape[1]:
             raise InputError(
@@ -152,7 +162,31 @@ class Policy(ABC):
         self._chosen_point = point = points[row]
         self._chosen_bytes = point.tobytes()
         split, own = len(context), point.copy()
+        if indices is not None:
+            row = int(indices[row])
         return Decision(row, own[split:], mean, std, upper_bound, own[:split], propensity)
+
+    def _select_in_box(self, context: ArrayLike, box: Box, mask: ArrayLike | None) -> Decision:
+        """Reduce a box to a few points and choose among them; an error leaves the generator as it was."""
+        if not isinstance(self, BoxPolicy):
+            raise InputError(
+                f"actions: {type(self).__name__} chooses among finitely many actions and was offered a Box; "
+                "offer rows, for instance box.sample(generator, 100)."
+            )
+        if mask is not None:
+            raise InputError("mask: a box has no rows to leave out; offer a smaller box.")
+        if self._dimensions[1] not in (None, box.dimension):
+            raise InputError(f"actions: expected a box of {self._dimensions[1]} dimensions, got {box.dimension}.")
+        context = as_vector("context", context, self._dimensions[0])
+        if self._dimensions[0] is None:
+            self._check_first(join(context, box.low[None, :]), len(context))
+        require_finite("context", context)
+        state = self._ties.bit_generator.state
+        try:
+            return replace(self.select(context, self._finalists(context, box)), index=-1, propensity=None)
+        except BaseException:
+            self._ties.bit_generator.state = state
+            raise
 
     def update(self, context: ArrayLike, action: ArrayLike, reward: float) -> None:
         """Learn the reward of an action that was played in a context.
@@ -181,13 +215,16 @@ class Policy(ABC):
                 self._update(point, as_reward(reward), chosen)
         self._dimensions = (len(context), len(action))
 
-    def select_many(self, contexts: ArrayLike, actions: ArrayLike) -> list[Decision]:
+    def select_many(self, contexts: ArrayLike, actions: ArrayLike | Box) -> list[Decision]:
         """Choose an action for each of many contexts with the model as it stands, at the speed of matrix products.
 
         Args:
             contexts: one per row, shape (n, d_x).
-            actions: offered in every round, shape (A, d_a), or round by round, shape (n, A, d_a).
+            actions: offered in every round, shape (A, d_a), or round by round, shape (n, A, d_a); or a box, which is
+                searched for one context after the other.
         """
+        if isinstance(actions, Box):
+            return [self.select(context, actions) for context in as_points("contexts", contexts, self._dimensions[0])]
         contexts, actions = self._rounds(contexts, actions)
         repeated = np.broadcast_to(contexts[:, None, :], (*actions.shape[:2], contexts.shape[1]))
         with threads_for(self.dictionary_size, MANY) or nullcontext():
@@ -247,7 +284,7 @@ class Policy(ABC):
             self._update_many(points, rewards)
         self._dimensions = (contexts.shape[1], actions.shape[1])
 
-    def ask(self, context: ArrayLike, actions: ArrayLike) -> Decision:
+    def ask(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
         """Choose an action whose reward comes later; the decision's ``id`` names it until then.
 
         The standard deviations count the chosen point from now on, so that a burst of asks explores different actions;
@@ -255,9 +292,10 @@ class Policy(ABC):
 
         Args:
             context: shape (d_x,).
-            actions: shape (A, d_a), A ≥ 1.
+            actions: shape (A, d_a), A ≥ 1; or a box.
+            mask: True for the rows that may be played, shape (A,); all of them unless given.
         """
-        decision = self.select(context, actions)
+        decision = self.select(context, actions, mask)
         point = np.concatenate((decision.context, decision.action))
         with threads_for(self.dictionary_size) or nullcontext():
             self._anticipate(self._ledger.issued, point)
@@ -345,3 +383,16 @@ class Policy(ABC):
         """How many values count as the largest."""
         peak = float(values.max())
         return int(np.count_nonzero(values >= peak - TIE_TOLERANCE * abs(peak)))
+
+
+class BoxPolicy(Policy):
+    """A policy that can choose in a box, too: it reduces the box to a few points, then chooses among those."""
+
+    @abstractmethod
+    def _finalists(self, context: FloatArray, box: Box) -> FloatArray:
+        """Actions of the box, shape (n, d_a), of which ``_select`` chooses one; the model stays as it is.
+
+        Args:
+            context: finite, shape (d_x,).
+            box: of the dimension of the actions seen so far.
+        """

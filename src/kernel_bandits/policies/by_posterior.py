@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernel_bandits.arrays import FloatArray, InputError, as_count, as_positive
+from kernel_bandits.actions import Box
+from kernel_bandits.arrays import FloatArray, InputError, as_count, as_points, as_positive
 from kernel_bandits.joint import pair
 from kernel_bandits.policies.base import Decision, Policy
 from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
@@ -78,7 +81,7 @@ class PosteriorPolicy(Policy):
         return self.posterior.predict(pair(context, actions, *self._dimensions))
 
     def select_batch(
-        self, contexts: ArrayLike, actions: ArrayLike, *, batch_variance_limit: float = 10.0
+        self, contexts: ArrayLike, actions: ArrayLike | Box, *, batch_variance_limit: float = 10.0
     ) -> list[Decision]:
         """Decide for the next contexts before any of their rewards comes, as far as that is safe.
 
@@ -89,7 +92,7 @@ class PosteriorPolicy(Policy):
 
         Args:
             contexts: one per row, shape (n, d_x), in the order in which they are to be served.
-            actions: offered in every round, shape (A, d_a), or round by round, shape (n, A, d_a).
+            actions: offered in every round, shape (A, d_a), or round by round, shape (n, A, d_a); or a box.
             batch_variance_limit: at least 1; at 1 a batch is one decision.
 
         Returns:
@@ -98,11 +101,15 @@ class PosteriorPolicy(Policy):
         limit = as_positive("batch_variance_limit", batch_variance_limit)
         if limit < 1.0:
             raise InputError(f"batch_variance_limit: expected at least 1, got {batch_variance_limit!r}.")
-        contexts, actions = self._rounds(contexts, actions)
+        offers: Iterable[FloatArray | Box]
+        if isinstance(actions, Box):
+            contexts, offers = as_points("contexts", contexts, self._dimensions[0]), repeat(actions)
+        else:
+            contexts, offers = self._rounds(contexts, actions)
         decisions: list[Decision] = []
         total = 1.0
         with self.posterior.batch() as variance:
-            for context, offered in zip(contexts, actions, strict=True):
+            for context, offered in zip(contexts, offers, strict=False):
                 decision = self.ask(context, offered)
                 decisions.append(decision)
                 total += variance(np.concatenate((decision.context, decision.action)))

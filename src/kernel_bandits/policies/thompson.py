@@ -6,21 +6,24 @@ from typing import Any
 
 import numpy as np
 
+from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
-from kernel_bandits.policies.base import Choice
+from kernel_bandits.policies.base import BoxPolicy, Choice
 from kernel_bandits.policies.by_posterior import PosteriorPolicy
+from kernel_bandits.policies.maximize import candidates
 from kernel_bandits.posteriors.base import Posterior
 
 # Values this close to the largest of a draw, in standard deviations, count as equal to it.
 INDIFFERENCE = 1e-6
 
 
-class ThompsonSampling(PosteriorPolicy):
+class ThompsonSampling(PosteriorPolicy, BoxPolicy):
     """Draw the expected rewards of the offered actions jointly from the posterior and play the largest.
 
     Several draws are made and one of them, chosen uniformly, decides: each action is played with the probability that
     a single draw would give it, and given the draws its propensity is the share of draws that it wins. That share is
-    exact for off-policy weights; an action that wins none of the draws has none, so more draws widen the support.
+    exact for off-policy weights; an action that wins none of the draws has none, so more draws widen the support. In a
+    box the draws are made at some hundred points that cover it, other ones each time.
 
     Args:
         posterior: predicts and learns.
@@ -42,6 +45,9 @@ class ThompsonSampling(PosteriorPolicy):
         self.scale = as_positive("scale", scale)
         self.number_of_draws = as_count("number_of_draws", number_of_draws)
         self._draws = draws
+
+    def _finalists(self, context: FloatArray, box: Box) -> FloatArray:
+        return candidates(self.posterior, context, box, self._ties)
 
     def _select(self, points: FloatArray) -> Choice:
         evaluation = self.posterior.evaluate_finite(points)

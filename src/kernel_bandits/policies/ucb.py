@@ -7,17 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from kernel_bandits.arrays import FloatArray
+from kernel_bandits.actions import Box
+from kernel_bandits.arrays import FloatArray, InputError
 from kernel_bandits.confidence import Confidence, require_radius
-from kernel_bandits.policies.base import TIE_TOLERANCE, Choice
+from kernel_bandits.policies.base import TIE_TOLERANCE, BoxPolicy, Choice
 from kernel_bandits.policies.by_posterior import PosteriorPolicy
+from kernel_bandits.policies.maximize import finalists
 from kernel_bandits.posteriors.base import Posterior
 
 # Points evaluated at once by select_many: enough for matrix products, little enough for the caches.
 ROWS_AT_ONCE = 4096
 
 
-class UpperConfidenceBound(PosteriorPolicy):
+class UpperConfidenceBound(PosteriorPolicy, BoxPolicy):
     """Play argmax mean + β·std/√λ (Algorithm 2 of the paper, and the "Kernel UCB" of its appendix).
 
     Args:
@@ -43,6 +45,14 @@ class UpperConfidenceBound(PosteriorPolicy):
     def _bonus(self) -> float:
         # βσ = β·std/√λ
         return self.confidence.radius(self.posterior) / math.sqrt(self.posterior.regularization)
+
+    def _finalists(self, context: FloatArray, box: Box) -> FloatArray:
+        if self.exploration is not None:
+            raise InputError(
+                "actions: with exploration_rate= each of finitely many actions is played with a known probability, and "
+                "a Box was offered; offer rows, as box.sample(generator, 100), or leave exploration_rate= out."
+            )
+        return finalists(self.posterior, self._bonus(), context, box, self._ties)
 
     def _select(self, points: FloatArray) -> Choice:
         bonus = self._bonus()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.policies.base import Choice, Policy
+from kernel_bandits.policies.base import BoxPolicy, Choice
 
 
-class Uniform(Policy):
-    """Play an offered action uniformly at random; mean, std and upper bound of its decisions are 0."""
+class Uniform(BoxPolicy):
+    """Play an action, of rows or of a box, uniformly at random; mean, std and upper bound of its decisions are 0."""
 
     def __init__(self, ties: np.random.Generator) -> None:
         super().__init__(ties)
@@ -29,6 +30,9 @@ class Uniform(Policy):
 
     def _select(self, points: FloatArray) -> Choice:
         return int(self._ties.integers(len(points))), 0.0, 0.0, 0.0, 1.0 / len(points)
+
+    def _finalists(self, context: FloatArray, box: Box) -> FloatArray:  # noqa: ARG002 (context does not matter)
+        return box.sample(self._ties, 1)
 
     def _select_many(self, points: FloatArray) -> list[Choice]:
         return [self._select(offered) for offered in points]

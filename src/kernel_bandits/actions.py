@@ -1,0 +1,112 @@
+"""What may be played in a round: rows of an array, some of them masked, or any point of a box."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kernel_bandits.arrays import FloatArray, InputError, as_floats, as_vector, require_finite
+
+
+class Box:
+    """Continuous actions: every point between two corners, low ≤ a ≤ high in each coordinate.
+
+    Offered in place of rows of actions, ``policy.select(context, kb.Box(low, high))``; the decision's action is a point
+    of the box. Boxes are immutable and may differ from round to round, in everything but their dimension.
+
+    Args:
+        low: the lower corner, shape (d_a,); one number for every coordinate, or for a box of one dimension.
+        high: the upper corner, likewise. A coordinate in which the two agree is fixed.
+
+    Attributes:
+        low: shape (d_a,).
+        high: shape (d_a,).
+    """
+
+    __slots__ = ("high", "low")
+    low: FloatArray
+    high: FloatArray
+
+    def __init__(self, low: ArrayLike, high: ArrayLike) -> None:
+        corners = []
+        for name, value in (("low", low), ("high", high)):
+            corner = as_vector(name, np.atleast_1d(as_floats(name, value)))
+            require_finite(name, corner)
+            corners.append(corner)
+        if len({len(corner) for corner in corners} - {1}) > 1 or not all(len(corner) for corner in corners):
+            raise InputError(
+                f"low and high: expected corners of one dimension, at least 1, got {len(corners[0])} and "
+                f"{len(corners[1])} coordinates."
+            )
+        lower, upper = (np.array(corner) for corner in np.broadcast_arrays(*corners))
+        if (lower > upper).any():
+            where = int(np.flatnonzero(lower > upper)[0])
+            raise InputError(
+                f"low and high: expected low ≤ high, got {lower[where]:g} above {upper[where]:g} in coordinate {where}."
+            )
+        with np.errstate(over="ignore"):
+            require_finite("high - low", upper - lower)
+        for name, corner in (("low", lower), ("high", upper)):
+            corner.setflags(write=False)
+            object.__setattr__(self, name, corner)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name}: a Box is immutable; build another.")
+
+    def __reduce__(self) -> tuple[type[Box], tuple[FloatArray, FloatArray]]:
+        return Box, (self.low, self.high)
+
+    @property
+    def dimension(self) -> int:
+        """The number of coordinates, d_a."""
+        return len(self.low)
+
+    def at(self, fractions: FloatArray) -> FloatArray:
+        """Points by how far they lie from low to high in each coordinate, shape (n, d_a), each fraction in [0, 1]."""
+        # the corners come out as they are; between them a sum may be rounded beyond one
+        return np.clip((1.0 - fractions) * self.low + fractions * self.high, self.low, self.high)
+
+    def fractions(self, points: FloatArray) -> FloatArray:
+        """How far points (n, d_a) lie from low to high, after they were moved into the box; 0 in a fixed coordinate."""
+        width = self.high - self.low
+        inside = np.clip(points, self.low, self.high) - self.low
+        return np.divide(inside, width, out=np.zeros(inside.shape), where=width > 0.0)
+
+    def sample(self, generator: np.random.Generator, count: int) -> FloatArray:
+        """Points drawn uniformly, shape (count, d_a)."""
+        return self.at(generator.random((count, self.dimension)))
+
+    def contains(self, points: FloatArray) -> NDArray[np.bool_]:
+        """Whether each of the points (n, d_a) lies in the box, shape (n,)."""
+        outside = np.logical_or(points < self.low, points > self.high)
+        return np.logical_not(outside.any(axis=1))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Box):
+            return NotImplemented
+        return np.array_equal(self.low, other.low) and np.array_equal(self.high, other.high)
+
+    def __hash__(self) -> int:
+        return hash((self.low.tobytes(), self.high.tobytes()))
+
+    def __repr__(self) -> str:
+        return f"Box({self.low.tolist()}, {self.high.tolist()})"
+
+
+def available_rows(mask: ArrayLike, count: int) -> NDArray[np.intp]:
+    """The rows of ``count`` actions that a mask leaves, in order.
+
+    Args:
+        mask: True where the action may be played, shape (count,).
+        count: A.
+    """
+    array = np.asarray(mask)
+    if array.shape != (count,) or array.dtype != np.bool_:
+        raise InputError(
+            f"mask: expected {count} booleans, True where the action may be played, got {array.dtype} of shape "
+            f"{array.shape}."
+        )
+    rows = np.flatnonzero(array)
+    if not len(rows):
+        raise InputError("mask: expected at least one action that may be played, got none; leave out such a round.")
+    return rows

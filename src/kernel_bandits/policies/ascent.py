@@ -1,0 +1,139 @@
+"""Local maximisation over the unit cube from many starts at once: projected BFGS, every start in step with the others.
+
+It is what L-BFGS-B does, with whole matrices in place of a limited memory, since actions have few coordinates. SciPy's
+climbs from one start at a time, and a posterior evaluates one point hardly faster than thirty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray
+
+# Points of the unit cube (n, d) to values (n,) and gradients (n, d).
+Objective: TypeAlias = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+
+# A step is accepted if it gains this share of what the slope promises (Armijo).
+SUFFICIENT_GAIN = 1e-4
+# A step that fails is cut to between these shares, where a parabola through the values has its top.
+SHORTEST_CUT, LONGEST_CUT = 0.1, 0.5
+CUTS = 8
+# Steps are at most so long in any coordinate: beyond, a model of the curvature here says nothing.
+LONGEST_STEP = 0.5
+# A coordinate is near a wall within this distance, or less close to the top.
+NEAR_WALL = 0.01
+# Curvature along a step counts as at least this share of what was assumed (Powell's damping): the model stays concave.
+LEAST_CURVATURE = 0.2
+# After so many steps it shows which starts are on their way to the top.
+TRIAL_STEPS = 3
+
+
+def ascend(
+    objective: Objective,
+    starts: FloatArray,
+    *,
+    first_step: float,
+    tolerance: float,
+    survivors: int | None = None,
+    iterations: int = 50,
+) -> tuple[FloatArray, FloatArray]:
+    """Climb from each start; no point ends lower than it began.
+
+    Args:
+        objective: to maximise over [0, 1]^d.
+        starts: shape (n, d).
+        first_step: length of the first step from each.
+        tolerance: a start has arrived when a step promises or brings less than this, in the units of the objective.
+        survivors: so many go on after a few steps, the highest of those that have not arrived; all unless given.
+        iterations: at most.
+
+    Returns:
+        Where each start ended, shape (n, d), and the values there, shape (n,).
+    """
+    ends = starts.copy()
+    values, gradients = objective(ends)
+    curvature = _first_curvature(gradients, first_step)
+    moving = np.flatnonzero(np.isfinite(curvature).all(axis=(1, 2)) & (gradients != 0.0).any(axis=1))
+    fresh = np.ones(len(starts), dtype=bool)
+    for iteration in range(iterations):
+        if iteration == TRIAL_STEPS and survivors is not None:
+            moving = moving[np.argsort(values[moving])[-survivors:]]
+        x, f, g, B = ends[moving], values[moving], gradients[moving], curvature[moving]
+        step = _direction(x, g, B)
+        worth = np.vecdot(step, g) > tolerance
+        moving, x, f, g, B, step = (array[worth] for array in (moving, x, f, g, B, step))
+        if not len(moving):
+            break
+        new_x, new_f, new_g = _line_search(objective, x, f, g, step)
+        gained = new_f - f > tolerance
+        # a model of the curvature that leads nowhere is forgotten, once
+        learned = _with_curvature(B, new_x - x, g - new_g)
+        curvature[moving] = np.where(gained[:, None, None], learned, _first_curvature(new_g, first_step))
+        ends[moving], values[moving], gradients[moving] = new_x, new_f, new_g
+        again = gained | ~fresh[moving]
+        fresh[moving] = ~gained
+        moving = moving[again]
+    return ends, values
+
+
+def _first_curvature(gradients: FloatArray, first_step: float) -> FloatArray:
+    """B ≈ −Hessian, a multiple of the identity, for which B⁻¹g has the length of the first step; shape (n, d, d)."""
+    steepness = np.maximum(np.linalg.norm(gradients, axis=1), np.finfo(float).tiny)
+    return np.eye(gradients.shape[1]) * (steepness / first_step)[:, None, None]
+
+
+def _direction(x: FloatArray, g: FloatArray, B: FloatArray) -> FloatArray:
+    """B⁻¹g over the coordinates that are free to move, and g/B for each by itself that is pushed against a wall nearby.
+
+    Were the latter part of B⁻¹g, the wall could bend an ascent into a descent (Bertsekas 1982).
+    """
+    diagonal = np.diagonal(B, axis1=1, axis2=2)
+    reach = np.linalg.norm(np.clip(x + g / diagonal, 0.0, 1.0) - x, axis=1)
+    near = np.minimum(reach, NEAR_WALL)[:, None]
+    free = ~(((x <= near) & (g < 0.0)) | ((x >= 1.0 - near) & (g > 0.0)))
+    both = free[:, :, None] & free[:, None, :]
+    reduced = np.where(both, B, diagonal[:, :, None] * np.eye(x.shape[1]))
+    at_wall = ((x <= 0.0) & (g < 0.0)) | ((x >= 1.0) & (g > 0.0))
+    step: FloatArray = np.linalg.solve(reduced, np.where(at_wall, 0.0, g)[:, :, None])[:, :, 0]
+    return step * (LONGEST_STEP / np.maximum(np.abs(step).max(axis=1, keepdims=True), LONGEST_STEP))
+
+
+def _line_search(
+    objective: Objective, x: FloatArray, f: FloatArray, g: FloatArray, step: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Steps cut back, each for itself, until they gain enough; one that never does stays where it was."""
+    new_x, new_f, new_g = x.copy(), f.copy(), g.copy()
+    length = np.ones(len(x))
+    pending = np.arange(len(x))
+    for _ in range(CUTS):
+        trial = np.clip(x[pending] + length[pending, None] * step[pending], 0.0, 1.0)
+        trial_f, trial_g = objective(trial)
+        promise, gain = np.vecdot(trial - x[pending], g[pending]), trial_f - f[pending]
+        good = (gain >= SUFFICIENT_GAIN * np.maximum(promise, 0.0)) & np.isfinite(trial_g).all(axis=1)
+        accepted = pending[good]
+        new_x[accepted], new_f[accepted], new_g[accepted] = trial[good], trial_f[good], trial_g[good]
+        pending, promise, gain = pending[~good], promise[~good], gain[~good]
+        if not len(pending):
+            break
+        # gain(t) ≈ promise·t − (promise − gain)t² has its top at t = ½·promise/(promise − gain)
+        cut = np.where(np.isfinite(gain), 0.5 * promise / (promise - gain), SHORTEST_CUT)
+        length[pending] *= np.clip(np.nan_to_num(cut, nan=SHORTEST_CUT), SHORTEST_CUT, LONGEST_CUT)
+    return new_x, new_f, new_g
+
+
+def _with_curvature(B: FloatArray, s: FloatArray, y: FloatArray) -> FloatArray:
+    """The BFGS update of B by steps s and falls y of the gradient, damped so that B stays positive definite."""
+    Bs = np.einsum("nij,nj->ni", B, s)
+    assumed, seen = np.vecdot(s, Bs), np.vecdot(s, y)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # y ← θy + (1 − θ)Bs such that sᵀy = 0.2·sᵀBs, where it would be less
+        theta = np.where(seen < LEAST_CURVATURE * assumed, (1.0 - LEAST_CURVATURE) * assumed / (assumed - seen), 1.0)
+        y = theta[:, None] * y + (1.0 - theta)[:, None] * Bs
+        # B ← B − Bs(Bs)ᵀ/sᵀBs + yyᵀ/sᵀy
+        updated = B - Bs[:, :, None] * (Bs / assumed[:, None])[:, None, :]
+        updated += y[:, :, None] * (y / np.vecdot(s, y)[:, None])[:, None, :]
+    usable = np.isfinite(updated).all(axis=(1, 2)) & (assumed > 0.0)
+    return np.where(usable[:, None, None], updated, B)

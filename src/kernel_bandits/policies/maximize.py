@@ -1,0 +1,161 @@
+"""Where in a box the upper confidence bound is largest.
+
+Three steps: candidates that cover the box are evaluated by matrix products, more of them around the best; the bound is
+climbed from the best of all, every climber in step with the others; the highest ends are the finalists. Coordinates are
+fractions of the box, 0 at its low and 1 at its high corner.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from kernel_bandits.actions import Box
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.joint import join
+from kernel_bandits.policies.ascent import ascend
+from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.threads import threads_for
+
+# All numbers here were chosen on 1,800 random posteriors (benchmarks/boxes.py): fewer miss more of the largest bounds.
+# Quasi-random candidates as powers of 2, for boxes of 1, 2, 3 and from 4 dimensions on.
+CANDIDATES = (8, 8, 9, 10)
+# They cover a cube that is so much wider, and those outside are moved to its walls, where bounds are often largest.
+STRETCH = 1.1
+# Anchors that are candidates too: a short lengthscale makes peaks that nothing else comes near.
+ANCHORS = 128
+# Around each of the best candidates so many more are drawn, at distances of 1/100 to 2 spacings of the others.
+CENTRES, NEIGHBOURS, DISTANCES = 8, 32, (-2.0, 0.3)
+# The bound is climbed from so many peaks of the candidates, no other within half a spacing, and from so many of those
+# drawn around the best, where no other is within a 20th.
+PEAKS, PEAK_RADIUS = 64, 0.5
+FINE_PEAKS, FINE_RADIUS = 8, 0.05
+FIRST_STEP = 0.25
+# A climber has arrived where a step changes the bound by less than this share of its range over the candidates.
+TOLERANCE = 1e-11
+FINALISTS = 8
+# Candidates evaluated at once: matrix products that fit the caches.
+ROWS_AT_ONCE = 512
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """mean + bonus·std as a function of the action, in fractions of the box."""
+
+    posterior: Posterior[Any]
+    bonus: float
+    context: FloatArray
+    box: Box
+
+    def values(self, fractions: FloatArray) -> FloatArray:
+        """At fractions (n, d_a), shape (n,); an error where the kernel is not finite."""
+        values = np.empty(len(fractions))
+        for start in range(0, len(fractions), ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            points = join(self.context, self.box.at(fractions[rows]))
+            with threads_for(self.posterior.dictionary_size, len(points)) or nullcontext():
+                evaluation = self.posterior.evaluate_finite(points)
+            values[rows] = evaluation.mean + self.bonus * evaluation.std
+        return values
+
+    def with_gradients(self, fractions: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Values (n,) and gradients (n, d_a) at fractions (n, d_a)."""
+        points = join(self.context, self.box.at(fractions))
+        with threads_for(self.posterior.dictionary_size, len(points)) or nullcontext():
+            evaluation = self.posterior.evaluate(points)
+            gradients = self.posterior.gradient(points, evaluation, self.bonus)[:, len(self.context) :]
+        return evaluation.mean + self.bonus * evaluation.std, gradients * (self.box.high - self.box.low)
+
+
+def finalists(
+    posterior: Posterior[Any], bonus: float, context: FloatArray, box: Box, generator: np.random.Generator
+) -> FloatArray:
+    """Points of a box among which the largest mean + bonus·std is, as far as is known, the largest of the box.
+
+    Args:
+        posterior: whose bound it is; stays as it is.
+        bonus: of one standard deviation.
+        context: shape (d_x,), finite.
+        box: of actions, dimension d_a.
+        generator: moves the quasi-random candidates, anew each time, so that no place is overlooked for good.
+
+    Returns:
+        Actions, shape (n, d_a).
+    """
+    bound = _Bound(posterior, bonus, context, box)
+    anchors = _anchors(posterior, context, box)
+    covering = _covering(box.dimension, anchors, generator)
+    values = bound.values(covering)
+    spacing = len(covering) ** (-1.0 / box.dimension)
+    peaks = covering[_peaks(covering, values, PEAK_RADIUS * spacing, PEAKS)]
+    around = _around(peaks[:CENTRES], spacing, generator)
+    fine_peaks = around[_peaks(around, bound.values(around), FINE_RADIUS * spacing, FINE_PEAKS)]
+    ends, heights = ascend(
+        bound.with_gradients,
+        np.concatenate([peaks, fine_peaks]),
+        first_step=FIRST_STEP * spacing,
+        tolerance=TOLERANCE * float(np.ptp(values)),
+        survivors=FINALISTS,
+    )
+    ends = ends[np.argsort(heights)[-FINALISTS:]]
+    if len(anchors):
+        # A kernel with a kink has its peaks at anchors, which a climber circles: try the nearest ones themselves.
+        ends = np.concatenate([ends, anchors[cdist(ends, anchors, "sqeuclidean").argmin(axis=1)]])
+    return box.at(ends)
+
+
+def candidates(posterior: Posterior[Any], context: FloatArray, box: Box, generator: np.random.Generator) -> FloatArray:
+    """Actions that cover a box evenly, and some of the anchors', shape (n, d_a); arguments as for :func:`finalists`."""
+    return box.at(_covering(box.dimension, _anchors(posterior, context, box), generator))
+
+
+def _anchors(posterior: Posterior[Any], context: FloatArray, box: Box) -> FloatArray:
+    """The actions of the points that carry the posterior, as fractions of the box, shape (m, d_a)."""
+    points = posterior.dictionary_points
+    return box.fractions(points[:, len(context) :]) if len(points) else np.empty((0, box.dimension))
+
+
+def _covering(dimension: int, anchors: FloatArray, generator: np.random.Generator) -> FloatArray:
+    """Points that cover the unit cube evenly, and some of the anchors, shape (n, d_a)."""
+    # a Sobol sequence moved round the torus stays as even as it was
+    even = (_sobol(dimension) + generator.random(dimension)) % 1.0
+    if len(anchors) > ANCHORS:
+        anchors = anchors[generator.choice(len(anchors), ANCHORS, replace=False)]
+    return np.concatenate([np.clip(0.5 + STRETCH * (even - 0.5), 0.0, 1.0), anchors])
+
+
+@lru_cache(maxsize=8)
+def _sobol(dimension: int) -> FloatArray:
+    # here, since scipy.stats takes longer to load than all the rest
+    from scipy.stats.qmc import Sobol
+
+    exponent = CANDIDATES[min(dimension, len(CANDIDATES)) - 1]
+    points: FloatArray = Sobol(dimension, scramble=False).random_base2(exponent)
+    points.setflags(write=False)
+    return points
+
+
+def _around(centres: FloatArray, spacing: float, generator: np.random.Generator) -> FloatArray:
+    """Neighbours of the centres at all scales from two spacings down, shape (n, d_a)."""
+    count, dimension = centres.shape
+    distances = spacing * 10.0 ** generator.uniform(*DISTANCES, (count, NEIGHBOURS, 1))
+    offsets = distances * generator.uniform(-1.0, 1.0, (count, NEIGHBOURS, dimension))
+    return np.clip(centres[:, None, :] + offsets, 0.0, 1.0).reshape(-1, dimension)
+
+
+def _peaks(points: FloatArray, values: FloatArray, radius: float, count: int) -> list[int]:
+    """The rows of the largest values, at most ``count``, none within the radius of a larger one."""
+    remaining = values.copy()
+    rows: list[int] = []
+    while len(rows) < count:
+        row = int(remaining.argmax())
+        if remaining[row] == -np.inf:
+            break
+        rows.append(row)
+        remaining[cdist(points[row : row + 1], points, "sqeuclidean")[0] <= radius * radius] = -np.inf
+    return rows

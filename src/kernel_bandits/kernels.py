@@ -481,12 +481,22 @@ def require_columns(kernel: KernelLike, points: FloatArray, context_columns: int
     point = points[:1]
     try:
         with np.errstate(all="ignore"):
-            kernel(point, point.copy())
+            require_gram(kernel, kernel(point, point.copy()), (1, 1))
             kernel.diag(point)
     except InputError:
         raise
     except (ValueError, IndexError) as reason:
         raise InputError(f"kernel: {kernel!r} does not take points with {point.shape[1]} columns: {reason}") from reason
+
+
+def require_gram(kernel: KernelLike, gram: FloatArray, shape: tuple[int, int]) -> None:
+    """Raise unless what a foreign kernel answered is a matrix of numbers of the right shape."""
+    if gram.shape != shape or gram.dtype != np.float64:
+        raise InputError(
+            f"kernel: a {type(kernel).__name__} answered {gram.dtype} of shape {gram.shape} for {shape[0]} and "
+            f"{shape[1]} points; kernel(X, Y) must be float64 of shape (len(X), len(Y)). "
+            "In a sum or product with a scikit-learn kernel, ours comes first."
+        )
 
 
 def _require_split(kernel: KernelLike, context_columns: int) -> None:

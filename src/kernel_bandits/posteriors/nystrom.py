@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kernel_bandits.arrays import FloatArray, InputError, UnavailableError, is_finite
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, Proposal
 from kernel_bandits.dictionaries.resampling import Resampling
-from kernel_bandits.kernels import Kernel, KernelLike, require_columns
+from kernel_bandits.kernels import Kernel, KernelLike, require_columns, require_gram
 from kernel_bandits.linalg import (
     border_inverse_factor,
     half_inverse,
@@ -166,12 +166,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         gram = self.kernel(points, self._anchors)
         if self._owns_gram:
             return gram
-        if gram.shape != (len(points), len(self._anchors)) or gram.dtype != np.float64:
-            raise InputError(
-                f"kernel: {self.kernel!r} answered {gram.dtype} of shape {gram.shape} for {len(points)} and "
-                f"{len(self._anchors)} points; kernel(X, Y) must be float64 of shape (len(X), len(Y)). "
-                "In a sum or product with a scikit-learn kernel, ours comes first."
-            )
+        require_gram(self.kernel, gram, (len(points), len(self._anchors)))
         return np.array(gram, order="C")
 
     def evaluate(self, points: FloatArray) -> _NystromEvaluation:

@@ -154,6 +154,26 @@ def test_a_run_under_two_labels_is_played_once_and_appears_twice(tmp_path):
     assert [record.run.environment.label for record in read_results(tmp_path).records] == ["here", "there"]
 
 
+def test_runs_that_another_study_has_played_are_taken_over(tmp_path):
+    def study(label, *policies):
+        tables = {"environments": [{"name": "Bump"}], "seeds": 2, "horizon": 5}
+        return study_of({**tables, "policies": [{"name": name, "label": f"{label} {name}"} for name in policies]})
+
+    list(Sweep(study("one", "uniform", "lin_ucb"), tmp_path / "one").play(executor()))
+    sweep = Sweep(study("other", "uniform", "k_ucb"), tmp_path / "other")
+    sweep.adopt([tmp_path / "one", tmp_path / "nowhere"])
+    assert [run.policy.name for run in sweep.missing] == ["k_ucb", "k_ucb"]
+    list(sweep.play(executor()))
+    records = {folder: read_results(tmp_path / folder).records for folder in ("one", "other")}
+    taken, given = (
+        [record for record in records[folder] if record.run.policy.name == "uniform"] for folder in ("other", "one")
+    )
+    assert [record.run.policy.label for record in taken] == ["other uniform"] * 2
+    for one, other in zip(taken, given, strict=True):
+        assert one.facts == other.facts
+        np.testing.assert_array_equal(one.result.select_seconds, other.result.select_seconds)
+
+
 def test_a_second_sweep_into_a_folder_is_refused_while_the_first_is_at_work(study_file, tmp_path):
     first = Sweep(load_study(study_file), tmp_path).play(executor())
     next(first)

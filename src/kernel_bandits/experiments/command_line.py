@@ -218,9 +218,10 @@ def _sweep_and_show(study: Study, folder: Path, play_runs: Executor) -> None:
     _save(plots.comparison_figure(group(results.records)), folder / "figure.png")
 
 
-def _play(study: Study, folder: Path, play_runs: Executor, console: Console) -> None:
-    """Play what is missing, with progress; runs that fail are reported when the others are done."""
+def _play(study: Study, folder: Path, play_runs: Executor, console: Console, others: Sequence[Path] = ()) -> None:
+    """Play what is missing here and in other folders, with progress; runs that fail are reported at the end."""
     work = Sweep(study, folder)
+    work.adopt(others)
     for reason in work.damaged.values():
         typer.echo(f"damaged, run again: {reason}", err=True)
     total = len({run.id for run in study.runs})
@@ -256,7 +257,8 @@ def _gather(item: Reproduction, folder: Path, quick: bool, seed: int, play_runs:
     """Whatever the figure is made of."""
     folder.mkdir(parents=True, exist_ok=True)
     if item.sweep is not None:
-        _play(item.study(quick).shifted(seed), folder, play_runs, console)
+        others = [path for path in sorted(folder.parent.glob("*/")) if path != folder]
+        _play(item.study(quick).shifted(seed), folder, play_runs, console, others)
     elif item.measure is not None:
         with progress(console) as show:
             item.measure(folder, quick, show)

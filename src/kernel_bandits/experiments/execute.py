@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -99,6 +99,15 @@ class Sweep:
                 to_play.setdefault(run.id, run)
         self.missing = tuple(to_play.values())
         self.outdated = tuple(run for run in study.runs if run.id in found and _outdated(run, found[run.id]))
+
+    def adopt(self, others: Iterable[str | Path]) -> None:
+        """Take over records of missing runs from the folders of other studies: one run may belong to several."""
+        for other in others:
+            found, _ = find_records(Path(other), self.missing)
+            for run in self.missing:
+                if run.id in found:
+                    write_record(self.folder, replace(found[run.id], run=run))
+            self.missing = tuple(run for run in self.missing if run.id not in found)
 
     def play(self, play_runs: Executor) -> Iterator[Outcome]:
         """Play the missing runs, keep a record of each, and yield outcomes as they come.

@@ -96,7 +96,7 @@ class Command:
             start_new_session=True,
         )
 
-    def finish(self, timeout=120):
+    def finish(self, timeout=300):
         try:
             self.stdout, self.stderr = self.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -119,7 +119,7 @@ def record_files(folder):
     return sorted((Path(folder) / "runs").glob("*.parquet"))
 
 
-def wait_for_records(folder, count, process, timeout=60):
+def wait_for_records(folder, count, process, timeout=120):
     """The files of at least so many records, once they are there."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:

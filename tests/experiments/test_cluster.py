@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -10,7 +11,8 @@ import pytest
 from sweeping import DEADLY, NUMBER_OF_RUNS, Command, assert_same_records, command, record_files, wait_for_records
 
 import kernel_bandits as kb
-from kernel_bandits.experiments import Sweep, execute, executor, load_study, read_record, read_results
+from kernel_bandits.experiments import Sweep, executor, load_study, read_record, read_results
+from kernel_bandits.experiments import cluster as cluster_module
 
 LOOPBACK = ("--host", "127.0.0.1", "--no-dashboard")
 
@@ -43,7 +45,7 @@ class Cluster:
         self.processes.append(process)
         return process
 
-    def wait_for_address(self, timeout=60):
+    def wait_for_address(self, timeout=120):
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             try:
@@ -92,14 +94,20 @@ def test_a_run_that_kills_every_worker_is_a_failure_and_not_an_endless_wait(clus
     assert complaints[-1].startswith("error: 1 runs failed")
 
 
-def test_a_scheduler_that_is_lost_is_said_and_what_is_done_is_kept(cluster, study_file, tmp_path_factory):
+def test_ctrl_c_and_the_loss_of_the_scheduler_keep_what_is_done(cluster, study_file, tmp_path_factory):
     out = tmp_path_factory.mktemp("lost")
-    sweep = Command("sweep", study_file, "--scheduler", cluster.address, "--out", out)
-    wait_for_records(out, 2, sweep.process)
+    interrupted = Command("sweep", study_file, "--scheduler", cluster.address, "--out", out)
+    done = len(wait_for_records(out, 2, interrupted.process))
+    interrupted.stop(signal.SIGINT)
+    assert interrupted.finish() == 130
+    assert interrupted.stderr == "Stopped; what is finished is kept. Run again to go on.\n"
+    assert done <= len(read_results(out).records) < NUMBER_OF_RUNS
+    lost = Command("sweep", study_file, "--scheduler", cluster.address, "--out", out)
+    done = len(wait_for_records(out, len(record_files(out)) + 1, lost.process))
     cluster.processes[0].kill()
-    assert sweep.finish() == 1
-    assert "what is finished is kept" in sweep.stderr.splitlines()[-1]
-    assert 2 <= len(read_results(out).records) < NUMBER_OF_RUNS
+    assert lost.finish() == 1
+    assert "what is finished is kept" in lost.stderr.splitlines()[-1]
+    assert done <= len(read_results(out).records) < NUMBER_OF_RUNS
 
 
 def test_an_address_that_is_none_is_one_line(study_file, tmp_path):
@@ -110,7 +118,7 @@ def test_an_address_that_is_none_is_one_line(study_file, tmp_path):
 
 
 def test_an_address_where_nobody_answers_is_said(study_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(execute, "PATIENCE", 0.5)
+    monkeypatch.setattr(cluster_module, "PATIENCE", 0.5)
     sweep = Sweep(load_study(study_file), tmp_path)
     with pytest.raises(kb.UnavailableError, match="No Dask scheduler answers at tcp://"):
         next(sweep.play(executor(scheduler="tcp://127.0.0.1:1")))

@@ -235,11 +235,21 @@ def test_a_folder_that_cannot_be_made_is_said_before_anything_runs(study_toml, t
     assert f"{blocked / 'below'}: cannot be written to" in answer.stderr
 
 
+def test_a_quick_look_needs_limits(study_toml, tmp_path):
+    study_toml.write_text(STUDY.replace("quick =", "# quick ="))
+    answer = invoke("sweep", study_toml, "--quick", "--out", tmp_path / "out")
+    assert answer.exit_code == 2
+    assert "quick: small.toml names no limits" in answer.stderr
+
+
 def test_a_figure_that_cannot_be_written_is_said(study_toml, tmp_path):
     assert invoke("sweep", study_toml, "--quick", "--jobs", 1, "--out", tmp_path / "out").exit_code == 0
     answer = invoke("plot", tmp_path / "out", "--out", tmp_path / "figure.nothing")
     assert answer.exit_code == 2
     assert "the figure cannot be written" in answer.stderr
+    answer = invoke("report", tmp_path / "out", "--out", tmp_path / "nowhere" / "report.html")
+    assert answer.exit_code == 2
+    assert "the report cannot be written" in answer.stderr
 
 
 @pytest.mark.parametrize("package", ["matplotlib.figure", "pyarrow", "joblib.externals", "cloudpickle"])

@@ -113,9 +113,14 @@ def test_a_flipped_bit_is_noticed_or_changes_nothing(tmp_path_factory, content, 
     path.write_bytes(content)
     original = read_record(path)
     path.write_bytes(flipped)
+    read, complaint = None, ""
     try:
         read = read_record(path)
-    except DamagedRecordError:
+    except DamagedRecordError as reason:
+        complaint = str(reason)
+    if read is None:
+        assert complaint.startswith(f"{path}: ")
+        assert "\n" not in complaint
         return
     assert (read.run, read.facts) == (original.run, original.facts)
     for field in fields(RunResult):

@@ -21,7 +21,7 @@ except ImportError as reason:
 from kernel_bandits import plots
 from kernel_bandits.arrays import InputError, KernelBanditsError
 from kernel_bandits.experiments.console import drawn, progress
-from kernel_bandits.experiments.execute import Executor, Failure, Sweep, executor
+from kernel_bandits.experiments.execute import Executor, Failure, executor
 from kernel_bandits.experiments.parts import catalogue
 from kernel_bandits.experiments.report import summary_table, write_report
 from kernel_bandits.experiments.reproductions import (
@@ -35,6 +35,7 @@ from kernel_bandits.experiments.reproductions import (
 from kernel_bandits.experiments.storage import read_results
 from kernel_bandits.experiments.study import Study
 from kernel_bandits.experiments.summary import group
+from kernel_bandits.experiments.sweep import Sweep
 from kernel_bandits.experiments.tables import load_study, study_of
 
 BAD_INPUT = 2
@@ -106,6 +107,8 @@ def sweep(
     """Play every run of a study that has no record yet, then show a table and a figure."""
     with _plain_errors():
         study = load_study(file)
+        if quick and not study.quick:
+            raise InputError(f"quick: {file.name} names no limits; write quick = {{ horizon = …, seeds = … }} in it.")
         if quick:
             study = study.capped(**study.quick)
         study = study.capped(horizon, seeds).shifted(seed)
@@ -271,7 +274,10 @@ def _write_report(folders: Sequence[Path], path: Path, known: dict[str, Reproduc
             _save(figure, folder / "figure.png")
         for claim in section.claims:
             typer.echo(f"  {claim.verdict}: {claim.statement}")
-    write_report(path, found[0].title if len(found) == 1 else "Efficient Kernel UCB, reproduced", found)
+    try:
+        write_report(path, found[0].title if len(found) == 1 else "Efficient Kernel UCB, reproduced", found)
+    except OSError as reason:
+        raise InputError(f"{path}: the report cannot be written ({reason.strerror}); choose another file.") from reason
     typer.echo(f"Report: {path}")
 
 

@@ -94,7 +94,8 @@ def read_record(path: Path) -> Record:
     except DamagedRecordError:
         raise
     except (OSError, KeyError, ValueError, TypeError, pa.ArrowException) as reason:
-        raise DamagedRecordError(f"{path}: {type(reason).__name__}: {reason}") from reason
+        told = " ".join(str(reason).split())  # pyarrow's messages have several lines
+        raise DamagedRecordError(f"{path}: {type(reason).__name__}: {told}") from reason
 
 
 def write_manifest(folder: Path, study: Study) -> None:

@@ -12,7 +12,6 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,7 +30,7 @@ def pack(runs: Iterable[Run]) -> list[bytes]:
     except ImportError as reason:
         raise missing("cloudpickle", "experiments") from reason
     runs = list(runs)
-    with _by_value(cloudpickle, _own_modules(runs)):
+    with _by_value(cloudpickle, _modules_in(_own_places(runs))):
         return [cloudpickle.dumps(run) for run in runs]
 
 
@@ -41,15 +40,18 @@ def unpack(payload: bytes) -> Run:
     return run
 
 
-def own_code(run: Run) -> str:
-    """A digest of the study's own code that a run uses: of the files of its modules; empty if it uses none."""
-    files = sorted(Path(module.__file__ or "") for module in _own_modules([run]))
-    return hashlib.sha256(b"".join(map(_content, files))).hexdigest()[:12] if files else ""
-
-
-@cache
-def _content(file: Path) -> bytes:
-    return file.read_bytes() if file.is_file() else b""
+def own_code(runs: Iterable[Run]) -> dict[str, str]:
+    """By run id, a digest of the files of the study's own code that a run uses; empty where it uses none."""
+    digests: dict[frozenset[Path], str] = {}
+    found = {}
+    for run in runs:
+        places = _own_places([run])
+        if places not in digests:
+            files = sorted({Path(module.__file__ or "") for module in _modules_in(places)})
+            content = b"".join(file.read_bytes() for file in files if file.is_file())
+            digests[places] = hashlib.sha256(content).hexdigest()[:12] if files else ""
+        found[run.id] = digests[places]
+    return found
 
 
 @contextmanager
@@ -64,12 +66,16 @@ def _by_value(cloudpickle: Any, modules: Iterable[ModuleType]) -> Iterator[None]
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def _own_modules(runs: Iterable[Run]) -> list[ModuleType]:
-    """The modules of the study's own factories, and those imported from the same places."""
+def _own_places(runs: Iterable[Run]) -> frozenset[Path]:
+    """The folders that the study's own factories were imported from."""
     factories = {id(factory): factory for run in runs for factory in _factories((run.environment, run.policy))}
     names = {getattr(factory, "__module__", None) for factory in factories.values()}
-    places = {_place(sys.modules[name]) for name in names if name in sys.modules} - {None}
-    return [module for module in list(sys.modules.values()) if _place(module) in places]
+    places = (_place(sys.modules[name]) for name in names if name in sys.modules)
+    return frozenset(place for place in places if place is not None)
+
+
+def _modules_in(places: frozenset[Path]) -> list[ModuleType]:
+    return [module for module in list(sys.modules.values()) if _place(module) in places] if places else []
 
 
 def _factories(parts: Iterable[Any]) -> Iterator[Any]:

@@ -9,6 +9,8 @@ from kernel_bandits.experiments import Record, group
 from kernel_bandits.plots import Style
 
 AUTHORS, SANE, ANY = "authors' settings", "sane settings", "any settings"
+# Of claims that no setting touches.
+EVERY = "every setting"
 # What "similar" regret may differ by; the paper gives no number.
 MARGIN = 0.1
 

@@ -87,6 +87,13 @@ def test_a_policy_far_above_the_others_leaves_the_frame_and_its_end_is_written()
     assert not time_axes.texts
 
 
+def test_short_runs_do_not_push_long_ones_out_of_the_frame():
+    short = {str(number): [record(1.0, horizon=4)] * 2 for number in range(5)}
+    regret_axes, _ = comparison_figure({"Place": {**learners(), **short}}).axes
+    assert regret_axes.get_ylim()[1] > 3.5 * HORIZON
+    assert not regret_axes.texts
+
+
 def test_a_single_run_is_a_line_without_a_band(tmp_path):
     figure = comparison_figure({"Place": {"one": [record(2.0)]}})
     np.testing.assert_allclose(lines(figure.axes[0])["one"].get_ydata(), 2.0 * np.arange(1, HORIZON + 1))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kernel_bandits import plots
 from kernel_bandits.experiments import Record, group
 from kernel_bandits.experiments.claims import Claim, Finding, Pairs, above, below, not_dominated
-from reproduce.settings import ANY, AUTHORS, MARGIN, SANE, STYLES, shorter_runs
+from reproduce.settings import ANY, AUTHORS, EVERY, MARGIN, SANE, STYLES, shorter_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -182,6 +182,12 @@ def _others(pairs: Pairs) -> list[Claim]:
             "section 5, Results",
             {settings: [_slower(pairs, settings, "SupKernelUCB", "K-UCB")] for settings in BOTH},
             "more processor time than K-UCB",
+        ),
+        Claim(
+            "CGP-UCB and K-UCB differ in β alone.",
+            "section 5, Baselines",
+            {EVERY: [Finding("by construction", "`cgp_ucb` is `k_ucb` with the radius of Krause & Ong", True)]},
+            "nothing: with one radius they are one policy here",
         ),
         Claim(
             "SupKernelUCB's elimination might be beneficial for large T.",

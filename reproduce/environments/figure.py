@@ -11,13 +11,13 @@ from kernel_bandits import plots
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.environments import Chessboard, Environment, StepDiagonal
 from kernel_bandits.experiments.claims import Claim, Finding
+from reproduce.settings import EVERY
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLE = "Chessboard and Step Diagonal"
 SIZE = 401
-BOTH_SETTINGS = "every setting"
 
 
 def expected_rewards(environment: Environment, size: int = SIZE) -> FloatArray:
@@ -59,7 +59,7 @@ def _values(environment: Environment) -> Claim:
     return Claim(
         f"{environment.name}: the values are 1, 0.5 and 0.",
         "appendix, “Chessboard and Step Diagonal synthetic setups”",
-        {BOTH_SETTINGS: [Finding("values on a grid", ", ".join(f"{v:g}" for v in found), found == [0.0, 0.5, 1.0])]},
+        {EVERY: [Finding("values on a grid", ", ".join(f"{v:g}" for v in found), found == [0.0, 0.5, 1.0])]},
         f"expected rewards on {SIZE} × {SIZE} points",
     )
 
@@ -72,7 +72,7 @@ def _side() -> Claim:
     return Claim(
         "Step Diagonal: 0.5 below the diagonal, 1 above it.",
         "appendix, “Chessboard and Step Diagonal synthetic setups”",
-        {BOTH_SETTINGS: [Finding("points of reward 1 with a below x", f"{share:.0%}", None)]},
+        {EVERY: [Finding("points of reward 1 with a below x", f"{share:.0%}", None)]},
         "the text does not say which axis points upwards; the published code has 1 where a is below x",
     )
 
@@ -90,6 +90,6 @@ def _one_everywhere() -> Claim:
     return Claim(
         "The best reward of a round is 1 (how the published code counts regret on both).",
         "the authors' code",
-        {BOTH_SETTINGS: findings},
+        {EVERY: findings},
         "mean over contexts; regrets here are against the best offered action",
     )

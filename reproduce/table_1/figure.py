@@ -90,6 +90,7 @@ def figure(folder: Path) -> Figure:
     """Time and peak memory against T, m and A, all axes logarithmic; medians over seeds."""
     plots.require_matplotlib()
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     measurements = read(folder)
     drawn = Figure(figsize=(13.0, 7.5), layout="constrained")
@@ -106,6 +107,10 @@ def figure(folder: Path) -> Figure:
                     if style.dashes:
                         line.set_dashes(style.dashes)
             axes.set(xscale="log", yscale="log", ylabel=name, xlabel=what if quantity == "memory" else "")
+            for scale in (axes.xaxis, axes.yaxis):
+                scale.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                scale.set_major_formatter(StrMethodFormatter("{x:g}"))
+                scale.set_minor_formatter(NullFormatter())
             axes.grid(color="#DDDDDD", linewidth=0.5)
             axes.spines[["top", "right"]].set_visible(False)
     plots.finish(drawn, grid, STYLES, _note(measurements))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -50,6 +51,7 @@ STYLES = (
     Style("#8C564B", (), 1.0, "*"),
 )
 _MARKS = 6
+_LETTERS_PER_INCH = 13  # of the note below the panels
 # More than a screen resolves, and little enough for a figure of many panels to be a small file.
 _MOST_POINTS = 120
 # A policy that ends this many times above the median policy leaves the frame: beside one that does not learn, the
@@ -149,7 +151,7 @@ def finish(figure: Figure, grid: Any, styles: Mapping[str, Style], note: str = "
         fontsize=9,
     )
     if note:
-        figure.supxlabel(note, fontsize=8, color=_INK, wrap=True)
+        figure.supxlabel(fill(note, int(_LETTERS_PER_INCH * figure.get_figwidth())), fontsize=8, color=_INK)
 
 
 def shape_of_runs(
@@ -215,7 +217,8 @@ def _draw(axes: Axes, curves: Curves, styles: Mapping[str, Style]) -> None:
 
 def _fit_to_learners(axes: Axes, curves: Curves) -> None:
     """Cut the axis above the policies that end near the median; say of the others, where they leave, how they end."""
-    limit = _OFF_SCALE * float(np.median([mean[-1] for mean, _ in curves.values()]))
+    longest = max(len(mean) for mean, _ in curves.values())
+    limit = _OFF_SCALE * float(np.median([mean[-1] for mean, _ in curves.values() if len(mean) == longest]))
     beyond = {label: mean for label, (mean, _) in curves.items() if mean[-1] > limit > 0}
     if beyond:
         axes.set_ylim(0, limit)

@@ -1,5 +1,6 @@
 """Files of studies: what they expand to, ids that depend on what a run does alone, and mistakes that are named."""
 
+import itertools
 import json
 import re
 import shutil
@@ -114,6 +115,25 @@ def test_policies_get_defaults_where_they_take_them_and_the_kernel_of_the_enviro
     assert by_label["Bump", "uniform"] == {"name": "uniform"}
 
 
+def test_what_is_said_more_specifically_wins():
+    def kernel(defaults, place, options):
+        tables = {
+            "environments": [{"name": "Bump", **place}],
+            "policies": [{"name": "k_ucb", "options": options}],
+            "defaults": defaults,
+            "seeds": 1,
+            "horizon": 1,
+        }
+        return study_of(tables).runs[0].policy.settings["kernel"]
+
+    levels = [{"kernel": {"name": "Gaussian", "lengthscale": length}} for length in (3, 4, 5)]
+    suggested = {"name": "Gaussian", "lengthscale": 1}
+    for wishes in itertools.product([False, True], repeat=3):
+        chosen = [level if wanted else {} for level, wanted in zip(levels, wishes, strict=True)]
+        expected = next((level["kernel"] for level in reversed(chosen) if level), suggested)
+        assert kernel(*chosen) == expected
+
+
 def test_a_run_builds_what_its_settings_say(full):
     (run, *_) = [run for run in full.runs if run.policy.label.startswith("EK-UCB, μ = 100")]
     policy, environment = run.build()
@@ -173,6 +193,13 @@ def test_caps_shorten_and_a_shift_changes_every_seed(full):
     assert {run.horizon for run in short.runs} == {20, 40}
     assert [run.seed for run in full.shifted(100).runs] == [run.seed + 100 for run in full.runs]
     assert not {run.id for run in full.shifted(100).runs} & {run.id for run in full.runs}
+
+
+def test_none_is_an_option_as_any_other():
+    study = study_of({**SMALL, "policies": [{"name": "thompson_sampling", "options": {"dictionary": None}}]})
+    assert study.runs[0].policy.settings["dictionary"] is None
+    policy, _ = study.runs[0].build()
+    assert isinstance(policy.posterior, kb.posteriors.ExactPosterior)
 
 
 def id_of(options, label="", name="ek_ucb"):

@@ -102,10 +102,11 @@ def _cells(environments: Sequence[_Place], entries: Sequence[_Entry], defaults: 
 
 @dataclass(frozen=True)
 class _Place:
-    """An environment, and the kernel of policies there that do not bring their own."""
+    """An environment, the kernel that the file gives policies there, and the one that it suggests itself."""
 
     part: Part
     kernel: Part | None
+    suggested: Part | None
 
 
 @dataclass(frozen=True)
@@ -121,14 +122,11 @@ class _Entry:
 def _environments(tables: Table) -> Iterator[_Place]:
     for where, table in _numbered("environments", tables["environments"]):
         _check_keys(where, table, ENVIRONMENT_KEYS, required=("name",))
-        kernel = table.get("kernel")
+        kernel = Part("", {"kernel": table["kernel"]}).options["kernel"] if "kernel" in table else None
         for part in _grid(where, table, "environment"):
-            if kernel is None:
-                lengthscale = getattr(part.build(), "lengthscale", None)
-                suited = None if lengthscale is None else Part("Gaussian", {"lengthscale": lengthscale})
-            else:
-                suited = Part("", {"kernel": kernel}).options["kernel"]
-            yield _Place(part, suited)
+            lengthscale = getattr(part.build(), "lengthscale", None)
+            suggested = None if lengthscale is None else Part("Gaussian", {"lengthscale": lengthscale})
+            yield _Place(part, kernel, suggested)
 
 
 def _entries(tables: Table, environments: Sequence[_Place]) -> Iterator[_Entry]:
@@ -152,11 +150,10 @@ def _entries(tables: Table, environments: Sequence[_Place]) -> Iterator[_Entry]:
 
 
 def _complete(policy: Part, place: _Place, defaults: Table) -> Part:
-    """The policy with the study's defaults and the environment's kernel, where it takes them and has not its own."""
-    options = {key: value for key, value in defaults.items() if policy.accepts(key)}
-    if place.kernel is not None and policy.accepts("kernel"):
-        options.setdefault("kernel", place.kernel)
-    return replace(policy, options={**options, **policy.options}).resolved("policy")
+    """The policy with the options it takes from elsewhere; what is said more specifically wins."""
+    suggested, given = ({} if kernel is None else {"kernel": kernel} for kernel in (place.suggested, place.kernel))
+    taken = {key: value for key, value in {**suggested, **defaults, **given}.items() if policy.accepts(key)}
+    return replace(policy, options={**taken, **policy.options}).resolved("policy")
 
 
 def _grid(where: str, table: Table, kind: Kind) -> Iterator[Part]:

@@ -138,7 +138,8 @@ def reproduce(
         for number, item in enumerate(chosen, start=1):
             console.print(f"[bold]{number}/{len(chosen)} {item.name}[/bold]")
             _gather(item, out / item.name, quick, seed, play_runs, console)
-        _write_report([out / item.name for item in chosen], out / "report.html", known)
+        title = "Efficient Kernel UCB, reproduced" if studies is None else studies.name
+        _write_report(title, [out / item.name for item in chosen], out / "report.html", known)
 
 
 @app.command()
@@ -168,7 +169,7 @@ def report(
     with _plain_errors():
         plots.require_matplotlib()
         known = find_reproductions(studies)
-        _write_report(result_folders(results, known), out or results / "report.html", known)
+        _write_report(f"Results in {results}", result_folders(results, known), out or results / "report.html", known)
 
 
 @app.command("list")
@@ -267,7 +268,7 @@ def _gather(item: Reproduction, folder: Path, quick: bool, seed: int, play_runs:
             item.measure(folder, quick, show)
 
 
-def _write_report(folders: Sequence[Path], path: Path, known: dict[str, Reproduction]) -> None:
+def _write_report(title: str, folders: Sequence[Path], path: Path, known: dict[str, Reproduction]) -> None:
     found = [section_of(folder, known) for folder in folders]
     for folder, section in zip(folders, found, strict=True):
         for _, figure in section.figures:
@@ -275,7 +276,7 @@ def _write_report(folders: Sequence[Path], path: Path, known: dict[str, Reproduc
         for claim in section.claims:
             typer.echo(f"  {claim.verdict}: {claim.statement}")
     try:
-        write_report(path, found[0].title if len(found) == 1 else "Efficient Kernel UCB, reproduced", found)
+        write_report(path, found[0].title if len(found) == 1 else title, found)
     except OSError as reason:
         raise InputError(f"{path}: the report cannot be written ({reason.strerror}); choose another file.") from reason
     typer.echo(f"Report: {path}")

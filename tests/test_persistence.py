@@ -69,6 +69,17 @@ def test_kernels_come_back_as_they_were(kernel, tmp_path):
     assert play(kb.load(tmp_path / "policy.kb"), rounds(20, seed=1)) == play(policy, rounds(20, seed=1))
 
 
+def test_a_kernel_of_scikit_learn_is_found_in_a_fresh_process(tmp_path):
+    policy = kb.ek_ucb(sk.RBF(0.5), seed=0)
+    play(policy, rounds(5))
+    policy.save(tmp_path / "policy.kb")
+    code = "import sys, kernel_bandits as kb; print(kb.load(sys.argv[1]).round_index)"
+    finished = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "policy.kb"], capture_output=True, text=True, check=False
+    )
+    assert finished.stdout.strip() == "5", finished.stderr
+
+
 def test_a_thousand_corrupted_files_are_refused(saved):
     intact = saved.read_bytes()
     generator = np.random.default_rng(0)

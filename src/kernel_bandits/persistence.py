@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import array
 import hashlib
+import importlib
 import json
 import math
 import os
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from kernel_bandits.arrays import InputError
+from kernel_bandits.arrays import InputError, missing
 from kernel_bandits.files import whole_file
 
 if TYPE_CHECKING:
@@ -161,7 +162,10 @@ def _class_of(name: str) -> type:
         return _registered[name]
     module_name, _, qualified = name.partition(":")
     if module_name == _FOREIGN_KERNELS:
-        pass
+        try:
+            importlib.import_module(_FOREIGN_KERNELS)
+        except ImportError as reason:
+            raise missing("scikit-learn", "sklearn") from reason
     module = sys.modules.get(module_name)
     ours = module_name.startswith(f"{_PACKAGE}.") or module_name == _FOREIGN_KERNELS
     cls = getattr(module, qualified, None) if ours and module is not None else None

@@ -345,3 +345,32 @@ def test_policies_by_different_rules_have_different_names_for_themselves():
     )
     built = [kb.ek_ucb(kernel), kb.ek_ucb(kernel, history="none"), kb.cbkb(kernel), kb.k_ucb(kernel), kb.uniform()]
     assert len({repr(policy) for policy in built}) == len(built)
+
+
+def test_choosing_for_others_in_between_leaves_an_update_as_it_was(variant):
+    name, options = variant
+    policy = build(name, **options)
+    play(policy, 12)
+    for context, actions, noise in rounds(12, seed=3):
+        decision = policy.select(context, actions)
+        twin = pickle.loads(pickle.dumps(policy))
+        policy.select_many(context[None, :] + 0.4, actions)
+        policy.update(context, decision.action, noise)
+        twin.update(context, decision.action, noise)
+    points = kb.joint.pair(context, actions)
+    for one, other in zip(models(policy), models(twin), strict=True):
+        np.testing.assert_array_equal(one.predict(points).mean, other.predict(points).mean)
+
+
+def test_an_action_has_at_least_one_column(variant):
+    name, options = variant
+    policy = build(name, **options)
+    for call in (
+        lambda: policy.update([0.5, 0.5, 0.5], [], 1.0),
+        lambda: policy.update([], [], 1.0),
+        lambda: policy.update_many([[0.5, 0.5, 0.5]], [[]], [1.0]),
+        lambda: policy.select([0.5, 0.5, 0.5], [[]]),
+    ):
+        with pytest.raises(kb.InputError, match="at least one column"):
+            call()
+    policy.update([0.5, 0.5], [0.5], 1.0)

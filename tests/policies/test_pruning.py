@@ -48,7 +48,8 @@ def test_same_choice_as_without_pruning(seed, lengthscale, regularization, numbe
         plain = policy.select(context, actions)
     finally:
         nystrom.PRUNING_MINIMUM = minimum
-    assert pruned.index == plain.index
+    # of two equal actions rounding may prefer either
+    np.testing.assert_array_equal(pruned.action, plain.action)
     # products of few rows round otherwise than products of many, and small regularizations amplify that
     assert pruned.upper_bound == pytest.approx(plain.upper_bound, rel=1e-7, abs=1e-7)
 

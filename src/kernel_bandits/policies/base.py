@@ -59,6 +59,12 @@ class Decision:
 Choice: TypeAlias = tuple[int, float, float, float, float | None]
 
 
+def require_action_columns(actions: FloatArray) -> None:
+    """Raise if actions are described by nothing."""
+    if not actions.shape[-1]:
+        raise InputError("actions: expected at least one column, got none; describe an action by a number at least.")
+
+
 class Policy(ABC):
     """Plays one of the offered actions and learns from its reward. Rewards are maximised.
 
@@ -72,8 +78,10 @@ class Policy(ABC):
     def __init__(self, ties: np.random.Generator) -> None:
         self._ties = ties
         self._dimensions: tuple[int | None, int | None] = (None, None)
-        # The point select chose last and its bytes: its update needs no second check, and computes nothing twice.
-        self._chosen_point, self._chosen_bytes = np.empty(0), b""
+        # The point select chose last and its bytes: its update needs no second check, and computes nothing twice. The
+        # bytes are None while what a policy keeps of its last choice is of no use.
+        self._chosen_point = np.empty(0)
+        self._chosen_bytes: bytes | None = None
         self._ledger = Ledger()
 
     @property
@@ -97,7 +105,10 @@ class Policy(ABC):
 
     @abstractmethod
     def _select_many(self, points: FloatArray) -> list[Choice]:
-        """Choose among valid joint points (n, A, d) in each of n rounds; the model stays as it is."""
+        """Choose among valid joint points (n, A, d) in each of n rounds; the model stays as it is.
+
+        What is kept of the last ``_select`` for its update stays too.
+        """
 
     @abstractmethod
     def _update(self, point: FloatArray, reward: float, chosen: bool) -> None:
@@ -130,7 +141,8 @@ class Policy(ABC):
     def select(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
         """Choose an action for a context.
 
-        Does not change the model; randomness is consumed only to break ties, and to search a box.
+        Does not change the model; randomness is consumed only to break ties, to search a box, and by policies that
+        choose at random.
 
         Args:
             context: shape (d_x,); empty for a problem without contexts.
@@ -146,10 +158,7 @@ class Policy(ABC):
             indices = available_rows(mask, len(actions))
             actions = actions[indices]
         context = as_vector("context", context, self._dimensions[0])
-        if not actions.shape[1]:
-            raise InputError(
-                "actions: expected at least one column, got none; describe an action by a number at least."
-            )
+        require_action_columns(actions)
         points = join(context, actions)
         if self._dimensions[0] is None:
             self._check_first(points, len(context))
@@ -206,6 +215,7 @@ class Policy(ABC):
             require_finite("action", action)
             point = np.concatenate((context, action))
             if self._dimensions[0] is None:
+                require_action_columns(action)
                 self._check_first(point[None, :], len(context))
         threads = threads_for(self.dictionary_size)
         if threads is None:
@@ -224,7 +234,9 @@ class Policy(ABC):
                 searched for one context after the other.
         """
         if isinstance(actions, Box):
-            return [self.select(context, actions) for context in as_points("contexts", contexts, self._dimensions[0])]
+            contexts = as_points("contexts", contexts, self._dimensions[0])
+            require_finite("contexts", contexts)
+            return [self.select(context, actions) for context in contexts]
         contexts, actions = self._rounds(contexts, actions)
         repeated = np.broadcast_to(contexts[:, None, :], (*actions.shape[:2], contexts.shape[1]))
         with threads_for(self.dictionary_size, MANY) or nullcontext():
@@ -279,6 +291,7 @@ class Policy(ABC):
         as_reward(np.abs(rewards).max())
         points = np.hstack([contexts, actions])
         if self._dimensions[0] is None:
+            require_action_columns(actions)
             self._check_first(points, contexts.shape[1])
         with threads_for(self.dictionary_size, MANY) or nullcontext():
             self._update_many(points, rewards)
@@ -299,7 +312,7 @@ class Policy(ABC):
         point = np.concatenate((decision.context, decision.action))
         with threads_for(self.dictionary_size) or nullcontext():
             self._anticipate(self._ledger.issued, point)
-        self._chosen_bytes = b""
+        self._chosen_bytes = None
         self._dimensions = (len(decision.context), len(decision.action))
         return replace(decision, id=self._ledger.issue())
 
@@ -313,7 +326,9 @@ class Policy(ABC):
         self.tell_many([id], [reward])
 
     def tell_many(self, ids: Sequence[int], rewards: ArrayLike) -> None:
-        """Learn the rewards of decisions of :meth:`ask`, all of them or, if one cannot be learned, none.
+        """Learn the rewards of decisions of :meth:`ask`.
+
+        A bad id or reward changes nothing. If the kernel fails in the middle, the rewards before that stay learned.
 
         Args:
             ids: of n decisions.
@@ -338,7 +353,7 @@ class Policy(ABC):
         key = self._ledger.require_open("expire", id)
         with threads_for(self.dictionary_size) or nullcontext():
             self._abandon(key)
-        self._ledger.settle(key, "has expired")
+        self._ledger.settle(key, "has expired (a reward that comes after all is learned by update)")
 
     @property
     def pending(self) -> tuple[int, ...]:
@@ -347,7 +362,7 @@ class Policy(ABC):
 
     def diagnostics(self) -> Diagnostics:
         """What the policy has become: sizes, dimensions, drift, memory."""
-        return diagnose(self, self.posteriors, len(self.pending))
+        return diagnose(self, self.round_index, self.posteriors, len(self.pending))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the policy to one file, atomically; :func:`kernel_bandits.load` brings it back to go on bit for bit.

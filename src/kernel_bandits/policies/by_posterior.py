@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kernel_bandits.actions import Box
-from kernel_bandits.arrays import FloatArray, InputError, as_count, as_points, as_positive
+from kernel_bandits.arrays import FloatArray, InputError, as_count, as_points, as_positive, require_finite
 from kernel_bandits.joint import pair
-from kernel_bandits.policies.base import Decision, Policy
+from kernel_bandits.policies.base import Choice, Decision, Policy
 from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
 
 
@@ -23,7 +23,8 @@ class Explanation:
 
     Attributes:
         mean: the expected reward of the decision's action as the policy sees it now.
-        exploration: what the decision's bound lies above that mean: the part that is curiosity.
+        exploration: what the decision's bound lay above its mean when it was made: the part that was curiosity. Under
+            Thompson sampling, how far the draw lay from the mean, to either side.
         points: the n past points that moved the mean most, shape (n, d), context columns first, strongest first.
         contributions: what each of them adds to the mean, shape (n,).
         rewards: what was earned at them, shape (n,); None where the history is not kept and ``points`` are anchors,
@@ -97,6 +98,7 @@ class PosteriorPolicy(Policy):
 
         Returns:
             Decisions for the first contexts, at least one and at most n; tell their rewards, then go on with the rest.
+            A kernel that fails ends the batch; at its first context the error is raised.
         """
         limit = as_positive("batch_variance_limit", batch_variance_limit)
         if limit < 1.0:
@@ -104,13 +106,20 @@ class PosteriorPolicy(Policy):
         offers: Iterable[FloatArray | Box]
         if isinstance(actions, Box):
             contexts, offers = as_points("contexts", contexts, self._dimensions[0]), repeat(actions)
+            require_finite("contexts", contexts)
         else:
             contexts, offers = self._rounds(contexts, actions)
         decisions: list[Decision] = []
         total = 1.0
         with self.posterior.batch() as variance:
             for context, offered in zip(contexts, offers, strict=False):
-                decision = self.ask(context, offered)
+                try:
+                    decision = self.ask(context, offered)
+                except Exception:
+                    # What was decided is pending and must not be lost; the next batch meets the error again.
+                    if decisions:
+                        break
+                    raise
                 decisions.append(decision)
                 total += variance(np.concatenate((decision.context, decision.action)))
                 if total > limit:
@@ -132,12 +141,20 @@ class PosteriorPolicy(Policy):
         strongest = np.argsort(-np.abs(contributions), kind="stable")[: as_count("count", count)]
         return Explanation(
             mean=mean,
-            exploration=decision.upper_bound - mean,
+            exploration=decision.upper_bound - decision.mean,
             points=points[strongest],
             contributions=contributions[strongest],
             rewards=None if rewards is None else rewards[strongest],
             rest=mean - float(contributions[strongest].sum()),
         )
+
+    def _select_one_by_one(self, points: FloatArray) -> list[Choice]:
+        """``_select`` in each of n rounds, leaving what is kept of the last choice as it was."""
+        kept = self._chosen
+        try:
+            return [self._select(offered) for offered in points]
+        finally:
+            self._chosen = kept
 
     def _evaluation_of(self, point: FloatArray, chosen: bool) -> tuple[Evaluation, int]:
         """The evaluation of a point and its row there: that of the last select where it is still good."""

@@ -18,7 +18,7 @@ class Diagnostics:
     """The state of a policy; sums over its models where it has several.
 
     Attributes:
-        observations: how many rewards were learned.
+        observations: how many rewards came in.
         pending: how many decisions of ``ask`` await their reward.
         dictionary_size: m, the points or features that carry the model.
         effective_dimension: trace K(K + λI)⁻¹ of the (projected) Gram matrix: how many directions the data fills.
@@ -39,10 +39,10 @@ class Diagnostics:
     memory_bytes: int
 
 
-def diagnose(policy: object, posteriors: Sequence[Posterior[Any]], pending: int) -> Diagnostics:
-    """The diagnostics of a policy that plays by these posteriors."""
+def diagnose(policy: object, observations: int, posteriors: Sequence[Posterior[Any]], pending: int) -> Diagnostics:
+    """The diagnostics of a policy that has learned so many rewards and plays by these posteriors."""
     return Diagnostics(
-        observations=sum(posterior.round_index for posterior in posteriors),
+        observations=observations,
         pending=pending,
         dictionary_size=sum(posterior.dictionary_size for posterior in posteriors),
         effective_dimension=sum((posterior.effective_dimension for posterior in posteriors), 0.0),

@@ -33,6 +33,12 @@ class _Outcome:
     row: int
     width: float
 
+    @property
+    def choice(self) -> Choice:
+        """As the policy answers it."""
+        mean, std = self.evaluation.mean.item(self.row), self.evaluation.std.item(self.row)
+        return self.index, mean, std, mean + self.width, None
+
 
 class SupKernelUCB(Policy):
     """Play by stages, so that the rewards a stage learns from are independent given its points.
@@ -108,11 +114,10 @@ class SupKernelUCB(Policy):
     def _select(self, points: FloatArray) -> Choice:
         outcome = self._walk(points)
         self._chosen = outcome
-        mean, std = outcome.evaluation.mean.item(outcome.row), outcome.evaluation.std.item(outcome.row)
-        return outcome.index, mean, std, mean + outcome.width, None
+        return outcome.choice
 
     def _select_many(self, points: FloatArray) -> list[Choice]:
-        return [self._select(offered) for offered in points]
+        return [self._walk(offered).choice for offered in points]
 
     def _outcome_of(self, point: FloatArray, chosen: bool) -> _Outcome:
         # A point that select did not choose joins the stage it would have been played at, had it been alone.

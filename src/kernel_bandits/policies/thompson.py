@@ -62,7 +62,7 @@ class ThompsonSampling(PosteriorPolicy, BoxPolicy):
         return row, evaluation.mean.item(row), evaluation.std.item(row), values.item(decider, row), propensity
 
     def _select_many(self, points: FloatArray) -> list[Choice]:
-        return [self._select(offered) for offered in points]
+        return self._select_one_by_one(points)
 
     def __repr__(self) -> str:
         return f"ThompsonSampling({self.posterior!r}, scale={self.scale:g}, number_of_draws={self.number_of_draws})"

@@ -63,12 +63,12 @@ class UpperConfidenceBound(PosteriorPolicy, BoxPolicy):
         # argmax finds a NaN before any number, so one look tells that all bounds are finite.
         if not math.isfinite(upper_bound):
             self.posterior.require_finite(evaluation)
-        self._chosen = (evaluation, row)
         index = row if contenders is None else int(contenders[row])
-        mean, std = evaluation.mean.item(row), evaluation.std.item(row)
-        if self.exploration is None:
-            return index, mean, std, upper_bound, None
-        return self._mix(points, (index, mean, std, upper_bound, None), self._count_tied(upper_bounds))
+        best = index, evaluation.mean.item(row), evaluation.std.item(row), upper_bound, None
+        mixed = best if self.exploration is None else self._mix(points, best, self._count_tied(upper_bounds))
+        if mixed[0] == index:
+            self._chosen = (evaluation, row)
+        return mixed
 
     def _mix(self, points: FloatArray, best: Choice, tied: int) -> Choice:
         """Play the best with probability 1 − ε and any action else; either way with the propensity of the outcome."""
@@ -89,7 +89,7 @@ class UpperConfidenceBound(PosteriorPolicy, BoxPolicy):
 
     def _select_many(self, points: FloatArray) -> list[Choice]:
         if self.exploration is not None:
-            return [self._select(offered) for offered in points]
+            return self._select_one_by_one(points)
         bonus = self._bonus()
         number_of_actions = points.shape[1]
         choices: list[Choice] = []

@@ -160,6 +160,9 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
                 f"k(x, x): a posterior variance came out as {variance:.3g}."
             )
         pivot = math.sqrt(max(variance, 0.0) + self.regularization)
+        if self._ahead is not None:
+            # the last thing that may fail
+            self._ahead._play(point)
 
         size, settled = self.round_index, len(self._factor)
         if size == len(self._rewards):
@@ -178,9 +181,6 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         self._inverse_trace += float(column @ column)
         self._log_determinant += math.log(pivot * pivot / self.regularization)
         self.round_index += 1
-
-        if self._ahead is not None:
-            self._ahead._play(point)
 
     def _play(self, point: FloatArray) -> None:
         """Learn a point with a reward that is never asked for: variances depend on points alone."""
@@ -215,17 +215,21 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         evaluation = self.evaluate_finite(point[None, :])
         # The point counts ahead already.
         self._ahead = None
-        self.observe(point, reward, evaluation)
-        self._ahead = ahead
+        try:
+            self.observe(point, reward, evaluation)
+        finally:
+            self._ahead = ahead
         self._no_longer_await(key)
 
     def abandon(self, key: int) -> None:
-        self._no_longer_await(key)
-        if self._awaited:
+        others = [point for other, point in self._awaited.items() if other != key]
+        if len(others) < len(self._awaited):
             # A row cannot be taken out of the factor: count the others anew, O(t²) each.
-            self._ahead = self._without_awaited()
-            for point in self._awaited.values():
-                self._ahead._play(point)
+            ahead = self._without_awaited()
+            for point in others:
+                ahead._play(point)
+            self._ahead = ahead
+        self._no_longer_await(key)
 
     def _no_longer_await(self, key: int) -> None:
         del self._awaited[key]

@@ -348,10 +348,19 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
     def _count_awaited_anew(self) -> None:
         """Count the anticipated points into a copy of the regression, in the coordinates of the anchors there are."""
+        current = {key: self._in_coordinates(awaited) for key, awaited in self._awaited.items()}
         self._ahead = self._ridge
-        for key, awaited in list(self._awaited.items()):
-            evaluation = self.evaluate_finite(awaited.point[None, :])
-            self._await(key, _Awaited(awaited.point, evaluation.features[0], evaluation.residual.item(0)))
+        for key, awaited in current.items():
+            self._await(key, awaited)
+
+    def _in_coordinates(self, awaited: _Awaited) -> _Awaited:
+        """An anticipated point in the coordinates of the anchors there are, whatever the regression knows of them."""
+        point = awaited.point[None, :]
+        features = times_upper(self._cross_gram(point), self._factor)[0]
+        residual = max(self.kernel.diag(point).item(0) - float(features @ features), 0.0)
+        if not (math.isfinite(residual) and is_finite(features)):
+            raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between observed points.")
+        return _Awaited(awaited.point, features, residual)
 
     def _no_longer_await(self, key: int) -> None:
         del self._awaited[key]
@@ -367,8 +376,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         if self._history is None:
             # c = 0 on directions that were added after the point was played, as for all of the past
             return replace(awaited, features=np.append(awaited.features, np.zeros(missing)))
-        evaluation = self.evaluate_finite(awaited.point[None, :])
-        return replace(awaited, features=evaluation.features[0], residual=evaluation.residual.item(0))
+        return self._in_coordinates(awaited)
 
     @np.errstate(invalid="ignore", over="ignore")
     def _direction(self, point: FloatArray, features: FloatArray) -> tuple[FloatArray, float]:

@@ -8,9 +8,12 @@ from time import process_time
 
 import numpy as np
 from measure import markdown
+from scipy.optimize import minimize
 
 import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.policies.ascent import ascend
+from kernel_bandits.policies.maximize import _Bound
 
 KERNELS: dict[str, Callable[[float], kb.Kernel]] = {
     "Gaussian": kb.Gaussian,
@@ -130,6 +133,42 @@ def times() -> list[dict[str, object]]:
     return rows
 
 
+def against_scipy(posteriors: int = 60, starts: int = 16) -> list[dict[str, object]]:
+    """The ascent of all starts together against SciPy's L-BFGS-B from one start after the other."""
+    rows: list[dict[str, object]] = []
+    for kernel in ("Gaussian", "Exponential"):
+        for dimension in (1, 2, 4):
+            seconds, heights = np.zeros(2), np.empty((2, posteriors))
+            for seed in range(posteriors):
+                policy, context = random_policy(kernel, dimension, seed)
+                bound = _Bound(policy.posterior, policy._bonus(), context, unit_box(dimension))
+                begin = np.random.default_rng(seed).random((starts, dimension))
+
+                def negative(x: FloatArray, bound: _Bound = bound) -> tuple[float, FloatArray]:
+                    values, gradients = bound.with_gradients(x[None, :])
+                    return -float(values[0]), -gradients[0]
+
+                started = process_time()
+                heights[0, seed] = ascend(bound.with_gradients, begin, first_step=0.02, tolerance=1e-11)[1].max()
+                between = process_time()
+                limits = [(0.0, 1.0)] * dimension
+                ends = [minimize(negative, x, jac=True, method="L-BFGS-B", bounds=limits).fun for x in begin]
+                heights[1, seed] = -min(ends)
+                seconds += between - started, process_time() - between
+            rows.append(
+                {
+                    "kernel": kernel,
+                    "dimension": dimension,
+                    "together, ms": 1e3 * seconds[0] / posteriors,
+                    "SciPy, ms": 1e3 * seconds[1] / posteriors,
+                    "together lower, %": 100 * float((heights[0] < heights[1] - 1e-9 * np.abs(heights[1])).mean()),
+                    "SciPy lower, %": 100 * float((heights[1] < heights[0] - 1e-9 * np.abs(heights[0])).mean()),
+                }
+            )
+    return rows
+
+
 if __name__ == "__main__":
     print(markdown(times()), "\n")
+    print(markdown(against_scipy()), "\n")
     print(markdown(found_shares(int(sys.argv[1]) if sys.argv[1:] else 200)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,14 +15,19 @@ from jax import lax
 from numpy.typing import NDArray
 
 from kernel_bandits.accelerated.models import BLOCK, Model, Observation, S, Settings, pick, power_of_two
-from kernel_bandits.accelerated.problems import ExpectedRewards, Tables, in_threads
+from kernel_bandits.accelerated.problems import ExpectedRewards, Tables
 from kernel_bandits.accelerated.selection import choose
 from kernel_bandits.arrays import FloatArray, KernelBanditsError
 from kernel_bandits.randomness import stream
 
 # Rounds of one compiled program; between two the host looks whether there is room, and rounding is taken back.
 CHUNK = 64
-_RECORD_TYPES = (np.int64, np.int64, np.float64, np.float64)
+# Trying Triton's kernels for the products takes half the compilation and gains nothing. Loops as nodes of a CUDA graph
+# spare the host's look at their condition.
+_COMPILER_OPTIONS: dict[str, bool | str] = {
+    "xla_gpu_enable_triton_gemm": False,
+    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE",
+}
 
 # How often each program was traced, by what it is specialised to; :func:`traces` reads it.
 _traces: Counter[str] = Counter()
@@ -39,15 +44,13 @@ class Rounds(NamedTuple):
     Attributes:
         points: offered, divided by the lengthscale where there is one per column, shape (B, R, A, d).
         expected: their expected rewards, shape (B, R, A).
-        noise: shape (B, R).
-        coins: shape (B, R).
+        chances: noise and coin, shape (B, R, 2).
         words: the next words of the generators of ties, shape (R, B + 2).
     """
 
     points: jax.Array
     expected: jax.Array
-    noise: jax.Array
-    coins: jax.Array
+    chances: jax.Array
     words: jax.Array
 
 
@@ -83,7 +86,6 @@ class Outcome(NamedTuple):
     used: jax.Array
 
 
-@partial(jax.jit, static_argnums=0, donate_argnums=1)
 def play_chunk(
     model: Model[S], state: S, settings: Settings, rounds: Rounds, limit: jax.Array
 ) -> tuple[S, Log, Outcome]:
@@ -93,7 +95,8 @@ def play_chunk(
 
     def step(carry: tuple[S, Outcome], offer: tuple[jax.Array, ...]) -> tuple[tuple[S, Outcome], Any]:
         state, outcome = carry
-        number, points, expected, noise, coin = offer
+        number, points, expected, chances = offer
+        noise, coin = chances[:, 0], chances[:, 1]
         evaluation = model.evaluate(state, settings, points)
         bounds = evaluation.mean + settings.bonus[:, None] * evaluation.std
         words = jnp.take_along_axis(rounds.words, outcome.used[:, None] + jnp.arange(2), axis=1)
@@ -113,7 +116,7 @@ def play_chunk(
     def block(carry: tuple[jax.Array, S, Outcome, Any]) -> tuple[jax.Array, S, Outcome, Any]:
         start, state, outcome, happened = carry
         numbers = start + jnp.arange(BLOCK, dtype=jnp.int32)
-        tables = (rounds.points, rounds.expected, rounds.noise, rounds.coins)
+        tables = (rounds.points, rounds.expected, rounds.chances)
         offers = (numbers, *(lax.dynamic_slice_in_dim(table, start, BLOCK) for table in tables))
         (state, outcome), further = lax.scan(step, (state, outcome), offers)
         happened = jax.tree.map(partial(lax.dynamic_update_slice_in_dim, start_index=start, axis=0), happened, further)
@@ -125,39 +128,53 @@ def play_chunk(
     replicas = len(settings.bonus)
     outcome = Outcome(jnp.int32(0), jnp.bool_(False), jnp.bool_(True), jnp.zeros(replicas, jnp.int32))
     nothing = jnp.zeros((CHUNK, replicas), jnp.int32)
-    no_features = jnp.zeros((CHUNK, replicas, model.width(state)), rounds.noise.dtype)
+    no_features = jnp.zeros((CHUNK, replicas, model.width(state)), rounds.chances.dtype)
     carry = (jnp.int32(0), state, outcome, (nothing, nothing, no_features))
     _, state, outcome, (rows, sizes, features) = lax.while_loop(goes_on, block, carry)
     chosen = jnp.take_along_axis(rounds.expected, rows[:, :, None], axis=2)[:, :, 0]
-    rewards, regrets = chosen + rounds.noise, rounds.expected.max(axis=2) - chosen
+    rewards, regrets = chosen + rounds.chances[:, :, 0], rounds.expected.max(axis=2) - chosen
     state = model.refine(state, features, rewards)
     finite = jnp.array([jnp.isfinite(leaf).all() for leaf in state if leaf.ndim == 2]).all()
     return state, Log(rows.T, sizes.T, rewards.T, regrets.T), outcome._replace(finite=finite)
 
 
+@cache
+def _program() -> Any:
+    """:func:`play_chunk` compiled; with the options below if this version of JAX knows them."""
+    options = _COMPILER_OPTIONS
+    try:
+        jax.jit(jnp.negative, compiler_options=options).lower(0.0).compile()
+    except (RuntimeError, ValueError):
+        options = {}
+    return jax.jit(play_chunk, static_argnums=0, donate_argnums=1, compiler_options=options)
+
+
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """The randomness of the policies of S seeds: coins (S, T) and the words that break ties (S, T + 2)."""
+    """The randomness of the policies of S seeds in T rounds: coins (S, T) and the words that break ties (S, T)."""
 
     coins: FloatArray
     words: NDArray[np.uint32]
 
 
+def table_length(horizon: int) -> int:
+    """Rounds that tables have room for: whole chunks, and a power of two so that horizons share programs."""
+    return power_of_two(horizon + CHUNK)
+
+
 def draw(horizon: int, seeds: Sequence[int]) -> Draws:
     """The coins and tie-breaks that the policies of ``kernel_bandits`` would draw for each seed."""
-    coins = np.empty((len(seeds), horizon))
-    words = np.empty((len(seeds), horizon + 2), np.uint32)
-
-    def fill(row: int) -> None:
-        stream(seeds[row], "coins").random(out=coins[row])
-        words[row] = stream(seeds[row], "ties").integers(0, 2**32, size=horizon + 2, dtype=np.uint32)
-
-    in_threads(fill, len(seeds))
+    coins = np.zeros((len(seeds), table_length(horizon)))
+    words = np.zeros((len(seeds), table_length(horizon)), np.uint32)
+    for row, seed in enumerate(seeds):
+        stream(seed, "coins").random(out=coins[row, :horizon])
+        # a round uses two at most, and all rounds together hardly ever one more than there are rounds
+        words[row, : horizon + 2] = stream(seed, "ties").integers(0, 2**32, size=horizon + 2, dtype=np.uint32)
     return Draws(coins, words)
 
 
 class _DeviceTables(NamedTuple):
-    """Tables on the device with T padded, and the row of each replica in them."""
+    """Tables on the device, and the row of each replica in them."""
 
     contexts: jax.Array
     noise: jax.Array
@@ -199,8 +216,7 @@ def cut(
     return Rounds(
         points.astype(dtype),
         expected.astype(dtype),
-        part(tables.noise, tables.scene).astype(dtype),
-        part(tables.coins, tables.player).astype(dtype),
+        jnp.stack([part(tables.noise, tables.scene), part(tables.coins, tables.player)], axis=2).astype(dtype),
         jnp.take_along_axis(tables.words[tables.player], positions, axis=1, mode="clip"),
     )
 
@@ -244,65 +260,54 @@ def play(
         room: anchors that there is room for at first.
         progress: called with the number of finished rounds now and then.
     """
-    horizon = tables.noise.shape[1]
+    horizon = tables.horizon
     dtype = settings.divisor.dtype.name
     on_device = _upload(tables, draws, scene, player)
     rewards = None if tables.pure is None else tables.pure.expected_rewards
     parameters = () if tables.pure is None else tuple(map(jnp.asarray, tables.pure.parameters))
     divisor = settings.divisor.astype(jnp.float64)
-    state = model.start(settings, room, horizon + CHUNK)
+    state = model.start(settings, room)
+    program = _program()
     used = jnp.zeros(len(scene), jnp.int32)
-    logs: list[Log] = []
-    counts: list[int] = []
-    done, full = 0, False
+    shape = (len(scene), horizon)
+    rows, sizes, received, regrets = np.empty(shape, int), np.empty(shape, int), np.empty(shape), np.empty(shape)
+    columns: tuple[NDArray[Any], ...] = (rows, sizes, received, regrets)
+    done, count, full = 0, 0, False
+    log: Log | None = None
     while done < horizon:
-        state = model.make_room(state, settings, done + CHUNK, full)
+        state = model.make_room(state, settings, done + CHUNK, horizon + CHUNK, full)
         rounds = cut(rewards, dtype, parameters, on_device, divisor, done, used)
-        state, log, outcome = play_chunk(model, state, settings, rounds, min(CHUNK, horizon - done))
-        used = used + outcome.used
-        count, full, finite = jax.device_get((outcome.done, outcome.full, outcome.finite))
+        state, further, outcome = program(model, state, settings, rounds, min(CHUNK, horizon - done))
+        # the device is busy: time to write down what came before
+        _write(columns, log, done - count, count)
+        used, log = used + outcome.used, further
+        count, full, finite = (scalar.item() for scalar in jax.device_get((outcome.done, outcome.full, outcome.finite)))
         if not finite:
             raise KernelBanditsError(
                 f"The model is no longer finite after {done} rounds; check the scale of points and rewards, "
                 "and that float32 is fine enough for this regularization."
             )
-        logs.append(log)
-        counts.append(int(count))
-        done += int(count)
+        done += count
         if progress is not None:
             progress(done)
-    rows, sizes, received, regrets = _joined(logs, counts)
+    _write(columns, log, done - count, count)
     return Played(rows, sizes, received, regrets, state)
 
 
-def _joined(logs: list[Log], counts: list[int]) -> tuple[NDArray[Any], ...]:
-    """The columns of the logs that count, one after the other, as arrays (R, T) of the records' types."""
-    joined = []
-    for columns, dtype in zip(zip(*jax.device_get(logs), strict=True), _RECORD_TYPES, strict=True):
-        array = np.empty((len(columns[0]), sum(counts)), dtype)
-        start = 0
-        for column, count in zip(columns, counts, strict=True):
-            array[:, start : start + count] = column[:, :count]
-            start += count
-        joined.append(array)
-    return tuple(joined)
+def _write(columns: tuple[NDArray[Any], ...], log: Log | None, start: int, count: int) -> None:
+    """Write the rounds of a log that count behind ``start``."""
+    for column, part in zip(columns, jax.device_get(log) or (), strict=log is not None):
+        column[:, start : start + count] = part[:, :count]
 
 
 def _upload(tables: Tables, draws: Draws, scene: NDArray[np.intp], player: NDArray[np.intp]) -> _DeviceTables:
-    length = power_of_two(tables.noise.shape[1] + CHUNK)
-
-    def padded(table: NDArray[Any]) -> jax.Array:
-        widths = [(0, 0)] * table.ndim
-        widths[1] = (0, length - table.shape[1])
-        return jnp.asarray(np.pad(table, widths))
-
     return _DeviceTables(
-        padded(tables.contexts),
-        padded(tables.noise),
-        jnp.asarray(tables.actions) if tables.actions.ndim == 2 else padded(tables.actions),
-        None if tables.expected is None else padded(tables.expected),
-        padded(draws.coins),
-        padded(draws.words),
+        jnp.asarray(tables.contexts),
+        jnp.asarray(tables.noise),
+        jnp.asarray(tables.actions),
+        None if tables.expected is None else jnp.asarray(tables.expected),
+        jnp.asarray(draws.coins),
+        jnp.asarray(draws.words),
         jnp.asarray(scene, jnp.int32),
         jnp.asarray(player, jnp.int32),
     )

@@ -36,7 +36,7 @@ class ExactModel(Model[ExactState]):
 
     family: Family
 
-    def start(self, settings: Settings, room: int, rounds: int) -> ExactState:  # noqa: ARG002 (room grows with the rounds)
+    def start(self, settings: Settings, room: int) -> ExactState:
         return _start(settings, room)
 
     def width(self, state: ExactState) -> int:  # noqa: ARG002
@@ -45,7 +45,14 @@ class ExactModel(Model[ExactState]):
     def sizes(self, state: ExactState) -> jax.Array:
         return jnp.broadcast_to(state.rounds, len(state.whitened))
 
-    def make_room(self, state: ExactState, settings: Settings, rounds: int, full: bool) -> ExactState:  # noqa: ARG002
+    def make_room(
+        self,
+        state: ExactState,
+        settings: Settings,  # noqa: ARG002
+        rounds: int,
+        horizon: int,  # noqa: ARG002 (t×t matrices are not made before there are t rounds)
+        full: bool,  # noqa: ARG002
+    ) -> ExactState:
         room = more = state.whitened.shape[1]
         while more < rounds:
             more *= 2
@@ -104,7 +111,7 @@ class UniformState(NamedTuple):
 class UniformModel(Model[UniformState]):
     """Uniform play: to a model that believes the same of all actions, all are tied."""
 
-    def start(self, settings: Settings, room: int, rounds: int) -> UniformState:  # noqa: ARG002
+    def start(self, settings: Settings, room: int) -> UniformState:  # noqa: ARG002
         return UniformState(jnp.int32(0), jnp.zeros(len(settings.bonus), jnp.int32))
 
     def width(self, state: UniformState) -> int:  # noqa: ARG002
@@ -118,6 +125,7 @@ class UniformModel(Model[UniformState]):
         state: UniformState,
         settings: Settings,  # noqa: ARG002
         rounds: int,  # noqa: ARG002
+        horizon: int,  # noqa: ARG002
         full: bool,  # noqa: ARG002
     ) -> UniformState:
         return state

@@ -81,8 +81,8 @@ class Model(ABC, Generic[S]):
     """
 
     @abstractmethod
-    def start(self, settings: Settings, room: int, rounds: int) -> S:
-        """Nothing observed, with room for so many anchors and so many rounds, where that costs little."""
+    def start(self, settings: Settings, room: int) -> S:
+        """Nothing observed, with room for so many anchors."""
 
     @abstractmethod
     def width(self, state: S) -> int:
@@ -93,8 +93,16 @@ class Model(ABC, Generic[S]):
         """How many points carry the model of each replica, shape (R,)."""
 
     @abstractmethod
-    def make_room(self, state: S, settings: Settings, rounds: int, full: bool) -> S:
-        """The same state with room for so many rounds, and for more anchors if it is full."""
+    def make_room(self, state: S, settings: Settings, rounds: int, horizon: int, full: bool) -> S:
+        """The same state with more room where it is needed.
+
+        Args:
+            state: as it stands.
+            settings: of the replicas.
+            rounds: how many there must be room for now.
+            horizon: how many there will be.
+            full: whether there must be room for more anchors.
+        """
 
     @abstractmethod
     def evaluate(self, state: S, settings: Settings, points: jax.Array) -> Evaluation:

@@ -36,6 +36,8 @@ from kernel_bandits.posteriors.nystrom import DIRECTION_TOLERANCE
 DRIFT_TOLERANCES = {"float64": 1e-8, "float32": 1e-3}
 # The share of k(s, s) below which a residual adds no direction but noise.
 DIRECTION_TOLERANCES = {"float64": DIRECTION_TOLERANCE, "float32": 1e-4}
+# Rounds that the history has room for at first, while nearly every round adds an anchor somewhere; then for all rounds.
+FIRST_ROWS = 256
 # A pass over the history takes as many replicas at a time as give it about so many kernel entries, and at least a few.
 PASS_ENTRIES, SMALLEST_PASS = 5_000_000, 8
 
@@ -115,8 +117,8 @@ class NystromModel(Model[NystromState]):
     family: Family
     history: bool
 
-    def start(self, settings: Settings, room: int, rounds: int) -> NystromState:
-        return _start(settings, room, power_of_two(rounds) if self.history else 0, not self.history)
+    def start(self, settings: Settings, room: int) -> NystromState:
+        return _start(settings, room, FIRST_ROWS if self.history else 0, not self.history)
 
     def width(self, state: NystromState) -> int:
         return state.weights.shape[1]
@@ -124,11 +126,13 @@ class NystromModel(Model[NystromState]):
     def sizes(self, state: NystromState) -> jax.Array:
         return state.sizes
 
-    def make_room(self, state: NystromState, settings: Settings, rounds: int, full: bool) -> NystromState:  # noqa: ARG002 (there is room for all rounds)
-        if not full:
+    def make_room(self, state: NystromState, settings: Settings, rounds: int, horizon: int, full: bool) -> NystromState:
+        room, rows = state.weights.shape[1], state.points.shape[1]
+        more = int(min(more_room(room), float(settings.max_dictionary_size.max()))) if full else room
+        more_rows = power_of_two(horizon) if self.history and rounds > rows else rows
+        if (more, more_rows) == (room, rows):
             return state
-        room = min(more_room(state.weights.shape[1]), float(settings.max_dictionary_size.max()))
-        return _enlarge(state, settings, int(room), not self.history)
+        return _enlarge(state, settings, more, more_rows, not self.history)
 
     def evaluate(self, state: NystromState, settings: Settings, points: jax.Array) -> Evaluation:
         kernel = gram(self.family, settings.factor, points, state.anchors)
@@ -337,8 +341,8 @@ class NystromModel(Model[NystromState]):
 
 
 def more_room(room: int) -> int:
-    """The next number of anchors to have room for: time and memory follow its square, so large steps get smaller."""
-    return 2 * room if room < 64 else math.ceil(1.5 * room / 16) * 16
+    """The next number of anchors to have room for: twice the memory and traffic, which follow its square."""
+    return math.ceil(math.sqrt(2) * room / 8) * 8
 
 
 def _outer(vectors: jax.Array) -> jax.Array:
@@ -407,15 +411,15 @@ def _start(settings: Settings, room: int, rows: int, filled: bool) -> NystromSta
         moment=zeros((replicas, 0)),
         leverage=zeros((replicas, 0, 0)),
         leverage_falls=zeros((replicas, BLOCK, 0)),
-        points=zeros((replicas, rows, dimension)),
-        rewards=zeros((replicas, rows)),
+        points=zeros((replicas, 0, dimension)),
+        rewards=zeros((replicas, 0)),
         rounds=jnp.int32(0),
     )
-    return _enlarge(empty, settings, room, filled)
+    return _enlarge(empty, settings, room, rows, filled)
 
 
-@partial(jax.jit, static_argnums=(2, 3))
-def _enlarge(state: NystromState, settings: Settings, room: int, filled: bool) -> NystromState:
+@partial(jax.jit, static_argnums=(2, 3, 4))
+def _enlarge(state: NystromState, settings: Settings, room: int, rows: int, filled: bool) -> NystromState:
     further = jnp.diag((jnp.arange(room) >= state.weights.shape[1]).astype(state.weights.dtype))
 
     def square(matrices: jax.Array, diagonal: jax.Array | float) -> jax.Array:
@@ -432,4 +436,6 @@ def _enlarge(state: NystromState, settings: Settings, room: int, filled: bool) -
         moment=pad(state.moment, 1, room),
         leverage=square(state.leverage, 1.0 / settings.leverage_regularization),
         leverage_falls=pad(state.leverage_falls, 2, room),
+        points=pad(state.points, 1, rows),
+        rewards=pad(state.rewards, 1, rows),
     )

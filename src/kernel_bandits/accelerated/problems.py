@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,8 +15,6 @@ from kernel_bandits.environments import Bump, Chessboard, Environment, MovingOpt
 from kernel_bandits.randomness import stream
 
 ExpectedRewards: TypeAlias = Callable[..., jax.Array]
-# More threads would wait for each other: making a generator takes about as long as drawing 2,000 numbers from it.
-THREADS = 4
 
 
 def uniform_contexts(generator: np.random.Generator, horizon: int, dimension: int) -> FloatArray:
@@ -111,6 +108,7 @@ class Tables:
     """What S seeds meet in T rounds; nothing of it depends on what is played.
 
     Attributes:
+        horizon: how many of the T rounds count; zeros follow.
         contexts: shape (S, T, d_x).
         noise: shape (S, T), in reward units.
         actions: shape (A, d_a), or (S, T, A, d_a) where they change.
@@ -118,6 +116,7 @@ class Tables:
         pure: the environment as a function, or None.
     """
 
+    horizon: int
     contexts: FloatArray
     noise: FloatArray
     actions: FloatArray
@@ -125,43 +124,37 @@ class Tables:
     pure: PureEnvironment | None
 
 
-def tabulate(environment: Environment | PureEnvironment, horizon: int, seeds: Sequence[int]) -> Tables:
-    """The contexts and noise that ``kernel_bandits.run`` would draw for each seed.
+def tabulate(environment: Environment | PureEnvironment, horizon: int, seeds: Sequence[int], length: int) -> Tables:
+    """The contexts and noise that ``kernel_bandits.run`` would draw for each seed, in tables of ``length`` rounds.
 
     A :class:`PureEnvironment` and the environments of this package are drawn at once; of any other environment the
     methods are called round by round, which takes some microseconds of the host each.
     """
     pure = as_pure(environment)
-    if pure is not None:
-        dimension = pure.context_dimension
-        contexts, noise = np.empty((len(seeds), horizon, dimension)), np.empty((len(seeds), horizon))
+    if pure is None:
+        assert isinstance(environment, Environment)
+        played = [_play_out(environment, horizon, seed) for seed in seeds]
+        columns = (np.array(column) for column in zip(*played, strict=True))
+        contexts, noise, actions, expected = (_lengthened(column, length) for column in columns)
+        return Tables(horizon, contexts, noise, actions, expected, None)
+    contexts = np.zeros((len(seeds), length, pure.context_dimension))
+    noise = np.zeros((len(seeds), length))
+    for row, seed in enumerate(seeds):
+        drawn = pure.draw_contexts(stream(seed, "contexts"), horizon, pure.context_dimension)
+        if np.shape(drawn) != (horizon, pure.context_dimension):
+            raise InputError(
+                f"draw_contexts: expected shape ({horizon}, {pure.context_dimension}), got {np.shape(drawn)}."
+            )
+        contexts[row, :horizon] = drawn
+        stream(seed, "noise").standard_normal(out=noise[row, :horizon])
+    noise *= pure.noise_std
+    return Tables(horizon, contexts, noise, pure.actions, None, pure)
 
-        def fill(row: int) -> None:
-            drawn = pure.draw_contexts(stream(seeds[row], "contexts"), horizon, dimension)
-            if np.shape(drawn) != (horizon, dimension):
-                raise InputError(f"draw_contexts: expected shape ({horizon}, {dimension}), got {np.shape(drawn)}.")
-            contexts[row] = drawn
-            stream(seeds[row], "noise").standard_normal(out=noise[row])
 
-        in_threads(fill, len(seeds))
-        noise *= pure.noise_std
-        return Tables(contexts, noise, pure.actions, None, pure)
-    assert isinstance(environment, Environment)
-    played = [_play_out(environment, horizon, seed) for seed in seeds]
-    contexts, noise, actions, expected = (np.array(column) for column in zip(*played, strict=True))
-    return Tables(contexts, noise, actions, expected, None)
-
-
-def in_threads(work: Callable[[int], None], count: int) -> None:
-    """Do the work numbered 0 … count − 1; NumPy's generators let threads run beside each other while they draw."""
-    size = -(-count // THREADS)
-
-    def share(start: int) -> None:
-        for number in range(start, min(start + size, count)):
-            work(number)
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(share, range(0, count, size)))
+def _lengthened(column: FloatArray, length: int) -> FloatArray:
+    widths = [(0, 0)] * column.ndim
+    widths[1] = (0, length - column.shape[1])
+    return np.pad(column, widths)
 
 
 def _play_out(environment: Environment, horizon: int, seed: int) -> tuple[FloatArray, ...]:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernel_bandits.accelerated.covariance import family_of, scaling_of
-from kernel_bandits.accelerated.engine import Played, draw, play
+from kernel_bandits.accelerated.engine import Played, draw, play, table_length
 from kernel_bandits.accelerated.exact import ExactModel, UniformModel
 from kernel_bandits.accelerated.models import Model, Settings
 from kernel_bandits.accelerated.nystrom import NystromModel
@@ -212,7 +212,7 @@ def _run_batch(
             rewards=played.rewards[i],
             action_indices=rows,
             actions=tables.actions[rows] if tables.actions.ndim == 2 else tables.actions[scene[i], rounds, rows],
-            contexts=tables.contexts[scene[i]],
+            contexts=tables.contexts[scene[i], :horizon],
             dictionary_size=played.sizes[i],
             select_seconds=share,
             update_seconds=zeros,
@@ -236,7 +236,7 @@ def play_batch(
     """
     unique_seeds, scene = np.unique(seeds, return_inverse=True)
     unique_players, player = np.unique([replica.seed for replica in replicas], return_inverse=True)
-    tables = tabulate(environment, horizon, unique_seeds.tolist())
+    tables = tabulate(environment, horizon, unique_seeds.tolist(), table_length(horizon))
     draws = draw(horizon, unique_players.tolist())
     dimension = tables.contexts.shape[2] + tables.actions.shape[-1]
     settings = settings_of(replicas, dimension, dtype)

@@ -1,0 +1,106 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import kernel_bandits as kb
+from kernel_bandits import accelerated
+from kernel_bandits.accelerated.replicas import computing, play_batch, settings_of
+
+
+def test_results_come_in_the_order_asked_for_whatever_the_batches():
+    environment = kb.environments.Chessboard()
+    replicas = [accelerated.uniform(seed=seed) for seed in (4, 1, 3, 0, 2)]
+    seen = []
+    results = accelerated.run_many(replicas, environment, 70, batch_size=2, progress=seen.append)
+    assert seen == [2, 4, 5]
+    for replica, result in zip(replicas, results, strict=True):
+        record = kb.run(kb.uniform(seed=replica.seed), environment, 70, seed=replica.seed)
+        np.testing.assert_array_equal(result.action_indices, record.action_indices)
+        assert result.seconds[-1] > 0
+
+
+def test_run_seeds_may_differ_from_policy_seeds():
+    environment = kb.environments.Chessboard()
+    results = accelerated.run_many([accelerated.uniform(seed=8)] * 2, environment, 50, seeds=[1, 2])
+    for seed, result in zip((1, 2), results, strict=True):
+        record = kb.run(kb.uniform(seed=8), environment, 50, seed=seed)
+        np.testing.assert_array_equal(result.action_indices, record.action_indices)
+        np.testing.assert_array_equal(result.contexts, record.contexts)
+
+
+def sine_rewards(context, actions):
+    return jnp.sin(4.0 * context[0]) * jnp.cos(3.0 * context[1]) + actions[:, 0]
+
+
+@pytest.mark.parametrize("history", ["all", "none"])
+def test_float32_predicts_as_float64_to_a_few_digits(history):
+    # with one action there is nothing to decide, so both precisions learn from the same points
+    environment = accelerated.PureEnvironment(sine_rewards, np.zeros((1, 1)), 2)
+    replicas = [accelerated.ek_ucb(kb.Gaussian(0.5), regularization=0.1, history=history, seed=seed) for seed in (0, 1)]
+    points = np.random.default_rng(0).random((50, 3)) * [1.0, 1.0, 0.0]
+    beliefs = []
+    for dtype in ("float64", "float32"):
+        with computing(dtype, "cpu"):
+            _, played = play_batch(replicas, environment, 200, [0, 1], dtype)
+            settings = settings_of(replicas, 3, dtype)
+            offered = jnp.broadcast_to(jnp.asarray(points, dtype), (2, 50, 3))
+            evaluation = replicas[0].model.evaluate(played.state, settings, offered)
+            assert evaluation.mean.dtype == dtype
+            beliefs.append(evaluation)
+    np.testing.assert_allclose(beliefs[1].mean, beliefs[0].mean, atol=1e-2)
+    np.testing.assert_allclose(beliefs[1].std, beliefs[0].std, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: accelerated.ek_ucb(kb.Linear()), "expected Gaussian, Exponential or Matern"),
+        (lambda: accelerated.ek_ucb(kb.Gaussian(1.0) * 2.0), "expected Gaussian, Exponential or Matern"),
+        (
+            lambda: accelerated.ek_ucb(
+                kb.Gaussian(1.0),
+                confidence=kb.Tightened(norm_bound=1.0, noise_bound=0.1, failure_probability=0.1),
+            ),
+            "expected StandardDeviations or ConstantRadius",
+        ),
+        (lambda: accelerated.ek_ucb(kb.Gaussian(1.0), regularization=0.0), "regularization: expected a positive"),
+        (lambda: accelerated.ek_ucb(kb.Gaussian(1.0), oversampling=-1.0), "oversampling: expected a positive"),
+        (lambda: accelerated.ek_ucb(kb.Gaussian(1.0), history="some"), "history: expected 'all' or 'none'"),
+        (lambda: accelerated.ek_ucb(kb.Gaussian(1.0), leverage_accuracy=-1.0), "leverage_accuracy"),
+        (lambda: accelerated.ek_ucb(kb.Gaussian(1.0), max_dictionary_size=0), "max_dictionary_size"),
+        (lambda: accelerated.k_ucb(kb.Gaussian(1.0), regularization=-1.0), "regularization"),
+        (lambda: accelerated.run_many([], kb.environments.Bump(), 10), "at least one"),
+        (lambda: accelerated.run_many([accelerated.uniform()], kb.environments.Bump(), 0), "horizon"),
+        (lambda: accelerated.run_many([accelerated.uniform()], kb.environments.Bump(), 9, seeds=[1, 2]), "seeds"),
+        (
+            lambda: accelerated.run_many([accelerated.uniform()], kb.environments.Bump(), 9, dtype="float16"),
+            "dtype: expected 'float64' or 'float32'",
+        ),
+        (
+            lambda: accelerated.run_many([accelerated.k_ucb(kb.Gaussian([1.0, 2.0]))], kb.environments.Bump(), 9),
+            "2 lengthscales were given for points with 6 columns",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_a_reason(make, message):
+    with pytest.raises(kb.InputError, match=message):
+        make()
+
+
+def test_a_device_that_is_not_there_is_named():
+    import jax
+
+    if any(device.platform == "gpu" for device in jax.devices()):
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(kb.InputError, match="device: JAX has no 'gpu' here"):
+        accelerated.run_many([accelerated.uniform()], kb.environments.Bump(), 10, device="gpu")
+
+
+def boundless_rewards(context, actions):
+    return actions[:, 0] / (context[0] - context[0])
+
+
+def test_rewards_that_are_no_numbers_are_reported():
+    environment = accelerated.PureEnvironment(boundless_rewards, np.array([[0.0], [1.0]]), 1)
+    with pytest.raises(kb.KernelBanditsError, match="no longer finite"):
+        accelerated.run_many([accelerated.k_ucb(kb.Gaussian(1.0))], environment, 10)

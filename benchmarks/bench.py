@@ -21,6 +21,7 @@ import boxes
 import many
 import memory
 import numpy as np
+import profile_round
 import pruning
 import rounds
 import scipy
@@ -30,6 +31,7 @@ from measure import markdown
 SECTIONS = {
     "floor": ("EK-UCB round against its BLAS floor", rounds.efficient_rounds),
     "exact": ("K-UCB round against its BLAS floor", rounds.exact_rounds),
+    "profile": ("Where the time of a round goes", profile_round.measure),
     "scikit-learn": ("Against scikit-learn", against.against_scikit_learn),
     "k-ucb": ("Against K-UCB", against.against_k_ucb),
     "pruning": ("Large action sets", pruning.measure),

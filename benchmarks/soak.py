@@ -9,7 +9,7 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import thread_time
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -83,13 +83,13 @@ def soak(name: str, rounds: int) -> Soak:
     for t in range(rounds):
         offer = environment.next_round(contexts)
         before = policy.dictionary_size
-        started = perf_counter()
+        started = thread_time()
         decision = policy.select(offer.context, offer.actions)
-        between = perf_counter()
+        between = thread_time()
         reward = environment.expected_rewards(offer.context, offer.rows)[decision.index] + environment.noise(noise)
-        resumed = perf_counter()
+        resumed = thread_time()
         policy.update(offer.context, decision.action, float(reward))
-        seconds[t % window] = (between - started) + (perf_counter() - resumed)
+        seconds[t % window] = (between - started) + (thread_time() - resumed)
         if seconds[t % window] > slowest:
             slowest, slowest_grew = seconds[t % window], policy.dictionary_size > before
         if (t + 1) % window == 0:

@@ -66,14 +66,14 @@ def test_bordered_inverse_factor_is_the_inverse_of_the_bordered_factor(size, see
     np.testing.assert_allclose(bordered.T @ factor, np.eye(size + 1), atol=1e-8)
 
 
-@given(size=sizes, seed=seeds)
+@given(size=sizes | st.sampled_from([61, 130, 199, 203]), seed=seeds)
 def test_rank_one_update_keeps_exact_symmetry(size, seed):
     generator = np.random.default_rng(seed)
     matrix, vector = positive_definite(generator, size), generator.normal(size=size)
     matrix = (matrix + matrix.T) / 2
     expected = matrix - np.outer(vector, vector)
     linalg.subtract_outer(matrix, vector)
-    np.testing.assert_allclose(matrix, expected, atol=1e-12)
+    np.testing.assert_allclose(matrix, expected, atol=1e-10)
     np.testing.assert_array_equal(matrix, matrix.T)
 
 

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from kernel_bandits.arrays import FloatArray, KernelBanditsError
-from kernel_bandits.threads import factorisation_threads
+from kernel_bandits.threads import SHARED_SIZE, factorisation_threads
 
 # OpenBLAS computes products of up to so many multiplications, and of matrices of up to so many entries with a vector,
 # in the calling thread; there NumPy is as good and has the smaller overhead.
 SINGLE_THREADED_PRODUCT = 2**18
 SINGLE_THREADED_MATRIX = 2**13
+# Up to so many multiplications, half of them by zeros, an ordinary product is faster than a triangular one.
+TRIANGULAR_PRODUCT = 700_000
 # A triangle is mirrored in blocks of so many rows, which fit the cache.
 MIRROR_ROWS = 128
 _BELOW_DIAGONAL = np.tri(MIRROR_ROWS, k=-1, dtype=bool)
@@ -44,9 +46,8 @@ def half_inverse(root: FloatArray) -> FloatArray:
 
 def times_upper(rows: FloatArray, upper: FloatArray) -> FloatArray:
     """rows·upper for an upper-triangular matrix; overwrites ``rows`` where it can."""
-    if rows.size * len(upper) <= SINGLE_THREADED_PRODUCT:
-        # half of the flops meet zeros, and still an ordinary product is the faster one here
-        return rows.dot(upper)
+    if rows.size * len(upper) <= TRIANGULAR_PRODUCT:
+        return times(rows, upper)
     # (upperᵀ·rowsᵀ)ᵀ, seen by Fortran as lower times a matrix stored by columns
     return blas.dtrmm(1.0, upper.T, rows.T, lower=1, overwrite_b=1).T
 
@@ -119,8 +120,12 @@ def upper_times_vector(upper: FloatArray, vector: FloatArray) -> FloatArray:
 
 def subtract_outer(symmetric: FloatArray, vector: FloatArray) -> None:
     """S ← S − v vᵀ in place; unscaled products commute, so S stays symmetric to the last bit."""
-    if vector.size:
+    if vector.size >= SHARED_SIZE:
         blas.dger(-1.0, vector, vector, a=symmetric.T, overwrite_a=1)
+    elif vector.size:
+        # as fast here as a rank-one update, and never shared among threads
+        column = vector[:, None]
+        blas.dgemm(-1.0, column, column, beta=1.0, c=symmetric.T, trans_b=1, overwrite_c=1)
 
 
 def add_gram(symmetric: FloatArray, rows: FloatArray, sign: float) -> None:

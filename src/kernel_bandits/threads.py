@@ -13,8 +13,8 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
-# Matrices of up to so many rows are never shared among threads by OpenBLAS, if the whole product is small too.
-ALWAYS_SINGLE_SIZE, ALWAYS_SINGLE_PRODUCT = 90, 2**18
+# OpenBLAS shares products of a matrix with a vector from so many rows on, other products from so many multiplications.
+SHARED_SIZE, SHARED_PRODUCT = 200, 2**18
 # From so many multiplications on several threads are faster than one: half a millisecond of work or more.
 WORTH_SHARING = 16_000_000
 WORTH_FACTORISING_TOGETHER = 500
@@ -58,8 +58,8 @@ class _OneThread:
         with self._lock:
             self._depth -= 1
             if self._depth == 0:
-                for library, threads in zip(self.libraries, self._before, strict=True):
-                    library[1](threads)
+                for (_, set_threads), threads in zip(self.libraries, self._before, strict=True):
+                    set_threads(threads)
 
 
 def _accessors(library: Any) -> tuple[Callable[[], int], Callable[[int], None]]:
@@ -84,7 +84,7 @@ def threads_for(size: int, count: int = 1) -> AbstractContextManager[None] | Non
         A context to compute them in, or None where there is nothing to change.
     """
     product = count * size * size
-    if (size <= ALWAYS_SINGLE_SIZE and product <= ALWAYS_SINGLE_PRODUCT) or product >= WORTH_SHARING:
+    if (size < SHARED_SIZE and product <= SHARED_PRODUCT) or product >= WORTH_SHARING:
         return None
     return one_thread if one_thread.libraries else None
 

@@ -57,6 +57,7 @@ def test_same_choice_as_without_pruning(seed, lengthscale, regularization, numbe
 @pytest.fixture(autouse=True)
 def prune_from_one_anchor_on(monkeypatch):
     monkeypatch.setattr(nystrom, "PRUNING_ANCHORS", 1)
+    monkeypatch.setattr(nystrom, "PRUNING_ENTRIES", 1)
 
 
 def test_pruning_spares_most_of_the_work_on_a_posterior_that_knows(monkeypatch):

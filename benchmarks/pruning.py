@@ -6,7 +6,7 @@ import numpy as np
 from measure import interleaved_medians
 
 import kernel_bandits as kb
-from kernel_bandits.posteriors import nystrom
+from kernel_bandits.posteriors import pruning as looking
 
 
 def after_rounds(
@@ -46,11 +46,11 @@ def measure() -> list[dict[str, object]]:
                 policy.select(contexts[repeat % 16], actions)
 
             def plain(repeat: int, policy: kb.Policy = policy, contexts=contexts, actions=actions) -> None:  # type: ignore[no-untyped-def]
-                minimum, nystrom.PRUNING_MINIMUM = nystrom.PRUNING_MINIMUM, 10**9
+                minimum, looking.MINIMUM_ACTIONS = looking.MINIMUM_ACTIONS, 10**9
                 try:
                     policy.select(contexts[repeat % 16], actions)
                 finally:
-                    nystrom.PRUNING_MINIMUM = minimum
+                    looking.MINIMUM_ACTIONS = minimum
 
             with_, without = interleaved_medians([pruned, plain], 64)
             rows.append(

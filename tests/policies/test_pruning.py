@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernel_bandits as kb
-from kernel_bandits.posteriors import nystrom
+from kernel_bandits.posteriors import nystrom, pruning
 
 
 def trained(seed, lengthscale, regularization, number, rounds, scale):
@@ -42,12 +42,12 @@ def test_same_choice_as_without_pruning(seed, lengthscale, regularization, numbe
     state = policy._ties.bit_generator.state
     pruned = policy.select(context, actions)
     policy._ties.bit_generator.state = state
-    minimum = nystrom.PRUNING_MINIMUM
+    minimum = pruning.MINIMUM_ACTIONS
     try:
-        nystrom.PRUNING_MINIMUM = 10**9
+        pruning.MINIMUM_ACTIONS = 10**9
         plain = policy.select(context, actions)
     finally:
-        nystrom.PRUNING_MINIMUM = minimum
+        pruning.MINIMUM_ACTIONS = minimum
     # of two equal actions rounding may prefer either
     np.testing.assert_array_equal(pruned.action, plain.action)
     # products of few rows round otherwise than products of many, and small regularizations amplify that
@@ -56,8 +56,8 @@ def test_same_choice_as_without_pruning(seed, lengthscale, regularization, numbe
 
 @pytest.fixture(autouse=True)
 def prune_from_one_anchor_on(monkeypatch):
-    monkeypatch.setattr(nystrom, "PRUNING_ANCHORS", 1)
-    monkeypatch.setattr(nystrom, "PRUNING_ENTRIES", 1)
+    monkeypatch.setattr(pruning, "MINIMUM_ANCHORS", 1)
+    monkeypatch.setattr(pruning, "MINIMUM_ENTRIES", 1)
 
 
 def test_pruning_spares_most_of_the_work_on_a_posterior_that_knows(monkeypatch):
@@ -93,3 +93,14 @@ def test_a_kernel_that_is_not_finite_is_reported_for_large_action_sets_too():
     actions = np.linspace(0, 1.001, 1000)[:, None]
     with pytest.raises(kb.InputError, match="not finite"):
         policy.select([0.5], actions)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), lengthscale=st.sampled_from([0.1, 0.4, 2.0]), rounds=st.sampled_from([1, 40]))
+def test_the_std_is_below_what_a_few_of_its_values_say(seed, lengthscale, rounds):
+    policy, generator = trained(seed, lengthscale, 0.01, 1.0, rounds, 1.0)
+    points = generator.random((300, 3))
+    std, known = policy.posterior.predict(points).std, pruning.pivots(300, 100)
+    bounds = pruning.std_bounds(policy.posterior.kernel, points, np.ones(300), known, std[known])
+    assert np.all(bounds >= std - 1e-7)
+    np.testing.assert_allclose(bounds[known], std[known], atol=1e-7)

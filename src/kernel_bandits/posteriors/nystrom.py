@@ -31,6 +31,7 @@ from kernel_bandits.linalg import (
     transpose_times_vector,
     upper_times_vector,
 )
+from kernel_bandits.posteriors import pruning
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
 from kernel_bandits.posteriors.history import Block, History
 from kernel_bandits.posteriors.projection import EXTENDED, EXTENDED_IS_WIDER, Mass, extended_gram_times, project
@@ -42,12 +43,6 @@ HistoryMode: TypeAlias = Literal["all", "none"]
 DIRECTION_TOLERANCE = 1e-6
 # Where nothing is known about how often the dictionary changes, a log is absorbed in blocks of so many rows first.
 FIRST_BATCH_ROWS = 16
-# Pruning pays from so many actions, anchors and kernel entries between them on; it looks at one pivot per so many of
-# each and at so many likely winners first, and gives up unless it spares a third.
-PRUNING_MINIMUM, PRUNING_ANCHORS, PRUNING_ENTRIES = 500, 80, 200_000
-PRUNING_POINTS_PER_PIVOT, PRUNING_ANCHORS_PER_PIVOT = 64, 16
-PRUNING_SAMPLE = 16
-PRUNING_WORTH = 2 / 3
 
 
 @dataclass(slots=True)
@@ -208,19 +203,17 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         return self._history.rows, np.concatenate(values), np.concatenate(rewards)
 
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _NystromEvaluation]:
-        count, size = len(points), len(self._anchors)
-        if count < PRUNING_MINIMUM or size < PRUNING_ANCHORS or count * size < PRUNING_ENTRIES:
+        size = len(self._anchors)
+        if not pruning.is_worth_a_look(len(points), size):
             return None, self.evaluate(points)
         gram, prior = self._cross_gram(points), self.kernel.diag(points)
-        # mean = k_Z(s)ᵀJᵀw at O(m) per action
+        # mean = k_Z(s)ᵀJᵀw at O(m) per action, std from what it is at some of them
         coefficients = upper_times_vector(self._factor, self._ridge.weights)
-        means = times_vector(gram, coefficients)
-        # std from what it is at some of the points
-        number = 1 + min(size // PRUNING_ANCHORS_PER_PIVOT, count // PRUNING_POINTS_PER_PIVOT)
-        pivots = np.arange(0, count, -(-count // number))
+        pivots = pruning.pivots(len(points), size)
         exact = self._evaluate(gram[pivots], prior[pivots])
-        bounds = means + bonus * self._std_bounds(points, prior, pivots, exact.std)
-        likely = np.argpartition(bounds, -PRUNING_SAMPLE)[-PRUNING_SAMPLE:]
+        stds = pruning.std_bounds(self.kernel, points, prior, pivots, exact.std)
+        bounds = times_vector(gram, coefficients) + bonus * stds
+        likely = pruning.likely_winners(bounds)
         sample = self._evaluate(gram[likely], prior[likely])
         best = max(float((some.mean + bonus * some.std).max()) for some in (exact, sample))
         # No contender may be lost to rounding, which J amplifies in the mean, and a root near zero in the std.
@@ -228,24 +221,10 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         rounding = np.finfo(float).eps * size * float(np.abs(coefficients).sum())
         slack = 4.0 * rounding * scale * math.sqrt(float(self.kernel.diag(self._anchors).max()))
         slack += 1e-12 * float(np.abs(bounds).max()) + 1e-6 * bonus * scale
-        # not below the best, so that a bound that is not a number stays in and is noticed
-        chosen = np.flatnonzero(~(bounds + slack < best))
-        if len(chosen) > PRUNING_WORTH * count:
+        chosen = pruning.survivors(bounds, best - slack)
+        if chosen is None:
             return None, self._evaluate(gram, prior)
         return chosen, self._evaluate(gram[chosen], prior[chosen])
-
-    def _std_bounds(
-        self, points: FloatArray, prior: FloatArray, pivots: NDArray[np.intp], stds: FloatArray
-    ) -> FloatArray:
-        """Upper bounds of the std at points (A, d) from its values at some of them, the pivots p.
-
-        With a = k(s, p)/k(p, p) the difference f(s) − a·f(p) has prior variance k(s, s) − a·k(s, p), and observations
-        only lower the variance of any combination: std(s) ≤ |a|·std(p) + √(k(s, s) − a·k(s, p)).
-        """
-        cross = self.kernel(points[pivots], points)
-        shares = cross / np.maximum(prior[pivots], np.finfo(float).tiny)[:, None]
-        bounds = np.abs(shares) * stds[:, None] + safe_sqrt(prior - shares * cross)
-        return np.minimum(bounds.min(axis=0), safe_sqrt(prior))
 
     def gradient(self, points: FloatArray, evaluation: _NystromEvaluation, bonus: float) -> FloatArray:
         # d mean = wᵀdφ and d std² = d residual + 2λ(Pφ)ᵀdφ with d residual = dk(s, s) − 2φᵀdφ, or 0 where it is cut off

@@ -1,0 +1,55 @@
+"""Pruning of large action sets: which actions may have the largest upper bound, at O(m) an action."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.kernels import KernelLike
+from kernel_bandits.linalg import safe_sqrt
+
+# It pays from so many actions, anchors and kernel entries between them on.
+MINIMUM_ACTIONS, MINIMUM_ANCHORS, MINIMUM_ENTRIES = 500, 80, 200_000
+# One action per so many actions and anchors is evaluated exactly first, and so many likely winners.
+ACTIONS_PER_PIVOT, ANCHORS_PER_PIVOT = 64, 16
+LIKELY_WINNERS = 16
+# Unless a third is spared all are evaluated together.
+WORTH = 2 / 3
+
+
+def is_worth_a_look(actions: int, anchors: int) -> bool:
+    """Whether bounds for so many actions are cheap beside their standard deviations."""
+    return actions >= MINIMUM_ACTIONS and anchors >= MINIMUM_ANCHORS and actions * anchors >= MINIMUM_ENTRIES
+
+
+def pivots(actions: int, anchors: int) -> NDArray[np.intp]:
+    """The actions to evaluate first, evenly spread."""
+    number = 1 + min(anchors // ANCHORS_PER_PIVOT, actions // ACTIONS_PER_PIVOT)
+    return np.arange(0, actions, -(-actions // number))
+
+
+def std_bounds(
+    kernel: KernelLike, points: FloatArray, prior: FloatArray, known: NDArray[np.intp], stds: FloatArray
+) -> FloatArray:
+    """Upper bounds of the posterior std at points (A, d), prior variances (A,), from its values at some of them, p.
+
+    With a = k(s, p)/k(p, p) the difference f(s) − a·f(p) has prior variance k(s, s) − a·k(s, p), and observations
+    only lower the variance of any combination: std(s) ≤ |a|·std(p) + √(k(s, s) − a·k(s, p)).
+    """
+    cross = kernel(points[known], points)
+    shares = cross / np.maximum(prior[known], np.finfo(float).tiny)[:, None]
+    bounds = np.abs(shares) * stds[:, None] + safe_sqrt(prior - shares * cross)
+    return np.minimum(bounds.min(axis=0), safe_sqrt(prior))
+
+
+def likely_winners(bounds: FloatArray) -> NDArray[np.intp]:
+    """The actions with the largest bounds."""
+    return np.argpartition(bounds, -LIKELY_WINNERS)[-LIKELY_WINNERS:]
+
+
+def survivors(bounds: FloatArray, best: float) -> NDArray[np.intp] | None:
+    """The actions whose bound is not below the best exact value, or None where they are too many to single out."""
+    # not below, so that a bound that is not a number stays in and is noticed
+    chosen = np.flatnonzero(~(bounds < best))
+    return chosen if len(chosen) <= WORTH * len(bounds) else None

@@ -78,7 +78,7 @@ def as_points(name: str, value: ArrayLike, columns: int | None = None) -> FloatA
     if array.ndim != 2:
         raise InputError(
             f"{name}: expected a matrix with one row each, got an array of shape {array.shape}; "
-            "for scalars use values.reshape(-1, 1)."
+            "for scalars use values.reshape(-1, 1), for one row values.reshape(1, -1)."
         )
     if array.shape[0] == 0:
         raise InputError(f"{name}: expected at least one row, got none.")

@@ -1,5 +1,7 @@
 """Feedback as it really arrives: late, in any order, in batches, twice, or never."""
 
+import json
+
 import dense
 import numpy as np
 import pytest
@@ -185,6 +187,30 @@ def test_what_is_no_open_decision():
     with pytest.raises(kb.InputError, match="expected length 1, got 2"):
         policy.tell_many([decision.id], [1.0, 1.0])
     assert policy.pending == (0,)
+
+
+def test_decisions_older_than_one_expire_together():
+    asked = kb.ek_ucb(kb.Gaussian(0.3), regularization=0.1, seed=0)
+    decisions = [asked.ask([0.2 * number], PROBE[1]) for number in range(5)]
+    asked.tell(decisions[1].id, 1.0)
+    assert asked.expire_before(decisions[3].id) == (decisions[0].id, decisions[2].id)
+    assert asked.pending == (decisions[3].id, decisions[4].id)
+    assert asked.expire_before(decisions[1].id) == ()
+    with pytest.raises(kb.InputError, match="expire_before: decision 5 was never asked for"):
+        asked.expire_before(5)
+    assert len(asked.pending) == 2
+
+
+def test_a_decision_goes_into_a_log_and_comes_back():
+    asked = kb.thompson_sampling(kb.Gaussian(0.3), seed=0)
+    decision = asked.ask([0.2, 0.4], PROBE[1])
+    kept = json.loads(json.dumps(decision.to_dict()))
+    arrays = {name: np.array(kept.pop(name)) for name in ("action", "context")}
+    again = kb.Decision(**kept, **arrays)
+    np.testing.assert_array_equal(again.action, decision.action)
+    np.testing.assert_array_equal(again.context, [0.2, 0.4])
+    assert (again.index, again.propensity, again.id) == (decision.index, decision.propensity, 0)
+    assert again.upper_bound == decision.upper_bound
 
 
 def test_old_decisions_are_known_to_be_settled_in_bounded_memory(monkeypatch):

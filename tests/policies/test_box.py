@@ -199,6 +199,12 @@ def test_nothing_is_computed_twice_for_the_update():
     assert kernel.rows == before
 
 
+def test_predict_takes_rows_and_says_so():
+    policy = kb.ek_ucb(kb.Gaussian(0.3), seed=0)
+    with pytest.raises(kb.InputError, match="was given a Box; pass rows"):
+        policy.predict([0.5], kb.Box(0.0, 1.0))
+
+
 def test_a_fixed_coordinate_stays_and_a_box_of_one_point_is_that_point():
     policy = kb.ek_ucb(kb.Gaussian(0.5), seed=0)
     for box in (kb.Box([0.2, 0.0], [0.2, 1.0]), kb.Box([0.2, 0.7], [0.2, 0.7])):

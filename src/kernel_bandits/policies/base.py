@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -53,6 +53,10 @@ class Decision:
     context: FloatArray
     propensity: float | None = None
     id: int | None = None
+
+    def to_dict(self) -> dict[str, int | float | list[float] | None]:
+        """Every attribute as plain numbers and lists, for a log: ``json.dumps(decision.to_dict())``."""
+        return {**asdict(self), "action": self.action.tolist(), "context": self.context.tolist()}
 
 
 # A Decision before its action is looked up: the row chosen, its mean, std and upper bound, and its propensity.
@@ -354,6 +358,21 @@ class Policy(ABC):
         with threads_for(self.dictionary_size) or nullcontext():
             self._abandon(key)
         self._ledger.settle(key, "has expired (a reward that comes after all is learned by update)")
+
+    def expire_before(self, id: int) -> tuple[int, ...]:  # noqa: A002 (as in tell)
+        """Give up on all pending decisions that were asked for before a certain one.
+
+        Args:
+            id: of a decision of :meth:`ask`, pending or not, which stays as it is.
+
+        Returns:
+            The ids that expired.
+        """
+        limit = self._ledger.require_issued("expire_before", id)
+        expired = tuple(key for key in self.pending if key < limit)
+        for key in expired:
+            self.expire(key)
+        return expired
 
     @property
     def pending(self) -> tuple[int, ...]:

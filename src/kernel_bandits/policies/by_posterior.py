@@ -79,6 +79,11 @@ class PosteriorPolicy(Policy):
     @np.errstate(over="ignore")
     def predict(self, context: ArrayLike, actions: ArrayLike) -> Prediction:
         """Mean and standard deviation of the expected reward of each action, arrays of length A; writes nothing."""
+        if isinstance(actions, Box):
+            raise InputError(
+                "actions: predict answers for rows and was given a Box; pass rows, for instance "
+                "box.sample(generator, 100), or decision.action[None, :] for the one that select chose."
+            )
         return self.posterior.predict(pair(context, actions, *self._dimensions))
 
     def select_batch(

@@ -30,17 +30,22 @@ class Ledger:
         self._open[key] = None
         return key
 
-    def require_open(self, verb: str, key: int) -> int:
-        """The id as a plain integer, or an error that says what became of the decision."""
+    def require_issued(self, verb: str, key: int) -> int:
+        """The id of a decision, open or settled, as a plain integer."""
         if isinstance(key, bool) or not isinstance(key, (int, np.integer)):
             raise InputError(
                 f"{verb}: expected the id of a decision, got {key!r}; pass decision.id as ask returned it."
             )
         key = int(key)
-        if key in self._open:
-            return key
         if not 0 <= key < self.issued:
             raise InputError(f"{verb}: decision {key} was never asked for; ask has issued {self.issued} ids so far.")
+        return key
+
+    def require_open(self, verb: str, key: int) -> int:
+        """The id as a plain integer, or an error that says what became of the decision."""
+        key = self.require_issued(verb, key)
+        if key in self._open:
+            return key
         fate = self._settled.get(key, f"was settled more than {REMEMBERED:,} decisions ago")
         raise InputError(f"{verb}: decision {key} {fate}; a decision is settled once, and nothing was changed.")
 

@@ -6,6 +6,7 @@ import pytest
 import kernel_bandits as kb
 from kernel_bandits import accelerated
 from kernel_bandits.accelerated.engine import CHUNK, traces
+from kernel_bandits.accelerated.models import Room
 from kernel_bandits.accelerated.replicas import computing, play_batch, settings_of
 
 HORIZON = 500
@@ -40,7 +41,7 @@ def exact(module, environment):
     ]
 
 
-def played(replicas, environment, horizon=HORIZON, room=64):
+def played(replicas, environment, horizon=HORIZON, room=None):
     """The records of replicas and what they believe in the end of some points, by replica."""
     seeds = [replica.seed for replica in replicas]
     with computing("float64", None):
@@ -58,7 +59,7 @@ def questions(environment):
     return np.hstack([context, offer.actions])
 
 
-def assert_same(replicas, policies, environment, horizon=HORIZON, room=64):
+def assert_same(replicas, policies, environment, horizon=HORIZON, room=None):
     outcome, mean, std = played(replicas, environment, horizon, room)
     for number, policy in enumerate(policies):
         record = kb.run(policy, environment, horizon, seed=number)
@@ -77,13 +78,16 @@ def assert_same(replicas, policies, environment, horizon=HORIZON, room=64):
 def test_efficient_replicas_decide_and_predict_as_the_policies(environment, history):
     # room for all anchors from the start: one program per environment
     assert_same(
-        efficient(accelerated, environment, history), efficient(kb, environment, history), environment, room=400
+        efficient(accelerated, environment, history),
+        efficient(kb, environment, history),
+        environment,
+        room=Room(400, 256 if history == "all" else 0),
     )
 
 
 @by_name
 def test_exact_replicas_decide_and_predict_as_the_policies(environment):
-    assert_same(exact(accelerated, environment), exact(kb, environment), environment, room=HORIZON + CHUNK)
+    assert_same(exact(accelerated, environment), exact(kb, environment), environment, room=Room(0, HORIZON + CHUNK))
 
 
 @by_name
@@ -102,12 +106,13 @@ def test_room_grows_without_a_trace_in_the_record(history):
     replicas = [accelerated.ek_ucb(kernel, regularization=0.01, history=history, seed=seed) for seed in range(12)]
     policies = [kb.ek_ucb(kernel, regularization=0.01, history=history, seed=seed) for seed in range(12)]
     # 40 → 64 → 96 anchors; the history outgrows its first rows; the last chunk is cut short
-    assert_same(replicas, policies, environment, horizon=270 if history == "all" else 90, room=40)
+    horizon, room = (270, Room(40, 256)) if history == "all" else (150, Room(40, 0))
+    assert_same(replicas, policies, environment, horizon, room)
 
 
 def test_exact_room_grows_without_a_trace_in_the_record():
     environment = kb.environments.Chessboard()
-    assert_same(exact(accelerated, environment), exact(kb, environment), environment, horizon=100, room=64)
+    assert_same(exact(accelerated, environment), exact(kb, environment), environment, horizon=200, room=Room(0, 128))
 
 
 @pytest.mark.parametrize(

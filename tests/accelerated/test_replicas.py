@@ -4,6 +4,7 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits import accelerated
+from kernel_bandits.accelerated.engine import traces
 from kernel_bandits.accelerated.replicas import computing, play_batch, settings_of
 
 
@@ -104,3 +105,15 @@ def test_rewards_that_are_no_numbers_are_reported():
     environment = accelerated.PureEnvironment(boundless_rewards, np.array([[0.0], [1.0]]), 1)
     with pytest.raises(kb.KernelBanditsError, match="no longer finite"):
         accelerated.run_many([accelerated.k_ucb(kb.Gaussian(1.0))], environment, 10)
+
+
+def test_batches_of_one_size_share_programs():
+    environment = kb.environments.StepDiagonal()
+    before = traces()
+    replicas = [accelerated.uniform(seed=seed) for seed in range(7)]
+    results = accelerated.run_many(replicas, environment, 30, batch_size=4)
+    assert len(results) == 7
+    assert sum(traces().values()) - sum(before.values()) <= 1
+    for seed, result in enumerate(results):
+        record = kb.run(kb.uniform(seed=seed), environment, 30, seed=seed)
+        np.testing.assert_array_equal(result.action_indices, record.action_indices)

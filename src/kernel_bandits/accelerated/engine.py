@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,20 +14,15 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
-from kernel_bandits.accelerated.models import BLOCK, Model, Observation, S, Settings, pick, power_of_two
+from kernel_bandits.accelerated.models import BLOCK, Model, Observation, Room, S, Settings, bucket, pick
 from kernel_bandits.accelerated.problems import ExpectedRewards, Tables
+from kernel_bandits.accelerated.programs import Compiler, Program
+from kernel_bandits.accelerated.seeding import streams
 from kernel_bandits.accelerated.selection import choose
 from kernel_bandits.arrays import FloatArray, KernelBanditsError
-from kernel_bandits.randomness import stream
 
 # Rounds of one compiled program; between two the host looks whether there is room, and rounding is taken back.
-CHUNK = 64
-# Trying Triton's kernels for the products takes half the compilation and gains nothing. Loops as nodes of a CUDA graph
-# spare the host's look at their condition.
-_COMPILER_OPTIONS: dict[str, bool | str] = {
-    "xla_gpu_enable_triton_gemm": False,
-    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE",
-}
+CHUNK = 128
 
 # How often each program was traced, by what it is specialised to; :func:`traces` reads it.
 _traces: Counter[str] = Counter()
@@ -138,17 +133,6 @@ def play_chunk(
     return state, Log(rows.T, sizes.T, rewards.T, regrets.T), outcome._replace(finite=finite)
 
 
-@cache
-def _program() -> Any:
-    """:func:`play_chunk` compiled; with the options below if this version of JAX knows them."""
-    options = _COMPILER_OPTIONS
-    try:
-        jax.jit(jnp.negative, compiler_options=options).lower(0.0).compile()
-    except (RuntimeError, ValueError):
-        options = {}
-    return jax.jit(play_chunk, static_argnums=0, donate_argnums=1, compiler_options=options)
-
-
 @dataclass(frozen=True, eq=False)
 class Draws:
     """The randomness of the policies of S seeds in T rounds: coins (S, T) and the words that break ties (S, T)."""
@@ -158,18 +142,19 @@ class Draws:
 
 
 def table_length(horizon: int) -> int:
-    """Rounds that tables have room for: whole chunks, and a power of two so that horizons share programs."""
-    return power_of_two(horizon + CHUNK)
+    """Rounds that tables have room for: whole chunks, in few sizes so that horizons share programs."""
+    return bucket(horizon + CHUNK)
 
 
 def draw(horizon: int, seeds: Sequence[int]) -> Draws:
     """The coins and tie-breaks that the policies of ``kernel_bandits`` would draw for each seed."""
     coins = np.zeros((len(seeds), table_length(horizon)))
     words = np.zeros((len(seeds), table_length(horizon)), np.uint32)
-    for row, seed in enumerate(seeds):
-        stream(seed, "coins").random(out=coins[row, :horizon])
+    for row, generator in enumerate(streams(seeds, "coins")):
+        generator.random(out=coins[row, :horizon])
+    for row, generator in enumerate(streams(seeds, "ties")):
         # a round uses two at most, and all rounds together hardly ever one more than there are rounds
-        words[row, : horizon + 2] = stream(seed, "ties").integers(0, 2**32, size=horizon + 2, dtype=np.uint32)
+        words[row, : horizon + 2] = generator.integers(0, 2**32, size=horizon + 2, dtype=np.uint32)
     return Draws(coins, words)
 
 
@@ -245,7 +230,7 @@ def play(
     draws: Draws,
     scene: NDArray[np.intp],
     player: NDArray[np.intp],
-    room: int,
+    room: Room | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Played:
     """Play replicas of one model to the end of the tables.
@@ -257,7 +242,7 @@ def play(
         draws: what is drawn.
         scene: the row of each replica in the tables, shape (R,).
         player: the row of each replica in the draws, shape (R,).
-        room: anchors that there is room for at first.
+        room: what there is room for at first, if not what the model says.
         progress: called with the number of finished rounds now and then.
     """
     horizon = tables.horizon
@@ -266,8 +251,11 @@ def play(
     rewards = None if tables.pure is None else tables.pure.expected_rewards
     parameters = () if tables.pure is None else tuple(map(jnp.asarray, tables.pure.parameters))
     divisor = settings.divisor.astype(jnp.float64)
+    room = room or model.first_room()
     state = model.start(settings, room)
-    program = _program()
+    most, last = settings.max_dictionary_size.max().item(), horizon + CHUNK
+    device = next(iter(settings.bonus.devices()))
+    compiler = Compiler(play_chunk, model, device, ahead=device.platform != "cpu")
     used = jnp.zeros(len(scene), jnp.int32)
     shape = (len(scene), horizon)
     rows, sizes, received, regrets = np.empty(shape, int), np.empty(shape, int), np.empty(shape), np.empty(shape)
@@ -275,9 +263,14 @@ def play(
     done, count, full = 0, 0, False
     log: Log | None = None
     while done < horizon:
-        state = model.make_room(state, settings, done + CHUNK, horizon + CHUNK, full)
+        before, room = room, model.further_room(room, done + CHUNK, last, full, most)
+        if room != before:
+            state = model.enlarge(state, settings, room)
         rounds = cut(rewards, dtype, parameters, on_device, divisor, done, used)
-        state, further, outcome = program(model, state, settings, rounds, min(CHUNK, horizon - done))
+        rest = settings, rounds, np.int32(min(CHUNK, horizon - done))
+        if room != before or done == 0:
+            program = _prepared(compiler, model, next_rooms(model, room, last, most), state, rest)
+        state, further, outcome = program(state, *rest)
         # the device is busy: time to write down what came before
         _write(columns, log, done - count, count)
         used, log = used + outcome.used, further
@@ -290,8 +283,32 @@ def play(
         done += count
         if progress is not None:
             progress(done)
+    compiler.forget()
     _write(columns, log, done - count, count)
     return Played(rows, sizes, received, regrets, state)
+
+
+def next_rooms(model: Model[Any], room: Room, horizon: int, most: float) -> list[Room]:
+    """What room may be wanted after this one, the likeliest first; see :meth:`Model.further_room`."""
+
+    def fuller(room: Room) -> Room:
+        return model.further_room(room, 0, horizon, True, most)
+
+    def longer(room: Room) -> Room:
+        return model.further_room(room, min(room.rounds + 1, horizon), horizon, False, most)
+
+    candidates = fuller(room), longer(room), longer(fuller(room)), fuller(longer(fuller(room)))
+    return [candidate for candidate in dict.fromkeys(candidates) if candidate != room]
+
+
+def _prepared(
+    compiler: Compiler, model: Model[Any], rooms: Sequence[Room], state: Any, rest: tuple[Any, ...]
+) -> Program:
+    """The program for a state; those for states with these rooms are compiled meanwhile."""
+    compiler.ask(state, *rest)
+    for room in rooms:
+        compiler.prepare(jax.eval_shape(partial(model.start, room=room), rest[0]), *rest)
+    return compiler.program(state, *rest)
 
 
 def _write(columns: tuple[NDArray[Any], ...], log: Log | None, start: int, count: int) -> None:

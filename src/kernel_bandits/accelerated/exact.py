@@ -11,7 +11,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from kernel_bandits.accelerated.covariance import Family, gram
-from kernel_bandits.accelerated.models import Evaluation, Model, Observation, Settings, pad, pick, product
+from kernel_bandits.accelerated.models import Evaluation, Model, Observation, Room, Settings, pad, pick, product
+
+# Rounds there is room for at first; doubled where there are more.
+FIRST_ROOM = Room(0, 128)
 
 
 class ExactState(NamedTuple):
@@ -36,27 +39,33 @@ class ExactModel(Model[ExactState]):
 
     family: Family
 
-    def start(self, settings: Settings, room: int) -> ExactState:
+    def first_room(self) -> Room:
+        return FIRST_ROOM
+
+    def further_room(
+        self,
+        room: Room,
+        rounds: int,
+        horizon: int,  # noqa: ARG002 (t×t matrices are not made before there are t rounds)
+        full: bool,  # noqa: ARG002
+        most: float,  # noqa: ARG002
+    ) -> Room:
+        more = room.rounds
+        while more < rounds:
+            more *= 2
+        return Room(0, more)
+
+    def start(self, settings: Settings, room: Room) -> ExactState:
         return _start(settings, room)
+
+    def enlarge(self, state: ExactState, settings: Settings, room: Room) -> ExactState:  # noqa: ARG002
+        return _enlarge(state, room)
 
     def width(self, state: ExactState) -> int:  # noqa: ARG002
         return 0
 
     def sizes(self, state: ExactState) -> jax.Array:
         return jnp.broadcast_to(state.rounds, len(state.whitened))
-
-    def make_room(
-        self,
-        state: ExactState,
-        settings: Settings,  # noqa: ARG002
-        rounds: int,
-        horizon: int,  # noqa: ARG002 (t×t matrices are not made before there are t rounds)
-        full: bool,  # noqa: ARG002
-    ) -> ExactState:
-        room = more = state.whitened.shape[1]
-        while more < rounds:
-            more *= 2
-        return _enlarge(state, more) if more > room else state
 
     def evaluate(self, state: ExactState, settings: Settings, points: jax.Array) -> Evaluation:
         kernel = gram(self.family, settings.factor, points, state.points)
@@ -111,24 +120,30 @@ class UniformState(NamedTuple):
 class UniformModel(Model[UniformState]):
     """Uniform play: to a model that believes the same of all actions, all are tied."""
 
-    def start(self, settings: Settings, room: int) -> UniformState:  # noqa: ARG002
+    def first_room(self) -> Room:
+        return Room(0, 0)
+
+    def further_room(
+        self,
+        room: Room,
+        rounds: int,  # noqa: ARG002
+        horizon: int,  # noqa: ARG002
+        full: bool,  # noqa: ARG002
+        most: float,  # noqa: ARG002
+    ) -> Room:
+        return room
+
+    def start(self, settings: Settings, room: Room) -> UniformState:  # noqa: ARG002
         return UniformState(jnp.int32(0), jnp.zeros(len(settings.bonus), jnp.int32))
+
+    def enlarge(self, state: UniformState, settings: Settings, room: Room) -> UniformState:  # noqa: ARG002
+        return state
 
     def width(self, state: UniformState) -> int:  # noqa: ARG002
         return 0
 
     def sizes(self, state: UniformState) -> jax.Array:
         return state.sizes
-
-    def make_room(
-        self,
-        state: UniformState,
-        settings: Settings,  # noqa: ARG002
-        rounds: int,  # noqa: ARG002
-        horizon: int,  # noqa: ARG002
-        full: bool,  # noqa: ARG002
-    ) -> UniformState:
-        return state
 
     def evaluate(self, state: UniformState, settings: Settings, points: jax.Array) -> Evaluation:  # noqa: ARG002
         zeros = jnp.zeros(points.shape[:2], points.dtype)
@@ -157,22 +172,22 @@ class UniformModel(Model[UniformState]):
 
 
 @partial(jax.jit, static_argnums=1)
-def _start(settings: Settings, room: int) -> ExactState:
+def _start(settings: Settings, room: Room) -> ExactState:
     replicas, dimension = settings.divisor.shape
     dtype = settings.divisor.dtype
     return ExactState(
-        jnp.zeros((replicas, room, dimension), dtype),
-        jnp.zeros((replicas, room, room), dtype),
-        jnp.zeros((replicas, room), dtype),
+        jnp.zeros((replicas, room.rounds, dimension), dtype),
+        jnp.zeros((replicas, room.rounds, room.rounds), dtype),
+        jnp.zeros((replicas, room.rounds), dtype),
         jnp.int32(0),
     )
 
 
 @partial(jax.jit, static_argnums=1)
-def _enlarge(state: ExactState, room: int) -> ExactState:
+def _enlarge(state: ExactState, room: Room) -> ExactState:
     return ExactState(
-        pad(state.points, 1, room),
-        pad(pad(state.factor, 1, room), 2, room),
-        pad(state.whitened, 1, room),
+        pad(state.points, 1, room.rounds),
+        pad(pad(state.factor, 1, room.rounds), 2, room.rounds),
+        pad(state.whitened, 1, room.rounds),
         state.rounds,
     )

@@ -38,6 +38,18 @@ class Settings(NamedTuple):
     divisor: jax.Array
 
 
+class Room(NamedTuple):
+    """How much a state has room for; what a compiled program is specialised to.
+
+    Attributes:
+        anchors: m, 0 where there are none.
+        rounds: t, 0 where rounds are not kept.
+    """
+
+    anchors: int
+    rounds: int
+
+
 class Evaluation(NamedTuple):
     """What the model believes of the offered points, and intermediate results that the update needs again.
 
@@ -81,8 +93,28 @@ class Model(ABC, Generic[S]):
     """
 
     @abstractmethod
-    def start(self, settings: Settings, room: int) -> S:
-        """Nothing observed, with room for so many anchors."""
+    def first_room(self) -> Room:
+        """What there is room for at first."""
+
+    @abstractmethod
+    def further_room(self, room: Room, rounds: int, horizon: int, full: bool, most: float) -> Room:
+        """The least room that will do; the same where there is enough.
+
+        Args:
+            room: as it stands.
+            rounds: how many there must be room for now.
+            horizon: how many there will be.
+            full: whether there must be room for more anchors.
+            most: anchors that no replica will exceed.
+        """
+
+    @abstractmethod
+    def start(self, settings: Settings, room: Room) -> S:
+        """Nothing observed."""
+
+    @abstractmethod
+    def enlarge(self, state: S, settings: Settings, room: Room) -> S:
+        """The same state with more room."""
 
     @abstractmethod
     def width(self, state: S) -> int:
@@ -91,18 +123,6 @@ class Model(ABC, Generic[S]):
     @abstractmethod
     def sizes(self, state: S) -> jax.Array:
         """How many points carry the model of each replica, shape (R,)."""
-
-    @abstractmethod
-    def make_room(self, state: S, settings: Settings, rounds: int, horizon: int, full: bool) -> S:
-        """The same state with more room where it is needed.
-
-        Args:
-            state: as it stands.
-            settings: of the replicas.
-            rounds: how many there must be room for now.
-            horizon: how many there will be.
-            full: whether there must be room for more anchors.
-        """
 
     @abstractmethod
     def evaluate(self, state: S, settings: Settings, points: jax.Array) -> Evaluation:
@@ -139,9 +159,10 @@ def pick(rows: jax.Array, row: jax.Array) -> jax.Array:
     return jnp.take_along_axis(rows, index, axis=1)[:, 0]
 
 
-def power_of_two(number: int) -> int:
-    """The least power of two, from 512 on, that is not below the number; shapes that follow it are few."""
-    return max(512, 1 << (number - 1).bit_length())
+def bucket(number: int) -> int:
+    """The least of 512, 576, 640, …, 1024, 1152, … that is not below the number: eight sizes to a doubling."""
+    step = max(512, 1 << (number - 1).bit_length()) // 16
+    return max(512, -(-number // step) * step)
 
 
 def pad(array: jax.Array, axis: int, length: int) -> jax.Array:

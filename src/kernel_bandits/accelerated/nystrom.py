@@ -24,10 +24,11 @@ from kernel_bandits.accelerated.models import (
     Evaluation,
     Model,
     Observation,
+    Room,
     Settings,
+    bucket,
     pad,
     pick,
-    power_of_two,
     product,
 )
 from kernel_bandits.posteriors.nystrom import DIRECTION_TOLERANCE
@@ -36,8 +37,9 @@ from kernel_bandits.posteriors.nystrom import DIRECTION_TOLERANCE
 DRIFT_TOLERANCES = {"float64": 1e-8, "float32": 1e-3}
 # The share of k(s, s) below which a residual adds no direction but noise.
 DIRECTION_TOLERANCES = {"float64": DIRECTION_TOLERANCE, "float32": 1e-4}
-# Rounds that the history has room for at first, while nearly every round adds an anchor somewhere; then for all rounds.
-FIRST_ROWS = 256
+# Anchors there is room for at first: matrices that a GPU takes in its stride. And rounds that the history has room for,
+# while nearly every round adds an anchor somewhere; then for all rounds.
+FIRST_ROOM = Room(136, 256)
 # A pass over the history takes as many replicas at a time as give it about so many kernel entries, and at least a few.
 PASS_ENTRIES, SMALLEST_PASS = 5_000_000, 8
 
@@ -117,22 +119,24 @@ class NystromModel(Model[NystromState]):
     family: Family
     history: bool
 
-    def start(self, settings: Settings, room: int) -> NystromState:
-        return _start(settings, room, FIRST_ROWS if self.history else 0, not self.history)
+    def first_room(self) -> Room:
+        return Room(FIRST_ROOM.anchors, FIRST_ROOM.rounds if self.history else 0)
+
+    def further_room(self, room: Room, rounds: int, horizon: int, full: bool, most: float) -> Room:
+        anchors = int(min(more_anchors(room.anchors), most)) if full else room.anchors
+        return Room(anchors, bucket(horizon) if self.history and rounds > room.rounds else room.rounds)
+
+    def start(self, settings: Settings, room: Room) -> NystromState:
+        return _start(settings, room, not self.history)
+
+    def enlarge(self, state: NystromState, settings: Settings, room: Room) -> NystromState:
+        return _enlarge(state, settings, room, not self.history)
 
     def width(self, state: NystromState) -> int:
         return state.weights.shape[1]
 
     def sizes(self, state: NystromState) -> jax.Array:
         return state.sizes
-
-    def make_room(self, state: NystromState, settings: Settings, rounds: int, horizon: int, full: bool) -> NystromState:
-        room, rows = state.weights.shape[1], state.points.shape[1]
-        more = int(min(more_room(room), float(settings.max_dictionary_size.max()))) if full else room
-        more_rows = power_of_two(horizon) if self.history and rounds > rows else rows
-        if (more, more_rows) == (room, rows):
-            return state
-        return _enlarge(state, settings, more, more_rows, not self.history)
 
     def evaluate(self, state: NystromState, settings: Settings, points: jax.Array) -> Evaluation:
         kernel = gram(self.family, settings.factor, points, state.anchors)
@@ -340,9 +344,9 @@ class NystromModel(Model[NystromState]):
         return state._replace(precision=precision, moment=moment, covariance=covariance, weights=weights)
 
 
-def more_room(room: int) -> int:
+def more_anchors(number: int) -> int:
     """The next number of anchors to have room for: twice the memory and traffic, which follow its square."""
-    return math.ceil(math.sqrt(2) * room / 8) * 8
+    return math.ceil(math.sqrt(2) * number / 8) * 8
 
 
 def _outer(vectors: jax.Array) -> jax.Array:
@@ -396,8 +400,8 @@ def _invert(sizes: jax.Array, filled: bool, precision: jax.Array) -> jax.Array:
     return jnp.where(there[:, :, None] & there[:, None, :], covariance, 0.0)
 
 
-@partial(jax.jit, static_argnums=(1, 2, 3))
-def _start(settings: Settings, room: int, rows: int, filled: bool) -> NystromState:
+@partial(jax.jit, static_argnums=(1, 2))
+def _start(settings: Settings, room: Room, filled: bool) -> NystromState:
     replicas, dimension = settings.divisor.shape
     zeros = partial(jnp.zeros, dtype=settings.divisor.dtype)
     empty = NystromState(
@@ -415,27 +419,28 @@ def _start(settings: Settings, room: int, rows: int, filled: bool) -> NystromSta
         rewards=zeros((replicas, 0)),
         rounds=jnp.int32(0),
     )
-    return _enlarge(empty, settings, room, rows, filled)
+    return _enlarge(empty, settings, room, filled)
 
 
-@partial(jax.jit, static_argnums=(2, 3, 4))
-def _enlarge(state: NystromState, settings: Settings, room: int, rows: int, filled: bool) -> NystromState:
-    further = jnp.diag((jnp.arange(room) >= state.weights.shape[1]).astype(state.weights.dtype))
+@partial(jax.jit, static_argnums=(2, 3))
+def _enlarge(state: NystromState, settings: Settings, room: Room, filled: bool) -> NystromState:
+    number = room.anchors
+    further = jnp.diag((jnp.arange(number) >= state.weights.shape[1]).astype(state.weights.dtype))
 
     def square(matrices: jax.Array, diagonal: jax.Array | float) -> jax.Array:
-        return pad(pad(matrices, 1, room), 2, room) + further * jnp.reshape(diagonal, (-1, 1, 1))
+        return pad(pad(matrices, 1, number), 2, number) + further * jnp.reshape(diagonal, (-1, 1, 1))
 
     ridge = settings.regularization
     return state._replace(
-        anchors=pad(state.anchors, 1, room),
+        anchors=pad(state.anchors, 1, number),
         factor=square(state.factor, 0.0),
         covariance=square(state.covariance, 1.0 / ridge if filled else 0.0),
-        falls=pad(state.falls, 2, room),
-        weights=pad(state.weights, 1, room),
+        falls=pad(state.falls, 2, number),
+        weights=pad(state.weights, 1, number),
         precision=square(state.precision, ridge),
-        moment=pad(state.moment, 1, room),
+        moment=pad(state.moment, 1, number),
         leverage=square(state.leverage, 1.0 / settings.leverage_regularization),
-        leverage_falls=pad(state.leverage_falls, 2, room),
-        points=pad(state.points, 1, rows),
-        rewards=pad(state.rewards, 1, rows),
+        leverage_falls=pad(state.leverage_falls, 2, number),
+        points=pad(state.points, 1, room.rounds),
+        rewards=pad(state.rewards, 1, room.rounds),
     )

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kernel_bandits.accelerated.seeding import streams
 from kernel_bandits.arrays import FloatArray, InputError, as_count, as_points
 from kernel_bandits.environments import Bump, Chessboard, Environment, MovingOptimum, StepDiagonal
 from kernel_bandits.randomness import stream
@@ -139,14 +140,15 @@ def tabulate(environment: Environment | PureEnvironment, horizon: int, seeds: Se
         return Tables(horizon, contexts, noise, actions, expected, None)
     contexts = np.zeros((len(seeds), length, pure.context_dimension))
     noise = np.zeros((len(seeds), length))
-    for row, seed in enumerate(seeds):
-        drawn = pure.draw_contexts(stream(seed, "contexts"), horizon, pure.context_dimension)
+    for row, generator in enumerate(streams(seeds, "contexts")):
+        drawn = pure.draw_contexts(generator, horizon, pure.context_dimension)
         if np.shape(drawn) != (horizon, pure.context_dimension):
             raise InputError(
                 f"draw_contexts: expected shape ({horizon}, {pure.context_dimension}), got {np.shape(drawn)}."
             )
         contexts[row, :horizon] = drawn
-        stream(seed, "noise").standard_normal(out=noise[row, :horizon])
+    for row, generator in enumerate(streams(seeds, "noise")):
+        generator.standard_normal(out=noise[row, :horizon])
     noise *= pure.noise_std
     return Tables(horizon, contexts, noise, pure.actions, None, pure)
 

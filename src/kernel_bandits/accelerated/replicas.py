@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
@@ -16,10 +17,10 @@ import numpy as np
 from kernel_bandits.accelerated.covariance import family_of, scaling_of
 from kernel_bandits.accelerated.engine import Played, draw, play, table_length
 from kernel_bandits.accelerated.exact import ExactModel, UniformModel
-from kernel_bandits.accelerated.models import Model, Settings
+from kernel_bandits.accelerated.models import Model, Room, Settings
 from kernel_bandits.accelerated.nystrom import NystromModel
 from kernel_bandits.accelerated.problems import PureEnvironment, Tables, tabulate
-from kernel_bandits.arrays import FloatArray, InputError, as_count, as_positive
+from kernel_bandits.arrays import FloatArray, InputError, UnavailableError, as_count, as_positive
 from kernel_bandits.confidence import Confidence, ConstantRadius, StandardDeviations
 from kernel_bandits.environments import Environment
 from kernel_bandits.experiments.records import RunResult
@@ -29,11 +30,13 @@ from kernel_bandits.posteriors.nystrom import HistoryMode
 Precision: TypeAlias = Literal["float64", "float32"]
 Device: TypeAlias = Literal["cpu", "gpu"]
 
-# Anchors there is room for at first.
-FIRST_ROOM = 64
 # Replicas of one compiled program: enough to fill a large GPU, few enough for dictionaries of a thousand anchors.
 BATCH_SIZE = 1024
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
+
+
+class OutOfMemoryError(UnavailableError):
+    """The memory of the device does not suffice for so many replicas at once."""
 
 
 @dataclass(frozen=True)
@@ -136,14 +139,15 @@ def run_many(
 
     Args:
         replicas: what :func:`ek_ucb`, :func:`k_ucb` and :func:`uniform` describe. Those that differ in numbers alone
-            share a program, and are sorted by their numbers into batches.
+            share a program, and are sorted by their numbers into batches of one size.
         environment: one of ``kernel_bandits.environments``, any other with as many actions at every round, or a
             :class:`PureEnvironment`.
         horizon: T, the number of rounds.
         seeds: of the contexts and the noise, one per replica; that of each replica unless given.
         dtype: ``"float32"`` halves the memory and decides otherwise than float64 now and then.
         device: ``"gpu"`` or ``"cpu"``; the GPU unless there is none.
-        batch_size: replicas that are in memory at once; memory is that of the largest dictionary in the batch for all.
+        batch_size: the most replicas that are in memory at once; memory is that of the largest dictionary in the batch
+            for all.
         progress: called with the number of runs that have finished after each batch.
 
     Returns:
@@ -156,9 +160,17 @@ def run_many(
         raise InputError(f"seeds: expected one per replica, {len(replicas)} and at least one, got {len(seeds)}.")
     results: list[RunResult | None] = [None] * len(replicas)
     with computing(dtype, device):
-        for numbers in _batches(replicas, batch_size):
+        for numbers in batches(replicas, batch_size):
             batch = [replicas[i] for i in numbers]
-            records = _run_batch(batch, environment, horizon, [seeds[i] for i in numbers], dtype)
+            try:
+                records = _run_batch(batch, environment, horizon, [seeds[i] for i in numbers], dtype)
+            except jax.errors.JaxRuntimeError as reason:
+                if "RESOURCE_EXHAUSTED" not in str(reason):
+                    raise
+                raise OutOfMemoryError(
+                    f"batch_size: {len(batch)} replicas at once do not fit into the memory of the device; "
+                    "give a smaller one."
+                ) from reason
             for i, record in zip(numbers, records, strict=True):
                 results[i] = record
             if progress is not None:
@@ -181,15 +193,20 @@ def computing(dtype: Precision, device: Device | None) -> Iterator[None]:
         yield
 
 
-def _batches(replicas: Sequence[Replica], batch_size: int) -> Iterator[list[int]]:
-    """Positions of replicas of one model, at most so many, neighbours in their numbers."""
+def batches(replicas: Sequence[Replica], batch_size: int) -> Iterator[list[int]]:
+    """Positions of replicas of one model, at most so many, neighbours in their numbers.
+
+    The batches of a model are of one size, since each size has programs of its own; the last repeats a replica for it.
+    """
     by_model: dict[Model[Any], list[int]] = {}
     for position, replica in enumerate(replicas):
         by_model.setdefault(replica.model, []).append(position)
     for positions in by_model.values():
         ordered = sorted(positions, key=lambda position: (replicas[position].numbers, replicas[position].divisor))
-        for start in range(0, len(ordered), batch_size):
-            yield ordered[start : start + batch_size]
+        size = math.ceil(len(ordered) / math.ceil(len(ordered) / batch_size))
+        for start in range(0, len(ordered), size):
+            batch = ordered[start : start + size]
+            yield batch + batch[-1:] * (size - len(batch))
 
 
 def _run_batch(
@@ -227,7 +244,7 @@ def play_batch(
     horizon: int,
     seeds: Sequence[int],
     dtype: Precision = "float64",
-    room: int = FIRST_ROOM,
+    room: Room | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Tables, Played]:
     """Play replicas of one model at once, inside :func:`computing`; what was met and what was done.
@@ -236,8 +253,10 @@ def play_batch(
     """
     unique_seeds, scene = np.unique(seeds, return_inverse=True)
     unique_players, player = np.unique([replica.seed for replica in replicas], return_inverse=True)
-    tables = tabulate(environment, horizon, unique_seeds.tolist(), table_length(horizon))
-    draws = draw(horizon, unique_players.tolist())
+    with ThreadPoolExecutor(1) as other:
+        drawing = other.submit(draw, horizon, unique_players.tolist())
+        tables = tabulate(environment, horizon, unique_seeds.tolist(), table_length(horizon))
+        draws = drawing.result()
     dimension = tables.contexts.shape[2] + tables.actions.shape[-1]
     settings = settings_of(replicas, dimension, dtype)
     return tables, play(replicas[0].model, settings, tables, draws, scene, player, room, progress)

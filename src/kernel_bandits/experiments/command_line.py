@@ -6,6 +6,7 @@ import os
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,6 +65,14 @@ Studies = Annotated[Path | None, typer.Option(help="Folder with a folder per fig
 PROCESSORS = os.cpu_count() or 1
 
 
+class Device(Enum):
+    """Where runs are played; auto is the GPU if JAX sees one."""
+
+    cpu = "cpu"
+    gpu = "gpu"
+    auto = "auto"
+
+
 @app.command()
 def run(
     policy: Annotated[str, typer.Argument(help="A policy's name; see `kernel-bandits list`.")] = "ek_ucb",
@@ -102,6 +111,9 @@ def sweep(
     seed: Seed = 0,
     jobs: Jobs = PROCESSORS,
     scheduler: Scheduler = None,
+    device: Annotated[
+        Device, typer.Option(help="gpu plays thousands of runs of EK-UCB, K-UCB and uniform at once, with JAX.")
+    ] = Device.cpu,
     out: Out = None,
 ) -> None:
     """Play every run of a study that has no record yet, then show a table and a figure."""
@@ -112,7 +124,8 @@ def sweep(
         if quick:
             study = study.capped(**study.quick)
         study = study.capped(horizon, seeds).shifted(seed)
-        _sweep_and_show(study, out or Path("results", study.name), executor(jobs, scheduler))
+        play_runs = executor(jobs, scheduler, device.value, typer.echo)
+        _sweep_and_show(study, out or Path("results", study.name), play_runs)
 
 
 @app.command()

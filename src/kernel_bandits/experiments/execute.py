@@ -1,4 +1,4 @@
-"""Where runs are played: here, in processes beside each other, or on a cluster.
+"""Where runs are played: here, in processes beside each other, on a cluster, or many at once on a GPU.
 
 An executor takes runs and yields the outcome of each, in whatever order they finish.
 """
@@ -16,9 +16,9 @@ from functools import partial
 from itertools import islice
 from threading import Thread
 from time import perf_counter, sleep, thread_time
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from kernel_bandits.arrays import UnavailableError, as_count, missing
+from kernel_bandits.arrays import InputError, MissingPackageError, UnavailableError, as_count, missing
 from kernel_bandits.experiments.facts import machine_facts
 from kernel_bandits.experiments.loop import run as play
 from kernel_bandits.experiments.records import Record, RunResult
@@ -52,18 +52,38 @@ Executor: TypeAlias = Callable[[Sequence[Run]], Iterator[Outcome]]
 Answer: TypeAlias = tuple[RunResult, dict[str, Any]] | tuple[str, str]
 
 
-def executor(jobs: int = 1, scheduler: str | None = None) -> Executor:
+def executor(
+    jobs: int = 1,
+    scheduler: str | None = None,
+    device: Literal["cpu", "gpu", "auto"] = "cpu",
+    tell: Callable[[str], None] = print,
+) -> Executor:
     """Where to play runs.
 
     Args:
         jobs: worker processes on this machine, each with one BLAS thread; with 1 the runs are played in this process.
         scheduler: address of a Dask scheduler, as ``"tcp://host:8786"``; its workers play the runs instead.
+        device: ``"gpu"`` plays the runs that :mod:`kernel_bandits.accelerated` can play many at once, and the others as
+            the first two say; ``"auto"`` does so if JAX is installed and sees a GPU.
+        tell: takes a line about runs that are not for the GPU.
     """
+    if device not in ("cpu", "gpu", "auto"):
+        raise InputError(f"device: expected 'cpu', 'gpu' or 'auto', got {device!r}.")
     if scheduler is not None:
         from kernel_bandits.experiments.cluster import on_cluster
 
-        return partial(on_cluster, address=scheduler)
-    return _here if as_count("jobs", jobs) == 1 else partial(_in_processes, jobs=jobs)
+        one_by_one: Executor = partial(on_cluster, address=scheduler)
+    else:
+        one_by_one = _here if as_count("jobs", jobs) == 1 else partial(_in_processes, jobs=jobs)
+    if device == "cpu":
+        return one_by_one
+    try:
+        from kernel_bandits.accelerated.studies import has_gpu, on_device
+    except MissingPackageError:
+        if device == "gpu":
+            raise
+        return one_by_one
+    return partial(on_device, otherwise=one_by_one, tell=tell) if device == "gpu" or has_gpu() else one_by_one
 
 
 def play_run(run: Run) -> Record:

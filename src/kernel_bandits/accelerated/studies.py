@@ -1,0 +1,151 @@
+"""Studies on a device: runs of one environment, horizon and kind of policy are replicas of one program.
+
+Records are those of the other executors, with the same ids, columns and seeds, but for rounding and for their times.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+import jax
+
+from kernel_bandits import policies
+from kernel_bandits.accelerated.replicas import (
+    BATCH_SIZE,
+    OutOfMemoryError,
+    Replica,
+    batches,
+    ek_ucb,
+    k_ucb,
+    run_many,
+    uniform,
+)
+from kernel_bandits.arrays import InputError, KernelBanditsError
+from kernel_bandits.experiments.execute import Executor, Outcome
+from kernel_bandits.experiments.facts import machine_facts
+from kernel_bandits.experiments.records import Record, RunResult
+from kernel_bandits.experiments.study import Run
+
+Entry: TypeAlias = tuple[Run, Replica]
+
+_REPLICAS: dict[Any, Callable[..., Replica]] = {
+    policies.ek_ucb: ek_ucb,
+    policies.k_ucb: k_ucb,
+    policies.uniform: uniform,
+}
+# Options that policies have and replicas have not, at the values that switch them off.
+_OFF = {"dictionary": "kors", "exploration_rate": 0}
+
+
+def has_gpu() -> bool:
+    """Whether JAX sees a GPU."""
+    try:
+        return bool(jax.devices("gpu"))
+    except RuntimeError:
+        return False
+
+
+def on_device(
+    runs: Sequence[Run], otherwise: Executor, tell: Callable[[str], None], batch_size: int = BATCH_SIZE
+) -> Iterator[Outcome]:
+    """Play runs on the GPU, or with JAX on the processor where there is none.
+
+    Args:
+        runs: of a study.
+        otherwise: plays the runs that have no replica, and those of batches that cannot be played.
+        tell: takes a line about what is played elsewhere.
+        batch_size: the most runs that are in memory at once; fewer where memory does not suffice.
+    """
+    if not has_gpu():
+        tell("JAX sees no GPU here; its programs run on the processor.")
+    entries, reasons = _entries(runs)
+    for group in _groups(entries):
+        for numbers in batches([replica for _, replica in group], batch_size):
+            # the last batch may name one run several times
+            batch = [group[number] for number in dict.fromkeys(numbers)]
+            started = datetime.now(UTC)
+            try:
+                results = _play(batch, len(numbers))
+            except KernelBanditsError as reason:
+                reasons |= {run.id: str(reason) for run, _ in batch}
+            else:
+                yield from _records(batch, results, started)
+    rest = [run for run in runs if run.id in reasons]
+    if rest:
+        tell(f"{len(rest)} of {len(runs)} runs are played one by one: {_summary(rest, reasons)}")
+        yield from otherwise(rest)
+
+
+def replica_of(run: Run) -> Replica:
+    """The replica that plays a run, or an :class:`InputError` that says why there is none."""
+    factory = _REPLICAS.get(run.policy.factory)
+    if factory is None:
+        raise InputError(f"{run.policy.name} has no program for a GPU.")
+    options = {key: value for key, value in run.policy.options.items() if key not in _OFF or value != _OFF[key]}
+    given = {} if "seed" in options else {"seed": run.seed}
+    replica: Replica = replace(run.policy, options=options, factory=factory).build(**given)
+    if replica.seed is None:
+        raise InputError("seed: None cannot be repeated on a GPU.")
+    return replica
+
+
+def _entries(runs: Iterable[Run]) -> tuple[list[Entry], dict[str, str]]:
+    """Runs with their replicas, and why the others have none, by id."""
+    entries: list[Entry] = []
+    reasons: dict[str, str] = {}
+    for run in runs:
+        try:
+            entries.append((run, replica_of(run)))
+        except KernelBanditsError as reason:
+            reasons[run.id] = str(reason)
+    return entries, reasons
+
+
+def _groups(entries: Iterable[Entry]) -> list[list[Entry]]:
+    """Entries that one program can play."""
+    groups: dict[Any, list[Entry]] = {}
+    for run, replica in entries:
+        place = json.dumps(run.environment.settings, sort_keys=True)
+        groups.setdefault((place, run.horizon, replica.model), []).append((run, replica))
+    return list(groups.values())
+
+
+def _play(batch: Sequence[Entry], size: int) -> list[RunResult]:
+    """All at once, or where memory does not suffice in halves, quarters and so on."""
+    run = batch[0][0]
+    replicas, seeds = [replica for _, replica in batch], [run.seed for run, _ in batch]
+    environment = run.environment.build()
+    # filled up to the size of the other batches, whose programs it then shares
+    more = size - len(batch)
+    while True:
+        try:
+            results = run_many(
+                replicas + replicas[-1:] * more, environment, run.horizon, seeds + seeds[-1:] * more, batch_size=size
+            )
+        except OutOfMemoryError:
+            if size == 1:
+                raise
+            size = -(-size // 2)
+        else:
+            return results[: len(batch)]
+
+
+def _records(batch: Sequence[Entry], results: Sequence[RunResult], started: datetime) -> Iterator[Record]:
+    facts = {
+        "started": started.isoformat(timespec="seconds"),
+        **machine_facts(),
+        "jax": jax.__version__,
+        "device": jax.devices()[0].device_kind,
+        "times": f"shares of the wall time of {len(batch)} runs at once",
+    }
+    for (run, _), result in zip(batch, results, strict=True):
+        yield Record(run, result, {**facts, "seconds": float(result.seconds[-1])})
+
+
+def _summary(runs: Iterable[Run], reasons: Mapping[str, str]) -> str:
+    """Why, each reason once."""
+    return " ".join(dict.fromkeys(reasons[run.id] for run in runs))

@@ -1,0 +1,79 @@
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kernel_bandits.accelerated.engine import CHUNK, next_rooms
+from kernel_bandits.accelerated.exact import ExactModel
+from kernel_bandits.accelerated.models import Room, bucket
+from kernel_bandits.accelerated.nystrom import NystromModel
+from kernel_bandits.accelerated.programs import Compiler
+
+compiled = Counter()
+
+
+def scaled(factor, state, further):
+    compiled[state.shape] += 1
+    if factor == 13:
+        raise ValueError("cannot be compiled")
+    return factor * state + further
+
+
+def compiler(factor, ahead=False):
+    return Compiler(scaled, factor, jax.devices("cpu")[0], ahead)
+
+
+def test_a_program_is_compiled_once_for_its_shapes():
+    compiled.clear()
+    for _ in range(2):
+        for length in (4, 5, 4):
+            state, further = np.ones(length), np.full(length, 2.0)
+            with jax.enable_x64(True):
+                answer = compiler(3).program(state, further)(jnp.asarray(state), jnp.asarray(further))
+            np.testing.assert_array_equal(answer, np.full(length, 5.0))
+    assert compiled == {(4,): 1, (5,): 1}
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_a_program_is_prepared_only_where_that_is_asked_for(ahead):
+    compiled.clear()
+    asker = compiler(4 + ahead, ahead)
+    arguments = np.ones(6), np.ones(6)
+    asker.prepare(*arguments)
+    if ahead:
+        asker.ask(*arguments).result()
+    assert compiled == ({(6,): 1} if ahead else {})
+    asker.program(*arguments)
+    assert compiled == {(6,): 1}
+    asker.forget()
+    asker.program(*arguments)
+    assert compiled == {(6,): 1}
+
+
+def test_a_program_that_failed_is_tried_again():
+    compiled.clear()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="cannot be compiled"):
+            compiler(13).program(np.ones(7), np.ones(7))
+    assert compiled == {(7,): 2}
+
+
+def test_rooms_that_may_come_next_are_few_and_the_likeliest_first():
+    horizon = 2000 + CHUNK
+    rows = bucket(horizon)
+    nystrom, exact = NystromModel("gaussian", True), ExactModel("gaussian")
+    further = next_rooms(nystrom, Room(136, 256), horizon, np.inf)
+    assert further == [Room(200, 256), Room(136, rows), Room(200, rows), Room(288, rows)]
+    assert next_rooms(nystrom, Room(200, rows), horizon, np.inf) == [Room(288, rows), Room(408, rows)]
+    assert next_rooms(NystromModel("gaussian", False), Room(136, 0), horizon, 150) == [Room(150, 0)]
+    assert next_rooms(exact, Room(0, 128), horizon, np.inf) == [Room(0, 256)]
+    assert next_rooms(exact, Room(0, 4096), horizon, np.inf) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "size"), [(1, 512), (512, 512), (513, 576), (1024, 1024), (1025, 1152), (2128, 2304)]
+)
+def test_sizes_are_few(number, size):
+    assert bucket(number) == size

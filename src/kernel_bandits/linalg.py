@@ -133,13 +133,17 @@ def add_gram(symmetric: FloatArray, rows: FloatArray, sign: float) -> None:
     if rows.size:
         rows = np.ascontiguousarray(rows)
         blas.dsyrk(sign, rows.T, beta=1.0, c=symmetric.T, lower=1, overwrite_c=1)
-        # Fortran's lower triangle is our upper one
-        size = len(symmetric)
-        for start in range(0, size, MIRROR_ROWS):
-            stop = min(start + MIRROR_ROWS, size)
-            symmetric[stop:, start:stop] = symmetric[start:stop, stop:].T
-            corner = symmetric[start:stop, start:stop]
-            np.copyto(corner, corner.T, where=_BELOW_DIAGONAL[: stop - start, : stop - start])
+        _mirror_upper(symmetric)
+
+
+def _mirror_upper(matrix: FloatArray) -> None:
+    """Copy the upper triangle, which is Fortran's lower one, to the lower triangle, in place."""
+    size = len(matrix)
+    for start in range(0, size, MIRROR_ROWS):
+        stop = min(start + MIRROR_ROWS, size)
+        matrix[stop:, start:stop] = matrix[start:stop, stop:].T
+        corner = matrix[start:stop, start:stop]
+        np.copyto(corner, corner.T, where=_BELOW_DIAGONAL[: stop - start, : stop - start])
 
 
 def border_inverse_factor(factor: FloatArray, coefficients: FloatArray, pivot: float) -> FloatArray:
@@ -198,14 +202,17 @@ def inverse_and_log_determinant(symmetric: FloatArray) -> tuple[FloatArray, floa
     """The inverse and log-determinant of a positive-definite matrix, through its Cholesky factor."""
     if not symmetric.size:
         return np.empty((0, 0)), 0.0
+    # factor and inverse take the place of one copy
+    inverse = symmetric.copy()
     with factorisation_threads(len(symmetric)):
-        factor, info = lapack.dpotrf(symmetric, lower=1)
-        inverse, info_inverse = lapack.dpotri(factor, lower=1) if info == 0 else (factor, info)
-    if info != 0 or info_inverse != 0:
+        _, info = lapack.dpotrf(inverse.T, lower=1, overwrite_a=1)
+        log_determinant = 2.0 * float(np.log(np.diagonal(inverse)).sum()) if info == 0 else 0.0
+        if info == 0:
+            _, info = lapack.dpotri(inverse.T, lower=1, overwrite_c=1)
+    if info != 0:
         raise KernelBanditsError("A matrix that must be positive definite is not; the kernel may not be one.")
-    log_determinant = 2.0 * float(np.log(np.diagonal(factor)).sum())
-    inverse = np.tril(inverse)
-    return np.ascontiguousarray(inverse + np.tril(inverse, -1).T), log_determinant
+    _mirror_upper(inverse)
+    return inverse, log_determinant
 
 
 def correlate(normals: FloatArray, covariance: FloatArray) -> FloatArray:

@@ -184,6 +184,9 @@ class Kors(LeverageSampling):
         solved = symmetric_times_vector(self._inverse, features)
         fall = solved / math.sqrt(probability + float(features @ solved))
         subtract_outer(self._inverse, fall)
+        if self.is_full(len(features)):
+            # no score is asked for any more, and m² numbers need not be kept
+            self._inverse = np.empty((0, 0))
         return fall
 
 

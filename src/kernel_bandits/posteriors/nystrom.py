@@ -35,7 +35,7 @@ from kernel_bandits.posteriors import pruning
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
 from kernel_bandits.posteriors.history import Block, History
 from kernel_bandits.posteriors.projection import EXTENDED, EXTENDED_IS_WIDER, Mass, extended_gram_times, project
-from kernel_bandits.posteriors.ridge import BATCH_ROWS, RidgeRegression, sequential_factor
+from kernel_bandits.posteriors.ridge import RidgeRegression, batch_rows, sequential_factor
 
 HistoryMode: TypeAlias = Literal["all", "none"]
 
@@ -438,7 +438,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
                     self._observe_in_log(points[start], float(rewards[start]), deferred)
                     start += 1
                 # Rows behind a point that changes the dictionary are evaluated in vain: aim at the gap between two.
-                count = min(2 * (quiet + 1), BATCH_ROWS)
+                count = min(2 * (quiet + 1), batch_rows(len(self._anchors)))
         finally:
             try:
                 if postponed_here:

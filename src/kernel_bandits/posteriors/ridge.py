@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
@@ -29,8 +30,14 @@ PENDING_ROWS = 64
 DRIFT_TOLERANCE = 1e-8
 # Forgetting divides by 1 − φᵀPφ; below this the digits it loses are better had from a fresh factorisation.
 FORGETTING_TOLERANCE = 1e-4
-# Observations that are learned at once enter by matrix products of so many rows.
+# Observations that are learned at once enter by matrix products of at most so many rows and so many bytes.
 BATCH_ROWS = 512
+BATCH_BYTES = 2 * 2**20
+
+
+def batch_rows(size: int) -> int:
+    """How many observations with so many features to learn at once."""
+    return min(BATCH_ROWS, max(PENDING_ROWS, BATCH_BYTES // (8 * max(size, 1))))
 
 
 def sequential_factor(features: FloatArray, solved: FloatArray) -> FloatArray:
@@ -48,6 +55,15 @@ def sequential_factor(features: FloatArray, solved: FloatArray) -> FloatArray:
             "The tracked inverse is no longer positive definite; call refactor() on the posterior."
         )
     return factor
+
+
+def _stacked(blocks: Sequence[tuple[FloatArray, FloatArray]], size: int) -> tuple[FloatArray, FloatArray]:
+    """Features and rewards of all blocks; features with fewer than ``size`` coordinates have zeros in the others."""
+    features, taken = np.zeros((sum(len(rewards) for _, rewards in blocks), size)), 0
+    for block, _ in blocks:
+        features[taken : taken + len(block), : block.shape[1]] = block
+        taken += len(block)
+    return features, np.concatenate([rewards for _, rewards in blocks])
 
 
 class RidgeRegression:
@@ -182,18 +198,18 @@ class RidgeRegression:
             return
         known, size = len(self._moment), self._deferred[-1][0].shape[1]
         if size > known:
-            precision = self.regularization * np.eye(size)
+            precision = np.zeros((size, size))
             precision[:known, :known] = self._precision
+            np.fill_diagonal(precision[known:, known:], self.regularization)
             self._precision, self._moment = precision, np.append(self._moment, np.zeros(size - known))
             self._pending = np.zeros((PENDING_ROWS, size))
-        rows, rewards, taken = np.zeros((self._deferred_rows, size)), np.empty(self._deferred_rows), 0
-        for features, some in self._deferred:
-            rows[taken : taken + len(some), : features.shape[1]] = features
-            rewards[taken : taken + len(some)] = some
-            taken += len(some)
-        add_gram(self._precision, rows, 1.0)
-        self._moment += transpose_times_vector(rows, rewards)
-        self._rounds += taken
+        # What came before a coordinate has nothing in it. Large blocks enter by themselves, which copies nothing.
+        large = [block for block in self._deferred if block[0].shape[1] == size and len(block[1]) >= PENDING_ROWS]
+        small = [block for block in self._deferred if block[0].shape[1] < size or len(block[1]) < PENDING_ROWS]
+        for features, rewards in [*large, *([_stacked(small, size)] if small else [])]:
+            add_gram(self._precision, features, 1.0)
+            self._moment += transpose_times_vector(features, rewards)
+        self._rounds += self._deferred_rows
         self._deferred, self._deferred_rows, self._stale = [], 0, True
 
     def border(self, mass: Mass) -> None:

@@ -193,7 +193,7 @@ def _others(pairs: Pairs) -> list[Claim]:
             "SupKernelUCB's elimination might be beneficial for large T.",
             "section 5, Results",
             {},
-            "not measured: 2000 rounds are not large, and its exact stages cost too much beyond",
+            "no run: 2000 rounds are not large, and its exact stages cost too much beyond",
         ),
         Claim(
             "Figure 1: EK-UCB with μ = λ matches the best compromise between regret and time.",

@@ -13,6 +13,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.experiments.claims import MISSING, Claim, Estimate, Finding, below
 from kernel_bandits.experiments.report import Table
 from kernel_bandits.experiments.summary import mean_interval
+from reproduce import settings
 from reproduce.table_1.measurements import ACTIONS, ALGORITHMS, LENGTHSCALE, Axis, Measurement, measure, read
 
 if TYPE_CHECKING:
@@ -23,7 +24,12 @@ __all__ = ["claims", "figure", "measure", "tables"]
 TITLE = "Table 1 measured"
 Quantity: TypeAlias = Literal["time", "memory"]
 AXES: tuple[tuple[Axis, str], ...] = (("T", "rounds T"), ("m", "anchors m"), ("A", "actions A"))
-STYLES = plots.line_styles(algorithm.label for algorithm in ALGORITHMS)
+STYLES = {
+    algorithm.label: settings.STYLES[style]
+    for algorithm, style in zip(
+        ALGORITHMS, ("K-UCB", "SupKernelUCB", "CBKB", "CBBKB C = 10", "EK-UCB", "EK-UCB γ = λ"), strict=True
+    )
+}
 MEASURED = "measured"
 # How far a fitted exponent may lie above the paper's and still be called the same.
 TOLERANCE = 0.15

@@ -141,3 +141,7 @@ class TestInChromium:
         colours = {tuple(pixel) for pixel in pixels.reshape(-1, 3)}
         assert (255, 255, 255) in colours
         assert any(abs(np.array(colour) - (0x00, 0x72, 0xB2)).max() < 8 for colour in colours)
+
+
+def test_runs_that_two_studies_share_are_counted_once(sections):
+    assert "<p>6 runs, " in page("Both", [sections[0], sections[0]])

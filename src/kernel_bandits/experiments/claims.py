@@ -69,9 +69,13 @@ class Finding:
     evidence: str
     outcome: bool | None
 
+    @property
+    def mark(self) -> str:
+        """The outcome in a word."""
+        return {True: "yes", False: "no", None: "open"}[self.outcome]
+
     def __str__(self) -> str:
-        mark = {True: "yes", False: "no", None: "open"}[self.outcome]
-        return f"{self.what}: {self.evidence}, {mark}"
+        return f"{self.what}: {self.evidence}, {self.mark}"
 
 
 @dataclass(frozen=True)

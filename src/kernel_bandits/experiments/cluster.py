@@ -1,7 +1,7 @@
 """Runs on a Dask cluster, whose workers come, go and die as they like.
 
 Runs are submitted to Dask and not through joblib's backend for it, which waits forever for a run that killed its
-workers, and never uses more workers than were there at the start.
+workers, and hands out no more runs at a time than the workers at the start could take.
 """
 
 from __future__ import annotations

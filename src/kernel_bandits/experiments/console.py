@@ -51,10 +51,14 @@ def _plain_lines() -> Show:
 
 
 def drawn(table: Table) -> rich.table.Table:
-    """A table for the terminal; columns from the third on stand to the right, and a first cell is not repeated."""
+    """A table for the terminal; a first cell is not repeated.
+
+    Columns from the third on are numbers: they stand to the right, and where room is short the others are broken.
+    """
     shown = rich.table.Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, caption=table.note)
     for number, head in enumerate(table.heads):
-        shown.add_column(head, justify="right" if number > 1 else "left", no_wrap=True)
+        is_number = number > 1
+        shown.add_column(head, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
     before = ""
     for row in table.rows:
         if before and row[0] != before:

@@ -99,7 +99,9 @@ def summary_table(results: Results) -> Table:
 
 
 def _overview(sections: Sequence[Section]) -> Iterator[str]:
-    records = [record for section in sections if section.results for record in section.results.records]
+    # Studies may share runs, which were played once.
+    found = {record.run.id: record for one in sections if one.results for record in one.results.records}
+    records = list(found.values())
     if records:
         seconds = sum(float(record.result.seconds[-1]) for record in records)
         began = min((str(record.facts["started"]) for record in records if "started" in record.facts), default="")

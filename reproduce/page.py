@@ -1,0 +1,209 @@
+"""Puts the results of ``kernel-bandits reproduce`` into ``docs/reproduce.md`` and the figures beside it.
+
+Run from the repository: python -m reproduce.page RESULTS
+
+The page's own text stays; what stands between ``<!-- NAME -->`` and ``<!-- end NAME -->`` is written anew, so that
+every number on the page is a measured one.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Callable, Sequence
+from html import escape
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernel_bandits.experiments import Record, Results, RunResult, group, read_results, summarize
+from kernel_bandits.experiments.claims import Claim
+from kernel_bandits.experiments.report import Table, summary_table
+from reproduce.lambda_grid import LAMBDAS, by_family
+from reproduce.settings import AUTHORS, SANE, STYLES
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DOCS = Path(__file__).parents[1] / "docs"
+GRIDS = {"chessboard": "Chessboard", "step_diagonal": "Step Diagonal", "bump": "Bump"}
+SWEEPS = ("bump_projection", *GRIDS)
+MEASURED = ("environments", "table_1")
+HORIZON = 2000
+COLOURS = 96
+
+
+def main(folder: Path) -> None:
+    """Write the blocks of the page and its figures from a folder of results."""
+    results = {name: read_results(folder / name) for name in SWEEPS}
+    claims = {name: _claims(name, found.records) for name, found in results.items()}
+    claims |= {name: _claims(name, folder / name) for name in MEASURED}
+    blocks = {
+        "runs": _runs(list(results.values())),
+        "common": _common_claims(claims),
+        **{name: _numbers(claims[name]) for name in GRIDS},
+        **{name: f"{_list(found)}\n\n{_numbers(found)}" for name, found in claims.items() if name not in GRIDS},
+        **{f"{name} regrets": _grid_table(results[name].records, _regret) for name in GRIDS},
+        **{f"{name} times": _grid_table(results[name].records, _time) for name in GRIDS},
+        "bump_projection summary": _as_markdown(summary_table(results["bump_projection"])),
+        "table_1 tables": "\n\n".join(_as_markdown(table) for table in _module("table_1").tables(folder / "table_1")),
+    }
+    page = DOCS / "reproduce.md"
+    text = page.read_text(encoding="utf-8")
+    for name, block in blocks.items():
+        text = replaced(text, name, block)
+    page.write_text(text, encoding="utf-8")
+    for name in SWEEPS:
+        _save(_module(name).figure(results[name].records), f"reproduce-{name}")
+    for name in MEASURED:
+        _save(_module(name).figure(folder / name), f"reproduce-{name}")
+
+
+def replaced(text: str, name: str, block: str) -> str:
+    """The text with the block of this name written anew; a text without it is left alone."""
+    pattern = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end {re.escape(name)} -->)", re.DOTALL)
+    return pattern.sub(lambda match: f"{match[1]}{block}\n{match[2]}", text)
+
+
+def _module(name: str):  # type: ignore[no-untyped-def] # a module of functions, known by convention
+    return import_module(f"reproduce.{name}.figure")
+
+
+def _claims(name: str, material: Sequence[Record] | Path) -> list[Claim]:
+    found: list[Claim] = _module(name).claims(material)
+    return found
+
+
+def _runs(results: Sequence[Results]) -> str:
+    # The figures of Bump share runs.
+    records = list({record.run.id: record for found in results for record in found.records}.values())
+    missing = sum(len(found.missing) for found in results)
+    seconds = sum(float(record.result.seconds[-1]) for record in records)
+    lacking = f" {missing} runs are missing." if missing else ""
+    processors = sorted({str(record.facts["processor"]) for record in records if "processor" in record.facts})
+    return (
+        f"{len(records)} runs, {seconds / 60:.0f} minutes of processor time in `select` and `update` "
+        f"({'; '.join(processors)}).{lacking}"
+    )
+
+
+def _common_claims(claims: dict[str, list[Claim]]) -> str:
+    """The claims that are made of several environments, a column for each environment and settings."""
+    by_statement: dict[str, dict[str, Claim]] = {}
+    for name, label in GRIDS.items():
+        for claim in claims[name]:
+            by_statement.setdefault(claim.statement.removeprefix(f"{label}: "), {})[name] = claim
+    heads = ["claim", *(f"{label}, {short}" for label in GRIDS.values() for short in ("authors'", "sane"))]
+    rows = [
+        [
+            f"{number}: {statement}",
+            *(_short(found.get(name), settings) for name in GRIDS for settings in (AUTHORS, SANE)),
+        ]
+        for number, (statement, found) in enumerate(by_statement.items(), start=1)
+    ]
+    sources = [
+        [str(number), claim.place, claim.measure]
+        for number, claim in enumerate((next(iter(found.values())) for found in by_statement.values()), start=1)
+    ]
+    agreeing = [
+        str(number) for number, found in enumerate(by_statement.values(), start=1) if _agree(list(found.values()))
+    ]
+    shared = sum(len(found) == len(GRIDS) for found in by_statement.values())
+    agreement = (
+        "The appendix says that the planes lead to conclusions like Bump's. Over both settings the three environments "
+        f"have the same verdict on {len(agreeing)} of the {shared} claims made of all three: {', '.join(agreeing)}."
+    )
+    return "\n\n".join([_rows(heads, rows), agreement, _rows(["", "where the paper says so", "measured as"], sources)])
+
+
+def _agree(claims: Sequence[Claim]) -> bool:
+    return len(claims) == len(GRIDS) and len({claim.verdict for claim in claims}) == 1
+
+
+def _short(claim: Claim | None, settings: str) -> str:
+    """A verdict in a word or two: how many of its comparisons are as claimed, and how many are open."""
+    if claim is None or settings not in claim.findings:
+        return "–"
+    outcomes = [finding.outcome for finding in claim.findings[settings]]
+    yes, left = outcomes.count(True), outcomes.count(None)
+    if left == len(outcomes):
+        return "open"
+    told = "**yes**" if yes == len(outcomes) else f"{yes} of {len(outcomes)}" if yes else "**no**"
+    return f"{told}, {left} open" if left else told
+
+
+def _list(claims: Sequence[Claim]) -> str:
+    rows = [[claim.statement, claim.place, f"**{claim.verdict}**", claim.measure] for claim in claims]
+    return _rows(["claim", "where", "verdict", "measured as"], rows)
+
+
+def _numbers(claims: Sequence[Claim]) -> str:
+    """Every comparison behind the claims, a table for each claim, folded away."""
+    lines = ["<details><summary>Every comparison, with 95 % intervals</summary>"]
+    for claim in claims:
+        rows = [
+            (settings, finding.what, finding.evidence, finding.mark)
+            for settings, findings in claim.findings.items()
+            for finding in findings
+        ]
+        if rows:
+            lines += [
+                f"<details><summary>{escape(claim.statement)} ({escape(claim.verdict)})</summary>",
+                "<table>",
+            ]
+            lines += [f"<tr>{''.join(f'<td>{escape(cell, quote=False)}</td>' for cell in row)}</tr>" for row in rows]
+            lines += ["</table>", "</details>"]
+    return "\n".join([*lines, "</details>"])
+
+
+def _grid_table(records: Sequence[Record], cell: Callable[[Sequence[RunResult]], str]) -> str:
+    """A row for each algorithm, a column for each settings and λ."""
+    groups = group(records)
+    columns = [(settings, number) for settings in (AUTHORS, SANE) for number in LAMBDAS]
+    shown = {column: by_family(groups, *column) for column in columns}
+    heads = ["", *(f"{settings.partition(' ')[0]}, λ = {number}" for settings, number in columns)]
+    families = [family for family in STYLES if any(family in found for found in shown.values())]
+    rows = [[family, *(cell(shown[column].get(family, ())) for column in columns)] for family in families]
+    return _rows(heads, rows)
+
+
+def _regret(runs: Sequence[RunResult]) -> str:
+    if not runs:
+        return "–"
+    summary = summarize(runs)
+    return f"{summary.regret:.0f} ± {summary.regret_interval:.0f}" + _rounds(runs)
+
+
+def _time(runs: Sequence[RunResult]) -> str:
+    if not runs:
+        return "–"
+    summary = summarize(runs)
+    return f"{summary.round_microseconds:.0f} ({summary.dictionary_size:.0f})" + _rounds(runs)
+
+
+def _rounds(runs: Sequence[RunResult]) -> str:
+    return "" if runs[0].horizon == HORIZON else f" [{runs[0].horizon}]"
+
+
+def _as_markdown(table: Table) -> str:
+    note = f"\n\n{table.note}" if table.note else ""
+    return _rows(table.heads, table.rows) + note
+
+
+def _rows(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _save(figure: Figure, name: str) -> None:
+    """Write a figure in few enough colours to be a small file."""
+    from PIL import Image  # which matplotlib brings
+
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=80)
+    Image.open(buffer).convert("RGB").quantize(COLOURS).save(DOCS / "figures" / f"{name}.png", optimize=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

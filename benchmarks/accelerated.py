@@ -8,9 +8,11 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
@@ -24,10 +26,12 @@ from kernel_bandits import accelerated
 from kernel_bandits.accelerated.engine import Played, traces
 from kernel_bandits.accelerated.models import BLOCK
 from kernel_bandits.accelerated.replicas import Precision, Replica, computing, play_batch, settings_of
+from kernel_bandits.experiments import Study, Sweep, executor, load_study
+from kernel_bandits.experiments.execute import Executor, Outcome
 from kernel_bandits.posteriors.nystrom import HistoryMode
 
 RIDGE = 0.01
-HORIZON, REPLICAS, ACTIONS = 2000, 1024, 10
+HORIZON, REPLICAS, ACTIONS, FEW = 2000, 1024, 10, 16
 GRID_RIDGES, GRID_OVERSAMPLINGS, GRID_SEEDS = (0.01, 0.1, 1.0), (0.5, 1.0, 2.0), 256
 ENVIRONMENTS = (kb.environments.Bump, kb.environments.Chessboard, kb.environments.StepDiagonal)
 
@@ -97,6 +101,8 @@ def speed() -> list[dict[str, object]]:
         compiled = sum(compile_seconds)
         runs = sorted((play_timed(replicas, kb.environments.Chessboard(), HORIZON) for _ in range(7)), key=_seconds)
         timed = runs[len(runs) // 2]
+        # what a round takes when there is next to nothing to compute: launching its kernels
+        few = [play_timed(replicas[:FEW], kb.environments.Chessboard(), HORIZON) for _ in range(2)][1]
         room = timed["room"]
         # J, P and Q are read once a round, J once more for its further row; P and Q are rewritten once a block
         reads = (4 if history == "none" else 3) + 4 / BLOCK
@@ -113,6 +119,7 @@ def speed() -> list[dict[str, object]]:
                 "fastest, s": runs[0]["seconds"],
                 "slowest, s": runs[-1]["seconds"],
                 "late round, µs": 1e6 * timed["late round"],
+                f"that of {FEW} replicas, µs": 1e6 * few["late round"],
                 "room": room,
                 "largest m": int(timed["played"].sizes.max()),
                 "traffic, MB": traffic / 1e6,
@@ -265,6 +272,36 @@ def prediction_error(history: HistoryMode, ridge: float) -> dict[str, object]:
     }
 
 
+def sweep() -> list[dict[str, object]]:
+    """examples/settings.toml on the GPU and on the processors beside it.
+
+    Give JAX_COMPILATION_CACHE_DIR and run it a second time for programs that come from disk.
+    """
+    study = load_study(Path(__file__).parents[1] / "examples" / "settings.toml")
+    accelerated_executor, processes = executor(device="gpu"), os.cpu_count() or 1
+    quarter = study.capped(seeds=16)
+    return [
+        timed_sweep("GPU, the first sweep of this process, records not written", accelerated_executor(study.runs)),
+        timed_sweep("GPU, programs in memory, records not written", accelerated_executor(study.runs)),
+        written_sweep("GPU, programs in memory, records written", study, accelerated_executor),
+        written_sweep(f"{processes} processes, a quarter of the runs, records written", quarter, executor(processes)),
+    ]
+
+
+def timed_sweep(what: str, outcomes: Iterator[Outcome]) -> dict[str, object]:
+    """How long it takes until all outcomes are there."""
+    started = perf_counter()
+    runs = sum(1 for _ in outcomes)
+    seconds = perf_counter() - started
+    return {"": what, "runs": runs, "seconds": seconds, "runs per second": runs / seconds}
+
+
+def written_sweep(what: str, study: Study, play_runs: Executor) -> dict[str, object]:
+    """The same with a record of each run in a folder."""
+    with TemporaryDirectory() as folder:
+        return timed_sweep(what, Sweep(study, folder).play(play_runs))
+
+
 SECTIONS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "ceilings": ceilings,
     "speed": speed,
@@ -272,6 +309,7 @@ SECTIONS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "large": large,
     "exact": exact,
     "precision": precision,
+    "sweep": sweep,
 }
 
 

@@ -63,10 +63,10 @@ def draw(kept: dict[str, Any], path: Path) -> None:
         grid[0, column].set_title(name, loc="left", fontweight="bold", fontsize=10)
         for axes in grid[:, column]:
             axes.set_xscale("log")
-            axes.set_ylim(bottom=0)
             axes.grid(axis="y", color="#CCCCCC", linewidth=0.5, alpha=0.6)
             axes.spines[["top", "right"]].set_visible(False)
             axes.tick_params(labelsize=8)
+        grid[1, column].set_ylim(bottom=0)
         grid[1, column].set_xlabel("λ = μ")
     grid[0, 0].set_ylabel(f"regret after {kept['horizon']} rounds", fontsize=9)
     grid[1, 0].set_ylabel("anchors m", fontsize=9)

@@ -1,5 +1,6 @@
 """Fed the same contexts, noise, coins and ties, a replica does what the policy of the library does."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -10,6 +11,8 @@ from kernel_bandits.accelerated.models import Room
 from kernel_bandits.accelerated.replicas import computing, play_batch, settings_of
 
 HORIZON = 500
+# A GPU adds in another order: history-free replicas on an H200 were seen to differ by 4e-8.
+TOLERANCE = 1e-7 if jax.default_backend() == "gpu" else 1e-8
 ENVIRONMENTS = (
     kb.environments.Bump(),
     kb.environments.Chessboard(),
@@ -59,7 +62,7 @@ def questions(environment):
     return np.hstack([context, offer.actions])
 
 
-def assert_same(replicas, policies, environment, horizon=HORIZON, room=None):
+def assert_same(replicas, policies, environment, horizon=HORIZON, room=None, tolerance=TOLERANCE):
     outcome, mean, std = played(replicas, environment, horizon, room)
     for number, policy in enumerate(policies):
         record = kb.run(policy, environment, horizon, seed=number)
@@ -69,8 +72,8 @@ def assert_same(replicas, policies, environment, horizon=HORIZON, room=None):
         np.testing.assert_allclose(np.cumsum(outcome.regrets[number]), record.regret, atol=1e-10)
         offer = environment.next_round(np.random.default_rng(7))
         prediction = policy.predict(offer.context, offer.actions)
-        np.testing.assert_allclose(mean[number], prediction.mean, atol=1e-8)
-        np.testing.assert_allclose(std[number], prediction.std, atol=1e-8)
+        np.testing.assert_allclose(mean[number], prediction.mean, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(std[number], prediction.std, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("history", ["all", "none"])
@@ -107,7 +110,8 @@ def test_room_grows_without_a_trace_in_the_record(history):
     policies = [kb.ek_ucb(kernel, regularization=0.01, history=history, seed=seed) for seed in range(12)]
     # 40 → 64 → 96 anchors; the history outgrows its first rows; the last chunk is cut short
     horizon, room = (270, Room(40, 256)) if history == "all" else (150, Room(40, 0))
-    assert_same(replicas, policies, environment, horizon, room)
+    # with λ = 0.01 the policy's step in extended precision shows, which a device has not: 1.6e-7 was seen
+    assert_same(replicas, policies, environment, horizon, room, tolerance=5e-7)
 
 
 def test_exact_room_grows_without_a_trace_in_the_record():

@@ -69,11 +69,11 @@ def on_device(
             batch = [group[number] for number in dict.fromkeys(numbers)]
             started = datetime.now(UTC)
             try:
-                results = _play(batch, len(numbers))
+                results, at_once = _play(batch, len(numbers))
             except KernelBanditsError as reason:
                 reasons |= {run.id: str(reason) for run, _ in batch}
             else:
-                yield from _records(batch, results, started)
+                yield from _records(batch, results, at_once, started)
     rest = [run for run in runs if run.id in reasons]
     if rest:
         tell(f"{len(rest)} of {len(runs)} runs are played one by one: {_summary(rest, reasons)}")
@@ -114,8 +114,8 @@ def _groups(entries: Iterable[Entry]) -> list[list[Entry]]:
     return list(groups.values())
 
 
-def _play(batch: Sequence[Entry], size: int) -> list[RunResult]:
-    """All at once, or where memory does not suffice in halves, quarters and so on."""
+def _play(batch: Sequence[Entry], size: int) -> tuple[list[RunResult], int]:
+    """All at once, or where memory does not suffice in halves, quarters and so on; and how many that were."""
     run = batch[0][0]
     replicas, seeds = [replica for _, replica in batch], [run.seed for run, _ in batch]
     environment = run.environment.build()
@@ -131,16 +131,16 @@ def _play(batch: Sequence[Entry], size: int) -> list[RunResult]:
                 raise
             size = -(-size // 2)
         else:
-            return results[: len(batch)]
+            return results[: len(batch)], min(size, len(batch))
 
 
-def _records(batch: Sequence[Entry], results: Sequence[RunResult], started: datetime) -> Iterator[Record]:
+def _records(batch: Sequence[Entry], results: Sequence[RunResult], at_once: int, started: datetime) -> Iterator[Record]:
     facts = {
         "started": started.isoformat(timespec="seconds"),
         **machine_facts(),
         "jax": jax.__version__,
         "device": jax.devices()[0].device_kind,
-        "times": f"shares of the wall time of {len(batch)} runs at once",
+        "times": f"shares of the wall time of {at_once} runs at once",
     }
     for (run, _), result in zip(batch, results, strict=True):
         yield Record(run, result, {**facts, "seconds": float(result.seconds[-1])})

@@ -8,9 +8,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
-from kernel_bandits.dictionaries import Fixed
-from kernel_bandits.evidence import log_evidence, posterior_std
-from kernel_bandits.posteriors import NystromPosterior
+from kernel_bandits.evidence import log_evidence
 
 FAMILIES = [kb.Gaussian(), kb.Exponential(), kb.Matern(smoothness=1.5), kb.Matern(smoothness=2.5)]
 
@@ -133,20 +131,3 @@ def test_repeated_points_and_huge_offsets_change_nothing(family):
     for other in (repeated, moved):
         assert other.value == pytest.approx(once.value, rel=1e-5)
         np.testing.assert_allclose(other.lengthscales, once.lengthscales, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_the_posterior_std_is_that_of_the_posteriors(family):
-    points, rewards = data()
-    targets = np.random.default_rng(1).random((20, 3))
-    kernel = family.with_lengthscale([0.3, 0.7, 2.0])
-    regressor = GaussianProcessRegressor(
-        sk.ConstantKernel(1.3) * in_scikit_learn(family, np.array([0.3, 0.7, 2.0])), alpha=0.05, optimizer=None
-    ).fit(points, rewards)
-    exact = regressor.predict(targets, return_std=True)[1]
-    np.testing.assert_allclose(posterior_std(kernel, 1.3, 0.05, points, points, targets), exact, atol=1e-6)
-    projected = NystromPosterior(1.3 * kernel, 0.05, Fixed(points[:9]))
-    projected.update_many(points, rewards)
-    np.testing.assert_allclose(
-        posterior_std(kernel, 1.3, 0.05, points, points[:9], targets), projected.predict(targets).std, atol=1e-6
-    )

@@ -56,7 +56,7 @@ from kernel_bandits.policies import (
     thompson_sampling,
     uniform,
 )
-from kernel_bandits.posteriors import Prediction
+from kernel_bandits.posteriors import KernelLearning, Prediction
 
 __version__ = "0.1.0"
 
@@ -72,6 +72,7 @@ __all__ = [
     "InputError",
     "Kernel",
     "KernelBanditsError",
+    "KernelLearning",
     "KrauseOng",
     "Lemma31",
     "Lemma41",

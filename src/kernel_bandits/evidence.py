@@ -21,7 +21,7 @@ from scipy.spatial.distance import cdist
 
 from kernel_bandits.arrays import FloatArray, KernelBanditsError
 from kernel_bandits.kernels import Stationary
-from kernel_bandits.linalg import safe_sqrt, times, times_transpose
+from kernel_bandits.linalg import times, times_transpose
 from kernel_bandits.threads import factorisation_threads
 
 # Added to the unit diagonal of K_ZZ/v: it keeps the factor above rounding, and F a bound, a slightly smaller one.
@@ -47,11 +47,12 @@ class Evidence(NamedTuple):
 
 
 class _Factors(NamedTuple):
-    """J = L⁻¹ with LLᵀ = K_ZZ, A = J·K_ZS/√λ of shape (m, n), N = M⁻¹ with MMᵀ = I + AAᵀ, and its log-determinant."""
+    """J = L⁻¹ with LLᵀ = K_ZZ, A = J·K_ZS/√λ of shape (m, n), B = I + AAᵀ, N = M⁻¹ with MMᵀ = B, and log det B."""
 
-    whitening: FloatArray
-    features: FloatArray
-    capacitance: FloatArray
+    J: FloatArray
+    A: FloatArray
+    B: FloatArray
+    N: FloatArray
     log_determinant: float
 
 
@@ -81,9 +82,9 @@ def log_evidence(
     scaled, anchors = kernel.scaled(points), kernel.scaled(inducing)
     cross, cross_slope = kernel.value_and_slope(cdist(anchors, scaled, "sqeuclidean"))
     gram, gram_slope = kernel.value_and_slope(cdist(anchors, anchors, "sqeuclidean"))
-    J, A, N, log_determinant = _factorise(variance, noise, cross, gram)
+    J, A, B, N, log_determinant = _factorise(variance, noise, cross, gram)
 
-    # Σ⁻¹b = (b − Aᵀ(I + AAᵀ)⁻¹Ab)/λ with Σ = Q + λI, for b = y and b = 1
+    # Σ⁻¹b = (b − AᵀB⁻¹Ab)/λ with Σ = Q + λI, for b = y and b = 1
     sides = np.stack([rewards, np.ones(count)], axis=1)
     inverse = N.T @ N
     solved = (sides - A.T @ (inverse @ (A @ sides))) / noise
@@ -99,45 +100,24 @@ def log_evidence(
     normaliser = log_determinant + count * math.log(2.0 * math.pi * noise)
     value = log_prior - 0.5 * (normaliser + explained + unexplained / noise)
 
-    # ∂F/∂K_ZS = Wα αᵀ + Jᵀ(I − (I + AAᵀ)⁻¹)A/√λ with W = K_ZZ⁻¹K_ZS = √λ·JᵀA
-    # ∂F/∂K_ZZ = −½(Wα (Wα)ᵀ + Jᵀ(AAᵀ − I + (I + AAᵀ)⁻¹)J)
+    # ∂F/∂K_ZS = Wα αᵀ + Jᵀ(I − B⁻¹)A/√λ with W = K_ZZ⁻¹K_ZS = √λ·JᵀA
+    # ∂F/∂K_ZZ = −½(Wα (Wα)ᵀ + Jᵀ(B − 2I + B⁻¹)J)
     identity = np.eye(len(inducing))
     pull = math.sqrt(noise) * (J.T @ (A @ weights))
-    by_cross = np.outer(pull, weights) + times(J.T @ (identity - inverse) / math.sqrt(noise), A)
-    by_gram = -0.5 * (np.outer(pull, pull) + J.T @ (times_transpose(A, A) - identity + inverse) @ J)
+    by_cross = times(J.T @ (identity - inverse) / math.sqrt(noise), A)
+    by_cross += np.outer(pull, weights)
+    by_gram = -0.5 * (np.outer(pull, pull) + J.T @ (B - 2.0 * identity + inverse) @ J)
 
+    through_kernel = float(np.vdot(by_cross, cross)) + float(np.vdot(by_gram, gram)) + JITTER * float(np.trace(by_gram))
+    by_variance = variance * (through_kernel - 0.5 * count / noise)
     # ∂q/∂log ℓ_j = −2·((s_j − z_j)/ℓ_j)²
-    spread = _weighted_squares(by_cross * cross_slope, anchors, scaled)
-    spread += _weighted_squares(by_gram * gram_slope, anchors, anchors)
-    through_gram = float(np.vdot(by_gram, gram)) + JITTER * float(np.trace(by_gram))
-    by_variance = variance * (float(np.vdot(by_cross, cross)) + through_gram - 0.5 * count / noise)
-    # ∂F/∂λ = ½(‖α‖² − trace Σ⁻¹ + trace(K − Q)/λ²) with λ·trace Σ⁻¹ = n − m + trace (I + AAᵀ)⁻¹
+    by_cross *= cross_slope
+    by_gram *= gram_slope
+    spread = _weighted_squares(by_cross, anchors, scaled) + _weighted_squares(by_gram, anchors, anchors)
+    # ∂F/∂λ = ½(‖α‖² − trace Σ⁻¹ + trace(K − Q)/λ²) with λ·trace Σ⁻¹ = n − m + trace B⁻¹
     free = count - len(inducing) + float(np.trace(inverse))
     by_noise = 0.5 * (noise * float(weights @ weights) - free + unexplained / noise)
     return Evidence(value, -2.0 * variance * spread, by_variance, by_noise, mean)
-
-
-def posterior_std(
-    kernel: Stationary,
-    variance: float,
-    noise: float,
-    points: FloatArray,
-    inducing: FloatArray,
-    targets: FloatArray,
-) -> FloatArray:
-    """The standard deviation of the expected reward at targets (n*, d) after rewards at points (n, d).
-
-    That of the projected posterior with anchors Z, which is the one that attains the bound F.
-    """
-    scaled, anchors = kernel.scaled(points), kernel.scaled(inducing)
-    cross, _ = kernel.value_and_slope(cdist(anchors, scaled, "sqeuclidean"))
-    gram, _ = kernel.value_and_slope(cdist(anchors, anchors, "sqeuclidean"))
-    J, _, N, _ = _factorise(variance, noise, cross, gram)
-    # φ = J·k_Z(s); std² = v − ‖φ‖² + φᵀ(I + AAᵀ)⁻¹φ
-    reach, _ = kernel.value_and_slope(cdist(kernel.scaled(targets), anchors, "sqeuclidean"))
-    features = times_transpose(variance * reach, J)
-    shrunk = times_transpose(features, N)
-    return safe_sqrt(variance - np.vecdot(features, features) + np.vecdot(shrunk, shrunk))
 
 
 def _factorise(variance: float, noise: float, cross: FloatArray, gram: FloatArray) -> _Factors:
@@ -148,7 +128,7 @@ def _factorise(variance: float, noise: float, cross: FloatArray, gram: FloatArra
     features = times((variance / math.sqrt(noise)) * whitening, cross)
     capacitance = times_transpose(features, features)
     capacitance.flat[:: len(gram) + 1] += 1.0
-    return _Factors(whitening, features, *_inverse_factor(capacitance))
+    return _Factors(whitening, features, capacitance, *_inverse_factor(capacitance))
 
 
 def _inverse_factor(symmetric: FloatArray) -> tuple[FloatArray, float]:

@@ -34,6 +34,8 @@ from kernel_bandits.arrays import (
 from kernel_bandits.linalg import times
 
 Lengthscale: TypeAlias = float | Sequence[float] | FloatArray
+# Numbers that are worked on at once where several steps follow each other: they stay in the cache.
+PIECE = 2**14
 
 
 @runtime_checkable
@@ -188,7 +190,10 @@ class Stationary(Kernel):
 
     @abstractmethod
     def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The kernel k and its derivative dk/dq at squared scaled distances q = ‖(x − y)/ℓ‖²; 0 where it diverges."""
+        """The kernel k and its derivative dk/dq at squared scaled distances q = ‖(x − y)/ℓ‖²; 0 where it diverges.
+
+        The distances may be overwritten.
+        """
 
     @abstractmethod
     def with_lengthscale(self, lengthscale: Lengthscale) -> Stationary:
@@ -230,7 +235,8 @@ class Gaussian(Stationary):
         return np.exp(squared, out=squared)
 
     def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
-        value = np.exp(-0.5 * squared)
+        squared *= -0.5
+        value = np.exp(squared, out=squared)
         return value, -0.5 * value
 
     def with_lengthscale(self, lengthscale: Lengthscale) -> Gaussian:
@@ -280,17 +286,34 @@ class Matern(Stationary):
         self._other_arguments = f", smoothness={smoothness:g}"
 
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
-        r = np.sqrt(squared)
-        polynomial = 1 + r if self.smoothness == 1.5 else 1 + r + squared / 3
-        return polynomial * np.exp(np.negative(r, out=r), out=r)
+        # 1 + r or 1 + r + r²/3 in the place of r², piece by piece: a whole array for r would be new memory every time
+        flat = squared.reshape(-1)
+        room = np.empty(min(flat.size, PIECE))
+        for start in range(0, flat.size, PIECE):
+            piece = flat[start : start + PIECE]
+            r = np.sqrt(piece, out=room[: len(piece)])
+            piece *= 0.0 if self.smoothness == 1.5 else 1.0 / 3.0
+            piece += r
+            piece += 1.0
+            piece *= np.exp(np.negative(r, out=r), out=r)
+        return flat.reshape(squared.shape)
 
     def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
-        r = np.sqrt(2.0 * self.smoothness * squared)
-        decay = np.exp(-r)
+        squared *= 2.0 * self.smoothness
+        r = np.sqrt(squared)
+        decay = np.negative(r)
+        np.exp(decay, out=decay)
+        r += 1.0
+        r *= decay
         # r = √(2νq): d(1 + r)e⁻ʳ/dq = −³⁄₂·e⁻ʳ, d(1 + r + r²/3)e⁻ʳ/dq = −⁵⁄₆·(1 + r)e⁻ʳ
         if self.smoothness == 1.5:
-            return (1.0 + r) * decay, -1.5 * decay
-        return (1.0 + r + r * r / 3.0) * decay, (-5.0 / 6.0) * (1.0 + r) * decay
+            decay *= -1.5
+            return r, decay
+        squared *= decay
+        squared /= 3.0
+        squared += r
+        r *= -5.0 / 6.0
+        return squared, r
 
     def with_lengthscale(self, lengthscale: Lengthscale) -> Matern:
         return Matern(lengthscale, self.smoothness)
@@ -387,9 +410,14 @@ class Product(Kernel):
         self.left, self.right = left, right
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        # a number times a kernel is the common case, and a matrix of equal numbers a waste
+        if isinstance(self.left, Constant):
+            return self.left.value * self.right(X, Y)
         return self.left(X, Y) * self.right(X, Y)
 
     def diag(self, X: FloatArray) -> FloatArray:
+        if isinstance(self.left, Constant):
+            return self.left.value * self.right.diag(X)
         return self.left.diag(X) * self.right.diag(X)
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:

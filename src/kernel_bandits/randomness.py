@@ -1,4 +1,4 @@
-"""One seed, independent streams: contexts, noise, ties, coins and exploration.
+"""One seed, independent streams: contexts, noise, ties, coins, exploration and learning.
 
 Environments draw from the first two and policies from the others, so that every policy run with one seed meets the
 same contexts and the same noise, whatever it draws itself.
@@ -13,7 +13,7 @@ import numpy as np
 from kernel_bandits.arrays import InputError
 
 Seed: TypeAlias = int | None
-_STREAMS = ("contexts", "noise", "ties", "coins", "exploration")
+_STREAMS = ("contexts", "noise", "ties", "coins", "exploration", "learning")
 
 
 def seed_of(seed: Seed, name: str) -> np.random.SeedSequence:

@@ -25,12 +25,17 @@ VARIANTS = [(name, {}) for name in PRESETS] + [
     ("lin_ucb", {"intercept": False}),
     ("ek_ucb", {"exploration_rate": 0.2}),
     ("thompson_sampling", {"dictionary": None}),
+    ("ek_ucb", {"learn_kernel": True}),
+    ("ek_ucb", {"learn_kernel": kb.KernelLearning(warm_up=40), "history": "none"}),
+    ("k_ucb", {"learn_kernel": True}),
 ]
-# Fourier features are known for three kernels only; every other policy takes any kernel.
+# Fourier features and learned kernels are known for a few shapes only; every other policy takes any kernel.
 KERNEL_VARIANTS = [
     (name, options)
     for name, options in VARIANTS
-    if "kernel" in inspect.signature(getattr(kb, name)).parameters and name != "random_features_ucb"
+    if "kernel" in inspect.signature(getattr(kb, name)).parameters
+    and name != "random_features_ucb"
+    and "learn_kernel" not in options
 ]
 
 

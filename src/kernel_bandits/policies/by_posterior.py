@@ -29,7 +29,7 @@ class Explanation:
         contributions: what each of them adds to the mean, shape (n,).
         rewards: what was earned at them, shape (n,); None where the history is not kept and ``points`` are anchors,
             which speak for all observations around them.
-        rest: what all other points add to the mean together.
+        rest: what all other points and the prior mean add to it together.
     """
 
     mean: float
@@ -142,7 +142,7 @@ class PosteriorPolicy(Policy):
             raise InputError(f"decision: expected what select or ask returned, got {type(decision).__name__}.")
         point = pair(decision.context, decision.action[None, :], *self._dimensions)[0]
         points, contributions, rewards = self.posterior.contributions(point)
-        mean = float(contributions.sum())
+        mean = self.posterior.prior_mean + float(contributions.sum())
         strongest = np.argsort(-np.abs(contributions), kind="stable")[: as_count("count", count)]
         return Explanation(
             mean=mean,

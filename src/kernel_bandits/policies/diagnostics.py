@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from kernel_bandits.kernels import KernelLike
 from kernel_bandits.persistence import attributes
-from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.base import KernelChange, Posterior
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,10 @@ class Diagnostics:
         drift: how far the tracked inverse had left the true one when last checked, relative; it is recomputed beyond
             1e-8.
         memory_bytes: of all arrays the policy holds, its history included.
+        kernel: the policy plays by now, output variance included; None without one.
+        regularization: λ, the noise variance it plays by now; None without a model.
+        prior_mean: the expected reward where nothing is known; 0 unless it is learned.
+        kernel_changes: when a kernel that is learned has changed, and the evidence gained each time.
     """
 
     observations: int
@@ -37,10 +42,16 @@ class Diagnostics:
     residual: float
     drift: float
     memory_bytes: int
+    kernel: KernelLike | None
+    regularization: float | None
+    prior_mean: float
+    kernel_changes: tuple[KernelChange, ...]
 
 
 def diagnose(policy: object, observations: int, posteriors: Sequence[Posterior[Any]], pending: int) -> Diagnostics:
     """The diagnostics of a policy that has learned so many rewards and plays by these posteriors."""
+    # several models share one kernel
+    first = next(iter(posteriors), None)
     return Diagnostics(
         observations=observations,
         pending=pending,
@@ -50,6 +61,10 @@ def diagnose(policy: object, observations: int, posteriors: Sequence[Posterior[A
         residual=sum((posterior.residual_trace for posterior in posteriors), 0.0),
         drift=max((posterior.drift for posterior in posteriors), default=0.0),
         memory_bytes=memory_of(policy),
+        kernel=None if first is None else first.kernel,
+        regularization=None if first is None else first.regularization,
+        prior_mean=0.0 if first is None else first.prior_mean,
+        kernel_changes=() if first is None else first.kernel_changes,
     )
 
 

@@ -48,6 +48,26 @@ class Evaluation:
     std: FloatArray
 
 
+@dataclass(frozen=True)
+class KernelChange:
+    """A change of kernel.
+
+    Attributes:
+        round_index: t, after how many observations.
+        kernel: from then on, output variance included.
+        regularization: λ from then on, the noise variance.
+        prior_mean: the expected reward where nothing is known, from then on.
+        evidence_gained: log evidence of the kernel less that of the one before on the same sample, in nats; infinite
+            for the first if none was given.
+    """
+
+    round_index: int
+    kernel: KernelLike
+    regularization: float
+    prior_mean: float
+    evidence_gained: float
+
+
 Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features"]
 E = TypeVar("E", bound=Evaluation)
 # Up to so many points are drawn jointly: a factorisation of that order takes about 20 ms.
@@ -69,6 +89,8 @@ class Posterior(ABC, Generic[E]):
     Attributes:
         round_index: t, how many observations were learned.
         residual_trace: ρ = Σ ‖(I − P)k(s_i, ·)‖², what the anchors leave unexplained of the past; 0 if exact.
+        prior_mean: the expected reward where nothing is known; 0 unless it is learned.
+        kernel_changes: how the kernel has changed so far; empty unless it is learned.
     """
 
     def __init__(self, kernel: KernelLike, regularization: float) -> None:
@@ -76,6 +98,8 @@ class Posterior(ABC, Generic[E]):
         self.regularization = as_positive("regularization", regularization)
         self.round_index = 0
         self.residual_trace = 0.0
+        self.prior_mean = 0.0
+        self.kernel_changes: tuple[KernelChange, ...] = ()
 
     @property
     @abstractmethod

@@ -1,0 +1,314 @@
+"""Lengthscales, output variance and noise that explain a sample of rewards best.
+
+What is maximised is the collapsed bound of :mod:`kernel_bandits.evidence` plus a weak prior, in units in which every
+column of the points and the rewards have spread one: the result does not depend on the units of the data. The prior
+holds the columns together as long as little is known, so that a handful of points cannot declare a column irrelevant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+from scipy.optimize import minimize
+
+from kernel_bandits.arrays import FloatArray, InputError, KernelBanditsError
+from kernel_bandits.evidence import Evidence, log_evidence
+from kernel_bandits.kernels import Constant, KernelLike, Product, Stationary
+from kernel_bandits.threads import factorisation_threads
+
+# The prior, on logarithms. Medians: lengthscales of 0.2·√d spreads (distances grow as √d), the variance of the rewards
+# as output variance, a twentieth of it as noise. Widths: lengthscales move together by a factor e, each apart from the
+# others by e^½, output variance by e, noise by e^1.5; the mean of the rewards by one standard deviation of them.
+MEDIAN_LENGTHSCALE, COMMON_WIDTH, COLUMN_WIDTH = 0.2, 1.0, 0.5
+MEDIAN_VARIANCE, VARIANCE_WIDTH = 1.0, 1.0
+MEDIAN_NOISE, NOISE_WIDTH = 0.05, 1.5
+MEAN_PRECISION = 1.0
+# What no data can leave: beyond these a lengthscale is as good as zero or infinite, and noise below 1 % of the spread
+# of the rewards would let one surprising reward decide.
+SHORTEST, LONGEST = 0.005, 500.0
+LEAST_VARIANCE, LARGEST_VARIANCE = 1e-2, 1e2
+LEAST_NOISE, LARGEST_NOISE = 1e-4, 4.0
+# Starts are tried at the prior median times these powers of e, on at most so many points, all of them inducing. A step
+# of the optimiser that gains fewer nats than the tolerance is its last.
+START_POWERS = (-2.0, -1.0, 0.0, 1.0)
+SEARCH_SIZE = 64
+SEARCH_ITERATIONS, REFINE_ITERATIONS = 20, 12
+TOLERANCE = 0.1
+# Inducing points may leave so much of the evidence aside, in nats, at the parameters they are chosen for; a third of it
+# is usual.
+TRACE_NATS = 3.0
+
+
+@dataclass(frozen=True)
+class RewardModel:
+    """Rewards as mean + f(s) + noise, with f a Gaussian process of covariance variance·kernel.
+
+    Attributes:
+        kernel: k, 1 at distance 0.
+        variance: the output variance v, in squared reward units.
+        noise: the noise variance λ, in squared reward units.
+        mean: c, the expected reward where nothing is known.
+    """
+
+    kernel: Stationary
+    variance: float
+    noise: float
+    mean: float = 0.0
+
+    @classmethod
+    def of(cls, kernel: KernelLike, noise: float) -> RewardModel:
+        """The model that a kernel given by the user stands for."""
+        if isinstance(kernel, Stationary):
+            return cls(kernel, 1.0, noise)
+        if isinstance(kernel, Product):
+            for factor, other in ((kernel.left, kernel.right), (kernel.right, kernel.left)):
+                if isinstance(factor, Constant) and isinstance(other, Stationary):
+                    return cls(other, factor.value, noise)
+        raise InputError(
+            f"learn_kernel: lengthscales are learned for Gaussian, Exponential and Matern and for multiples of them, "
+            f"got {kernel!r}; pass one of these, or learn_kernel=False to keep the kernel as it is."
+        )
+
+    @property
+    def covariance(self) -> KernelLike:
+        """The kernel variance·k that a posterior takes."""
+        return self.kernel if self.variance == 1.0 else self.variance * self.kernel
+
+
+class Score(NamedTuple):
+    """How well a model explains a sample.
+
+    Attributes:
+        evidence: F, in nats.
+        objective: F + log prior, which is what learning maximises.
+    """
+
+    evidence: float
+    objective: float
+
+
+class Units:
+    """Units in which a sample has spread one, and the way there and back.
+
+    Args:
+        points: shape (n, d).
+        rewards: shape (n,).
+        groups: the group of each column, shape (d,); columns of a group share a lengthscale in these units.
+        before: units of an earlier sample, which these are at least as large as: a policy that plays what it knows to
+            be good sees less and less of the columns, but they are as wide as they were.
+    """
+
+    def __init__(
+        self, points: FloatArray, rewards: FloatArray, groups: NDArray[np.intp], before: Units | None = None
+    ) -> None:
+        self.groups = groups
+        self.number_of_groups = int(groups.max()) + 1
+        self.centres, self.reward_centre = points.mean(axis=0), float(rewards.mean())
+        # √12 standard deviations are the length of an interval of uniform values; a column that never varies has none
+        measured = math.sqrt(12.0) * _standard_deviations(points, self.centres)
+        varies = measured > 1e-12 * np.abs(self.centres)
+        self.measured = np.where(varies, measured, 0.0)
+        deviation = float(rewards.std())
+        self.reward_measured = deviation if deviation > 1e-12 * abs(self.reward_centre) else 0.0
+        if before is not None:
+            self.measured = np.maximum(self.measured, before.measured)
+            self.reward_measured = max(self.reward_measured, before.reward_measured)
+        self.spreads = np.where(self.measured > 0.0, self.measured, 1.0)
+        self.reward_spread = self.reward_measured or abs(self.reward_centre) or 1.0
+
+    def scaled(self, points: FloatArray) -> FloatArray:
+        """Points in these units, about their centre."""
+        return (points - self.centres) / self.spreads
+
+    def parameters(self, model: RewardModel) -> FloatArray:
+        """θ = (log ℓ of each group, log v, log λ) in these units."""
+        lengthscales = np.log(model.kernel.lengthscale / self.spreads)
+        shared = np.bincount(self.groups, lengthscales) / np.bincount(self.groups)
+        variances = np.log([model.variance, model.noise]) - 2.0 * math.log(self.reward_spread)
+        return np.concatenate([shared, variances])
+
+    def model(self, family: Stationary, parameters: FloatArray, mean: float) -> RewardModel:
+        """The model of parameters and a mean in these units."""
+        variance, noise = (np.exp(parameters[-2:]) * self.reward_spread**2).tolist()
+        lengthscales = np.exp(parameters[:-2])[self.groups] * self.spreads
+        return RewardModel(
+            family.with_lengthscale(lengthscales), variance, noise, self.reward_centre + self.reward_spread * mean
+        )
+
+
+class Objective:
+    """F + log prior of parameters θ = (log ℓ of each group, log v, log λ), with gradients, on a sample in its units.
+
+    Args:
+        family: the kernel whose lengthscales are sought.
+        points: shape (n, d), spread one.
+        rewards: shape (n,), spread one.
+        groups: the group of each column.
+        weigh_prior: whether the prior counts.
+    """
+
+    def __init__(
+        self,
+        family: Stationary,
+        points: FloatArray,
+        rewards: FloatArray,
+        groups: NDArray[np.intp],
+        weigh_prior: bool = True,
+    ) -> None:
+        self.family, self.points, self.rewards, self.groups = family, points, rewards, groups
+        self.inducing = points
+        count = int(groups.max()) + 1
+        self.centre = np.log(
+            [*[MEDIAN_LENGTHSCALE * math.sqrt(points.shape[1])] * count, MEDIAN_VARIANCE, MEDIAN_NOISE]
+        )
+        covariance = np.diag([*[COLUMN_WIDTH**2] * count, VARIANCE_WIDTH**2, NOISE_WIDTH**2])
+        covariance[:count, :count] += COMMON_WIDTH**2
+        self._precision = np.linalg.inv(covariance) if weigh_prior else np.zeros(covariance.shape)
+        self._mean_precision = MEAN_PRECISION if weigh_prior else None
+        lengths = (math.log(SHORTEST), math.log(LONGEST))
+        self.bounds = [
+            *[lengths] * count,
+            (math.log(LEAST_VARIANCE), math.log(LARGEST_VARIANCE)),
+            (math.log(LEAST_NOISE), math.log(LARGEST_NOISE)),
+        ]
+
+    def kernel(self, parameters: FloatArray) -> Stationary:
+        """The kernel with the lengthscales of parameters."""
+        return self.family.with_lengthscale(np.exp(parameters[:-2])[self.groups])
+
+    def choose_inducing(self, parameters: FloatArray) -> None:
+        """As many points as it takes for the trace term of these parameters to be at most ``TRACE_NATS``.
+
+        By pivoted Cholesky: each point is the one that those before it explain least.
+        """
+        if len(self.points) <= SEARCH_SIZE:
+            return
+        variance, noise = np.exp(parameters[-2:])
+        gram = self.kernel(parameters)(self.points)
+        with factorisation_threads(len(gram)):
+            tolerance = 2.0 * TRACE_NATS * noise / (variance * len(gram))
+            _, pivots, rank, _ = lapack.dpstrf(gram, lower=1, tol=tolerance)
+        self.inducing = self.points[pivots[:rank] - 1]
+
+    def score(self, parameters: FloatArray, mean: float) -> Score:
+        """F and F + log prior at a given mean; −∞ where they cannot be computed."""
+        variance, noise = np.exp(parameters[-2:]).tolist()
+        offset = parameters - self.centre
+        log_prior = -0.5 * float(offset @ self._precision @ offset) - 0.5 * (self._mean_precision or 0.0) * mean**2
+        try:
+            evidence = log_evidence(
+                self.kernel(parameters), variance, noise, self.points, self.rewards - mean, self.inducing
+            ).value
+        except KernelBanditsError:
+            return Score(-math.inf, -math.inf)
+        return Score(evidence, evidence + log_prior)
+
+    def negated(self, parameters: FloatArray) -> tuple[float, FloatArray]:
+        """−(F + log prior) at the best mean and its gradient, for a minimiser; a large number where F fails."""
+        try:
+            evidence = self._evidence(parameters)
+        except KernelBanditsError:
+            return 1e12, np.zeros(len(parameters))
+        offset = parameters - self.centre
+        slope = self._precision @ offset
+        lengthscales = np.bincount(self.groups, evidence.lengthscales)
+        gradient = np.concatenate([lengthscales, [evidence.variance, evidence.noise]])
+        return 0.5 * float(offset @ slope) - evidence.value, slope - gradient
+
+    def best_mean(self, parameters: FloatArray) -> float:
+        """The mean at which F + log prior is largest."""
+        return self._evidence(parameters).mean
+
+    def _evidence(self, parameters: FloatArray) -> Evidence:
+        variance, noise = np.exp(parameters[-2:]).tolist()
+        return log_evidence(
+            self.kernel(parameters),
+            variance,
+            noise,
+            self.points,
+            self.rewards,
+            self.inducing,
+            mean_precision=self._mean_precision,
+        )
+
+    def maximise(self, start: FloatArray, iterations: int, tolerance: float = TOLERANCE) -> FloatArray:
+        """Parameters of a local maximum within the bounds, by L-BFGS-B; a step that gains less nats is the last."""
+        low, high = np.array(self.bounds).T
+        found = minimize(
+            self.negated,
+            np.clip(start, low, high),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=self.bounds,
+            # its tolerance is relative to the objective, which is about a nat per point
+            options={"maxiter": iterations, "ftol": tolerance / len(self.points)},
+        )
+        return found.x
+
+
+class Sample:
+    """A sample of observations on which models are fitted and compared.
+
+    Args:
+        points: shape (n, d), in random order: the first ``SEARCH_SIZE`` of them serve the search for a start.
+        rewards: shape (n,).
+        groups: a label from 0 on for each column; columns with the same label share a lengthscale in units of their
+            spread. None for one lengthscale per column.
+        units: of an earlier sample of the same stream, if there was one.
+    """
+
+    def __init__(
+        self,
+        points: FloatArray,
+        rewards: FloatArray,
+        groups: Sequence[int] | None = None,
+        units: Units | None = None,
+    ) -> None:
+        labels = np.arange(points.shape[1]) if groups is None else np.asarray(groups, dtype=np.intp)
+        self.units = Units(points, rewards, labels, units)
+        self._points = self.units.scaled(points)
+        self._rewards = (rewards - self.units.reward_centre) / self.units.reward_spread
+
+    def fit(self, family: Stationary, before: RewardModel | None) -> RewardModel:
+        """The model that explains the sample best.
+
+        Args:
+            family: the kernel whose lengthscales are sought; its own do not matter.
+            before: a model to start from too, besides a few starts of its own.
+        """
+        # a few points are enough to tell which start leads to the best place, and to come near it
+        few = self._objective(family, SEARCH_SIZE)
+        together = np.append(np.ones(self.units.number_of_groups), np.zeros(2))
+        starts = [few.centre + power * together for power in START_POWERS]
+        if before is not None:
+            starts.append(self.units.parameters(before))
+        parameters = few.maximise(min(starts, key=lambda start: few.negated(start)[0]), SEARCH_ITERATIONS)
+        if len(self._points) <= SEARCH_SIZE:
+            return self.units.model(family, parameters, few.best_mean(parameters))
+        objective = self._objective(family)
+        objective.choose_inducing(parameters)
+        parameters = objective.maximise(parameters, REFINE_ITERATIONS)
+        return self.units.model(family, parameters, objective.best_mean(parameters))
+
+    def score(self, model: RewardModel) -> Score:
+        """How well a model explains the sample, with inducing points that suit it."""
+        parameters, objective = self.units.parameters(model), self._objective(model.kernel)
+        objective.choose_inducing(parameters)
+        return objective.score(parameters, (model.mean - self.units.reward_centre) / self.units.reward_spread)
+
+    def _objective(self, family: Stationary, size: int | None = None) -> Objective:
+        return Objective(family, self._points[:size], self._rewards[:size], self.units.groups)
+
+
+def _standard_deviations(points: FloatArray, centres: FloatArray) -> FloatArray:
+    """Column by column, without squares that overflow."""
+    offsets = points - centres
+    largest = np.abs(offsets).max(axis=0)
+    safe = np.where(largest > 0.0, largest, 1.0)
+    return np.sqrt(((offsets / safe) ** 2).mean(axis=0)) * largest

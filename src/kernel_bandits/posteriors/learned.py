@@ -1,0 +1,282 @@
+"""A posterior that learns its kernel as it goes: lengthscales, output variance, noise and mean from the rewards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernel_bandits.arrays import FloatArray, InputError, KernelBanditsError, as_count, as_positive
+from kernel_bandits.fitting import RewardModel, Sample, Units
+from kernel_bandits.kernels import KernelLike, Stationary
+from kernel_bandits.posteriors.base import Approximation, Evaluation, KernelChange, Posterior
+from kernel_bandits.posteriors.history import History
+
+# Builds the posterior of a kernel and λ, with coins of its own for each number.
+PosteriorFactory: TypeAlias = Callable[[KernelLike, float, int], Posterior[Any]]
+# A change of kernel costs a pass over the history; less than so many nats are not worth it.
+WORTHWHILE = 1.0
+# Before anything is known of the rewards, in squared reward units; the output variance is 1 then.
+UNKNOWN_NOISE = 0.1
+# Widths before and after a change are compared at so many points of the sample, and at as many that mix their columns.
+REFERENCE_POINTS = 128
+
+
+@dataclass(frozen=True)
+class KernelLearning:
+    """When and from what a kernel is learned.
+
+    Args:
+        first_round: how many observations there are when it is learned first.
+        growth: it is learned again whenever there are so many times as many; 2 for doubling times, which keeps the
+            cost of learning a fixed share of that of playing.
+        sample_size: n, at most so many observations are looked at each time, drawn at random.
+        groups: a label from 0 on for each column of a joint point, context columns first: columns with the same label
+            share a lengthscale, in units of their spread. None for one lengthscale per column.
+        warm_up: without a history the first so many observations are kept for learning; then the kernel is frozen.
+    """
+
+    first_round: int = 4
+    growth: float = 2.0
+    sample_size: int = 256
+    groups: tuple[int, ...] | None = None
+    warm_up: int = 512
+
+    def __post_init__(self) -> None:
+        for name in ("first_round", "sample_size", "warm_up"):
+            if as_count(name, getattr(self, name)) < 2:
+                raise InputError(f"{name}: expected at least 2, got {getattr(self, name)}.")
+        if not as_positive("growth", self.growth) > 1.0:
+            raise InputError(f"growth: expected more than 1, got {self.growth!r}.")
+        if self.groups is not None:
+            object.__setattr__(self, "groups", _labels(self.groups))
+
+    def after(self, round_index: int) -> int:
+        """The round of the next learning."""
+        return max(self.first_round, round_index + 1, math.ceil(self.growth * round_index))
+
+
+def _labels(groups: Sequence[int]) -> tuple[int, ...]:
+    labels = tuple(int(label) for label in groups)
+    if not labels or set(labels) != set(range(max(labels) + 1)):
+        raise InputError(f"groups: expected labels 0, 1, … without a gap, one per column, got {groups!r}.")
+    return labels
+
+
+@dataclass(slots=True)
+class _LearnedEvaluation(Evaluation):
+    """Adds the evaluation of the posterior within, whose mean is less the prior mean."""
+
+    within: Any
+
+
+class LearnedPosterior(Posterior[_LearnedEvaluation]):
+    """Another posterior, whose kernel, λ and prior mean are learned by maximum evidence at doubling times.
+
+    A change rebuilds dictionary and posterior from the whole history in one pass. All numbers are in the units of the
+    data. A kernel is left only for one that explains the rewards better, and by enough: no variance may fall by more
+    than the Bayes factor of the change, exp(evidence gained). Otherwise it stays until the next time.
+
+    Args:
+        build: builds the posterior of a kernel.
+        start: the model to start from, which the user has chosen, so that leaving it takes evidence; or None.
+        family: the kernel whose lengthscales are sought; its own do not matter.
+        learning: when, and from what.
+        seed: of the samples.
+    """
+
+    def __init__(
+        self,
+        build: PosteriorFactory,
+        start: RewardModel | None,
+        family: Stationary,
+        learning: KernelLearning,
+        seed: np.random.SeedSequence,
+    ) -> None:
+        model = RewardModel(family, 1.0, UNKNOWN_NOISE) if start is None else start
+        super().__init__(model.covariance, model.noise)
+        self.learning = learning
+        self.prior_mean = model.mean
+        self._build, self._family, self._seed = build, family, seed
+        self._model = start
+        self._units: Units | None = None
+        self._within = build(model.covariance, model.noise, 0)
+        self._next: int | None = learning.first_round
+        # What is kept of a history-free stream until the kernel is frozen.
+        self._warm_up = History() if self._within.approximation == "history-free" else None
+        self._awaited: dict[int, FloatArray] = {}
+
+    @property
+    def approximation(self) -> Approximation:
+        return self._within.approximation
+
+    @property
+    def dimension(self) -> int | None:
+        return self._within.dimension
+
+    @property
+    def dictionary_points(self) -> FloatArray:
+        return self._within.dictionary_points
+
+    @property
+    def dictionary_size(self) -> int:
+        return self._within.dictionary_size
+
+    @property
+    def observed_points(self) -> FloatArray:
+        return self._within.observed_points
+
+    @property
+    def observed_rewards(self) -> FloatArray:
+        return self._within.observed_rewards + self.prior_mean
+
+    @property
+    def log_determinant(self) -> float:
+        return self._within.log_determinant
+
+    @property
+    def effective_dimension(self) -> float:
+        return self._within.effective_dimension
+
+    @property
+    def drift(self) -> float:
+        return self._within.drift
+
+    def _shifted(self, evaluation: Evaluation) -> _LearnedEvaluation:
+        return _LearnedEvaluation(evaluation.round_index, evaluation.mean + self.prior_mean, evaluation.std, evaluation)
+
+    def evaluate(self, points: FloatArray) -> _LearnedEvaluation:
+        if not self.round_index:
+            self._require_labels(points)
+        return self._shifted(self._within.evaluate(points))
+
+    def _require_labels(self, points: FloatArray) -> None:
+        groups = self.learning.groups
+        if groups is not None and len(groups) != points.shape[1]:
+            raise InputError(
+                f"groups: {len(groups)} labels were given for points with {points.shape[1]} columns "
+                "(context columns first, then action columns); give one per column."
+            )
+
+    def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _LearnedEvaluation]:
+        if not self.round_index:
+            self._require_labels(points)
+        chosen, evaluation = self._within.contenders(points, bonus)
+        return chosen, self._shifted(evaluation)
+
+    def gradient(self, points: FloatArray, evaluation: _LearnedEvaluation, bonus: float) -> FloatArray:
+        return self._within.gradient(points, evaluation.within, bonus)
+
+    def covariance(self, points: FloatArray, evaluation: _LearnedEvaluation) -> FloatArray:
+        return self._within.covariance(points, evaluation.within)
+
+    def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        points, values, rewards = self._within.contributions(point)
+        return points, values, None if rewards is None else rewards + self.prior_mean
+
+    @contextmanager
+    def batch(self) -> Iterator[Callable[[FloatArray], float]]:
+        with self._within.batch() as variance:
+            yield variance
+        self._follow()
+
+    def observe(self, point: FloatArray, reward: float, evaluation: _LearnedEvaluation, row: int = 0) -> None:
+        self._within.observe(point, reward - self.prior_mean, evaluation.within, row)
+        if self._warm_up is not None:
+            self._warm_up.append(point, reward)
+        self._take_note()
+
+    def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
+        self._require_labels(points)
+        start = 0
+        while start < len(points):
+            stop = len(points) if self._next is None else min(start + self._next - self.round_index, len(points))
+            self._within.observe_many(points[start:stop], rewards[start:stop] - self.prior_mean)
+            if self._warm_up is not None:
+                self._warm_up.extend(points[start:stop], rewards[start:stop])
+            self._take_note()
+            start = stop
+
+    def anticipate(self, key: int, point: FloatArray, evaluation: _LearnedEvaluation, row: int = 0) -> None:
+        self._within.anticipate(key, point, evaluation.within, row)
+        self._awaited[key] = point
+        self._follow()
+
+    def fulfil(self, key: int, reward: float) -> None:
+        self._within.fulfil(key, reward - self.prior_mean)
+        point = self._awaited.pop(key)
+        if self._warm_up is not None:
+            self._warm_up.append(point, reward)
+        self._take_note()
+
+    def abandon(self, key: int) -> None:
+        self._within.abandon(key)
+        del self._awaited[key]
+        self._follow()
+
+    def _follow(self) -> None:
+        """Take over what the posterior within counts."""
+        self.round_index, self.residual_trace = self._within.round_index, self._within.residual_trace
+
+    def _take_note(self) -> None:
+        """Follow the posterior within, and learn the kernel if it is time to."""
+        self._follow()
+        if self._next is None or self.round_index < self._next:
+            return
+        # a kernel that cannot be computed on these data explains nothing: the one that can be stays
+        with suppress(KernelBanditsError):
+            self._learn_kernel()
+        self._next = self.learning.after(self.round_index)
+        if self._warm_up is not None and self._next > self.learning.warm_up:
+            self._next = self._warm_up = None
+
+    def _learn_kernel(self) -> None:
+        """Change to the kernel that explains a sample best, if it is better by enough."""
+        if self._warm_up is None:
+            points, rewards = self.observed_points, self.observed_rewards
+        else:
+            points, rewards = self._warm_up.points, self._warm_up.rewards
+        generator = np.random.default_rng(
+            np.random.SeedSequence(self._seed.entropy, spawn_key=(*self._seed.spawn_key, self.round_index))
+        )
+        drawn = generator.permutation(len(points))[: self.learning.sample_size]
+        sample = Sample(points[drawn], rewards[drawn], self.learning.groups, self._units)
+        self._units = sample.units
+        model, gain = sample.fit(self._family, self._model), math.inf
+        if self._model is not None:
+            before, after = sample.score(self._model), sample.score(model)
+            gain = after.evidence - before.evidence
+            # the prior may speak for a change, but not without the evidence, nor against it more loudly
+            if min(gain, after.objective - before.objective) < WORTHWHILE:
+                return
+        within = self._rebuilt(model, points, rewards)
+        near = points[drawn[:REFERENCE_POINTS]]
+        if _narrowing(self._within, within, np.concatenate([near, generator.permuted(near, axis=0)])) > gain:
+            return
+        self._model, self._within = model, within
+        self.kernel, self.regularization, self.prior_mean = within.kernel, within.regularization, model.mean
+        self.residual_trace = within.residual_trace
+        change = KernelChange(self.round_index, self.kernel, self.regularization, self.prior_mean, gain)
+        self.kernel_changes = (*self.kernel_changes, change)
+
+    def _rebuilt(self, model: RewardModel, points: FloatArray, rewards: FloatArray) -> Posterior[Any]:
+        """The posterior of a model with everything that was observed and anticipated."""
+        within = self._build(model.covariance, model.noise, len(self.kernel_changes) + 1)
+        within.observe_many(points, rewards - model.mean)
+        for key, point in self._awaited.items():
+            within.anticipate(key, point, within.evaluate_finite(point[None, :]))
+        return within
+
+    def __repr__(self) -> str:
+        return f"LearnedPosterior({self._within!r}, prior_mean={self.prior_mean:g}, changes={len(self.kernel_changes)})"
+
+
+def _narrowing(before: Posterior[Any], after: Posterior[Any], points: FloatArray) -> float:
+    """The largest log-factor by which a variance falls from one posterior to another, in nats."""
+    old, new = before.evaluate_finite(points).std, after.evaluate_finite(points).std
+    return 2.0 * float(np.log(old / np.maximum(new, np.finfo(float).tiny)).max())

@@ -1,0 +1,299 @@
+"""A posterior that learns its kernel: the same numbers as one built with that kernel, and when and how it changes."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kernel_bandits as kb
+from kernel_bandits.posteriors import ExactPosterior
+
+PRESETS = {
+    "ek_ucb": kb.ek_ucb,
+    "k_ucb": kb.k_ucb,
+    "history-free": lambda *kernel, **options: kb.ek_ucb(*kernel, history="none", **options),
+}
+
+
+def reward(point, generator, noise=0.1):
+    return 2.0 + math.sin(6.0 * point[0]) * math.cos(3.0 * point[-1]) + noise * generator.normal()
+
+
+def play(policy, count, seed=0, reward=reward, scale=1.0, height=1.0):
+    """Decisions of a run in which contexts (2,) and rewards are multiplied by constants."""
+    generator = np.random.default_rng(seed)
+    decisions = []
+    for _ in range(count):
+        context, actions = generator.random(2), generator.random((6, 1))
+        decision = policy.select(scale * context, actions)
+        point = np.append(context, decision.action)
+        policy.update(scale * context, decision.action, height * reward(point, generator))
+        decisions.append(decision)
+    return decisions
+
+
+def test_predictions_are_those_of_the_learned_kernel_from_scratch():
+    policy = kb.k_ucb(seed=0)
+    play(policy, 100)
+    posterior = policy.posterior
+    scratch = ExactPosterior(posterior.kernel, posterior.regularization)
+    scratch.update_many(posterior.observed_points, posterior.observed_rewards - posterior.prior_mean)
+    generator = np.random.default_rng(1)
+    context, actions = generator.random(2), generator.random((50, 1))
+    prediction, expected = policy.predict(context, actions), scratch.predict(kb.joint.pair(context, actions))
+    np.testing.assert_allclose(prediction.mean, expected.mean + posterior.prior_mean, atol=1e-9)
+    np.testing.assert_allclose(prediction.std, expected.std, atol=1e-9)
+    for quantity in ("log_determinant", "effective_dimension", "residual_trace", "round_index"):
+        assert getattr(posterior, quantity) == pytest.approx(getattr(scratch, quantity), abs=1e-8)
+    # and they are good
+    truth = [reward(np.append(context, action), generator, noise=0.0) for action in actions]
+    assert np.abs(prediction.mean - truth).mean() < 0.15
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_policy_without_a_kernel_simply_works(name):
+    policy = PRESETS[name](seed=0)
+    first = policy.select([3.0, 4.0], [[0.1], [0.2]])
+    assert (first.mean, first.std) == (0.0, 1.0)
+    decisions = play(policy, 150)
+    late = [decision.mean for decision in decisions[-30:]]
+    assert np.mean(late) > np.mean([decision.mean for decision in decisions[20:50]]) - 0.2
+    assert 0.03 < policy.posterior.regularization**0.5 < 0.3
+    assert policy.posterior.prior_mean == pytest.approx(2.0, abs=1.0)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_units_of_the_data_do_not_matter(name):
+    """With powers of two not even rounding differs; the kernel and every number the user sees come in the new units."""
+    plain, scaled = PRESETS[name](seed=0), PRESETS[name](seed=0)
+    scale, height = 1024.0, 1.0 / 4096.0
+    # before anything is learned the units are unknown: both start from the same log
+    generator = np.random.default_rng(5)
+    contexts, actions = generator.random((20, 2)), generator.random((20, 1))
+    rewards = np.array([reward(point, generator) for point in np.hstack([contexts, actions])])
+    plain.update_many(contexts, actions, rewards)
+    scaled.update_many(scale * contexts, actions, height * rewards)
+    one, other = play(plain, 130), play(scaled, 130, scale=scale, height=height)
+    assert [decision.index for decision in one] == [decision.index for decision in other]
+    for quantity in ("mean", "std", "upper_bound"):
+        np.testing.assert_allclose(
+            [height * getattr(decision, quantity) for decision in one],
+            [getattr(decision, quantity) for decision in other],
+            rtol=1e-6,
+        )
+    np.testing.assert_allclose(
+        scaled.posterior.kernel.right.lengthscale, [scale, scale, 1.0] * plain.posterior.kernel.right.lengthscale
+    )
+    np.testing.assert_allclose(scaled.dictionary_points, [scale, scale, 1.0] * plain.dictionary_points)
+    assert scaled.posterior.regularization == pytest.approx(height**2 * plain.posterior.regularization)
+
+
+def test_the_kernel_changes_at_doubling_times_alone_and_every_change_is_told():
+    policy = kb.ek_ucb(kb.Gaussian(5.0), learn_kernel=kb.KernelLearning(first_round=5, growth=2.0), seed=0)
+    generator = np.random.default_rng(0)
+    kernels = [policy.posterior.kernel]
+    for _ in range(170):
+        context, actions = generator.random(2), generator.random((6, 1))
+        decision = policy.select(context, actions)
+        policy.update(context, decision.action, reward(np.append(context, decision.action), generator))
+        kernels.append(policy.posterior.kernel)
+    changed = [t for t in range(1, 171) if kernels[t] is not kernels[t - 1]]
+    assert changed == [change.round_index for change in policy.posterior.kernel_changes]
+    assert set(changed) <= {5, 10, 20, 40, 80, 160}
+    assert len(changed) >= 2
+    assert [kernels[t] for t in changed] == [change.kernel for change in policy.posterior.kernel_changes]
+    assert all(change.evidence_gained >= 1.0 for change in policy.posterior.kernel_changes)
+    assert policy.posterior.kernel_changes[-1].regularization == policy.posterior.regularization
+    assert isinstance(kernels[-1].right, kb.Gaussian)
+
+
+def streams():
+    """Rewards of very different nature at random points, 3 columns."""
+    return st.tuples(
+        st.integers(0, 10**6),
+        st.sampled_from(["smooth", "noise", "constant", "step", "outliers"]),
+        st.sampled_from([0.01, 0.3, 10.0]),
+        st.sampled_from([1e-3, 1.0, 1e3]),
+    )
+
+
+def rewards_of(kind, points, generator):
+    noise = 0.1 * generator.normal(size=len(points))
+    return {
+        "smooth": np.sin(4 * points[:, 0]) + noise,
+        "noise": 10 * noise,
+        "constant": np.full(len(points), 0.7),
+        "step": (points[:, 0] > points[:, 2]) + noise,
+        "outliers": noise + 20.0 * (generator.random(len(points)) < 0.05),
+    }[kind]
+
+
+@settings(max_examples=25, deadline=None)
+@given(stream=streams(), preset=st.sampled_from(["ek_ucb", "k_ucb"]))
+def test_widths_never_shrink_by_a_change_of_kernel_without_the_evidence_for_it(stream, preset):
+    """No variance falls by more than the Bayes factor of the change, at any observed point."""
+    seed, kind, lengthscale, height = stream
+    generator = np.random.default_rng(seed)
+    points = generator.random((66, 3))
+    rewards = height * rewards_of(kind, points, generator)
+    posterior = PRESETS[preset](kb.Gaussian(lengthscale), learn_kernel=True, seed=seed).posterior
+    for t in range(66):
+        frozen = copy.deepcopy(posterior)
+        frozen._next = None
+        known = len(posterior.kernel_changes)
+        for one in (posterior, frozen):
+            one.update(points[t], rewards[t])
+        if len(posterior.kernel_changes) > known:
+            before, after = frozen.predict(points[: t + 1]).std, posterior.predict(points[: t + 1]).std
+            gained = posterior.kernel_changes[-1].evidence_gained
+            assert (2 * np.log(before / after) <= gained + 1e-6).all()
+        else:
+            np.testing.assert_array_equal(posterior.predict(points).std, frozen.predict(points).std)
+
+
+@pytest.mark.parametrize("start", [0.003, 30.0])
+def test_a_bad_start_is_left_behind(start):
+    policy = kb.ek_ucb(kb.Gaussian(start), learn_kernel=True, seed=0)
+    play(policy, 130)
+    lengthscales = policy.posterior.kernel.right.lengthscale
+    assert 0.1 < lengthscales[0] < 2.0
+    assert 0.1 < lengthscales[2] < 3.0
+
+
+def test_late_rewards_survive_a_change_of_kernel():
+    """Pending points are carried over: once all are told, the posterior is the one built from scratch."""
+    policy = kb.k_ucb(seed=0)
+    generator = np.random.default_rng(0)
+    waiting, told = [], 0
+    for _ in range(60):
+        context, actions = generator.random(2), generator.random((6, 1))
+        waiting.append(policy.ask(context, actions))
+        if len(waiting) == 7:
+            decision = waiting.pop(int(generator.integers(7)))
+            policy.tell(decision.id, reward(np.append(decision.context, decision.action), generator))
+            told += 1
+    policy.expire(waiting.pop().id)
+    for decision in waiting:
+        policy.tell(decision.id, reward(np.append(decision.context, decision.action), generator))
+    posterior = policy.posterior
+    assert posterior.round_index == told + 5
+    assert len(posterior.kernel_changes) >= 3
+    scratch = ExactPosterior(posterior.kernel, posterior.regularization)
+    scratch.update_many(posterior.observed_points, posterior.observed_rewards - posterior.prior_mean)
+    points = generator.random((20, 3))
+    np.testing.assert_allclose(
+        posterior.predict(points).mean, scratch.predict(points).mean + posterior.prior_mean, atol=1e-8
+    )
+    np.testing.assert_allclose(posterior.predict(points).std, scratch.predict(points).std, atol=1e-8)
+
+
+def test_without_a_history_the_kernel_is_learned_in_a_warm_up_and_then_frozen():
+    policy = kb.ek_ucb(history="none", learn_kernel=kb.KernelLearning(warm_up=64), seed=0)
+    play(policy, 64)
+    kernel, changes = policy.posterior.kernel, policy.posterior.kernel_changes
+    assert changes
+    held = policy.diagnostics().memory_bytes
+    play(policy, 300, seed=1)
+    assert policy.posterior.kernel is kernel
+    assert policy.posterior.kernel_changes == changes
+    with pytest.raises(kb.UnavailableError):
+        _ = policy.observed_points
+    fixed = kb.ek_ucb(kernel, regularization=policy.posterior.regularization, history="none", seed=0)
+    play(fixed, 364)
+    grown = policy.dictionary_size / fixed.dictionary_size
+    # nothing is left of the warm-up: as much memory as a policy that never learned its kernel
+    assert policy.diagnostics().memory_bytes < 1.1 * max(grown, 1.0) ** 2 * fixed.diagnostics().memory_bytes + 10_000
+    assert held < policy.diagnostics().memory_bytes + 8 * 512 * 4
+
+
+def test_explanations_and_gradients_count_the_prior_mean_in():
+    policy = kb.ek_ucb(seed=0)
+    play(policy, 60)
+    decision = policy.select([0.3, 0.4], [[0.1], [0.5], [0.9]])
+    explanation = policy.explain(decision, count=1000)
+    assert explanation.mean == pytest.approx(decision.mean, abs=1e-9)
+    assert explanation.rest == pytest.approx(policy.posterior.prior_mean, abs=1e-6)
+    posterior, points = policy.posterior, np.random.default_rng(0).random((4, 3))
+    gradient = posterior.gradient(points, posterior.evaluate(points), 1.0)
+    for column in range(3):
+        step = np.zeros(3)
+        step[column] = 1e-6
+        above, below = posterior.predict(points + step), posterior.predict(points - step)
+        rise = (above.mean + above.std - below.mean - below.std) / 2e-6
+        np.testing.assert_allclose(gradient[:, column], rise, rtol=1e-3, atol=1e-4)
+
+
+def degenerate(stream, t, generator):
+    """Context, action and reward of a round."""
+    context, action = generator.random(2), generator.random(1)
+    return {
+        "constant reward": (context, action, 4.0),
+        "zero reward": (context, action, 0.0),
+        "one repeated point": ([0.5, 0.5], [0.5], generator.normal()),
+        "nothing varies": ([0.5, 0.5], [0.5], 1.0),
+        "no noise": ([t / 40, 0.0], [t / 40], math.sin(t / 5)),
+        "a growing trend": ([float(t), t**2], [2.0**t], 3.0**t),
+        "a jump of scale": (context, action, 10.0 ** (t // 5)),
+    }[stream]
+
+
+STREAMS = ["constant reward", "zero reward", "one repeated point", "nothing varies", "no noise", "a growing trend"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 40])
+@pytest.mark.parametrize("stream", [*STREAMS, "a jump of scale"])
+@pytest.mark.parametrize("name", PRESETS)
+def test_degenerate_streams_leave_a_finite_sensible_kernel(name, stream, count):
+    policy, generator = PRESETS[name](seed=0), np.random.default_rng(0)
+    rewards = []
+    for t in range(count):
+        context, action, value = degenerate(stream, t, generator)
+        policy.update(context, action, value)
+        rewards.append(value)
+        decision = policy.select(context, [action, np.asarray(action) + 0.25])
+        assert np.isfinite([decision.mean, decision.std, decision.upper_bound]).all()
+        assert decision.std > 0.0
+    posterior = policy.posterior
+    assert len(posterior.kernel_changes) >= (count >= 4)
+    for change in posterior.kernel_changes:
+        seen = np.array(rewards[: change.round_index])
+        spread = np.std(seen) or abs(np.mean(seen)) or 1.0
+        variance = change.kernel.diag(np.zeros((1, 3))).item()
+        assert np.isfinite(change.kernel.right.lengthscale).all()
+        # the spread of an earlier sample may have been larger
+        assert 1e-3 * spread**2 < variance < 1e3 * max(spread, np.ptp(seen)) ** 2
+        assert change.regularization < 10.0 * max(spread, np.ptp(seen)) ** 2
+        assert abs(change.prior_mean - np.mean(seen)) < 3.0 * max(spread, np.ptp(seen))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"first_round": 1}, "first_round"),
+        ({"growth": 1.0}, "growth"),
+        ({"sample_size": 0}, "sample_size"),
+        ({"groups": [0, 2]}, "groups"),
+        ({"groups": []}, "groups"),
+        ({"warm_up": 1.5}, "warm_up"),
+    ],
+)
+def test_bad_settings_are_named(options, words):
+    with pytest.raises(kb.InputError, match=words):
+        kb.KernelLearning(**options)
+
+
+@pytest.mark.parametrize("preset", [kb.ek_ucb, kb.k_ucb])
+def test_what_cannot_be_learned_is_named(preset):
+    with pytest.raises(kb.InputError, match="without one it has to be learned"):
+        preset(learn_kernel=False)
+    with pytest.raises(kb.InputError, match="learn_kernel"):
+        preset(kb.Linear(), learn_kernel=True)
+    with pytest.raises(kb.InputError, match="learn_kernel: expected True, False"):
+        preset(learn_kernel="yes")
+    policy = preset(learn_kernel=kb.KernelLearning(groups=[0, 1]), seed=0)
+    with pytest.raises(kb.InputError, match="groups: 2 labels were given for points with 3 columns"):
+        policy.update([0.1, 0.2], [0.3], 1.0)
+    assert policy.round_index == 0

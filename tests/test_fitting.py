@@ -1,0 +1,195 @@
+"""Learned parameters against scikit-learn's optimiser, and what they must not depend on."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as sk
+
+import kernel_bandits as kb
+from kernel_bandits.fitting import (
+    LEAST_NOISE,
+    LEAST_VARIANCE,
+    LONGEST,
+    SHORTEST,
+    Objective,
+    RewardModel,
+    Sample,
+    Units,
+)
+
+FAMILIES = [kb.Gaussian(), kb.Exponential(), kb.Matern(smoothness=1.5), kb.Matern(smoothness=2.5)]
+
+
+def data(count=60, dimension=2, seed=0, irrelevant=0, noise=0.05):
+    """Rewards that vary fast in the first column and slowly in the second, around 3."""
+    generator = np.random.default_rng(seed)
+    points = generator.random((count, dimension + irrelevant))
+    values = np.sin(8.0 * points[:, 0]) * np.cos(2.0 * points[:, 1])
+    return points, 3.0 + 0.5 * values + noise * generator.normal(size=count)
+
+
+@pytest.mark.parametrize(
+    ("family", "theirs"),
+    [
+        (kb.Gaussian(), sk.RBF([0.3, 0.3], (1e-2, 1e2))),
+        (kb.Matern(smoothness=1.5), sk.Matern([0.3, 0.3], (1e-2, 1e2), nu=1.5)),
+        (kb.Matern(smoothness=2.5), sk.Matern([0.3, 0.3], (1e-2, 1e2), nu=2.5)),
+        (kb.Exponential(), sk.Matern([0.3, 0.3], (1e-2, 1e2), nu=0.5)),
+    ],
+    ids=lambda value: repr(value),
+)
+def test_the_optimum_is_that_of_scikit_learn(family, theirs):
+    points, rewards = data(40, noise=0.2)
+    rewards = rewards - 3.0
+    regressor = GaussianProcessRegressor(
+        sk.ConstantKernel(1.0, (1e-2, 1e2)) * theirs + sk.WhiteKernel(0.05, (1e-4, 1.0)),
+        alpha=0.0,
+    ).fit(points, rewards)
+    # scikit-learn orders its parameters: log v, log ℓ, log λ
+    variance, *lengthscales, noise = regressor.kernel_.theta
+    objective = Objective(family, points, rewards, np.arange(2), weigh_prior=False)
+    found = objective.maximise(np.log([0.3, 0.3, 1.0, 0.05]), iterations=500, tolerance=1e-9)
+    np.testing.assert_allclose(found, [*lengthscales, variance, noise], atol=0.02)
+    assert objective.score(found, 0.0).evidence == pytest.approx(regressor.log_marginal_likelihood_value_, abs=1e-3)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_the_objective_has_the_gradient_it_says(family):
+    points, rewards = data(30, irrelevant=1)
+    units = Units(points, rewards, np.array([0, 1, 1]))
+    objective = Objective(family, units.scaled(points), (rewards - 3.0) / units.reward_spread, units.groups)
+    parameters = np.log([0.4, 0.8, 1.5, 0.02])
+    step = 1e-5
+    differences = [
+        (objective.negated(parameters + step * unit)[0] - objective.negated(parameters - step * unit)[0]) / (2 * step)
+        for unit in np.eye(4)
+    ]
+    np.testing.assert_allclose(objective.negated(parameters)[1], differences, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [40, 150])
+def test_units_do_not_matter(count):
+    """Powers of two do not even move the rounding."""
+    points, rewards = data(count)
+    plain = Sample(points, rewards).fit(kb.Matern(), None)
+    columns, height = np.array([1024.0, 2.0**-20]), 4096.0
+    scaled = Sample(columns * points, height * rewards).fit(kb.Matern(), None)
+    np.testing.assert_allclose(scaled.kernel.lengthscale, columns * plain.kernel.lengthscale, rtol=1e-9)
+    assert scaled.variance == pytest.approx(height**2 * plain.variance)
+    assert scaled.noise == pytest.approx(height**2 * plain.noise)
+    assert scaled.mean == pytest.approx(height * plain.mean, rel=1e-6)
+    # far from the origin the digits of the data limit what can be the same
+    moved = Sample(points + 1e4, rewards - 1e4).fit(kb.Matern(), None)
+    np.testing.assert_allclose(moved.kernel.lengthscale, plain.kernel.lengthscale, rtol=0.1)
+    assert moved.mean == pytest.approx(plain.mean - 1e4, abs=0.05)
+
+
+def test_noise_lengthscales_and_mean_are_those_of_the_data():
+    points, rewards = data(400)
+    sample = Sample(points, rewards)
+    model = sample.fit(kb.Gaussian(), None)
+    fast, slow = model.kernel.lengthscale
+    assert 0.1 < fast < 0.5
+    assert slow > 2 * fast
+    assert model.noise**0.5 == pytest.approx(0.05, rel=0.25)
+    # one start does not decide: any model before leads to the same place
+    for before in (0.003, 30.0):
+        other = sample.fit(kb.Gaussian(), RewardModel(kb.Gaussian(before), 100.0, 1.0, 0.0))
+        np.testing.assert_allclose(np.log(other.kernel.lengthscale), np.log(model.kernel.lengthscale), atol=0.3)
+        assert other.noise == pytest.approx(model.noise, rel=0.3)
+
+
+def test_irrelevant_columns_get_long_lengthscales():
+    points, rewards = data(200, irrelevant=5)
+    lengthscales = Sample(points, rewards).fit(kb.Matern(), None).kernel.lengthscale
+    assert lengthscales[2:].min() > 4 * lengthscales[0]
+
+
+def test_few_points_do_not_declare_a_column_irrelevant():
+    for seed in range(10):
+        points, rewards = data(8, irrelevant=3, seed=seed)
+        lengthscales = Sample(points, rewards).fit(kb.Matern(), None).kernel.lengthscale
+        assert lengthscales.max() < 8 * lengthscales.min()
+
+
+def test_groups_share_a_lengthscale_in_units_of_their_spread():
+    points, rewards = data(100)
+    points[:, 1] *= 512.0
+    units = Units(points, rewards, np.zeros(2, dtype=int))
+    model = Sample(points, rewards, groups=[0, 0]).fit(kb.Matern(), None)
+    one, other = model.kernel.lengthscale / units.spreads
+    assert one == pytest.approx(other)
+
+
+def test_scores_tell_the_better_model():
+    sample = Sample(*data(100))
+    best = sample.fit(kb.Gaussian(), None)
+    for other in (
+        RewardModel(kb.Gaussian(10 * best.kernel.lengthscale), best.variance, best.noise, best.mean),
+        RewardModel(best.kernel, best.variance, 100 * best.noise, best.mean),
+        RewardModel(best.kernel, best.variance, best.noise, best.mean + 10.0),
+        RewardModel(best.kernel, 1e-6 * best.variance, best.noise, best.mean),
+    ):
+        assert sample.score(other).evidence < sample.score(best).evidence - 3.0
+        assert sample.score(other).objective < sample.score(best).objective - 3.0
+
+
+DEGENERATE = {
+    "constant reward": (np.random.default_rng(0).random((30, 3)), np.full(30, 5.0)),
+    "zero reward": (np.random.default_rng(0).random((30, 3)), np.zeros(30)),
+    "one repeated point": (np.full((30, 3), 0.3), np.random.default_rng(0).normal(size=30)),
+    "all equal": (np.full((30, 3), 0.3), np.full(30, -2.0)),
+    "three points": (np.random.default_rng(0).random((3, 3)), np.array([0.0, 1.0, 0.5])),
+    "two equal points": (np.zeros((2, 1)), np.array([1.0, 2.0])),
+    "a constant column": (np.column_stack([np.arange(30.0), np.full(30, 7.0)]), np.sin(np.arange(30.0))),
+    "pure noise": (np.random.default_rng(0).random((100, 2)), np.random.default_rng(1).normal(size=100)),
+    "no noise": (np.linspace(0, 1, 100)[:, None], np.sin(5 * np.linspace(0, 1, 100))),
+    "one outlier": (np.random.default_rng(0).random((50, 2)), np.append(np.zeros(49), 1e6)),
+    "huge": (1e150 * np.random.default_rng(0).random((20, 2)), 1e90 * np.random.default_rng(1).random(20)),
+    "tiny": (1e-150 * np.random.default_rng(0).random((20, 2)), 1e-90 * np.random.default_rng(1).random(20)),
+    "far away": (1e9 + np.random.default_rng(0).random((20, 2)), 1e9 + np.random.default_rng(1).random(20)),
+}
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_degenerate_samples_leave_a_finite_sensible_model(name):
+    points, rewards = DEGENERATE[name]
+    sample = Sample(points, rewards)
+    model = sample.fit(kb.Matern(), None)
+    units = sample.units
+    lengthscales = model.kernel.lengthscale / units.spreads
+    assert ((lengthscales > 0.999 * SHORTEST) & (lengthscales < 1.001 * LONGEST)).all()
+    assert 0.999 * LEAST_VARIANCE < model.variance / units.reward_spread**2 < 100.0
+    assert 0.999 * LEAST_NOISE < model.noise / units.reward_spread**2 < 10.0
+    assert abs(model.mean - units.reward_centre) <= 3.0 * units.reward_spread
+    again = sample.fit(kb.Matern(), model)
+    assert np.isfinite(sample.score(again).objective)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    count=st.integers(2, 90),
+    dimension=st.integers(1, 4),
+    exponents=st.tuples(st.floats(-6, 6), st.floats(-6, 6)),
+    family=st.sampled_from(FAMILIES),
+)
+def test_learning_never_explains_less(seed, count, dimension, exponents, family):
+    generator = np.random.default_rng(seed)
+    points = 10.0 ** exponents[0] * generator.random((count, dimension))
+    rewards = 10.0 ** exponents[1] * generator.normal(size=count)
+    sample = Sample(points, rewards)
+    before = RewardModel(family, 1.0, 0.1, 0.0)
+    after = sample.fit(family, before)
+    # inducing points that follow the model may cost a little
+    assert sample.score(after).objective > sample.score(before).objective - 2.0
+
+
+def test_kernels_that_cannot_be_learned_are_named():
+    for kernel in (sk.RBF(), kb.Linear(), kb.Gaussian() + 1.0, kb.Gaussian() * kb.Gaussian()):
+        with pytest.raises(kb.InputError, match="learn_kernel"):
+            RewardModel.of(kernel, 0.1)
+    assert RewardModel.of(2.5 * kb.Gaussian(0.3), 0.1).variance == 2.5
+    assert RewardModel.of(kb.Gaussian(0.3) * 2.5, 0.1).kernel.lengthscale == 0.3

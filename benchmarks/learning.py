@@ -15,6 +15,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.environments import Environment, Round
 from kernel_bandits.experiments.summary import mean_interval
+from kernel_bandits.kernels import KernelLike
 from kernel_bandits.policies.ucb import UpperConfidenceBound
 
 # Fixed lengthscales of a Gaussian kernel about the best one; those beside them are worse by far, or far slower.
@@ -126,7 +128,7 @@ def measure_cost(results: Path, seeds: range, horizon: int) -> None:
             environment = getattr(kb.environments, name)()
             learned = kb.ek_ucb(seed=seed)
             first = kb.run(learned, environment, horizon, seed=seed, clock=time.process_time)
-            found = learned.diagnostics()
+            found = learned.posterior
             given = kb.ek_ucb(found.kernel, regularization=found.regularization, oversampling=1.0, seed=seed)
             second = kb.run(given, environment, horizon, seed=seed, clock=time.process_time)
             rounds = [run.select_seconds + run.update_seconds for run in (first, second)]
@@ -144,26 +146,27 @@ def measure_cost(results: Path, seeds: range, horizon: int) -> None:
             append(results, row)
 
 
-def _lengthscales(kernel: object) -> list[float]:
-    stationary = getattr(kernel, "right", kernel)
-    return np.atleast_1d(stationary.lengthscale).tolist()
+def _lengthscales(kernel: KernelLike) -> list[float]:
+    stationary: Any = getattr(kernel, "right", kernel)
+    lengthscales: list[float] = np.atleast_1d(stationary.lengthscale).tolist()
+    return lengthscales
 
 
-def append(results: Path, row: dict[str, object]) -> None:
+def append(results: Path, row: dict[str, Any]) -> None:
     with results.open("a") as file:
         file.write(json.dumps(row) + "\n")
     print(row, flush=True)
 
 
-def load(results: Path) -> list[dict[str, object]]:
+def load(results: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
 
 
-def tables(rows: list[dict[str, object]]) -> str:
+def tables(rows: list[dict[str, Any]]) -> str:
     """Mean regret of every variant, relative to the best fixed lengthscale too, and the cost of learning."""
     lines = ["| environment | variant | seeds | T | regret | against the best fixed | m | s |", "|---" * 8 + "|"]
     for name in GRID:
-        groups: dict[tuple[str, int], list[dict[str, object]]] = {}
+        groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
         for row in rows:
             if row["environment"] == name and row["variant"] != "cost":
                 groups.setdefault((row["variant"], row["horizon"]), []).append(row)

@@ -1,6 +1,6 @@
 """Learned kernels here against BoTorch's SingleTaskGP + UCB, on paired seeds: regret and processor time.
 
-    python -m venv peers && peers/bin/pip install -r benchmarks/peers/requirements.txt .
+    python -m venv peers && peers/bin/pip install -r benchmarks/peers/botorch-requirements.txt .
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 peers/bin/python benchmarks/peers/against_botorch.py results.jsonl
 
 Each run is a line of the file; runs that stand there already are not repeated, so that a long comparison can be
@@ -13,6 +13,7 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,11 +49,11 @@ def compare(results: Path, horizon: int, seeds: int, only: str | None) -> None:
                 print(row, flush=True)
 
 
-def load(results: Path) -> list[dict[str, object]]:
+def load(results: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
 
 
-def table(rows: list[dict[str, object]], horizon: int) -> str:
+def table(rows: list[dict[str, Any]], horizon: int) -> str:
     """Means over the seeds that both have, their paired difference with two standard errors, and the ratio of times."""
     lines = ["| environment | seeds | BoTorch | learned here | difference | processor time | ratio |", "|---" * 7 + "|"]
     for environment in ENVIRONMENTS:

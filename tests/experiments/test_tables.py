@@ -177,6 +177,36 @@ def test_nested_kernels_are_built(tmp_path):
     np.testing.assert_allclose(policy.posterior.kernel(points, points), expected)
 
 
+def test_a_kernel_may_be_learned(tmp_path):
+    study = load_study(
+        written(
+            tmp_path,
+            """
+            horizon = 5
+            seeds = 1
+            environments = [{ name = "Chessboard" }]
+            [[policies]]
+            name = "ek_ucb"
+            options.learn_kernel = true
+            [[policies]]
+            name = "k_ucb"
+            options.kernel = { name = "Gaussian", lengthscale = 3 }
+            options.learn_kernel = true
+            [[policies]]
+            name = "ek_ucb"
+            label = "in groups"
+            options.learn_kernel = { name = "KernelLearning", groups = [0, 0] }
+            """,
+        )
+    )
+    first, second, third = (run.build()[0].posterior for run in study.runs)
+    assert first.learning == second.learning == kb.KernelLearning()
+    # the lengthscale that suits the environment is nothing to start from
+    assert isinstance(first.kernel, kb.Matern)
+    assert second.kernel.lengthscale == 3.0
+    assert third.learning == kb.KernelLearning(groups=(0, 0))
+
+
 def test_every_policy_environment_and_kernel_of_the_library_is_found():
     assert {name for name in kb.policies.__all__ if name.islower()} == set(catalogue("policy"))
     assert set(catalogue("environment")) >= {"Bump", "Chessboard", "StepDiagonal", "MovingOptimum"}
@@ -438,9 +468,9 @@ def test_an_environment_without_a_lengthscale_asks_for_a_kernel(tmp_path):
         "        raise NotImplementedError\n"
         "    def expected_rewards(self, context, actions):\n"
         "        raise NotImplementedError\n"
-        "study = {'environments': [{'name': Unscaled}], 'policies': [{'name': 'ek_ucb'}], 'seeds': 1, 'horizon': 1}\n"
+        "study = {'environments': [{'name': Unscaled}], 'policies': [{'name': 'cbkb'}], 'seeds': 1, 'horizon': 1}\n"
     )
-    with pytest.raises(kb.InputError, match="ek_ucb: needs the option 'kernel'"):
+    with pytest.raises(kb.InputError, match="cbkb: needs the option 'kernel'"):
         load_study(tmp_path / "unscaled.py")
 
 

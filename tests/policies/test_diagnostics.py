@@ -26,6 +26,9 @@ def test_diagnostics_agree_with_the_models(variant):
     assert diagnostics.residual >= 0.0
     assert 0.0 <= diagnostics.drift < 1e-6
     assert diagnostics.pending == 0
+    assert {diagnostics.kernel} >= {model.kernel for model in models}
+    assert {diagnostics.regularization} >= {model.regularization for model in models}
+    assert bool(diagnostics.kernel_changes) == ("learn_kernel" in variant[1])
 
 
 def test_memory_counts_every_array_once():

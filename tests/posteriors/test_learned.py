@@ -65,11 +65,11 @@ def test_a_policy_without_a_kernel_simply_works(name):
     assert policy.posterior.prior_mean == pytest.approx(2.0, abs=1.0)
 
 
+@pytest.mark.parametrize(("scale", "height"), [(1000.0, 1000.0), (1.0 / 4096.0, 1.0), (1.0, 1e-6)])
 @pytest.mark.parametrize("name", PRESETS)
-def test_the_units_of_the_data_do_not_matter(name):
-    """With powers of two not even rounding differs; the kernel and every number the user sees come in the new units."""
+def test_the_units_of_the_data_do_not_matter(name, scale, height):
+    """The same actions are played, and the kernel and every number the user sees come in the new units."""
     plain, scaled = PRESETS[name](seed=0), PRESETS[name](seed=0)
-    scale, height = 1024.0, 1.0 / 4096.0
     # before anything is learned the units are unknown: both start from the same log
     generator = np.random.default_rng(5)
     contexts, actions = generator.random((20, 2)), generator.random((20, 1))
@@ -89,6 +89,22 @@ def test_the_units_of_the_data_do_not_matter(name):
     )
     np.testing.assert_allclose(scaled.dictionary_points, [scale, scale, 1.0] * plain.dictionary_points)
     assert scaled.posterior.regularization == pytest.approx(height**2 * plain.posterior.regularization)
+    told, expected = (policy.explain(decision) for policy, decision in ((scaled, other[-1]), (plain, one[-1])))
+    for quantity in ("mean", "exploration", "contributions", "rest"):
+        np.testing.assert_allclose(
+            getattr(told, quantity), height * getattr(expected, quantity), rtol=1e-4, atol=1e-6 * height
+        )
+    ours, theirs = scaled.diagnostics(), plain.diagnostics()
+    assert ours.prior_mean == pytest.approx(height * theirs.prior_mean)
+    assert ours.residual == pytest.approx(height**2 * theirs.residual, rel=1e-4, abs=1e-9 * height**2)
+    # evidence and information are pure numbers
+    for quantity in ("effective_dimension", "information_gain"):
+        assert getattr(ours, quantity) == pytest.approx(getattr(theirs, quantity), rel=1e-6)
+    np.testing.assert_allclose(
+        [change.evidence_gained for change in ours.kernel_changes],
+        [change.evidence_gained for change in theirs.kernel_changes],
+        rtol=1e-3,
+    )
 
 
 def test_the_kernel_changes_at_doubling_times_alone_and_every_change_is_told():

@@ -22,6 +22,7 @@ import kernel_bandits.policies
 from kernel_bandits import confidence, kernels
 from kernel_bandits.arrays import InputError, KernelBanditsError
 from kernel_bandits.environments.base import Environment
+from kernel_bandits.posteriors import KernelLearning
 
 Factory: TypeAlias = Callable[..., Any]
 Kind: TypeAlias = Literal["environment", "policy", "kernel or radius"]
@@ -33,7 +34,8 @@ def catalogue(kind: Kind) -> dict[str, Factory]:
         return _classes(kernel_bandits.environments, Environment)
     if kind == "policy":
         return {name: value for name, value in vars(kernel_bandits.policies).items() if inspect.isfunction(value)}
-    return _classes(kernels, kernels.Kernel) | _classes(confidence, confidence.Confidence)
+    learning = {KernelLearning.__name__: KernelLearning}
+    return _classes(kernels, kernels.Kernel) | _classes(confidence, confidence.Confidence) | learning
 
 
 def _classes(module: Any, base: type) -> dict[str, Factory]:

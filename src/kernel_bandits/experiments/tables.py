@@ -152,6 +152,9 @@ def _entries(tables: Table, environments: Sequence[_Place]) -> Iterator[_Entry]:
 def _complete(policy: Part, place: _Place, defaults: Table) -> Part:
     """The policy with the options it takes from elsewhere; what is said more specifically wins."""
     suggested, given = ({} if kernel is None else {"kernel": kernel} for kernel in (place.suggested, place.kernel))
+    if policy.options.get("learn_kernel"):
+        # what is learned should not start from what the environment knows
+        suggested = {}
     taken = {key: value for key, value in {**suggested, **defaults, **given}.items() if policy.accepts(key)}
     return replace(policy, options={**taken, **policy.options}).resolved("policy")
 

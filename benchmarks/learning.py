@@ -4,8 +4,9 @@ Run: OPENBLAS_NUM_THREADS=1 python benchmarks/learning.py results.jsonl
 
 Each run is a line of the file; runs that stand there already are not repeated, so that it can be interrupted.
 ``--parts`` chooses among fixed (a grid of fixed lengthscales), wrong (learned from lengthscales 10 times too large and
-too small, in the units of the environment and in others), none (without a kernel, with and without five irrelevant
-columns) and cost (processor time of the learned run and of the same run with the kernel it ended with).
+too small, in the units of the environment and in others), none (without a kernel), irrelevant (without a kernel and
+with five columns that mean nothing) and cost (processor time of the learned run and of the same run with the kernel it
+ended with).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ GRID = {
     "StepDiagonal": (0.035, 0.05, 0.07, 0.1),
     "MovingOptimum": (0.35, 0.5, 0.7),
 }
-PARTS = ("wrong", "none", "fixed", "cost")
+PARTS = ("wrong", "none", "irrelevant", "fixed", "cost")
 UNITS = 1000.0
 IRRELEVANT = 5
 
@@ -81,9 +82,10 @@ def plans(part: str) -> Iterator[tuple[str, str, Environment, Callable[[int], Up
             for start in (10.0 * suited, 0.1 * suited):
                 yield name, f"from {start:g}", environment, _learned(start)
                 yield name, f"from {start:g}, other units", OtherUnits(environment, UNITS), _learned(start)
-        else:
+        elif part == "none":
             yield name, "no kernel", environment, _learned(None)
             yield name, "no kernel, other units", OtherUnits(environment, UNITS), _learned(None)
+        else:
             yield name, "no kernel, irrelevant columns", IrrelevantColumns(environment, IRRELEVANT), _learned(None)
 
 

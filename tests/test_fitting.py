@@ -111,7 +111,8 @@ def test_few_points_do_not_declare_a_column_irrelevant():
     for seed in range(10):
         points, rewards = data(8, irrelevant=3, seed=seed)
         lengthscales = Sample(points, rewards).fit(kb.Matern(), None).kernel.lengthscale
-        assert lengthscales.max() < 8 * lengthscales.min()
+        # the columns are as wide as 1: at eight times that a column would hardly count any more
+        assert lengthscales.max() < 8.0
 
 
 def test_groups_share_a_lengthscale_in_units_of_their_spread():

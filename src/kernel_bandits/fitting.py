@@ -24,8 +24,8 @@ from kernel_bandits.threads import factorisation_threads
 
 # The prior, on logarithms. Medians: lengthscales of 0.2·√d spreads (distances grow as √d), the variance of the rewards
 # as output variance, a twentieth of it as noise. Widths: lengthscales move together by a factor e, each apart from the
-# others by e^1.5, output variance by e, noise by e^1.5; the mean of the rewards by one standard deviation of them.
-MEDIAN_LENGTHSCALE, COMMON_WIDTH, COLUMN_WIDTH = 0.2, 1.0, 1.5
+# others by another, output variance by e, noise by e^1.5; the mean of the rewards by one standard deviation of them.
+MEDIAN_LENGTHSCALE, COMMON_WIDTH, COLUMN_WIDTH = 0.2, 1.0, 1.0
 MEDIAN_VARIANCE, VARIANCE_WIDTH = 1.0, 1.0
 MEDIAN_NOISE, NOISE_WIDTH = 0.05, 1.5
 MEAN_PRECISION = 1.0

@@ -162,7 +162,9 @@ class _Scales:
         return squared
 
     def __repr__(self) -> str:
-        return f"{self.scalar:g}" if self.scalar is not None else repr(self.values.tolist())
+        if self.scalar is not None:
+            return f"{self.scalar:g}"
+        return f"[{', '.join(f'{value:g}' for value in self.values.tolist())}]"
 
 
 class Stationary(Kernel):

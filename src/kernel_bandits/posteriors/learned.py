@@ -35,7 +35,7 @@ class KernelLearning:
         first_round: how many observations there are when it is learned first.
         growth: it is learned again whenever there are so many times as many; 2 for doubling times, which keeps the
             cost of learning a fixed share of that of playing.
-        sample_size: n, at most so many observations are looked at each time, drawn at random.
+        sample_size: n, at most so many observations are looked at each time, drawn at random, round t with weight 1/t.
         groups: a label from 0 on for each column of a joint point, context columns first: columns with the same label
             share a lengthscale, in units of their spread. None for one lengthscale per column.
         warm_up: without a history the first so many observations are kept for learning; then the kernel is frozen.
@@ -244,7 +244,10 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         generator = np.random.default_rng(
             np.random.SeedSequence(self._seed.entropy, spawn_key=(*self._seed.spawn_key, self.round_index))
         )
-        drawn = generator.permutation(len(points))[: self.learning.sample_size]
+        # A policy that has found what is good plays it again and again: drawn uniformly, a late sample would know of
+        # nothing else. Round t is drawn with weight 1/t instead, every doubling of time as often as any other.
+        keys = generator.exponential(size=len(points)) * (1.0 + np.arange(len(points)))
+        drawn = generator.permutation(np.argsort(keys)[: self.learning.sample_size])
         sample = Sample(points[drawn], rewards[drawn], self.learning.groups, self._units)
         self._units = sample.units
         model, gain = sample.fit(self._family, self._model), math.inf

@@ -1,4 +1,7 @@
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from queue import Queue
+from threading import Event, Semaphore
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +12,7 @@ from kernel_bandits.accelerated.engine import CHUNK, next_rooms
 from kernel_bandits.accelerated.exact import ExactModel
 from kernel_bandits.accelerated.models import Room, bucket
 from kernel_bandits.accelerated.nystrom import NystromModel
-from kernel_bandits.accelerated.programs import Compiler
+from kernel_bandits.accelerated.programs import WORKERS, Compiler
 
 compiled = Counter()
 
@@ -58,6 +61,44 @@ def test_a_program_that_failed_is_tried_again():
         with pytest.raises(ValueError, match="cannot be compiled"):
             compiler(13).program(np.ones(7), np.ones(7))
     assert compiled == {(7,): 2}
+
+
+def test_a_program_that_one_gives_up_is_still_compiled_for_another(monkeypatch):
+    started, go_on = Semaphore(0), Event()
+
+    def waiting(number, state):
+        if number >= 0:
+            started.release()
+            go_on.wait()
+        return number * state
+
+    def asker(number):
+        return Compiler(waiting, number, jax.devices("cpu")[0], ahead=True)
+
+    busy = [asker(number) for number in range(WORKERS)]
+    for one in busy:
+        one.prepare(np.ones(3))
+        started.acquire()
+    # all are at work, so what is asked for now is not begun
+    first, second = asker(-2), asker(-2)
+    first.prepare(np.ones(3))
+    ask, asked = second.ask, Queue()
+
+    def ask_and_say(*arguments):
+        future = ask(*arguments)
+        asked.put(future)
+        return future
+
+    monkeypatch.setattr(second, "ask", ask_and_say)
+    with ThreadPoolExecutor(1) as other:
+        wanted = other.submit(second.program, np.ones(3))
+        shared = asked.get()
+        first.forget()
+        go_on.set()
+        program = wanted.result()
+    assert shared.cancelled()
+    with jax.enable_x64(True):
+        np.testing.assert_array_equal(program(jnp.ones(3)), np.full(3, -2.0))
 
 
 def test_rooms_that_may_come_next_are_few_and_the_likeliest_first():

@@ -5,6 +5,7 @@ import pytest
 import kernel_bandits as kb
 from kernel_bandits import accelerated
 from kernel_bandits.accelerated.engine import traces
+from kernel_bandits.accelerated.programs import Compiler
 from kernel_bandits.accelerated.replicas import computing, play_batch, settings_of
 
 
@@ -25,6 +26,17 @@ def test_run_seeds_may_differ_from_policy_seeds():
     results = accelerated.run_many([accelerated.uniform(seed=8)] * 2, environment, 50, seeds=[1, 2])
     for seed, result in zip((1, 2), results, strict=True):
         record = kb.run(kb.uniform(seed=8), environment, 50, seed=seed)
+        np.testing.assert_array_equal(result.action_indices, record.action_indices)
+        np.testing.assert_array_equal(result.contexts, record.contexts)
+
+
+def test_large_seeds_stand_beside_small_ones():
+    # NumPy makes an array of such numbers one of floats
+    seeds = [2**63 + 1, 3, 2**63 + 1, 2**53 + 1]
+    environment = kb.environments.Chessboard()
+    results = accelerated.run_many([accelerated.uniform(seed=seed) for seed in seeds], environment, 20)
+    for seed, result in zip(seeds, results, strict=True):
+        record = kb.run(kb.uniform(seed=seed), environment, 20, seed=seed)
         np.testing.assert_array_equal(result.action_indices, record.action_indices)
         np.testing.assert_array_equal(result.contexts, record.contexts)
 
@@ -99,6 +111,15 @@ def test_a_device_that_is_not_there_is_named():
 
 def boundless_rewards(context, actions):
     return actions[:, 0] / (context[0] - context[0])
+
+
+def test_a_run_that_fails_wants_no_further_programs(monkeypatch):
+    forgotten = []
+    monkeypatch.setattr(Compiler, "forget", lambda compiler: forgotten.append(compiler))
+    environment = accelerated.PureEnvironment(boundless_rewards, np.array([[0.0], [1.0]]), 1)
+    with pytest.raises(kb.KernelBanditsError, match="no longer finite"):
+        accelerated.run_many([accelerated.k_ucb(kb.Gaussian(1.0))], environment, 10)
+    assert len(forgotten) == 1
 
 
 def test_rewards_that_are_no_numbers_are_reported():

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,3 +26,10 @@ def test_words_are_carried_over_to_further_ones():
 def test_what_is_no_seed_is_refused():
     with pytest.raises(kb.InputError, match="seed: expected a whole number"):
         list(streams([1, -1], "ties"))
+    with pytest.raises(kb.InputError, match="or None, got True"):
+        list(streams([1, True], "ties"))
+
+
+def test_whole_numbers_of_numpy_are_seeds():
+    for seed, generator in enumerate(streams(list(np.arange(3)), "coins")):
+        assert generator.bit_generator.state == stream(seed, "coins").bit_generator.state

@@ -3,15 +3,17 @@
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 from pyarrow import parquet
 from typer.testing import CliRunner
 
 import kernel_bandits as kb
+from kernel_bandits.accelerated import replicas
 from kernel_bandits.accelerated.studies import has_gpu, replica_of
 from kernel_bandits.environments import Environment, Round
-from kernel_bandits.experiments import Record, Sweep, executor, read_results, study_of
+from kernel_bandits.experiments import Failure, Record, Sweep, executor, read_results, study_of
 from kernel_bandits.experiments.command_line import app
 
 STUDY = {
@@ -111,6 +113,66 @@ def test_a_batch_that_cannot_be_played_is_played_one_by_one(tmp_path):
     assert len(outcomes) == 3
     assert all(isinstance(outcome, Record) and "times" not in outcome.facts for outcome in outcomes)
     assert "3 of 3 runs are played one by one: environment: expected as many actions" in lines[-1]
+
+
+class Wider(Environment):
+    """A context in [0.9, 1] has a second column, which no policy takes."""
+
+    lengthscale = 0.5
+
+    def next_round(self, contexts):
+        context = contexts.random()
+        return Round([context] * (1 + (context > 0.9)), contexts.random((2, 1)))
+
+    def expected_rewards(self, context, actions):
+        return actions[:, 0] * context[0]
+
+
+def test_what_no_one_foresaw_fails_where_it_is_and_the_others_go_on(tmp_path):
+    study = study_of(
+        {
+            "environments": [{"name": Wider}, {"name": "Chessboard"}],
+            "policies": [{"name": "uniform"}, {"name": "ek_ucb", "options": {"leverage_accuracy": "0.5"}}],
+            "seeds": [1],
+            "horizon": 40,
+        }
+    )
+    lines = []
+    outcomes = list(Sweep(study, tmp_path).play(executor(device="gpu", tell=lines.append)))
+    failed = {outcome.run.label for outcome in outcomes if isinstance(outcome, Failure)}
+    assert failed == {"Wider, uniform, seed 1", "Wider, ek_ucb, seed 1"}
+    assert len(outcomes) == 4
+    assert "3 of 4 runs are played one by one: " in lines[-1]
+    assert "ValueError: " in lines[-1]
+    assert "\n" not in lines[-1]
+
+
+def test_batches_are_halved_until_they_fit(monkeypatch, tmp_path):
+    run_batch, sizes = replicas._run_batch, []
+
+    def in_little_memory(batch, *arguments):
+        sizes.append(len(batch))
+        if len(batch) > 2:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
+        return run_batch(batch, *arguments)
+
+    monkeypatch.setattr(replicas, "_run_batch", in_little_memory)
+    study = study_of(
+        {"environments": [{"name": "Chessboard"}], "policies": [{"name": "uniform"}], "seeds": 5, "horizon": 20}
+    )
+    outcomes = list(Sweep(study, tmp_path).play(executor(device="gpu", tell=lambda _: None)))
+    assert sizes == [5, 3, 2, 2, 2]
+    assert {outcome.facts["times"] for outcome in outcomes} == {"shares of the wall time of 2 runs at once"}
+    for outcome in outcomes:
+        seed = outcome.run.seed
+        record = kb.run(kb.uniform(seed=seed), kb.environments.Chessboard(), 20, seed=seed)
+        np.testing.assert_array_equal(outcome.result.action_indices, record.action_indices)
+
+
+def test_where_nothing_is_missing_nothing_is_told():
+    lines = []
+    assert list(executor(device="gpu", tell=lines.append)([])) == []
+    assert lines == []
 
 
 def test_a_seed_among_the_options_is_that_of_the_policy():

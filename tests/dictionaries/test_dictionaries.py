@@ -103,6 +103,15 @@ def test_posterior_variance_rule_is_the_exact_leverage_score_when_everything_is_
     assert rule.score(candidate_at(posterior, points[19])) == pytest.approx(exact, abs=1e-10)
 
 
+def test_kors_scores_no_more_once_the_dictionary_is_full():
+    posterior = kb.ek_ucb(kb.Gaussian(0.2), max_dictionary_size=3, seed=0).posterior
+    for point in np.random.default_rng(0).random((30, 2)):
+        posterior.update(point, 0.0)
+    assert posterior.dictionary_size == 3
+    with pytest.raises(kb.UnavailableError, match="score: the dictionary has the 3 anchors it may have"):
+        posterior.dictionary.score(candidate_at(posterior, np.full(2, 0.5)))
+
+
 def test_cap_stops_growth_but_not_learning():
     generator = np.random.default_rng(0)
     points = generator.random((500, 2))

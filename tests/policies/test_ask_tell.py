@@ -201,6 +201,30 @@ def test_decisions_older_than_one_expire_together():
     assert len(asked.pending) == 2
 
 
+def test_a_kernel_that_fails_leaves_decisions_expired_up_to_there():
+    class Failing:
+        answers = float("inf")
+
+        def __call__(self, X, Y=None):
+            self.answers -= 1
+            if self.answers < 0:
+                raise RuntimeError("kernel failed")
+            return kb.Gaussian(0.2)(X, Y)
+
+        def diag(self, X):
+            return np.ones(len(X))
+
+    kernel = Failing()
+    asked = kb.ek_ucb(kernel, seed=0)
+    decisions = [asked.ask([0.2 * number], PROBE[1][:, :1]) for number in range(5)]
+    kernel.answers = 1
+    with pytest.raises(RuntimeError, match="kernel failed"):
+        asked.expire_before(decisions[3].id)
+    assert asked.pending == (1, 2, 3, 4)
+    kernel.answers = float("inf")
+    assert asked.expire_before(decisions[3].id) == (1, 2)
+
+
 def test_a_decision_goes_into_a_log_and_comes_back():
     asked = kb.thompson_sampling(kb.Gaussian(0.3), seed=0)
     decision = asked.ask([0.2, 0.4], PROBE[1])

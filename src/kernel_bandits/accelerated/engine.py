@@ -262,28 +262,32 @@ def play(
     columns: tuple[NDArray[Any], ...] = (rows, sizes, received, regrets)
     done, count, full = 0, 0, False
     log: Log | None = None
-    while done < horizon:
-        before, room = room, model.further_room(room, done + CHUNK, last, full, most)
-        if room != before:
-            state = model.enlarge(state, settings, room)
-        rounds = cut(rewards, dtype, parameters, on_device, divisor, done, used)
-        rest = settings, rounds, np.int32(min(CHUNK, horizon - done))
-        if room != before or done == 0:
-            program = _prepared(compiler, model, next_rooms(model, room, last, most), state, rest)
-        state, further, outcome = program(state, *rest)
-        # the device is busy: time to write down what came before
-        _write(columns, log, done - count, count)
-        used, log = used + outcome.used, further
-        count, full, finite = (scalar.item() for scalar in jax.device_get((outcome.done, outcome.full, outcome.finite)))
-        if not finite:
-            raise KernelBanditsError(
-                f"The model is no longer finite after {done} rounds; check the scale of points and rewards, "
-                "and that float32 is fine enough for this regularization."
+    try:
+        while done < horizon:
+            before, room = room, model.further_room(room, done + CHUNK, last, full, most)
+            if room != before:
+                state = model.enlarge(state, settings, room)
+            rounds = cut(rewards, dtype, parameters, on_device, divisor, done, used)
+            rest = settings, rounds, np.int32(min(CHUNK, horizon - done))
+            if room != before or done == 0:
+                program = _prepared(compiler, model, next_rooms(model, room, last, most), state, rest)
+            state, further, outcome = program(state, *rest)
+            # the device is busy: time to write down what came before
+            _write(columns, log, done - count, count)
+            used, log = used + outcome.used, further
+            count, full, finite = (
+                scalar.item() for scalar in jax.device_get((outcome.done, outcome.full, outcome.finite))
             )
-        done += count
-        if progress is not None:
-            progress(done)
-    compiler.forget()
+            if not finite:
+                raise KernelBanditsError(
+                    f"The model is no longer finite after {done} rounds; check the scale of points and rewards, "
+                    "and that float32 is fine enough for this regularization."
+                )
+            done += count
+            if progress is not None:
+                progress(done)
+    finally:
+        compiler.forget()
     _write(columns, log, done - count, count)
     return Played(rows, sizes, received, regrets, state)
 

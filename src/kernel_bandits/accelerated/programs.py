@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import cache
 from threading import Lock
 from typing import Any, TypeAlias
@@ -45,7 +45,12 @@ class Compiler:
 
     def program(self, *arguments: Any) -> Program:
         """The program for arguments of these shapes, which takes them without the static one."""
-        return self.ask(*arguments).result()
+        while True:
+            try:
+                return self.ask(*arguments).result()
+            except CancelledError:
+                # someone else had it prepared, and wants it no more
+                continue
 
     def prepare(self, *arguments: Any) -> None:
         """The program for arguments of these shapes may be wanted."""
@@ -54,8 +59,9 @@ class Compiler:
 
     def forget(self) -> None:
         """Programs that were to be prepared, and are not begun, are not wanted any more."""
-        for future in self._asked:
-            future.cancel()
+        with _lock:
+            for future in self._asked:
+                future.cancel()
 
     def ask(self, *arguments: Any) -> Future[Program]:
         """Have the program for arguments of these shapes compiled, unless it is or was."""

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_bandits.accelerated.covariance import family_of, scaling_of
 from kernel_bandits.accelerated.engine import Played, draw, play, table_length
@@ -220,7 +221,7 @@ def _run_batch(
     tables, played = play_batch(replicas, environment, horizon, seeds, dtype)
     share = np.full(horizon, (perf_counter() - started) / (len(replicas) * horizon))
     zeros = np.zeros(horizon)
-    scene = np.unique(seeds, return_inverse=True)[1]
+    _, scene = distinct(seeds)
     regret = np.cumsum(played.regrets, axis=1)
     rounds = np.arange(horizon)
     return [
@@ -251,15 +252,21 @@ def play_batch(
 
     ``progress`` is told the number of finished rounds after each chunk of them.
     """
-    unique_seeds, scene = np.unique(seeds, return_inverse=True)
-    unique_players, player = np.unique([replica.seed for replica in replicas], return_inverse=True)
+    unique_seeds, scene = distinct(seeds)
+    unique_players, player = distinct([replica.seed for replica in replicas])
     with ThreadPoolExecutor(1) as other:
-        drawing = other.submit(draw, horizon, unique_players.tolist())
-        tables = tabulate(environment, horizon, unique_seeds.tolist(), table_length(horizon))
+        drawing = other.submit(draw, horizon, unique_players)
+        tables = tabulate(environment, horizon, unique_seeds, table_length(horizon))
         draws = drawing.result()
     dimension = tables.contexts.shape[2] + tables.actions.shape[-1]
     settings = settings_of(replicas, dimension, dtype)
     return tables, play(replicas[0].model, settings, tables, draws, scene, player, room, progress)
+
+
+def distinct(seeds: Sequence[int]) -> tuple[list[int], NDArray[np.intp]]:
+    """Each seed once, and the place of every seed among them; as an array large seeds beside small ones are rounded."""
+    places = {seed: place for place, seed in enumerate(dict.fromkeys(seeds))}
+    return list(places), np.array([places[seed] for seed in seeds], np.intp)
 
 
 def settings_of(replicas: Sequence[Replica], dimension: int, dtype: Precision) -> Settings:

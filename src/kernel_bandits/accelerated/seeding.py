@@ -26,13 +26,17 @@ _HALF = np.uint32(16)
 
 def streams(seeds: Sequence[int], name: str) -> Iterator[np.random.Generator]:
     """``stream(seed, name)`` for each seed."""
-    if not all(isinstance(seed, int) and 0 <= seed < 2 ** (32 * _POOL) for seed in seeds):
+    if not all(_is_whole(seed) and 0 <= seed < 2 ** (32 * _POOL) for seed in seeds):
         yield from (stream(seed, name) for seed in seeds)
         return
-    entropy = [np.array([seed >> 32 * place & 0xFFFFFFFF for seed in seeds], np.uint32) for place in range(_POOL)]
+    entropy = [np.array([int(seed) >> 32 * place & 0xFFFFFFFF for seed in seeds], np.uint32) for place in range(_POOL)]
     (key,) = seed_of(0, name).spawn_key
     for state in _states([*entropy, np.full(len(seeds), key, np.uint32)]):
         yield np.random.Generator(np.random.PCG64(_Given(state)))  # type: ignore[arg-type]  # the stubs know SeedSequence alone
+
+
+def _is_whole(seed: object) -> bool:
+    return isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
 
 
 class _Given(np.random.bit_generator.ISeedSequence):

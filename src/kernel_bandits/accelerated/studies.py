@@ -60,6 +60,8 @@ def on_device(
         tell: takes a line about what is played elsewhere.
         batch_size: the most runs that are in memory at once; fewer where memory does not suffice.
     """
+    if not runs:
+        return
     if not has_gpu():
         tell("JAX sees no GPU here; its programs run on the processor.")
     entries, reasons = _entries(runs)
@@ -70,8 +72,9 @@ def on_device(
             started = datetime.now(UTC)
             try:
                 results, at_once = _play(batch, len(numbers))
-            except KernelBanditsError as reason:
-                reasons |= {run.id: str(reason) for run, _ in batch}
+            except Exception as reason:
+                # played one by one a run that fails is one failure, and the others go on
+                reasons |= {run.id: _in_a_line(reason) for run, _ in batch}
             else:
                 yield from _records(batch, results, at_once, started)
     rest = [run for run in runs if run.id in reasons]
@@ -100,8 +103,8 @@ def _entries(runs: Iterable[Run]) -> tuple[list[Entry], dict[str, str]]:
     for run in runs:
         try:
             entries.append((run, replica_of(run)))
-        except KernelBanditsError as reason:
-            reasons[run.id] = str(reason)
+        except Exception as reason:
+            reasons[run.id] = _in_a_line(reason)
     return entries, reasons
 
 
@@ -144,6 +147,12 @@ def _records(batch: Sequence[Entry], results: Sequence[RunResult], at_once: int,
     }
     for (run, _), result in zip(batch, results, strict=True):
         yield Record(run, result, {**facts, "seconds": float(result.seconds[-1])})
+
+
+def _in_a_line(reason: Exception) -> str:
+    if isinstance(reason, KernelBanditsError):
+        return str(reason)
+    return f"{type(reason).__name__}: {reason}".partition("\n")[0]
 
 
 def _summary(runs: Iterable[Run], reasons: Mapping[str, str]) -> str:

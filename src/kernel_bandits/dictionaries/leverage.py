@@ -8,7 +8,7 @@ from abc import abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_bandits.arrays import FloatArray, InputError, as_positive
+from kernel_bandits.arrays import FloatArray, InputError, UnavailableError, as_positive
 from kernel_bandits.dictionaries.base import NOTHING, Candidate, Dictionary, Proposal
 from kernel_bandits.linalg import (
     border_symmetric,
@@ -162,6 +162,11 @@ class Kors(LeverageSampling):
 
     def _measure(self, candidate: Candidate) -> FloatArray | float:
         features = candidate.features
+        if self.is_full(features.shape[-1]):
+            raise UnavailableError(
+                f"score: the dictionary has the {self.max_dictionary_size} anchors it may have and keeps no scores; "
+                "give a larger max_dictionary_size=."
+            )
         # φᵀQφ
         if features.ndim > 1:
             return quadratic_forms(features, self._inverse)

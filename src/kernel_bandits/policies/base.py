@@ -362,6 +362,8 @@ class Policy(ABC):
     def expire_before(self, id: int) -> tuple[int, ...]:  # noqa: A002 (as in tell)
         """Give up on all pending decisions that were asked for before a certain one.
 
+        A bad id changes nothing. If the kernel fails in the middle, the decisions before that stay expired.
+
         Args:
             id: of a decision of :meth:`ask`, pending or not, which stays as it is.
 

@@ -52,6 +52,9 @@ def test_numbers_stand_for_every_coordinate():
     assert kb.Box(0, 1) != (0, 1)
     assert len({kb.Box(0, 1), kb.Box(0.0, 1.0), kb.Box(0, 2)}) == 2
     assert repr(kb.Box(0, [1, 2])) == "Box([0.0, 0.0], [1.0, 2.0])"
+    # a list of one is a forgotten coordinate
+    with pytest.raises(kb.InputError, match="got 2 and 1 coordinates; a number instead of a list"):
+        kb.Box([0.0, 0.0], [40.0])
 
 
 def test_a_box_cannot_be_changed_and_keeps_no_array_of_the_caller():

@@ -30,15 +30,16 @@ class Box:
     def __init__(self, low: ArrayLike, high: ArrayLike) -> None:
         corners = []
         for name, value in (("low", low), ("high", high)):
-            corner = as_vector(name, np.atleast_1d(as_floats(name, value)))
+            number_or_vector = as_floats(name, value)
+            corner = number_or_vector if number_or_vector.ndim == 0 else as_vector(name, number_or_vector)
             require_finite(name, corner)
             corners.append(corner)
-        if len({len(corner) for corner in corners} - {1}) > 1 or not all(len(corner) for corner in corners):
+        if len({len(corner) for corner in corners if corner.ndim}) > 1 or not all(corner.size for corner in corners):
             raise InputError(
-                f"low and high: expected corners of one dimension, at least 1, got {len(corners[0])} and "
-                f"{len(corners[1])} coordinates."
+                f"low and high: expected corners of one dimension, at least 1, got {corners[0].size} and "
+                f"{corners[1].size} coordinates; a number instead of a list holds for every coordinate."
             )
-        lower, upper = (np.array(corner) for corner in np.broadcast_arrays(*corners))
+        lower, upper = (np.array(corner) for corner in np.broadcast_arrays(*np.atleast_1d(*corners)))
         if (lower > upper).any():
             where = int(np.flatnonzero(lower > upper)[0])
             raise InputError(

@@ -32,6 +32,9 @@ MEAN_PRECISION = 1.0
 # What no data can leave: beyond these a lengthscale is as good as zero or infinite, and noise below 1 % of the spread
 # of the rewards would let one surprising reward decide.
 SHORTEST, LONGEST = 0.005, 500.0
+# A column that varies by less than this share of its values is as good as constant: an action that is found again in a
+# box comes back with such differences.
+NEGLIGIBLE_SPREAD = 1e-7
 LEAST_VARIANCE, LARGEST_VARIANCE = 1e-2, 1e2
 LEAST_NOISE, LARGEST_NOISE = 1e-4, 4.0
 # Starts are tried at the prior median times these powers of e, on at most so many points, all of them inducing. A step
@@ -112,7 +115,7 @@ class Units:
         self.centres, self.reward_centre = points.mean(axis=0), float(rewards.mean())
         # √12 standard deviations are the length of an interval of uniform values; a column that never varies has none
         measured = math.sqrt(12.0) * _standard_deviations(points, self.centres)
-        varies = measured > 1e-12 * np.abs(self.centres)
+        varies = measured > NEGLIGIBLE_SPREAD * np.abs(self.centres)
         self.measured = np.where(varies, measured, 0.0)
         deviation = float(rewards.std())
         self.reward_measured = deviation if deviation > 1e-12 * abs(self.reward_centre) else 0.0

@@ -84,3 +84,15 @@ def test_what_cannot_be_explained():
     decision = policy.select(context, actions)
     with pytest.raises(kb.InputError, match="count"):
         policy.explain(decision, count=0)
+
+
+def test_diagnostics_print_one_line_each():
+    policy = kb.ek_ucb(seed=0)
+    for number in range(16):
+        policy.update([0.1 * (number % 7)], [0.3 * (number % 5)], np.sin(number))
+    state = policy.diagnostics()
+    lines = str(state).splitlines()
+    assert lines[0] == "observations: 16"
+    assert f"prior_mean: {state.prior_mean:.6g}" in lines
+    assert lines[-1].startswith(f"kernel_changes: {len(state.kernel_changes)}, the last in round")
+    assert "kernel_changes" not in str(kb.uniform(seed=0).diagnostics())

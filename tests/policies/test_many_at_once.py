@@ -45,7 +45,7 @@ def test_update_many_is_update_one_by_one(name, options):
 @pytest.mark.parametrize("options", [{}, {"history": "none"}, {"dictionary": "posterior_variance"}], ids=str)
 def test_a_long_log_gives_the_same_anchors_and_quantities(options):
     many, single = kb.ek_ucb(kb.Gaussian(0.2), seed=0, **options), kb.ek_ucb(kb.Gaussian(0.2), seed=0, **options)
-    contexts, actions, rewards = log(5000)
+    contexts, actions, rewards = log(2500)
     many.update_many(contexts, actions, rewards)
     for round_ in zip(contexts, actions, rewards, strict=True):
         single.update(*round_)

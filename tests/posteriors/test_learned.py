@@ -225,13 +225,46 @@ def test_without_a_history_the_kernel_is_learned_in_a_warm_up_and_then_frozen():
     assert held < policy.diagnostics().memory_bytes + 8 * 512 * 4
 
 
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("offset", [50.0, -50.0, 0.0])
+def test_before_the_first_learning_the_level_of_rewards_decides_nothing(name, offset):
+    policy = PRESETS[name](seed=0)
+    rows = np.array([[10.0, 900.0], [35.0, 30.0], [20.0, 400.0], [0.0, 0.0], [40.0, 1200.0]])
+    played = []
+    for _ in range(4):
+        decision = policy.select([], rows)
+        assert decision.mean == 0.0
+        played.append(decision.index)
+        policy.update([], decision.action, offset + 0.01 * decision.action[0])
+    # four different rows, whatever they earned, and only then a kernel
+    assert len(set(played)) == 4
+    assert [change.round_index for change in policy.posterior.kernel_changes] == [4]
+    assert policy.posterior.prior_mean == pytest.approx(offset + 0.15, abs=0.5)
+    assert policy.predict([], rows).mean == pytest.approx(offset, abs=1.0)
+
+
+def test_rewards_are_kept_before_the_first_learning():
+    policy = kb.ek_ucb(seed=0)
+    for number in range(3):
+        decision = policy.ask([0.1 * number], [[0.2], [0.9]])
+        policy.tell(decision.id, 7.0 + number)
+    np.testing.assert_array_equal(policy.posterior.observed_rewards, [7.0, 8.0, 9.0])
+    explanation = policy.explain(policy.select([0.5], [[0.2], [0.9]]))
+    assert sorted(explanation.rewards) == [7.0, 8.0, 9.0]
+    assert (explanation.mean, explanation.prior_mean) == (0.0, 0.0)
+    policy.update([0.5], [0.9], 10.0)
+    np.testing.assert_allclose(policy.posterior.observed_rewards, [7.0, 8.0, 9.0, 10.0])
+    assert policy.posterior.prior_mean != 0.0
+
+
 def test_explanations_and_gradients_count_the_prior_mean_in():
     policy = kb.ek_ucb(seed=0)
     play(policy, 60)
     decision = policy.select([0.3, 0.4], [[0.1], [0.5], [0.9]])
     explanation = policy.explain(decision, count=1000)
     assert explanation.mean == pytest.approx(decision.mean, abs=1e-9)
-    assert explanation.rest == pytest.approx(policy.posterior.prior_mean, abs=1e-6)
+    assert explanation.rest == pytest.approx(0.0, abs=1e-9)
+    assert explanation.prior_mean == policy.posterior.prior_mean != 0.0
     posterior, points = policy.posterior, np.random.default_rng(0).random((4, 3))
     gradient = posterior.gradient(points, posterior.evaluate(points), 1.0)
     for column in range(3):

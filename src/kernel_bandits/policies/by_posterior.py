@@ -29,7 +29,9 @@ class Explanation:
         contributions: what each of them adds to the mean, shape (n,).
         rewards: what was earned at them, shape (n,); None where the history is not kept and ``points`` are anchors,
             which speak for all observations around them.
-        rest: what all other points and the prior mean add to it together.
+        rest: what all other points add to the mean together.
+        prior_mean: what the mean starts from: the expected reward where nothing is known, 0 unless it is learned. The
+            contributions are of rewards less the prior mean.
     """
 
     mean: float
@@ -38,6 +40,7 @@ class Explanation:
     contributions: FloatArray
     rewards: FloatArray | None
     rest: float
+    prior_mean: float
 
 
 class PosteriorPolicy(Policy):
@@ -142,15 +145,16 @@ class PosteriorPolicy(Policy):
             raise InputError(f"decision: expected what select or ask returned, got {type(decision).__name__}.")
         point = pair(decision.context, decision.action[None, :], *self._dimensions)[0]
         points, contributions, rewards = self.posterior.contributions(point)
-        mean = self.posterior.prior_mean + float(contributions.sum())
+        total, prior_mean = float(contributions.sum()), self.posterior.prior_mean
         strongest = np.argsort(-np.abs(contributions), kind="stable")[: as_count("count", count)]
         return Explanation(
-            mean=mean,
+            mean=prior_mean + total,
             exploration=decision.upper_bound - decision.mean,
             points=points[strongest],
             contributions=contributions[strongest],
             rewards=None if rewards is None else rewards[strongest],
-            rest=mean - float(contributions[strongest].sum()),
+            rest=total - float(contributions[strongest].sum()),
+            prior_mean=prior_mean,
         )
 
     def _select_one_by_one(self, points: FloatArray) -> list[Choice]:

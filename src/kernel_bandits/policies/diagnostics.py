@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,20 @@ class Diagnostics:
     regularization: float | None
     prior_mean: float
     kernel_changes: tuple[KernelChange, ...]
+
+    def __str__(self) -> str:
+        """One line each; of the changes of the kernel how many there were and the last."""
+        shown = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "kernel_changes"}
+        lines = [
+            f"{name}: {value:.6g}" if isinstance(value, float) else f"{name}: {value}" for name, value in shown.items()
+        ]
+        if self.kernel_changes:
+            last = self.kernel_changes[-1]
+            lines.append(
+                f"kernel_changes: {len(self.kernel_changes)}, the last in round {last.round_index}, "
+                f"which gained {last.evidence_gained:.3g} nats"
+            )
+        return "\n".join(lines)
 
 
 def diagnose(policy: object, observations: int, posteriors: Sequence[Posterior[Any]], pending: int) -> Diagnostics:

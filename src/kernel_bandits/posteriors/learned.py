@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from kernel_bandits.posteriors.history import History
 
 # Builds the posterior of a kernel and λ, with coins of its own for each number.
 PosteriorFactory: TypeAlias = Callable[[KernelLike, float, int], Posterior[Any]]
+_Rewards = TypeVar("_Rewards", float, FloatArray)
 # A change of kernel costs a pass over the history; less than so many nats are not worth it.
 WORTHWHILE = 1.0
 # Before anything is known of the rewards, in squared reward units; the output variance is 1 then.
@@ -107,13 +108,18 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         self._units: Units | None = None
         self._within = build(model.covariance, model.noise, 0)
         self._next: int | None = learning.first_round
-        # What is kept of a history-free stream until the kernel is frozen.
-        self._warm_up = History() if self._within.approximation == "history-free" else None
+        # What the posterior within does not keep: a history-free stream until the kernel is frozen, and rewards as long
+        # as nothing is known of them.
+        self._kept = History() if start is None or self._is_history_free else None
         self._awaited: dict[int, FloatArray] = {}
 
     @property
     def approximation(self) -> Approximation:
         return self._within.approximation
+
+    @property
+    def _is_history_free(self) -> bool:
+        return self._within.approximation == "history-free"
 
     @property
     def dimension(self) -> int | None:
@@ -133,6 +139,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
 
     @property
     def observed_rewards(self) -> FloatArray:
+        if self._model is None and self._kept is not None and not self._is_history_free:
+            return self._kept.rewards
         return self._within.observed_rewards + self.prior_mean
 
     @property
@@ -177,7 +185,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
 
     def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         points, values, rewards = self._within.contributions(point)
-        return points, values, None if rewards is None else rewards + self.prior_mean
+        return points, values, None if rewards is None else self.observed_rewards
 
     @contextmanager
     def batch(self) -> Iterator[Callable[[FloatArray], float]]:
@@ -186,9 +194,9 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         self._follow()
 
     def observe(self, point: FloatArray, reward: float, evaluation: _LearnedEvaluation, row: int = 0) -> None:
-        self._within.observe(point, reward - self.prior_mean, evaluation.within, row)
-        if self._warm_up is not None:
-            self._warm_up.append(point, reward)
+        self._within.observe(point, self._centred(reward), evaluation.within, row)
+        if self._kept is not None:
+            self._kept.append(point, reward)
         self._take_note()
 
     def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
@@ -196,9 +204,9 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         start = 0
         while start < len(points):
             stop = len(points) if self._next is None else min(start + self._next - self.round_index, len(points))
-            self._within.observe_many(points[start:stop], rewards[start:stop] - self.prior_mean)
-            if self._warm_up is not None:
-                self._warm_up.extend(points[start:stop], rewards[start:stop])
+            self._within.observe_many(points[start:stop], self._centred(rewards[start:stop]))
+            if self._kept is not None:
+                self._kept.extend(points[start:stop], rewards[start:stop])
             self._take_note()
             start = stop
 
@@ -208,16 +216,24 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         self._follow()
 
     def fulfil(self, key: int, reward: float) -> None:
-        self._within.fulfil(key, reward - self.prior_mean)
+        self._within.fulfil(key, self._centred(reward))
         point = self._awaited.pop(key)
-        if self._warm_up is not None:
-            self._warm_up.append(point, reward)
+        if self._kept is not None:
+            self._kept.append(point, reward)
         self._take_note()
 
     def abandon(self, key: int) -> None:
         self._within.abandon(key)
         del self._awaited[key]
         self._follow()
+
+    def _centred(self, rewards: _Rewards) -> _Rewards:
+        """What the posterior within is told of rewards.
+
+        Nothing, as long as their level and spread are unknown: a first reward of 50 would look like a wonder and be
+        played until the kernel is learned, one of −50 like a disaster. Decisions go by standard deviations until then.
+        """
+        return 0.0 * rewards if self._model is None else rewards - self.prior_mean
 
     def _follow(self) -> None:
         """Take over what the posterior within counts."""
@@ -232,15 +248,15 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         with suppress(KernelBanditsError):
             self._learn_kernel()
         self._next = self.learning.after(self.round_index)
-        if self._warm_up is not None and self._next > self.learning.warm_up:
-            self._next = self._warm_up = None
+        if self._is_history_free and self._next > self.learning.warm_up:
+            self._next = self._kept = None
 
     def _learn_kernel(self) -> None:
         """Change to the kernel that explains a sample best, if it is better by enough."""
-        if self._warm_up is None:
+        if self._kept is None:
             points, rewards = self.observed_points, self.observed_rewards
         else:
-            points, rewards = self._warm_up.points, self._warm_up.rewards
+            points, rewards = self._kept.points, self._kept.rewards
         generator = np.random.default_rng(
             np.random.SeedSequence(self._seed.entropy, spawn_key=(*self._seed.spawn_key, self.round_index))
         )
@@ -262,6 +278,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         if _narrowing(self._within, within, np.concatenate([near, generator.permuted(near, axis=0)])) > gain:
             return
         self._model, self._within = model, within
+        if not self._is_history_free:
+            self._kept = None
         self.kernel, self.regularization, self.prior_mean = within.kernel, within.regularization, model.mean
         self.residual_trace = within.residual_trace
         change = KernelChange(self.round_index, self.kernel, self.regularization, self.prior_mean, gain)

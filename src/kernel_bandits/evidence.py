@@ -81,7 +81,9 @@ def log_evidence(
     count = len(points)
     scaled, anchors = kernel.scaled(points), kernel.scaled(inducing)
     cross, cross_slope = kernel.value_and_slope(cdist(anchors, scaled, "sqeuclidean"))
-    gram, gram_slope = kernel.value_and_slope(cdist(anchors, anchors, "sqeuclidean"))
+    gram, gram_slope = cross, cross_slope
+    if inducing is not points:
+        gram, gram_slope = kernel.value_and_slope(cdist(anchors, anchors, "sqeuclidean"))
     J, A, B, N, log_determinant = _factorise(variance, noise, cross, gram)
 
     # Σ⁻¹b = (b − AᵀB⁻¹Ab)/λ with Σ = Q + λI, for b = y and b = 1

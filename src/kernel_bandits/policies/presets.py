@@ -231,20 +231,13 @@ def thompson_sampling(
         history: as for :func:`ek_ucb`.
         seed: of the draws, coins and tie-breaks.
     """
-    posterior: Posterior[Any]
-    if dictionary is None:
-        posterior = ExactPosterior(kernel, regularization)
-    else:
-        rule = _incremental_rule(
-            dictionary,
-            stream(seed, "coins"),
-            regularization=regularization,
-            leverage_regularization=leverage_regularization,
-            leverage_accuracy=leverage_accuracy,
-            oversampling=oversampling,
-            max_dictionary_size=max_dictionary_size,
-        )
-        posterior = NystromPosterior(kernel, regularization, rule, history)
+    options = {
+        "leverage_regularization": leverage_regularization,
+        "leverage_accuracy": leverage_accuracy,
+        "oversampling": oversampling,
+        "max_dictionary_size": max_dictionary_size,
+    }
+    posterior = _Posteriors(dictionary, options, history, seed_of(seed, "coins"))(kernel, regularization)
     return ThompsonSampling(posterior, stream(seed, "ties"), stream(seed, "exploration"), scale, number_of_draws)
 
 

@@ -32,11 +32,11 @@ MEAN_PRECISION = 1.0
 # What no data can leave: beyond these a lengthscale is as good as zero or infinite, and noise below 1 % of the spread
 # of the rewards would let one surprising reward decide.
 SHORTEST, LONGEST = 0.005, 500.0
+LEAST_VARIANCE, LARGEST_VARIANCE = 1e-2, 1e2
+LEAST_NOISE, LARGEST_NOISE = 1e-4, 4.0
 # A column that varies by less than this share of its values is as good as constant: an action that is found again in a
 # box comes back with such differences.
 NEGLIGIBLE_SPREAD = 1e-7
-LEAST_VARIANCE, LARGEST_VARIANCE = 1e-2, 1e2
-LEAST_NOISE, LARGEST_NOISE = 1e-4, 4.0
 # Starts are tried at the prior median times these powers of e, on at most so many points, all of them inducing. A step
 # of the optimiser that gains fewer nats than the tolerance is its last.
 START_POWERS = (-2.0, -1.0, 0.0, 1.0)

@@ -139,7 +139,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
 
     @property
     def observed_rewards(self) -> FloatArray:
-        if self._model is None and self._kept is not None and not self._is_history_free:
+        if self._kept is not None and not self._is_history_free:
             return self._kept.rewards
         return self._within.observed_rewards + self.prior_mean
 

@@ -8,7 +8,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
-from kernel_bandits.evidence import log_evidence
+from kernel_bandits.evidence import log_evidence, log_marginal_likelihood
 
 FAMILIES = [kb.Gaussian(), kb.Exponential(), kb.Matern(smoothness=1.5), kb.Matern(smoothness=2.5)]
 
@@ -38,16 +38,20 @@ def dense_bound(kernel, variance, noise, points, rewards, inducing, mean=0.0):
     return -0.5 * (log_determinant + fit + np.trace(gram - projected) / noise)
 
 
+@pytest.mark.parametrize("everything", [True, False])
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_with_every_point_inducing_it_is_scikit_learns_log_marginal_likelihood(family):
+def test_with_every_point_inducing_it_is_scikit_learns_log_marginal_likelihood(family, everything):
+    """By the bound with Z = S, and by the likelihood itself, which is what ``inducing=None`` computes."""
     points, rewards = data()
     lengthscales = np.array([0.3, 0.7, 2.0])
     regressor = GaussianProcessRegressor(
         sk.ConstantKernel(1.3) * in_scikit_learn(family, lengthscales) + sk.WhiteKernel(0.05), alpha=0.0, optimizer=None
     ).fit(points, rewards)
     theirs, their_gradient = regressor.log_marginal_likelihood(regressor.kernel_.theta, eval_gradient=True)
-    ours = log_evidence(family.with_lengthscale(lengthscales), 1.3, 0.05, points, rewards, points)
+    kernel = family.with_lengthscale(lengthscales)
+    ours = log_evidence(kernel, 1.3, 0.05, points, rewards, None if everything else points)
     assert ours.value == pytest.approx(theirs, rel=1e-7)
+    assert log_marginal_likelihood(kernel, 1.3, 0.05, points, rewards) == pytest.approx(theirs, rel=1e-9)
     assert ours.mean == 0.0
     # scikit-learn orders its parameters: log v, log ℓ, log λ
     gradient = np.array([ours.variance, *ours.lengthscales, ours.noise])
@@ -55,7 +59,7 @@ def test_with_every_point_inducing_it_is_scikit_learns_log_marginal_likelihood(f
 
 
 @pytest.mark.parametrize("mean_precision", [None, 0.0, 1.5])
-@pytest.mark.parametrize("inducing", [7, 50])
+@pytest.mark.parametrize("inducing", [7, 50, None])
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
 def test_the_gradient_agrees_with_finite_differences(family, inducing, mean_precision):
     points, rewards = data()
@@ -63,7 +67,8 @@ def test_the_gradient_agrees_with_finite_differences(family, inducing, mean_prec
     def evaluate(theta):
         kernel = family.with_lengthscale(np.exp(theta[:3]))
         variance, noise = np.exp(theta[3:])
-        return log_evidence(kernel, variance, noise, points, rewards, points[:inducing], mean_precision=mean_precision)
+        chosen = None if inducing is None else points[:inducing]
+        return log_evidence(kernel, variance, noise, points, rewards, chosen, mean_precision=mean_precision)
 
     for theta in (np.log([0.3, 0.7, 2.0, 1.3, 0.05]), np.log([2.0, 0.1, 0.5, 0.4, 0.3])):
         evidence = evaluate(theta)

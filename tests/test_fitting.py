@@ -12,6 +12,7 @@ from kernel_bandits.fitting import (
     LEAST_NOISE,
     LEAST_VARIANCE,
     LONGEST,
+    PLAUSIBLE_NATS,
     SHORTEST,
     Objective,
     RewardModel,
@@ -105,6 +106,44 @@ def test_irrelevant_columns_get_long_lengthscales():
     points, rewards = data(200, irrelevant=5)
     lengthscales = Sample(points, rewards).fit(kb.Matern(), None).kernel.lengthscale
     assert lengthscales[2:].min() > 4 * lengthscales[0]
+
+
+def test_where_rewards_are_mostly_noise_lengthscales_are_the_shortest_plausible_ones():
+    """And where they are not, those of the maximum itself."""
+    points, rewards = data(200)
+    noisy = rewards + 20.0 * np.random.default_rng(1).normal(size=200)
+    for values, is_noise in ((rewards, False), (noisy, True)):
+        sample = Sample(points, values)
+        objective = sample._objective(kb.Matern())
+        found = objective.maximise(objective.starts()[-1], 60)
+        mean = objective.best_mean(found)
+        shorter = objective.cautious(found, mean)
+        loss = objective.score(found, mean).objective - objective.score(shorter, mean).objective
+        if is_noise:
+            assert loss <= PLAUSIBLE_NATS
+            assert (shorter[:-2] < found[:-2] - 0.15).all()
+        else:
+            np.testing.assert_array_equal(shorter, found)
+        np.testing.assert_array_equal(shorter[-2:], found[-2:])
+
+
+def test_a_start_that_cannot_be_computed_is_passed_over():
+    points, rewards = data(40)
+    sample = Sample(points, rewards)
+    lost = RewardModel(kb.Matern(1e-170), 1.0, 0.1)
+    found = sample.fit(kb.Matern(), lost)
+    assert sample.score(found).objective > sample.score(sample.fit(kb.Matern(), None)).objective - 1.0
+
+
+def test_a_model_that_is_the_best_start_is_still_improved():
+    """With more points than the search looks at, refinement begins where the model before was."""
+    points, rewards = data(200)
+    sample = Sample(points, rewards)
+    best = sample.fit(kb.Matern(), None)
+    off = RewardModel(kb.Matern(1.3 * best.kernel.lengthscale), best.variance, 1.5 * best.noise, best.mean)
+    assert sample.score(off).objective < sample.score(best).objective - 2.0
+    again = sample.fit(kb.Matern(), off)
+    assert sample.score(again).objective > sample.score(best).objective - 1.0
 
 
 def test_few_points_do_not_declare_a_column_irrelevant():

@@ -18,16 +18,17 @@ from scipy.linalg import lapack
 from scipy.optimize import minimize
 
 from kernel_bandits.arrays import FloatArray, InputError, KernelBanditsError
-from kernel_bandits.evidence import Evidence, log_evidence
+from kernel_bandits.evidence import Evidence, log_evidence, log_marginal_likelihood
 from kernel_bandits.kernels import Constant, KernelLike, Product, Stationary
 from kernel_bandits.threads import factorisation_threads
 
 # The prior, on logarithms. Medians: lengthscales of 0.2·√d spreads (distances grow as √d), the variance of the rewards
-# as output variance, a twentieth of it as noise. Widths: lengthscales move together by a factor e, each apart from the
-# others by another, output variance by e, noise by e^1.5; the mean of the rewards by one standard deviation of them.
+# as output variance, a fifth of it as noise. Widths: lengthscales move together by a factor e, each apart from the
+# others by another, output variance and noise by e² each, so that rewards may be nearly all noise; the mean of the
+# rewards by one standard deviation of them.
 MEDIAN_LENGTHSCALE, COMMON_WIDTH, COLUMN_WIDTH = 0.2, 1.0, 1.0
-MEDIAN_VARIANCE, VARIANCE_WIDTH = 1.0, 1.0
-MEDIAN_NOISE, NOISE_WIDTH = 0.05, 1.5
+MEDIAN_VARIANCE, VARIANCE_WIDTH = 1.0, 2.0
+MEDIAN_NOISE, NOISE_WIDTH = 0.2, 2.0
 MEAN_PRECISION = 1.0
 # What no data can leave: beyond these a lengthscale is as good as zero or infinite, and noise below 1 % of the spread
 # of the rewards would let one surprising reward decide.
@@ -37,15 +38,27 @@ LEAST_NOISE, LARGEST_NOISE = 1e-4, 4.0
 # A column that varies by less than this share of its values is as good as constant: an action that is found again in a
 # box comes back with such differences.
 NEGLIGIBLE_SPREAD = 1e-7
-# Starts are tried at the prior median times these powers of e, on at most so many points, all of them inducing. A step
-# of the optimiser that gains fewer nats than the tolerance is its last.
+# Starts are tried at the prior median times these powers of e in all lengthscales, and in output variance and noise, on
+# at most so many points, all of them inducing. A step of the optimiser that gains fewer nats than the tolerance is its
+# last.
 START_POWERS = (-2.0, -1.0, 0.0, 1.0)
+NOISE_START = (-2.0, 1.6)
 SEARCH_SIZE = 64
 SEARCH_ITERATIONS, REFINE_ITERATIONS = 20, 12
 TOLERANCE = 0.1
+# A model by which the rewards are mostly noise is preferred to one that explains them better by no more than so many
+# nats, half a nat for each of several lengthscales.
+ROUGHNESS_NATS = 4.0
+# Lengthscales that explain rewards worse by no more than so many nats are plausible too. Where rewards are mostly noise
+# (so many times the output variance), the shortest plausible ones are taken, all shorter by one of these powers of e.
+MOSTLY_NOISE = 4.0
+PLAUSIBLE_NATS = 2.0
+SHORTER_POWERS = (0.8, 0.4, 0.2)
 # Inducing points may leave so much of the evidence aside, in nats, at the parameters they are chosen for; a third of it
 # is usual.
 TRACE_NATS = 3.0
+# Up to this share of the points the bound is faster than the log marginal likelihood itself.
+INDUCING_SHARE = 0.4
 
 
 @dataclass(frozen=True)
@@ -88,8 +101,8 @@ class Score(NamedTuple):
     """How well a model explains a sample.
 
     Attributes:
-        evidence: F, in nats.
-        objective: F + log prior, which is what learning maximises.
+        evidence: the log marginal likelihood, in nats.
+        objective: that plus the log prior; learning maximises a bound on it.
     """
 
     evidence: float
@@ -129,6 +142,11 @@ class Units:
         """Points in these units, about their centre."""
         return (points - self.centres) / self.spreads
 
+    def relative(self, lengthscales: FloatArray | float) -> FloatArray:
+        """Lengthscales over the spread of their columns, shape (d,); infinite where a column never varied."""
+        with np.errstate(divide="ignore"):
+            return lengthscales / self.measured
+
     def parameters(self, model: RewardModel) -> FloatArray:
         """θ = (log ℓ of each group, log v, log λ) in these units."""
         lengthscales = np.log(model.kernel.lengthscale / self.spreads)
@@ -165,7 +183,8 @@ class Objective:
         weigh_prior: bool = True,
     ) -> None:
         self.family, self.points, self.rewards, self.groups = family, points, rewards, groups
-        self.inducing = points
+        # all points, until fewer are chosen
+        self.inducing: FloatArray | None = None
         count = int(groups.max()) + 1
         self.centre = np.log(
             [*[MEDIAN_LENGTHSCALE * math.sqrt(points.shape[1])] * count, MEDIAN_VARIANCE, MEDIAN_NOISE]
@@ -188,7 +207,8 @@ class Objective:
     def choose_inducing(self, parameters: FloatArray) -> None:
         """As many points as it takes for the trace term of these parameters to be at most ``TRACE_NATS``.
 
-        By pivoted Cholesky: each point is the one that those before it explain least.
+        By pivoted Cholesky: each point is the one that those before it explain least. If it takes more than
+        ``INDUCING_SHARE`` of them, all are taken, which is faster.
         """
         if len(self.points) <= SEARCH_SIZE:
             return
@@ -197,32 +217,50 @@ class Objective:
         with factorisation_threads(len(gram)):
             tolerance = 2.0 * TRACE_NATS * noise / (variance * len(gram))
             _, pivots, rank, _ = lapack.dpstrf(gram, lower=1, tol=tolerance)
-        self.inducing = self.points[pivots[:rank] - 1]
+        self.inducing = self.points[pivots[:rank] - 1] if rank <= INDUCING_SHARE * len(gram) else None
 
     def score(self, parameters: FloatArray, mean: float) -> Score:
-        """F and F + log prior at a given mean; −∞ where they cannot be computed."""
+        """Log marginal likelihood, and that plus the log prior, at a given mean; −∞ where they cannot be computed."""
         variance, noise = np.exp(parameters[-2:]).tolist()
         offset = parameters - self.centre
         log_prior = -0.5 * float(offset @ self._precision @ offset) - 0.5 * (self._mean_precision or 0.0) * mean**2
         try:
-            evidence = log_evidence(
-                self.kernel(parameters), variance, noise, self.points, self.rewards - mean, self.inducing
-            ).value
+            evidence = log_marginal_likelihood(
+                self.kernel(parameters), variance, noise, self.points, self.rewards - mean
+            )
         except KernelBanditsError:
-            return Score(-math.inf, -math.inf)
-        return Score(evidence, evidence + log_prior)
+            evidence = -math.inf
+        return Score(evidence, evidence + log_prior) if math.isfinite(evidence) else Score(-math.inf, -math.inf)
 
     def negated(self, parameters: FloatArray) -> tuple[float, FloatArray]:
         """−(F + log prior) at the best mean and its gradient, for a minimiser; a large number where F fails."""
         try:
             evidence = self._evidence(parameters)
         except KernelBanditsError:
+            evidence = None
+        if evidence is None or not math.isfinite(evidence.value):
             return 1e12, np.zeros(len(parameters))
         offset = parameters - self.centre
         slope = self._precision @ offset
         lengthscales = np.bincount(self.groups, evidence.lengthscales)
         gradient = np.concatenate([lengthscales, [evidence.variance, evidence.noise]])
         return 0.5 * float(offset @ slope) - evidence.value, slope - gradient
+
+    def cautious(self, parameters: FloatArray, mean: float) -> FloatArray:
+        """Where rewards are mostly noise, the shortest lengthscales that explain the sample nearly as well.
+
+        Such rewards say little of the lengthscales, and long ones would pretend to know what lies between the points:
+        the middle of a range, say, of which only the ends were ever played.
+        """
+        if parameters[-1] - parameters[-2] <= math.log(MOSTLY_NOISE):
+            return parameters
+        shorter = np.append(-np.ones(len(parameters) - 2), np.zeros(2))
+        best = self.score(parameters, mean).objective
+        for power in SHORTER_POWERS:
+            candidate = self.within_bounds(parameters + power * shorter)
+            if self.score(candidate, mean).objective >= best - PLAUSIBLE_NATS:
+                return candidate
+        return parameters
 
     def best_mean(self, parameters: FloatArray) -> float:
         """The mean at which F + log prior is largest."""
@@ -240,12 +278,27 @@ class Objective:
             mean_precision=self._mean_precision,
         )
 
+    def starts(self) -> list[FloatArray]:
+        """Where to look for the best parameters: lengthscales from short to long, and rewards that are mostly noise.
+
+        Noise can always be explained by a kernel so rough that no reward tells of another; without the last start a
+        search that begins with little noise ends there.
+        """
+        groups = len(self.centre) - 2
+        shorter_or_longer = np.append(np.ones(groups), np.zeros(2))
+        mostly_noise = np.append(np.zeros(groups), NOISE_START)
+        return [*[self.centre + power * shorter_or_longer for power in START_POWERS], self.centre + mostly_noise]
+
+    def within_bounds(self, parameters: FloatArray) -> FloatArray:
+        """The nearest parameters that the bounds allow."""
+        low, high = np.array(self.bounds).T
+        return np.clip(parameters, low, high)
+
     def maximise(self, start: FloatArray, iterations: int, tolerance: float = TOLERANCE) -> FloatArray:
         """Parameters of a local maximum within the bounds, by L-BFGS-B; a step that gains less nats is the last."""
-        low, high = np.array(self.bounds).T
         found = minimize(
             self.negated,
-            np.clip(start, low, high),
+            self.within_bounds(start),
             jac=True,
             method="L-BFGS-B",
             bounds=self.bounds,
@@ -285,24 +338,41 @@ class Sample:
             family: the kernel whose lengthscales are sought; its own do not matter.
             before: a model to start from too, besides a few starts of its own.
         """
-        # a few points are enough to tell which start leads to the best place, and to come near it
+        # a few points are enough to tell which start leads to the best place, and to come near it; the model before is
+        # near it already, if it is the best start
         few = self._objective(family, SEARCH_SIZE)
-        together = np.append(np.ones(self.units.number_of_groups), np.zeros(2))
-        starts = [few.centre + power * together for power in START_POWERS]
+        starts = few.starts()
         if before is not None:
-            starts.append(self.units.parameters(before))
-        parameters = few.maximise(min(starts, key=lambda start: few.negated(start)[0]), SEARCH_ITERATIONS)
-        if len(self._points) <= SEARCH_SIZE:
-            return self.units.model(family, parameters, few.best_mean(parameters))
-        objective = self._objective(family)
-        objective.choose_inducing(parameters)
-        parameters = objective.maximise(parameters, REFINE_ITERATIONS)
+            starts.append(few.within_bounds(self.units.parameters(before)))
+        best = int(np.argmin([few.negated(start)[0] for start in starts]))
+        parameters = starts[best]
+        if before is None or best < len(starts) - 1 or len(self._points) <= SEARCH_SIZE:
+            parameters = few.maximise(parameters, SEARCH_ITERATIONS)
+        objective = few
+        if len(self._points) > SEARCH_SIZE:
+            objective = self._objective(family)
+            objective.choose_inducing(parameters)
+            parameters = self._or_noise(objective, few, objective.maximise(parameters, REFINE_ITERATIONS))
+            parameters = objective.cautious(parameters, objective.best_mean(parameters))
         return self.units.model(family, parameters, objective.best_mean(parameters))
 
+    def _or_noise(self, objective: Objective, few: Objective, parameters: FloatArray) -> FloatArray:
+        """Parameters, or others by which the rewards are mostly noise, if these explain them nearly as well.
+
+        A kernel so rough that no reward tells of another explains noise as well as noise does, and often better by a
+        few nats, for it has a lengthscale per column to do so. But it makes every point an anchor and learns nothing.
+        """
+        if parameters[-1] > parameters[-2]:
+            return parameters
+        noise = few.maximise(few.starts()[-1], SEARCH_ITERATIONS)
+        if noise[-1] <= noise[-2] or few.negated(noise)[0] > few.negated(parameters)[0] + 2.0 * ROUGHNESS_NATS:
+            return parameters
+        noise = objective.maximise(noise, REFINE_ITERATIONS)
+        return noise if objective.negated(noise)[0] <= objective.negated(parameters)[0] + ROUGHNESS_NATS else parameters
+
     def score(self, model: RewardModel) -> Score:
-        """How well a model explains the sample, with inducing points that suit it."""
+        """How well a model explains the sample."""
         parameters, objective = self.units.parameters(model), self._objective(model.kernel)
-        objective.choose_inducing(parameters)
         return objective.score(parameters, (model.mean - self.units.reward_centre) / self.units.reward_spread)
 
     def _objective(self, family: Stationary, size: int | None = None) -> Objective:

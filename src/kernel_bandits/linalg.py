@@ -179,10 +179,18 @@ def border_inverse(inverse: FloatArray, solved: FloatArray, schur: float) -> Flo
     return bordered
 
 
-def independent_rows(gram: FloatArray, tolerance: float) -> tuple[NDArray[np.intp], FloatArray]:
+def independent_rows(
+    gram: FloatArray, tolerance: float, mean_residual: float = 0.0, limit: int | None = None
+) -> tuple[NDArray[np.intp], FloatArray]:
     """Rows of a Gram matrix that are independent of the rows before them, and Jᵀ, the inverse factor of their block.
 
-    Pivoted Cholesky of the Gram matrix scaled to unit diagonal: it stops when the largest residual is ``tolerance``.
+    Pivoted Cholesky of the Gram matrix scaled to unit diagonal: each row is the one that those before it explain least.
+
+    Args:
+        gram: shape (n, n).
+        tolerance: it stops when the largest residual is so small,
+        mean_residual: or when their mean is; 0 for never,
+        limit: or at so many rows.
     """
     scale = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     alive = np.flatnonzero(scale > 0)
@@ -192,10 +200,26 @@ def independent_rows(gram: FloatArray, tolerance: float) -> tuple[NDArray[np.int
     correlation = gram[np.ix_(alive, alive)] / np.outer(scale, scale)
     with factorisation_threads(len(correlation)):
         factor, pivots, rank, _ = lapack.dpstrf(correlation, lower=1, tol=tolerance)
+        if mean_residual:
+            # what k columns leave unexplained is n − Σ_{j ≤ k} ‖L_j‖²
+            lower = np.tril(factor[:, :rank])
+            unexplained = len(alive) - np.cumsum(np.einsum("ij,ij->j", lower, lower))
+            rank = min(rank, 1 + int(np.count_nonzero(unexplained > mean_residual * len(alive))))
+        if limit is not None:
+            rank = min(rank, limit)
         pivots = pivots[:rank] - 1
         inverse, _ = lapack.dtrtri(factor[:rank, :rank], lower=1)
     # K = D·C·D with the correlation C = LLᵀ, so J = L⁻¹D⁻¹
     return alive[pivots], np.ascontiguousarray((np.tril(inverse) / scale[pivots]).T)
+
+
+def factorise(symmetric: FloatArray) -> float:
+    """Put Lᵀ with LLᵀ = S in the upper triangle of a positive-definite S, in place; answers log det S."""
+    with factorisation_threads(len(symmetric)):
+        _, info = lapack.dpotrf(symmetric.T, lower=1, overwrite_a=1, clean=0)
+    if info != 0:
+        raise KernelBanditsError("A matrix that must be positive definite is not; the kernel may not be one.")
+    return 2.0 * float(np.log(np.diagonal(symmetric)).sum())
 
 
 def inverse_and_log_determinant(symmetric: FloatArray) -> tuple[FloatArray, float]:
@@ -204,13 +228,9 @@ def inverse_and_log_determinant(symmetric: FloatArray) -> tuple[FloatArray, floa
         return np.empty((0, 0)), 0.0
     # factor and inverse take the place of one copy
     inverse = symmetric.copy()
+    log_determinant = factorise(inverse)
     with factorisation_threads(len(symmetric)):
-        _, info = lapack.dpotrf(inverse.T, lower=1, overwrite_a=1)
-        log_determinant = 2.0 * float(np.log(np.diagonal(inverse)).sum()) if info == 0 else 0.0
-        if info == 0:
-            _, info = lapack.dpotri(inverse.T, lower=1, overwrite_c=1)
-    if info != 0:
-        raise KernelBanditsError("A matrix that must be positive definite is not; the kernel may not be one.")
+        lapack.dpotri(inverse.T, lower=1, overwrite_c=1)
     _mirror_upper(inverse)
     return inverse, log_determinant
 

@@ -3,6 +3,7 @@
 import copy
 import math
 
+import dense
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -124,6 +125,84 @@ def test_the_kernel_changes_at_doubling_times_alone_and_every_change_is_told():
     assert all(change.evidence_gained >= 1.0 for change in policy.posterior.kernel_changes)
     assert policy.posterior.kernel_changes[-1].regularization == policy.posterior.regularization
     assert isinstance(kernels[-1].right, kb.Gaussian)
+
+
+@pytest.mark.parametrize("options", [{}, {"dictionary": "posterior_variance"}, {"max_dictionary_size": 7}], ids=str)
+def test_late_rewards_survive_a_change_of_dictionary(options):
+    """With decisions pending all the time, the posterior is the dense one of the kernel and anchors it has now."""
+    policy = kb.ek_ucb(seed=0, **options)
+    generator = np.random.default_rng(0)
+    waiting, played = [], []
+    for number in range(140):
+        context, actions = generator.random(2), generator.random((6, 1))
+        decision = policy.ask(context, actions)
+        waiting.append((decision.id, np.append(context, decision.action)))
+        if number >= 5:
+            # told out of order
+            key, point = waiting.pop(int(generator.integers(len(waiting))))
+            earned = reward(point, generator)
+            policy.tell(key, earned)
+            played.append((point, earned))
+    posterior = policy.posterior
+    assert len(posterior.kernel_changes) >= 3
+    points, rewards = np.array([point for point, _ in played]), np.array([earned for _, earned in played])
+    queries = generator.random((20, 3))
+    arguments = (posterior.regularization, queries)
+    told = dense.nystrom(
+        posterior.kernel, posterior.dictionary_points, points, rewards - posterior.prior_mean, *arguments
+    )
+    everything = np.vstack([points, [point for _, point in waiting]])
+    asked = dense.nystrom(
+        posterior.kernel, posterior.dictionary_points, everything, np.zeros(len(everything)), *arguments
+    )
+    prediction = posterior.predict(queries)
+    np.testing.assert_allclose(prediction.mean, told.mean + posterior.prior_mean, atol=1e-8)
+    np.testing.assert_allclose(prediction.std, asked.std, atol=1e-8)
+
+
+@pytest.mark.parametrize("history", ["all", "none"])
+def test_a_dictionary_that_is_empty_when_the_kernel_is_learned(history):
+    learning = kb.KernelLearning(first_round=8, sample_size=4)
+    policy = kb.ek_ucb(seed=0, leverage_regularization=1e6, learn_kernel=learning, history=history)
+    play(policy, 7)
+    assert policy.dictionary_size == 0
+    play(policy, 20, seed=1)
+    assert policy.posterior.round_index == 27
+    assert policy.posterior.kernel_changes
+
+
+def test_rewards_that_are_mostly_noise_are_taken_for_noise():
+    """A kernel so rough that no reward tells of another explains them as well, makes every point an anchor and
+    learns nothing."""
+    policy = kb.ek_ucb(seed=0)
+    generator = np.random.default_rng(0)
+    for _ in range(300):
+        context, actions = generator.random(4), generator.random((6, 1))
+        decision = policy.select(context, actions)
+        policy.update(context, decision.action, -2.0 * abs(float(decision.action[0]) - 0.3) + generator.normal())
+    assert policy.dictionary_size < 200
+    assert policy.posterior.regularization**0.5 == pytest.approx(1.0, abs=0.2)
+    grid = np.linspace(0.0, 1.0, 21)[:, None]
+    means = np.mean([policy.predict(generator.random(4), grid).mean for _ in range(50)], axis=0)
+    assert grid[means.argmax(), 0] < 0.6
+
+
+def test_relative_lengthscales_tell_the_columns_that_matter():
+    """In whatever units: of four columns one is noise and one never varies."""
+    generator = np.random.default_rng(0)
+    policy = kb.ek_ucb(seed=0)
+    for _ in range(260):
+        context, actions = np.append(1000.0 * generator.random(2), 5.0), generator.random((6, 1))
+        decision = policy.select(context, actions)
+        policy.update(context, decision.action, math.sin(0.006 * context[0]) * math.cos(3.0 * decision.action[0]))
+    last = policy.diagnostics().kernel_changes[-1]
+    shares = np.array(last.relative_lengthscales)
+    assert (shares[[0, 3]] < 3.0).all()
+    assert shares[1] > 5.0
+    assert shares[2] == math.inf
+    # played contexts are uniform on an interval of length 1000
+    assert shares[0] == pytest.approx(policy.posterior.kernel.right.lengthscale[0] / 1000.0, rel=0.1)
+    assert f"columns: {shares[0]:.3g}, {shares[1]:.3g}, inf, {shares[3]:.3g}" in str(policy.diagnostics())
 
 
 def streams():
@@ -327,6 +406,9 @@ def test_degenerate_streams_leave_a_finite_sensible_kernel(name, stream, count):
         ({"groups": [0, 2]}, "groups"),
         ({"groups": []}, "groups"),
         ({"warm_up": 1.5}, "warm_up"),
+        ({"warm_up": 32, "first_round": 64}, "warm_up: expected at least first_round=64"),
+        ({"groups": list("aabb")}, "groups: expected labels"),
+        ({"groups": 3}, "groups: expected labels"),
     ],
 )
 def test_bad_settings_are_named(options, words):

@@ -34,7 +34,7 @@ class LeverageSampling(Dictionary):
         max_dictionary_size: hard cap on m; once it is reached nothing is added.
 
     Attributes:
-        draws: how many points have come up, those that added no direction included.
+        draws: how many points have come up, those that added no direction included; anchors that were chosen count.
     """
 
     def __init__(
@@ -69,6 +69,19 @@ class LeverageSampling(Dictionary):
 
         Returns:
             v with which the measure of any candidate has fallen by (φᵀv)², or None if it has not.
+        """
+
+    @abstractmethod
+    def level(self, regularization: float) -> float:
+        """The μ at which leverage scores are taken, given the λ of the posterior."""
+
+    @abstractmethod
+    def begin_with(self, inverse: FloatArray) -> None:
+        """Go on from a history whose anchors were not drawn.
+
+        Args:
+            inverse: (μI + Σ φφᵀ)⁻¹ over the whole history, in the coordinates of these anchors. Drawn points with
+                weights 1/p would have estimated the sum.
         """
 
     @property
@@ -160,6 +173,13 @@ class Kors(LeverageSampling):
         self.leverage_regularization = as_positive("leverage_regularization", leverage_regularization)
         self._inverse = np.empty((0, 0))
 
+    def level(self, regularization: float) -> float:  # noqa: ARG002 (μ need not be λ)
+        return self.leverage_regularization
+
+    def begin_with(self, inverse: FloatArray) -> None:
+        self.draws = len(inverse)
+        self._inverse = np.empty((0, 0)) if self.is_full(len(inverse)) else inverse
+
     def _measure(self, candidate: Candidate) -> FloatArray | float:
         features = candidate.features
         if self.is_full(features.shape[-1]):
@@ -204,6 +224,13 @@ class PosteriorVariance(LeverageSampling):
     """
 
     uses_variance = True
+
+    def level(self, regularization: float) -> float:
+        return regularization
+
+    def begin_with(self, inverse: FloatArray) -> None:
+        # the variance is that of the posterior
+        self.draws = len(inverse)
 
     def _measure(self, candidate: Candidate) -> FloatArray | float:
         return candidate.variance

@@ -31,7 +31,8 @@ class Diagnostics:
         kernel: the policy plays by now, output variance included; None without one.
         regularization: λ, the noise variance it plays by now; None without a model.
         prior_mean: the expected reward where nothing is known; 0 unless it is learned.
-        kernel_changes: when a kernel that is learned has changed, and the evidence gained each time.
+        kernel_changes: when a kernel that is learned has changed, the evidence gained each time, and the lengthscales
+            over the spread of their columns, which tell the columns that matter.
     """
 
     observations: int
@@ -59,6 +60,8 @@ class Diagnostics:
                 f"kernel_changes: {len(self.kernel_changes)}, the last in round {last.round_index}, "
                 f"which gained {last.evidence_gained:.3g} nats"
             )
+            shares = ", ".join(f"{share:.3g}" for share in last.relative_lengthscales)
+            lines.append(f"lengthscales over the spread of their columns: {shares}")
         return "\n".join(lines)
 
 

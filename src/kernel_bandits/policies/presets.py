@@ -50,7 +50,8 @@ def k_ucb(
 
     Args:
         kernel: covariance of joint points, ours or scikit-learn's; None for a Matérn kernel that is learned.
-        regularization: the λ of the ridge; the noise variance in the Gaussian-process view, in squared reward units.
+        regularization: the λ of the ridge; the noise variance in the Gaussian-process view, in squared reward units. If
+            the kernel is learned, so is λ: this is where it starts, or nothing if no kernel is given.
         learn_kernel: whether lengthscales, output variance and λ are learned from the rewards, starting from the given
             ones; by default only if no kernel is given. A :class:`KernelLearning` says when.
         confidence: the radius β; by default one posterior standard deviation.
@@ -171,7 +172,8 @@ def ek_ucb(
 
     Args:
         kernel: covariance of joint points, ours or scikit-learn's; None for a Matérn kernel that is learned.
-        regularization: the λ of the ridge; the noise variance in the Gaussian-process view, in squared reward units.
+        regularization: the λ of the ridge; the noise variance in the Gaussian-process view, in squared reward units. If
+            the kernel is learned, so is λ: this is where it starts, or nothing if no kernel is given.
         learn_kernel: whether lengthscales, output variance and λ are learned from the rewards, starting from the given
             ones; by default only if no kernel is given. A :class:`KernelLearning` says when.
         confidence: the radius β; by default one posterior standard deviation.

@@ -59,6 +59,9 @@ class KernelChange:
         prior_mean: the expected reward where nothing is known, from then on.
         evidence_gained: log evidence of the kernel less that of the one before on the same sample, in nats; infinite
             for the first if none was given.
+        relative_lengthscales: of each column, context columns first, over the spread of what was played in it (√12
+            standard deviations, the width of an interval of uniform values). A column at 10 or more hardly matters to
+            the reward; infinite if it never varied.
     """
 
     round_index: int
@@ -66,6 +69,7 @@ class KernelChange:
     regularization: float
     prior_mean: float
     evidence_gained: float
+    relative_lengthscales: tuple[float, ...]
 
 
 Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features"]

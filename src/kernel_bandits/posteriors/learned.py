@@ -16,6 +16,7 @@ from kernel_bandits.fitting import RewardModel, Sample, Units
 from kernel_bandits.kernels import KernelLike, Stationary
 from kernel_bandits.posteriors.base import Approximation, Evaluation, KernelChange, Posterior
 from kernel_bandits.posteriors.history import History
+from kernel_bandits.posteriors.nystrom import NystromPosterior
 
 # Builds the posterior of a kernel and λ, with coins of its own for each number.
 PosteriorFactory: TypeAlias = Callable[[KernelLike, float, int], Posterior[Any]]
@@ -54,6 +55,11 @@ class KernelLearning:
                 raise InputError(f"{name}: expected at least 2, got {getattr(self, name)}.")
         if not as_positive("growth", self.growth) > 1.0:
             raise InputError(f"growth: expected more than 1, got {self.growth!r}.")
+        if self.warm_up < self.first_round:
+            raise InputError(
+                f"warm_up: expected at least first_round={self.first_round}, got {self.warm_up}; without a history the "
+                "kernel is learned from the first warm_up observations."
+            )
         if self.groups is not None:
             object.__setattr__(self, "groups", _labels(self.groups))
 
@@ -63,7 +69,10 @@ class KernelLearning:
 
 
 def _labels(groups: Sequence[int]) -> tuple[int, ...]:
-    labels = tuple(int(label) for label in groups)
+    try:
+        labels = tuple(int(label) for label in groups)
+    except (TypeError, ValueError):
+        labels = ()
     if not labels or set(labels) != set(range(max(labels) + 1)):
         raise InputError(f"groups: expected labels 0, 1, … without a gap, one per column, got {groups!r}.")
     return labels
@@ -271,9 +280,9 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             before, after = sample.score(self._model), sample.score(model)
             gain = after.evidence - before.evidence
             # the prior may speak for a change, but not without the evidence, nor against it more loudly
-            if min(gain, after.objective - before.objective) < WORTHWHILE:
+            if not min(gain, after.objective - before.objective) >= WORTHWHILE:
                 return
-        within = self._rebuilt(model, points, rewards)
+        within = self._rebuilt(model, points, rewards, points[drawn])
         near = points[drawn[:REFERENCE_POINTS]]
         if _narrowing(self._within, within, np.concatenate([near, generator.permuted(near, axis=0)])) > gain:
             return
@@ -282,13 +291,28 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             self._kept = None
         self.kernel, self.regularization, self.prior_mean = within.kernel, within.regularization, model.mean
         self.residual_trace = within.residual_trace
-        change = KernelChange(self.round_index, self.kernel, self.regularization, self.prior_mean, gain)
+        change = KernelChange(
+            self.round_index,
+            self.kernel,
+            self.regularization,
+            self.prior_mean,
+            gain,
+            tuple(sample.units.relative(model.kernel.lengthscale).tolist()),
+        )
         self.kernel_changes = (*self.kernel_changes, change)
 
-    def _rebuilt(self, model: RewardModel, points: FloatArray, rewards: FloatArray) -> Posterior[Any]:
+    def _rebuilt(
+        self, model: RewardModel, points: FloatArray, rewards: FloatArray, sample: FloatArray
+    ) -> Posterior[Any]:
         """The posterior of a model with everything that was observed and anticipated."""
         within = self._build(model.covariance, model.noise, len(self.kernel_changes) + 1)
-        within.observe_many(points, rewards - model.mean)
+        if isinstance(within, NystromPosterior):
+            # what the old anchors stand for is to be explained too, whether or not it was sampled
+            anchors = self._within.dictionary_points.reshape(-1, points.shape[1])
+            candidates = np.unique(np.concatenate([sample, anchors]), axis=0) if len(sample) < len(points) else sample
+            within.begin_with(points, rewards - model.mean, candidates)
+        else:
+            within.observe_many(points, rewards - model.mean)
         for key, point in self._awaited.items():
             within.anticipate(key, point, within.evaluate_finite(point[None, :]))
         return within

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, InputError, UnavailableError, is_finite
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, Proposal
+from kernel_bandits.dictionaries.leverage import LeverageSampling
 from kernel_bandits.dictionaries.resampling import Resampling
 from kernel_bandits.kernels import Kernel, KernelLike, require_columns, require_gram
 from kernel_bandits.linalg import (
     border_inverse_factor,
     half_inverse,
     independent_rows,
+    inverse_and_log_determinant,
     not_negative,
     safe_sqrt,
     symmetric_times_vector,
@@ -41,6 +43,13 @@ HistoryMode: TypeAlias = Literal["all", "none"]
 
 # A point whose residual is below this share of k(s, s) adds no direction: it would only add a row of noise to J.
 DIRECTION_TOLERANCE = 1e-6
+# Anchors that are chosen from a whole history at once are enough if they leave so little of it unexplained: in variance
+# this share of what the posterior leaves uncertain at its points, λ·trace K(K + λI)⁻¹ together;
+UNEXPLAINED_SHARE = 0.2
+# or if they are so many times trace K(K + λI)⁻¹: what KORS draws is 2 to 5 times that.
+ANCHORS_PER_DIMENSION = 4.0
+# What they leave of a candidate on average, as a share of μ, before that is known.
+FIRST_RESIDUAL = 0.1
 # Where nothing is known about how often the dictionary changes, a log is absorbed in blocks of so many rows first.
 FIRST_BATCH_ROWS = 16
 
@@ -107,7 +116,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         if dictionary.initial_points is not None:
             require_columns(self.kernel, dictionary.initial_points)
             self._dimension = dictionary.initial_points.shape[1]
-            self._rebuild(dictionary.initial_points)
+            self._rebuild(dictionary.initial_points, None)
 
     @property
     def approximation(self) -> Approximation:
@@ -548,7 +557,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         blocks = [*self._kept_history().blocks(), *self._awaited_block()]
         variances = np.concatenate([self._variances(points) for points, _, _ in blocks])
         drawn = self.dictionary.redraw(variances, np.concatenate([counts for _, counts, _ in blocks]))
-        self._rebuild(np.concatenate([points for points, _, _ in blocks])[drawn])
+        self._rebuild(np.concatenate([points for points, _, _ in blocks])[drawn], self._history)
         self.dictionary.begin_batch(self._ahead.covariance)
 
     def _variances(self, points: FloatArray) -> FloatArray:
@@ -556,19 +565,84 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         evaluation = self.evaluate_finite(points)
         return evaluation.residual / self.regularization + evaluation.explained
 
-    def _rebuild(self, anchors: FloatArray) -> None:
-        """Carry the same observations by other anchors: one pass over the history, O(t·m²).
+    def begin_with(self, points: FloatArray, rewards: FloatArray, candidates: FloatArray) -> None:
+        """Learn a whole history at once, before anything else.
+
+        A dictionary that grows by leverage scores is not drawn along the history but chosen: by pivoted Cholesky each
+        anchor is the candidate that those before it explain least, until little is left unexplained. Two passes over
+        the history are enough where the candidates stand for it.
 
         Args:
-            anchors: joint points, shape (m, d). Those that add no direction to the others are passed over.
+            points: shape (t, d).
+            rewards: shape (t,).
+            candidates: joint points, shape (n, d); where they miss much of the history, points of it join them.
         """
-        gram = self.kernel(anchors, anchors.copy()) if len(anchors) else np.empty((0, 0))
+        if self.round_index:
+            raise UnavailableError(f"begin_with: {self.round_index} observations were learned already.")
+        if not isinstance(self.dictionary, LeverageSampling):
+            self.observe_many(points, rewards)
+            return
+        history = History()
+        history.extend(points, rewards)
+        level = self.dictionary.level(self.regularization)
+        with np.errstate(invalid="ignore", over="ignore"):
+            largest = float(self.kernel.diag(points).max())
+            least, mean_residual, limit = (
+                DIRECTION_TOLERANCE * largest,
+                FIRST_RESIDUAL * min(level, largest),
+                len(points),
+            )
+            while True:
+                left, second_moment = self._rebuild(candidates, history, mean_residual, limit)
+                dimension, size = self._ridge.effective_dimension, len(self._anchors)
+                allowed = max(UNEXPLAINED_SHARE * level * dimension / len(points), least)
+                many = size >= ANCHORS_PER_DIMENSION * dimension or self.dictionary.is_full(size)
+                if many or left.mean() <= allowed:
+                    break
+                # more, and with some of what the candidates miss of the history among them
+                mean_residual, limit = 0.5 * allowed, math.ceil(ANCHORS_PER_DIMENSION * dimension)
+                missed = np.flatnonzero(left > allowed)
+                more = points[missed[:: -(-len(missed) // len(candidates))]]
+                candidates = np.unique(np.concatenate([candidates, more]), axis=0)
+        self._history = None if self._history is None else history
+        self._dimension, self.round_index = points.shape[1], len(points)
+        # (μI + Σφφᵀ)⁻¹, which is P where μ = λ
+        inverse = self._ridge.covariance.copy()
+        if level != self.regularization:
+            second_moment.flat[:: len(second_moment) + 1] += level
+            inverse, _ = inverse_and_log_determinant(second_moment)
+        self.dictionary.begin_with(inverse)
+
+    def _rebuild(
+        self, candidates: FloatArray, history: History | None, mean_residual: float = 0.0, limit: int | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Carry observations by other anchors: one pass over the history, O(t·m²).
+
+        Args:
+            candidates: joint points, shape (n, d). Those that add no direction to the others are passed over.
+            history: the observations, or None for none.
+            mean_residual: the anchors are the fewest candidates that leave so little of all on average, in units of
+                k(z, z); 0 for as many as there are directions.
+            limit: they are at most so many, besides the cap of the dictionary.
+
+        Returns:
+            What is left unexplained of each row of the history, shape (t,), and Σφφᵀ, shape (m, m).
+        """
+        gram = self.kernel(candidates, candidates.copy()) if len(candidates) else np.empty((0, 0))
         if not np.isfinite(gram).all():
             raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between anchors.")
-        kept, factor = independent_rows(gram, DIRECTION_TOLERANCE)
-        anchors = anchors[kept]
-        second_moment, moment, residual_trace = np.zeros((len(kept), len(kept))), np.zeros(len(kept)), 0.0
-        for points, counts, rewards in self._history.blocks() if self._history is not None else ():
+        largest = float(np.diagonal(gram).max(initial=0.0))
+        limits = [most for most in (limit, self.dictionary.max_dictionary_size) if most is not None]
+        kept, factor = independent_rows(
+            gram,
+            DIRECTION_TOLERANCE,
+            mean_residual / largest if largest > 0.0 else 0.0,
+            min(limits, default=None),
+        )
+        anchors = candidates[kept]
+        second_moment, moment = np.zeros((len(kept), len(kept))), np.zeros(len(kept))
+        left, counted = [np.empty(0)], [np.empty(0)]
+        for points, counts, rewards in history.blocks() if history is not None else ():
             features = (
                 times_upper(np.array(self.kernel(points, anchors), order="C"), factor)
                 if len(kept)
@@ -577,13 +651,16 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             weighted = counts[:, None] * features
             second_moment += times(features.T, weighted)
             moment += transpose_times_vector(features, rewards)
-            explained = np.vecdot(features, features)
-            residual_trace += float(counts @ not_negative(self.kernel.diag(points) - explained))
+            left.append(not_negative(self.kernel.diag(points) - np.vecdot(features, features)))
+            counted.append(counts)
+        residuals = np.concatenate(left)
+        residual_trace = float(np.concatenate(counted) @ residuals)
         self._require_finite_between_points(residual_trace, second_moment)
         self._anchors, self._factor = anchors, factor
         self._ridge.load(second_moment, moment)
         self._count_awaited_anew()
         self.residual_trace = residual_trace
+        return residuals, second_moment
 
     def refactor(self) -> None:
         """Recompute the tracked inverse in O(m³); predictions change by rounding alone."""

@@ -94,5 +94,7 @@ def test_diagnostics_print_one_line_each():
     lines = str(state).splitlines()
     assert lines[0] == "observations: 16"
     assert f"prior_mean: {state.prior_mean:.6g}" in lines
-    assert lines[-1].startswith(f"kernel_changes: {len(state.kernel_changes)}, the last in round")
+    assert lines[-2].startswith(f"kernel_changes: {len(state.kernel_changes)}, the last in round")
+    shares = state.kernel_changes[-1].relative_lengthscales
+    assert lines[-1] == f"lengthscales over the spread of their columns: {shares[0]:.3g}, {shares[1]:.3g}"
     assert "kernel_changes" not in str(kb.uniform(seed=0).diagnostics())

@@ -3,13 +3,13 @@
 import dense
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Fixed, Kors, PosteriorVariance
 from kernel_bandits.posteriors import ExactPosterior, NystromPosterior
-from kernel_bandits.posteriors.nystrom import UNEXPLAINED_SHARE
+from kernel_bandits.posteriors.nystrom import ANCHORS_PER_DIMENSION, UNEXPLAINED_SHARE
 
 KERNEL = 2.0 * kb.Matern([0.3, 0.5])
 RULES = {
@@ -82,6 +82,29 @@ def test_anchors_are_points_of_the_history_and_leave_little_of_it_unexplained(se
     # the other limit is the share of k = 3 below which a direction would be noise
     limit = max(UNEXPLAINED_SHARE * mu * posterior.effective_dimension, 3e-6 * count)
     assert posterior.residual_trace <= limit + 1e-9
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    distinct=st.integers(1, 60),
+    concentration=st.sampled_from([0.02, 0.1, 1.0]),
+    scale=st.sampled_from([0.05, 0.2, 0.6]),
+    mu=st.sampled_from([1e-3, 0.1, 1.0, 10.0]),
+)
+@example(seed=931, distinct=42, concentration=0.02, scale=0.6, mu=1.0)
+@example(seed=848, distinct=57, concentration=0.02, scale=0.6, mu=0.1)
+def test_a_few_points_that_are_played_again_and_again(seed, distinct, concentration, scale, mu):
+    """What is left of the one played most counts as often as it was played; the choice of anchors comes to an end."""
+    generator = np.random.default_rng(seed)
+    places = generator.random((distinct, 2))
+    weights = generator.dirichlet(np.full(distinct, concentration))
+    points = np.concatenate([places, places[generator.choice(distinct, size=1500, p=weights)]])
+    posterior = NystromPosterior(kb.Matern(scale), 0.1, Kors(generator, leverage_regularization=mu))
+    posterior.begin_with(points, generator.random(len(points)), places)
+    dimension = posterior.effective_dimension
+    enough = max(UNEXPLAINED_SHARE * mu * dimension, 1e-6 * len(points)) + 1e-9
+    assert posterior.residual_trace <= enough or posterior.dictionary_size >= ANCHORS_PER_DIMENSION * dimension
 
 
 @pytest.mark.parametrize("noise", [0.05, 1.0, 20.0])

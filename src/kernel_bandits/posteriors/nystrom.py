@@ -587,11 +587,8 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         level = self.dictionary.level(self.regularization)
         with np.errstate(invalid="ignore", over="ignore"):
             largest = float(self.kernel.diag(points).max())
-            least, mean_residual, limit = (
-                DIRECTION_TOLERANCE * largest,
-                FIRST_RESIDUAL * min(level, largest),
-                len(points),
-            )
+            least, mean_residual = DIRECTION_TOLERANCE * largest, FIRST_RESIDUAL * min(level, largest)
+            limit, known = len(points), 0
             while True:
                 left, second_moment = self._rebuild(candidates, history, mean_residual, limit)
                 dimension, size = self._ridge.effective_dimension, len(self._anchors)
@@ -600,10 +597,18 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
                 if many or left.mean() <= allowed:
                     break
                 # more, and with some of what the candidates miss of the history among them
-                mean_residual, limit = 0.5 * allowed, math.ceil(ANCHORS_PER_DIMENSION * dimension)
+                limit = math.ceil(ANCHORS_PER_DIMENSION * dimension)
                 missed = np.flatnonzero(left > allowed)
                 more = points[missed[:: -(-len(missed) // len(candidates))]]
                 candidates = np.unique(np.concatenate([candidates, more]), axis=0)
+                if len(candidates) > known:
+                    mean_residual = 0.5 * allowed
+                elif mean_residual > 0.1 * least:
+                    # what is missed are repeats of a few candidates, which the mean over candidates makes little of
+                    mean_residual *= 0.5
+                else:
+                    break
+                known = len(candidates)
         self._history = None if self._history is None else history
         self._dimension, self.round_index = points.shape[1], len(points)
         # (μI + Σφφᵀ)⁻¹, which is P where μ = λ

@@ -352,23 +352,9 @@ class Sample:
         if len(self._points) > SEARCH_SIZE:
             objective = self._objective(family)
             objective.choose_inducing(parameters)
-            parameters = self._or_noise(objective, few, objective.maximise(parameters, REFINE_ITERATIONS))
+            parameters = _or_noise(objective, few, objective.maximise(parameters, REFINE_ITERATIONS))
             parameters = objective.cautious(parameters, objective.best_mean(parameters))
         return self.units.model(family, parameters, objective.best_mean(parameters))
-
-    def _or_noise(self, objective: Objective, few: Objective, parameters: FloatArray) -> FloatArray:
-        """Parameters, or others by which the rewards are mostly noise, if these explain them nearly as well.
-
-        A kernel so rough that no reward tells of another explains noise as well as noise does, and often better by a
-        few nats, for it has a lengthscale per column to do so. But it makes every point an anchor and learns nothing.
-        """
-        if parameters[-1] > parameters[-2]:
-            return parameters
-        noise = few.maximise(few.starts()[-1], SEARCH_ITERATIONS)
-        if noise[-1] <= noise[-2] or few.negated(noise)[0] > few.negated(parameters)[0] + 2.0 * ROUGHNESS_NATS:
-            return parameters
-        noise = objective.maximise(noise, REFINE_ITERATIONS)
-        return noise if objective.negated(noise)[0] <= objective.negated(parameters)[0] + ROUGHNESS_NATS else parameters
 
     def score(self, model: RewardModel) -> Score:
         """How well a model explains the sample."""
@@ -377,6 +363,21 @@ class Sample:
 
     def _objective(self, family: Stationary, size: int | None = None) -> Objective:
         return Objective(family, self._points[:size], self._rewards[:size], self.units.groups)
+
+
+def _or_noise(objective: Objective, few: Objective, parameters: FloatArray) -> FloatArray:
+    """Parameters, or others by which the rewards are mostly noise, if these explain them nearly as well.
+
+    A kernel so rough that no reward tells of another explains noise as well as noise does, and often better by a
+    few nats, for it has a lengthscale per column to do so. But it makes every point an anchor and learns nothing.
+    """
+    if parameters[-1] > parameters[-2]:
+        return parameters
+    noise = few.maximise(few.starts()[-1], SEARCH_ITERATIONS)
+    if noise[-1] <= noise[-2] or few.negated(noise)[0] > few.negated(parameters)[0] + 2.0 * ROUGHNESS_NATS:
+        return parameters
+    noise = objective.maximise(noise, REFINE_ITERATIONS)
+    return noise if objective.negated(noise)[0] <= objective.negated(parameters)[0] + ROUGHNESS_NATS else parameters
 
 
 def _standard_deviations(points: FloatArray, centres: FloatArray) -> FloatArray:

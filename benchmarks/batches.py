@@ -10,7 +10,7 @@ from joblib import Parallel, delayed
 
 import kernel_bandits as kb
 from kernel_bandits.experiments.summary import mean_interval
-from kernel_bandits.randomness import stream
+from kernel_bandits.rng import stream
 
 SEEDS, HORIZON, LARGEST_BATCH = 20, 2000, 250
 ENVIRONMENTS = ("Bump", "Chessboard", "StepDiagonal")

@@ -15,10 +15,10 @@ from rounds import one_round
 import kernel_bandits.dictionaries.leverage as leverage
 import kernel_bandits.kernels as kernels
 import kernel_bandits.posteriors.nystrom as nystrom
-import kernel_bandits.posteriors.ridge as ridge
+import kernel_bandits.posteriors.regression as ridge
 from kernel_bandits.policies import UpperConfidenceBound
 from kernel_bandits.posteriors import NystromPosterior
-from kernel_bandits.posteriors.ridge import RidgeRegression
+from kernel_bandits.posteriors.regression import RidgeRegression
 
 SHAPES = ((64, 10), (512, 10))
 ROUNDS = 3000

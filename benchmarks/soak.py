@@ -20,7 +20,7 @@ from scipy.linalg import cho_factor, cho_solve
 import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.policies import UpperConfidenceBound
-from kernel_bandits.randomness import stream
+from kernel_bandits.rng import stream
 
 WINDOWS = 100
 QUANTILES = (50.0, 99.0, 99.9, 100.0)

@@ -225,7 +225,7 @@ for number in itertools.count():
 """
 
 
-def test_a_kill_in_the_middle_of_saving_leaves_a_whole_file(tmp_path):
+def test_a_kill_in_the_middle_of_saving_leaves_a_atomic_write(tmp_path):
     path = tmp_path / "policy.kb"
     for delay in (0.0, 0.0013, 0.0031):
         process = subprocess.Popen([sys.executable, "-c", SAVE_FOREVER, path], stdout=subprocess.PIPE, text=True)

@@ -11,9 +11,9 @@ import torch
 from botorch.models.transforms import Normalize, Standardize
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from kernel_bandits.arrays import UnavailableError
+from kernel_bandits.errors import UnavailableError
 from kernel_bandits.policies.base import Choice, Policy
-from kernel_bandits.randomness import Seed, stream
+from kernel_bandits.rng import Seed, stream
 
 if TYPE_CHECKING:
     from kernel_bandits.arrays import FloatArray

@@ -25,7 +25,7 @@ from sklearn.gaussian_process.kernels import RBF
 from vowpalwabbit import pyvw
 
 import kernel_bandits as kb
-from kernel_bandits.randomness import stream
+from kernel_bandits.rng import stream
 
 SEEDS, HORIZON, SHORT_HORIZON = 10, 2000, 500
 ENVIRONMENTS = ("Bump", "Chessboard", "StepDiagonal")

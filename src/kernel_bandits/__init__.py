@@ -3,7 +3,7 @@
 The map, in the order in which data flows through a round:
 
 - :mod:`~kernel_bandits.environments` offer a context and :mod:`~kernel_bandits.actions` (``Environment``),
-- :mod:`~kernel_bandits.joint` pairs them into points, :mod:`~kernel_bandits.kernels` compares points (``Kernel``),
+- :mod:`~kernel_bandits.actions` pairs them into points, :mod:`~kernel_bandits.kernels` compares points (``Kernel``),
 - :mod:`~kernel_bandits.posteriors` predict mean and standard deviation (``Posterior``), carried by
 - :mod:`~kernel_bandits.dictionaries` of past points (``Dictionary``),
 - :mod:`~kernel_bandits.confidence` says how far above the mean the bound lies, :mod:`~kernel_bandits.theory` why,
@@ -16,7 +16,6 @@ Four verbs: ``predict``, ``update``, ``select``, ``run``. Importing this package
 
 from kernel_bandits import dictionaries, environments, posteriors, theory
 from kernel_bandits.actions import Box
-from kernel_bandits.arrays import InputError, KernelBanditsError, MissingPackageError, UnavailableError
 from kernel_bandits.confidence import (
     ChowdhuryGopalan,
     Confidence,
@@ -27,6 +26,7 @@ from kernel_bandits.confidence import (
     StandardDeviations,
     Tightened,
 )
+from kernel_bandits.errors import InputError, KernelBanditsError, MissingPackageError, UnavailableError
 from kernel_bandits.experiments.loop import run
 from kernel_bandits.experiments.records import RunResult
 from kernel_bandits.kernels import (

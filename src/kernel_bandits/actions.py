@@ -1,11 +1,12 @@
-"""What may be played in a round: rows of an array, some of them masked, or any point of a box."""
+"""The actions on offer: rows, masks or a box; and the joint points (context, action) that the kernel compares."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernel_bandits.arrays import FloatArray, InputError, as_floats, as_vector, require_finite
+from kernel_bandits.arrays import FloatArray, as_floats, as_points, as_vector, is_finite, require_finite
+from kernel_bandits.errors import InputError
 
 
 class Box:
@@ -111,3 +112,35 @@ def available_rows(mask: ArrayLike, count: int) -> NDArray[np.intp]:
     if not len(rows):
         raise InputError("mask: expected at least one action that may be played, got none; leave out such a round.")
     return rows
+
+
+def pair(
+    context: ArrayLike,
+    actions: ArrayLike,
+    context_dimension: int | None = None,
+    action_dimension: int | None = None,
+) -> FloatArray:
+    """Points s = (x, a), one row per action.
+
+    Args:
+        context: x, shape (d_x,); empty for a problem without contexts.
+        actions: one action per row, shape (A, d_a).
+        context_dimension: d_x if it is known already; another length is an error.
+        action_dimension: d_a if it is known already.
+
+    Returns:
+        A fresh array of shape (A, d_x + d_a), finite in every entry.
+    """
+    return join(as_vector("context", context, context_dimension), as_points("actions", actions, action_dimension))
+
+
+def join(context: FloatArray, actions: FloatArray) -> FloatArray:
+    """:func:`pair` for arrays whose shapes are known to be right; the numbers are checked here."""
+    split = len(context)
+    points = np.empty((len(actions), split + actions.shape[1]))
+    points[:, :split] = context
+    points[:, split:] = actions
+    if not is_finite(points):
+        require_finite("context", context)
+        require_finite("actions", actions)
+    return points

@@ -1,4 +1,4 @@
-"""The shape vocabulary, the one input check, and the error classes.
+"""The shape vocabulary, and every check of an input.
 
 Shapes are written with these letters everywhere: ``A`` actions offered in a round, ``d_x`` context columns, ``d_a``
 action columns, ``d = d_x + d_a`` columns of a joint point, ``m`` anchors in the dictionary, ``t`` rounds observed.
@@ -12,31 +12,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kernel_bandits.errors import InputError
+
 FloatArray: TypeAlias = NDArray[np.float64]
 # Sums of rewards times features must not overflow.
 LARGEST_REWARD = 1e100
 _FLOAT64 = np.dtype(np.float64)
-
-
-class KernelBanditsError(Exception):
-    """Base of every error this library raises on purpose."""
-
-
-class InputError(KernelBanditsError, ValueError):
-    """An argument cannot be used; the message says what was expected, what came, and what to do."""
-
-
-class UnavailableError(KernelBanditsError, RuntimeError):
-    """Something asked for was never kept, as the history of a history-free posterior."""
-
-
-class MissingPackageError(KernelBanditsError, ImportError):
-    """An optional package is not there, or is too old; the message has the line that installs it."""
-
-
-def missing(package: str, extra: str) -> MissingPackageError:
-    """The error for an optional package that could not be imported and the extra of this library that brings it."""
-    return MissingPackageError(f"{package} cannot be imported; try: pip install 'kernel-bandits[{extra}]'")
 
 
 def as_floats(name: str, value: ArrayLike) -> FloatArray:

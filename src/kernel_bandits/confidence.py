@@ -14,7 +14,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kernel_bandits.arrays import InputError, as_count, as_positive
+from kernel_bandits.arrays import as_count, as_positive
+from kernel_bandits.errors import InputError
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.theory import capacity_factor
 

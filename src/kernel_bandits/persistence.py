@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from kernel_bandits.arrays import InputError, missing
-from kernel_bandits.files import whole_file
+from kernel_bandits.errors import InputError, missing
+from kernel_bandits.io import atomic_write
 
 if TYPE_CHECKING:
     from kernel_bandits.policies.base import Policy
@@ -69,7 +69,7 @@ def save(policy: Policy, path: str | os.PathLike[str]) -> None:
     head = MAGIC + FORMAT.to_bytes(4, "big") + len(manifest).to_bytes(8, "big") + manifest
     target = Path(path)
     try:
-        with whole_file(target) as file:
+        with atomic_write(target) as file:
             digest = hashlib.sha256()
             for part in (head, *(block.tobytes(order=_order(block)) for block in encoder.arrays)):
                 digest.update(part)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from kernel_bandits.arrays import FloatArray, InputError, missing
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import InputError, missing
 from kernel_bandits.experiments.records import RunResult
 from kernel_bandits.experiments.summary import mean_interval
 

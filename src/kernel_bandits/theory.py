@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernel_bandits.arrays import FloatArray, InputError, as_count, as_points, as_positive, require_finite
+from kernel_bandits.arrays import FloatArray, as_count, as_points, as_positive, require_finite
+from kernel_bandits.errors import InputError
 
 if TYPE_CHECKING:
     from kernel_bandits.policies.ucb import UpperConfidenceBound

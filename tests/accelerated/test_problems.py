@@ -7,7 +7,7 @@ from kernel_bandits import accelerated
 from kernel_bandits.accelerated.problems import as_pure, tabulate
 from kernel_bandits.accelerated.replicas import computing
 from kernel_bandits.environments import Environment, Round
-from kernel_bandits.randomness import stream
+from kernel_bandits.rng import stream
 
 KNOWN = [
     kb.environments.Bump(),

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 import kernel_bandits as kb
 from kernel_bandits.accelerated.seeding import streams
-from kernel_bandits.randomness import stream
+from kernel_bandits.rng import stream
 
 
 @given(

@@ -49,7 +49,7 @@ def test_seeds_separate_runs_and_a_run_repeats_itself():
 
 
 def test_streams_of_one_seed_do_not_repeat_each_other():
-    from kernel_bandits.randomness import stream
+    from kernel_bandits.rng import stream
 
     draws = [stream(0, name).random(4) for name in ("contexts", "noise", "ties", "coins")]
     assert len({tuple(draw) for draw in draws}) == 4

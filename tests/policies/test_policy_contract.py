@@ -103,7 +103,7 @@ def test_select_leaves_predictions_unchanged(variant):
     policy = build(name, **options)
     play(policy, 30)
     context, actions, _ = next(rounds(1, seed=9))
-    points = kb.joint.pair(context, actions)
+    points = kb.actions.pair(context, actions)
     before = [model.predict(points) for model in models(policy)]
     for other_context, other_actions, _ in rounds(10, seed=8):
         policy.select(other_context, other_actions)
@@ -362,7 +362,7 @@ def test_choosing_for_others_in_between_leaves_an_update_as_it_was(variant):
         policy.select_many(context[None, :] + 0.4, actions)
         policy.update(context, decision.action, noise)
         twin.update(context, decision.action, noise)
-    points = kb.joint.pair(context, actions)
+    points = kb.actions.pair(context, actions)
     for one, other in zip(models(policy), models(twin), strict=True):
         np.testing.assert_array_equal(one.predict(points).mean, other.predict(points).mean)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Fixed, Kors, PosteriorVariance, Resampling
-from kernel_bandits.features import LinearFeatures
+from kernel_bandits.kernels.fourier import LinearFeatures
 from kernel_bandits.posteriors import ExactPosterior, FeaturePosterior, NystromPosterior
 
 LAMBDA = 0.05

@@ -44,7 +44,7 @@ def test_predictions_are_those_of_the_learned_kernel_from_scratch():
     scratch.update_many(posterior.observed_points, posterior.observed_rewards - posterior.prior_mean)
     generator = np.random.default_rng(1)
     context, actions = generator.random(2), generator.random((50, 1))
-    prediction, expected = policy.predict(context, actions), scratch.predict(kb.joint.pair(context, actions))
+    prediction, expected = policy.predict(context, actions), scratch.predict(kb.actions.pair(context, actions))
     np.testing.assert_allclose(prediction.mean, expected.mean + posterior.prior_mean, atol=1e-9)
     np.testing.assert_allclose(prediction.std, expected.std, atol=1e-9)
     for quantity in ("log_determinant", "effective_dimension", "residual_trace", "round_index"):

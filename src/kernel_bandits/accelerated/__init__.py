@@ -5,7 +5,7 @@ describe policies, :func:`run_many` plays them, on a GPU where there is one, and
 ``kernel_bandits.run`` would: same seed, same run. :class:`PureEnvironment` is an environment of your own as a function.
 """
 
-from kernel_bandits.arrays import missing
+from kernel_bandits.errors import missing
 
 try:
     import jax  # noqa: F401

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernel_bandits.arrays import FloatArray, InputError
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import Exponential, Gaussian, KernelLike, Matern
 
 Family: TypeAlias = Literal["gaussian", "exponential", "matern32", "matern52"]

@@ -19,7 +19,8 @@ from kernel_bandits.accelerated.problems import ExpectedRewards, Tables
 from kernel_bandits.accelerated.programs import Compiler, Program
 from kernel_bandits.accelerated.seeding import streams
 from kernel_bandits.accelerated.selection import choose
-from kernel_bandits.arrays import FloatArray, KernelBanditsError
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import KernelBanditsError
 
 # Rounds of one compiled program; between two the host looks whether there is room, and rounding is taken back.
 CHUNK = 128

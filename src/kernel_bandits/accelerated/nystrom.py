@@ -1,6 +1,6 @@
 """EK-UCB: the posterior projected on dictionaries that grow by KORS, of many replicas at once.
 
-The formulas are those of :mod:`kernel_bandits.posteriors.nystrom`, :mod:`kernel_bandits.posteriors.ridge` and
+The formulas are those of :mod:`kernel_bandits.posteriors.nystrom`, :mod:`kernel_bandits.posteriors.regression` and
 :mod:`kernel_bandits.dictionaries.leverage`, in matrices that have room for more anchors than there are. A coordinate
 without an anchor is zero in φ, J and w. On the diagonals of A and Q it has λ and 1/μ, which is what a direction has
 before the first observation in it; on that of P it has 1/λ without the history, and 0 with it, where bordering adds

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernel_bandits.accelerated.seeding import streams
-from kernel_bandits.arrays import FloatArray, InputError, as_count, as_points
+from kernel_bandits.arrays import FloatArray, as_count, as_points
 from kernel_bandits.environments import Bump, Chessboard, Environment, MovingOptimum, StepDiagonal
-from kernel_bandits.randomness import stream
+from kernel_bandits.errors import InputError
+from kernel_bandits.rng import stream
 
 ExpectedRewards: TypeAlias = Callable[..., jax.Array]
 

@@ -1,4 +1,4 @@
-"""Generators of many seeds at once: those of :func:`kernel_bandits.randomness.stream`, without its time for each.
+"""Generators of many seeds at once: those of :func:`kernel_bandits.rng.stream`, without its time for each.
 
 NumPy's ``SeedSequence`` takes a seed through some eighty steps of 32-bit arithmetic; here all seeds take them together.
 Three quarters of the time to make a generator go there.
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_bandits.randomness import seed_of, stream
+from kernel_bandits.rng import seed_of, stream
 
 Words = NDArray[np.uint32]
 

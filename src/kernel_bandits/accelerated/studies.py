@@ -24,7 +24,7 @@ from kernel_bandits.accelerated.replicas import (
     run_many,
     uniform,
 )
-from kernel_bandits.arrays import InputError, KernelBanditsError
+from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.experiments.execute import Executor, Outcome
 from kernel_bandits.experiments.facts import machine_facts
 from kernel_bandits.experiments.records import Record, RunResult

@@ -8,9 +8,10 @@ from abc import abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_bandits.arrays import FloatArray, InputError, UnavailableError, as_positive
+from kernel_bandits.arrays import FloatArray, as_positive
 from kernel_bandits.dictionaries.base import NOTHING, Candidate, Dictionary, Proposal
-from kernel_bandits.linalg import (
+from kernel_bandits.errors import InputError, UnavailableError
+from kernel_bandits.numerics.linalg import (
     border_symmetric,
     quadratic_forms,
     subtract_outer,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_bandits.arrays import FloatArray, InputError, as_positive
+from kernel_bandits.arrays import FloatArray, as_positive
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, Proposal
+from kernel_bandits.errors import InputError
 
 
 class Resampling(Dictionary):

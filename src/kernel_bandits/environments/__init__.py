@@ -6,7 +6,7 @@ which the best action follows the context; :class:`MovingPeak` is the same with 
 
 from kernel_bandits.environments.base import ContinuousEnvironment, Environment, Round
 from kernel_bandits.environments.moving import MovingOptimum, MovingPeak
-from kernel_bandits.environments.synthetic import Bump, Chessboard, StepDiagonal
+from kernel_bandits.environments.paper import Bump, Chessboard, StepDiagonal
 
 __all__ = [
     "Bump",

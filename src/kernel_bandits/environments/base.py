@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_bandits.actions import Box
-from kernel_bandits.arrays import FloatArray, InputError, as_points, as_vector
+from kernel_bandits.arrays import FloatArray, as_points, as_vector
+from kernel_bandits.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)

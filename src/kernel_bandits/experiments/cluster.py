@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
-from kernel_bandits.arrays import InputError, UnavailableError, missing
+from kernel_bandits.errors import InputError, UnavailableError, missing
 from kernel_bandits.experiments.execute import Answer, Failure, Outcome, answer, outcome_of
 from kernel_bandits.experiments.study import Run
 from kernel_bandits.experiments.travel import pack

@@ -20,7 +20,7 @@ except ImportError as reason:
     ) from None
 
 from kernel_bandits import plots
-from kernel_bandits.arrays import InputError, KernelBanditsError
+from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.experiments.console import drawn, progress
 from kernel_bandits.experiments.execute import Executor, Failure, executor
 from kernel_bandits.experiments.parts import catalogue

@@ -18,13 +18,14 @@ from threading import Thread
 from time import perf_counter, sleep, thread_time
 from typing import Any, Literal, TypeAlias
 
-from kernel_bandits.arrays import InputError, MissingPackageError, UnavailableError, as_count, missing
+from kernel_bandits.arrays import as_count
+from kernel_bandits.errors import InputError, MissingPackageError, UnavailableError, missing
 from kernel_bandits.experiments.facts import machine_facts
 from kernel_bandits.experiments.loop import run as play
 from kernel_bandits.experiments.records import Record, RunResult
 from kernel_bandits.experiments.study import Run
 from kernel_bandits.experiments.travel import pack, unpack
-from kernel_bandits.threads import single_threaded
+from kernel_bandits.numerics.blas_threads import single_threaded
 
 # How long a worker process without work waits for more, in seconds.
 IDLE_SECONDS = 20

@@ -9,11 +9,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from kernel_bandits.actions import Box
-from kernel_bandits.arrays import FloatArray, InputError, as_count, as_vector
+from kernel_bandits.arrays import FloatArray, as_count, as_vector
 from kernel_bandits.environments.base import ContinuousEnvironment, Environment, Round
+from kernel_bandits.errors import InputError
 from kernel_bandits.experiments.records import RunResult
 from kernel_bandits.policies.base import Policy
-from kernel_bandits.randomness import Seed, stream
+from kernel_bandits.rng import Seed, stream
 
 
 class Feedback(NamedTuple):

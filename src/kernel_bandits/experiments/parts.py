@@ -20,8 +20,8 @@ import numpy as np
 import kernel_bandits.environments
 import kernel_bandits.policies
 from kernel_bandits import confidence, kernels
-from kernel_bandits.arrays import InputError, KernelBanditsError
 from kernel_bandits.environments.base import Environment
+from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.posteriors import KernelLearning
 
 Factory: TypeAlias = Callable[..., Any]

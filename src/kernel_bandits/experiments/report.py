@@ -14,7 +14,7 @@ from kernel_bandits.experiments.claims import FAILS, HOLDS, UNDECIDED, Claim
 from kernel_bandits.experiments.records import Record, RunResult
 from kernel_bandits.experiments.storage import Results
 from kernel_bandits.experiments.summary import summarize
-from kernel_bandits.files import whole_file
+from kernel_bandits.io import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,7 +67,7 @@ def write_report(path: Path, title: str, sections: Sequence[Section]) -> None:
         title: of the page.
         sections: one per study.
     """
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.write(page(title, sections).encode())
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import kernel_bandits
 from kernel_bandits import plots
-from kernel_bandits.arrays import InputError
+from kernel_bandits.errors import InputError
 from kernel_bandits.experiments.parts import nearest
 from kernel_bandits.experiments.storage import MANIFEST, read_results
 from kernel_bandits.experiments.study import Study

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from kernel_bandits.arrays import InputError, KernelBanditsError, missing
+from kernel_bandits.errors import InputError, KernelBanditsError, missing
 from kernel_bandits.experiments.parts import Part
 from kernel_bandits.experiments.records import Record, RunResult
 from kernel_bandits.experiments.study import Run, Study
-from kernel_bandits.files import whole_file
+from kernel_bandits.io import atomic_write
 
 METADATA_KEY, DIGEST_KEY = b"kernel_bandits", b"digest"
 TEXTS = ("run", "environment", "policy")
@@ -68,7 +68,7 @@ def write_record(folder: Path, record: Record) -> Path:
     table = pa.table({**repeated, **columns}, metadata=metadata)
     path = record_path(folder, record.run)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         parquet.write_table(table, file, compression="zstd")
     return path
 
@@ -102,7 +102,7 @@ def write_manifest(folder: Path, study: Study) -> None:
     """Say in the folder which runs belong to the study, in which order and under which labels."""
     runs = [{"id": run.id, **_run_as_data(run)} for run in study.runs]
     text = json.dumps({"name": study.name, "title": study.title, "runs": runs}, ensure_ascii=False, indent=1)
-    with whole_file(folder / MANIFEST) as file:
+    with atomic_write(folder / MANIFEST) as file:
         file.write(text.encode())
 
 

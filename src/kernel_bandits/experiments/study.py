@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from kernel_bandits.arrays import InputError, as_count
+from kernel_bandits.arrays import as_count
 from kernel_bandits.environments.base import Environment
+from kernel_bandits.errors import InputError
 from kernel_bandits.experiments.parts import Part
 from kernel_bandits.policies.base import Policy
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from kernel_bandits.arrays import InputError, UnavailableError
+from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.experiments.execute import Executor, Outcome
 from kernel_bandits.experiments.facts import machine_facts
 from kernel_bandits.experiments.records import Record

@@ -16,7 +16,8 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, TypeAlias
 
-from kernel_bandits.arrays import InputError, KernelBanditsError, as_count
+from kernel_bandits.arrays import as_count
+from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.experiments.loop import run as play
 from kernel_bandits.experiments.parts import Kind, Part, nearest, part_of
 from kernel_bandits.experiments.study import Run, Study

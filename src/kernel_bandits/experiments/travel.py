@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kernel_bandits.arrays import missing
+from kernel_bandits.errors import missing
 from kernel_bandits.experiments.parts import Part
 from kernel_bandits.experiments.study import Run
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kernel_bandits.arrays import FloatArray, InputError, as_floats, as_vector, missing
+from kernel_bandits.arrays import FloatArray, as_floats, as_vector
+from kernel_bandits.errors import InputError, missing
 from kernel_bandits.policies.base import Policy
 
 try:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernel_bandits.arrays import FloatArray, InputError, as_vector, missing
+from kernel_bandits.arrays import FloatArray, as_vector
+from kernel_bandits.errors import InputError, missing
 from kernel_bandits.policies.base import Policy
 
 try:

@@ -8,14 +8,15 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernel_bandits.arrays import FloatArray, missing
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import missing
 from kernel_bandits.kernels import Gaussian, KernelLike, median_lengthscale
+from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.policies.base import MANY
 from kernel_bandits.policies.presets import ek_ucb
 from kernel_bandits.policies.ucb import ROWS_AT_ONCE
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.nystrom import HistoryMode
-from kernel_bandits.threads import threads_for
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin

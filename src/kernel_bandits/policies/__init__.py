@@ -7,8 +7,8 @@ flow of its own, and :class:`Uniform` learns nothing.
 """
 
 from kernel_bandits.policies.base import BoxPolicy, Decision, Policy
-from kernel_bandits.policies.by_posterior import Explanation, PosteriorPolicy
 from kernel_bandits.policies.diagnostics import Diagnostics
+from kernel_bandits.policies.posterior_policy import Explanation, PosteriorPolicy
 from kernel_bandits.policies.presets import (
     cbbkb,
     cbkb,

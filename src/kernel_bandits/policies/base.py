@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits import persistence
-from kernel_bandits.actions import Box, available_rows
-from kernel_bandits.arrays import FloatArray, InputError, as_floats, as_points, as_reward, as_vector, require_finite
-from kernel_bandits.joint import join
+from kernel_bandits.actions import Box, available_rows, join
+from kernel_bandits.arrays import FloatArray, as_floats, as_points, as_reward, as_vector, require_finite
+from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import require_columns
+from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.policies.diagnostics import Diagnostics, diagnose
 from kernel_bandits.policies.ledger import Ledger
 from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.threads import threads_for
 
 # Rows that a product of the many-at-once methods has at least, as far as threads are concerned.
 MANY = 256

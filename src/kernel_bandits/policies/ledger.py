@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernel_bandits.arrays import InputError
+from kernel_bandits.errors import InputError
 
 # So many settled decisions are remembered with what became of them; of older ones only that they are settled.
 REMEMBERED = 10_000

@@ -8,12 +8,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernel_bandits.arrays import InputError, as_positive
+from kernel_bandits.arrays import as_positive
 from kernel_bandits.confidence import Confidence, KrauseOng, StandardDeviations
 from kernel_bandits.dictionaries import Dictionary, Fixed, Kors, PosteriorVariance, Resampling
-from kernel_bandits.features import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
-from kernel_bandits.fitting import RewardModel
+from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, Linear, Matern
+from kernel_bandits.kernels.fourier import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
+from kernel_bandits.learning.fit import RewardModel
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.ucb import UpperConfidenceBound
@@ -27,7 +28,7 @@ from kernel_bandits.posteriors import (
     Posterior,
 )
 from kernel_bandits.posteriors.nystrom import HistoryMode
-from kernel_bandits.randomness import Seed, seed_of, stream
+from kernel_bandits.rng import Seed, seed_of, stream
 
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
 # The kernel whose lengthscales are learned where none is given: smooth, but rough enough for rewards that jump.

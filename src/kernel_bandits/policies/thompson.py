@@ -9,8 +9,8 @@ import numpy as np
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
 from kernel_bandits.policies.base import BoxPolicy, Choice
-from kernel_bandits.policies.by_posterior import PosteriorPolicy
-from kernel_bandits.policies.maximize import candidates
+from kernel_bandits.policies.box_search import candidates
+from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.posteriors.base import Posterior
 
 # Values this close to the largest of a draw, in standard deviations, count as equal to it.

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from kernel_bandits.actions import Box
-from kernel_bandits.arrays import FloatArray, InputError
+from kernel_bandits.arrays import FloatArray
 from kernel_bandits.confidence import Confidence, require_radius
+from kernel_bandits.errors import InputError
 from kernel_bandits.policies.base import TIE_TOLERANCE, BoxPolicy, Choice
-from kernel_bandits.policies.by_posterior import PosteriorPolicy
-from kernel_bandits.policies.maximize import finalists
+from kernel_bandits.policies.box_search import finalists
+from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.posteriors.base import Posterior
 
 # Points evaluated at once by select_many: enough for matrix products, little enough for the caches.

@@ -11,17 +11,10 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernel_bandits.arrays import (
-    FloatArray,
-    InputError,
-    as_points,
-    as_positive,
-    as_reward,
-    as_vector,
-    require_finite,
-)
+from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, as_vector, require_finite
+from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, as_kernel, require_columns, weighted_gradient
-from kernel_bandits.linalg import correlate
+from kernel_bandits.numerics.linalg import correlate
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_bandits.arrays import FloatArray, InputError
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.linalg import (
+from kernel_bandits.numerics.linalg import (
     half_inverse,
     safe_sqrt,
     times,

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_bandits.arrays import FloatArray, UnavailableError
-from kernel_bandits.features import FeatureMap
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import UnavailableError
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.linalg import half_inverse, safe_sqrt, times, times_transpose, times_vector
+from kernel_bandits.kernels.fourier import FeatureMap
+from kernel_bandits.numerics.linalg import half_inverse, safe_sqrt, times, times_transpose, times_vector
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
-from kernel_bandits.posteriors.ridge import BATCH_ROWS, RidgeRegression, sequential_factor
+from kernel_bandits.posteriors.regression import BATCH_ROWS, RidgeRegression, sequential_factor
 
 
 @dataclass(slots=True)

@@ -11,9 +11,10 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_bandits.arrays import FloatArray, InputError, KernelBanditsError, as_count, as_positive
-from kernel_bandits.fitting import RewardModel, Sample, Units
+from kernel_bandits.arrays import FloatArray, as_count, as_positive
+from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.kernels import KernelLike, Stationary
+from kernel_bandits.learning.fit import RewardModel, Sample, Units
 from kernel_bandits.posteriors.base import Approximation, Evaluation, KernelChange, Posterior
 from kernel_bandits.posteriors.history import History
 from kernel_bandits.posteriors.nystrom import NystromPosterior

@@ -12,12 +12,13 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_bandits.arrays import FloatArray, InputError, UnavailableError, is_finite
+from kernel_bandits.arrays import FloatArray, is_finite
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, Proposal
 from kernel_bandits.dictionaries.leverage import LeverageSampling
 from kernel_bandits.dictionaries.resampling import Resampling
+from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import Kernel, KernelLike, require_columns, require_gram
-from kernel_bandits.linalg import (
+from kernel_bandits.numerics.linalg import (
     border_inverse_factor,
     half_inverse,
     independent_rows,
@@ -37,7 +38,7 @@ from kernel_bandits.posteriors import pruning
 from kernel_bandits.posteriors.base import Approximation, Evaluation, Posterior
 from kernel_bandits.posteriors.history import Block, History
 from kernel_bandits.posteriors.projection import EXTENDED, EXTENDED_IS_WIDER, Mass, extended_gram_times, project
-from kernel_bandits.posteriors.ridge import RidgeRegression, batch_rows, sequential_factor
+from kernel_bandits.posteriors.regression import RidgeRegression, batch_rows, sequential_factor
 
 HistoryMode: TypeAlias = Literal["all", "none"]
 

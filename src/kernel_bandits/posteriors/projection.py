@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.linalg import times, times_upper, transpose_times
+from kernel_bandits.numerics.linalg import times, times_upper, transpose_times
 from kernel_bandits.posteriors.history import Block
 
 # One cross-Gram block of at most so many bytes is held at a time, and never a t×m matrix.

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.linalg import safe_sqrt
+from kernel_bandits.numerics.linalg import safe_sqrt
 
 # It pays from so many actions, anchors and kernel entries between them on.
 MINIMUM_ACTIONS, MINIMUM_ANCHORS, MINIMUM_ENTRIES = 500, 80, 200_000

@@ -1,8 +1,8 @@
 """Lengthscales, output variance and noise that explain a sample of rewards best.
 
-What is maximised is the collapsed bound of :mod:`kernel_bandits.evidence` plus a weak prior, in units in which every
-column of the points and the rewards have spread one: the result does not depend on the units of the data. The prior
-holds the columns together as long as little is known, so that a handful of points cannot declare a column irrelevant.
+Maximises the collapsed bound of :mod:`~kernel_bandits.learning.evidence` plus a weak prior, in units in which every
+column of the points and the rewards have spread one, so that the result does not depend on the units of the data. The
+prior ties the columns together while little is known: a handful of points cannot declare a column irrelevant.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
-from kernel_bandits.arrays import FloatArray, InputError, KernelBanditsError
-from kernel_bandits.evidence import Evidence, log_evidence, log_marginal_likelihood
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.kernels import Constant, KernelLike, Product, Stationary
-from kernel_bandits.threads import factorisation_threads
+from kernel_bandits.learning.evidence import Evidence, log_evidence, log_marginal_likelihood
+from kernel_bandits.numerics.blas_threads import factorisation_threads
 
 # The prior, on logarithms. Medians: lengthscales of 0.2·√d spreads (distances grow as √d), the variance of the rewards
 # as output variance, a fifth of it as noise. Widths: lengthscales move together by a factor e, each apart from the

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
-from kernel_bandits.features import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
+from kernel_bandits.kernels.fourier import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
 from kernel_bandits.posteriors import ExactPosterior, FeaturePosterior
 
 KERNELS = [

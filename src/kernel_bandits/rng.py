@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from kernel_bandits.arrays import InputError
+from kernel_bandits.errors import InputError
 
 Seed: TypeAlias = int | None
 _STREAMS = ("contexts", "noise", "ties", "coins", "exploration", "learning")

@@ -10,7 +10,7 @@ from typing import IO
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
+def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     """A file to write into that takes its name, durably, when the context ends well, and vanishes when it does not.
 
     Whatever happens meanwhile, an older file of that name stays until the end.

@@ -8,7 +8,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 from scipy.special import roots_hermite
 
-from kernel_bandits.arrays import FloatArray, InputError, as_count
+from kernel_bandits.arrays import FloatArray, as_count
+from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import Exponential, Gaussian, KernelLike, Matern
 
 

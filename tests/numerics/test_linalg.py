@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_bandits import KernelBanditsError, linalg
+from kernel_bandits import KernelBanditsError
+from kernel_bandits.numerics import linalg
 
 sizes = st.integers(0, 12)
 seeds = st.integers(0, 2**32 - 1)

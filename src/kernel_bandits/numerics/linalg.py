@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
-from kernel_bandits.arrays import FloatArray, KernelBanditsError
-from kernel_bandits.threads import SHARED_SIZE, factorisation_threads
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import KernelBanditsError
+from kernel_bandits.numerics.blas_threads import SHARED_SIZE, factorisation_threads
 
 # OpenBLAS computes products of up to so many multiplications, and of matrices of up to so many entries with a vector,
 # in the calling thread; there NumPy is as good and has the smaller overhead.

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernel_bandits.actions import Box
-from kernel_bandits.arrays import FloatArray, InputError, as_count, as_points, as_positive, require_finite
-from kernel_bandits.joint import pair
+from kernel_bandits.actions import Box, pair
+from kernel_bandits.arrays import FloatArray, as_count, as_points, as_positive, require_finite
+from kernel_bandits.errors import InputError
 from kernel_bandits.policies.base import Choice, Decision, Policy
 from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
 

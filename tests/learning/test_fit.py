@@ -8,7 +8,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
-from kernel_bandits.fitting import (
+from kernel_bandits.learning.fit import (
     LEAST_NOISE,
     LEAST_VARIANCE,
     LONGEST,

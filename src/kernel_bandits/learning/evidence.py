@@ -21,8 +21,8 @@ from scipy.spatial.distance import cdist
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.kernels import Stationary
-from kernel_bandits.linalg import factorise, inverse_and_log_determinant, times, times_transpose
-from kernel_bandits.threads import factorisation_threads
+from kernel_bandits.numerics.blas_threads import factorisation_threads
+from kernel_bandits.numerics.linalg import factorise, inverse_and_log_determinant, times, times_transpose
 
 # Added to the unit diagonal of K_ZZ/v: it keeps the factor above rounding, and F a bound, a slightly smaller one.
 JITTER = 1e-9

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from kernel_bandits.actions import Box
+from kernel_bandits.actions import Box, join
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.joint import join
-from kernel_bandits.policies.ascent import ascend
+from kernel_bandits.numerics.ascent import ascend
+from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.threads import threads_for
 
 # All numbers here were chosen on 1,800 random posteriors (benchmarks/boxes.py): fewer miss more of the largest bounds.
 # Quasi-random candidates as powers of 2, for boxes of 1, 2, 3 and from 4 dimensions on.

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
-from kernel_bandits.arrays import FloatArray, KernelBanditsError
-from kernel_bandits.linalg import (
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import KernelBanditsError
+from kernel_bandits.numerics.blas_threads import factorisation_threads
+from kernel_bandits.numerics.linalg import (
     add_gram,
     border_inverse,
     border_symmetric,
@@ -22,7 +24,6 @@ from kernel_bandits.linalg import (
     transpose_times_vector,
 )
 from kernel_bandits.posteriors.projection import Mass
-from kernel_bandits.threads import factorisation_threads
 
 # Features wait until so many can enter A by one matrix product; the drift check follows: a few gemv per 64 rounds.
 PENDING_ROWS = 64

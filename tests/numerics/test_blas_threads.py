@@ -5,7 +5,7 @@ import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import kernel_bandits as kb
-from kernel_bandits import threads
+from kernel_bandits.numerics import blas_threads as threads
 
 
 @pytest.fixture

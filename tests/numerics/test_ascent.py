@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear, minimize
 
-from kernel_bandits.policies.ascent import ascend
+from kernel_bandits.numerics.ascent import ascend
 
 
 def hills(seed, dimension, count=6):

@@ -1,0 +1,190 @@
+"""The kernel protocol, its derivatives, and the algebra of sums and products."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray, as_positive
+from kernel_bandits.errors import InputError, missing
+
+
+@runtime_checkable
+class KernelLike(Protocol):
+    """What a policy needs of a kernel; scikit-learn's kernels have it too."""
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        """The cross-Gram matrix k(X, Y), shape (len(X), len(Y)); Y defaults to X."""
+        ...
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        """k(x, x) for each row of X, shape (len(X),)."""
+        ...
+
+
+@runtime_checkable
+class Differentiable(Protocol):
+    """A kernel that knows its derivative."""
+
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        """Σ_j weights_ij·∂k(x_i, y_j)/∂x_i, the second argument held fixed.
+
+        A weighted sum is what the chain rule asks for, and it never needs an array of shape (n, m, d).
+
+        Args:
+            X: shape (n, d).
+            Y: shape (m, d).
+            weights: shape (n, m).
+
+        Returns:
+            One row for each point of X, shape (n, d), a fresh array. Where the kernel has a kink, 0 will do.
+        """
+        ...
+
+
+class Kernel(ABC):
+    """A positive-definite function of two points; subclasses are final."""
+
+    # NumPy must not take a kernel for a number, as in array + kernel.
+    __array_ufunc__ = None
+    requires_vector_input = True
+    n_dims = 0
+
+    @abstractmethod
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        """The cross-Gram matrix k(X, Y), shape (len(X), len(Y)), a fresh array; Y defaults to X."""
+
+    @abstractmethod
+    def diag(self, X: FloatArray) -> FloatArray:
+        """k(x, x) for each row of X, shape (len(X),)."""
+
+    def __add__(self, other: KernelLike | float) -> Sum:
+        return Sum(self, as_kernel(other))
+
+    def __radd__(self, other: KernelLike | float) -> Sum:
+        return Sum(as_kernel(other), self)
+
+    def __mul__(self, other: KernelLike | float) -> Product:
+        return Product(self, as_kernel(other))
+
+    def __rmul__(self, other: KernelLike | float) -> Product:
+        return Product(as_kernel(other), self)
+
+    # The rest is what scikit-learn's regressor asks of a kernel whose hyper-parameters are all fixed.
+    def __sklearn_clone__(self) -> Kernel:
+        return self
+
+    @property
+    def theta(self) -> FloatArray:
+        """The free log-hyper-parameters: none."""
+        return np.empty(0)
+
+    @theta.setter
+    def theta(self, value: FloatArray) -> None:
+        if np.size(value):
+            raise InputError(f"theta: {self!r} has no free hyper-parameters; build a kernel with the values you want.")
+
+
+class Constant(Kernel):
+    """k(x, y) = value: an offset in a sum, an output variance in a product."""
+
+    def __init__(self, value: float) -> None:
+        self.value = as_positive("value", value)
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        return np.full((len(X), len(X if Y is None else Y)), self.value)
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        return np.full(len(X), self.value)
+
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:  # noqa: ARG002 (constant)
+        return np.zeros(X.shape)
+
+    def __repr__(self) -> str:
+        return f"Constant({self.value:g})"
+
+
+class Sum(Kernel):
+    """k₁ + k₂, as ``kernel + kernel`` builds it."""
+
+    def __init__(self, left: KernelLike, right: KernelLike) -> None:
+        self.left, self.right = left, right
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        return self.left(X, Y) + self.right(X, Y)
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        return self.left.diag(X) + self.right.diag(X)
+
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        return weighted_gradient(self.left, X, Y, weights) + weighted_gradient(self.right, X, Y, weights)
+
+    def __repr__(self) -> str:
+        return f"({self.left!r} + {self.right!r})"
+
+
+class Product(Kernel):
+    """k₁·k₂, as ``kernel * kernel`` builds it."""
+
+    def __init__(self, left: KernelLike, right: KernelLike) -> None:
+        self.left, self.right = left, right
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        # a number times a kernel is the common case, and a matrix of equal numbers a waste
+        if isinstance(self.left, Constant):
+            return self.left.value * self.right(X, Y)
+        return self.left(X, Y) * self.right(X, Y)
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        if isinstance(self.left, Constant):
+            return self.left.value * self.right.diag(X)
+        return self.left.diag(X) * self.right.diag(X)
+
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        # (k₁k₂)′ = k₁′k₂ + k₁k₂′
+        left = weighted_gradient(self.left, X, Y, weights * self.right(X, Y))
+        return left + weighted_gradient(self.right, X, Y, weights * self.left(X, Y))
+
+    def __repr__(self) -> str:
+        return f"{self.left!r} * {self.right!r}"
+
+
+def as_kernel(value: KernelLike | float) -> KernelLike:
+    """A kernel as it is, a number as :class:`Constant`; anything else is an error."""
+    if isinstance(value, (int, float)):
+        return Constant(value)
+    if not isinstance(value, KernelLike) or isinstance(value, type):
+        raise InputError(
+            f"kernel: expected an object with kernel(X, Y) and kernel.diag(X), got {value!r}; "
+            "for instance kernel_bandits.Gaussian(lengthscale=0.1), an instance and not the class."
+        )
+    return value
+
+
+def weighted_gradient(kernel: KernelLike, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+    """:meth:`Differentiable.gradient` of any kernel: its own, or central differences at 2d kernel evaluations."""
+    if isinstance(kernel, Differentiable):
+        return kernel.gradient(X, Y, weights)
+    gradient = np.empty(X.shape)
+    # The error of central differences is least at a step of about ε^{1/3} times the scale of the data.
+    scale = np.ptp(np.concatenate([X, Y]), axis=0)
+    steps = np.cbrt(np.finfo(float).eps) * np.where(scale > 0.0, scale, np.maximum(1.0, np.abs(X[0])))
+    for column, step in enumerate(steps):
+        above, below = X.copy(), X.copy()
+        above[:, column] += step
+        below[:, column] -= step
+        rise = np.vecdot(weights, kernel(above, Y) - kernel(below, Y))
+        # the step that the rounded coordinates are really apart
+        gradient[:, column] = rise / (above[:, column] - below[:, column])
+    return gradient
+
+
+def register_with_scikit_learn() -> None:
+    """Let scikit-learn accept the kernels of this module wherever it asks for an instance of its own kernel class."""
+    try:
+        from sklearn.gaussian_process.kernels import Kernel as ScikitLearnKernel
+    except ImportError as reason:
+        raise missing("scikit-learn", "sklearn") from reason
+    ScikitLearnKernel.register(Kernel)

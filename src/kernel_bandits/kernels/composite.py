@@ -1,0 +1,106 @@
+"""A kernel on contexts times a kernel on actions, and the checks of what a kernel returns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray, as_count
+from kernel_bandits.errors import InputError
+from kernel_bandits.kernels.base import Kernel, KernelLike, Product, Sum, as_kernel, weighted_gradient
+
+
+class TensorProduct(Kernel):
+    """k((x, a), (x', a')) = k_context(x, x')·k_action(a, a'), the paper's tensor-product example (section 3.3).
+
+    The points of one round share their context, so the context factor is evaluated for a single row whenever the
+    context columns of all rows are equal: once per round instead of once per action.
+
+    Args:
+        context_kernel: the kernel of the first ``context_dimension`` columns.
+        action_kernel: the kernel of the remaining columns.
+        context_dimension: d_x.
+    """
+
+    def __init__(self, context_kernel: KernelLike, action_kernel: KernelLike, context_dimension: int) -> None:
+        self.context_kernel = as_kernel(context_kernel)
+        self.action_kernel = as_kernel(action_kernel)
+        self.context_dimension = as_count("context_dimension", context_dimension)
+
+    def _split(self, X: FloatArray, share_context: bool = True) -> tuple[FloatArray, FloatArray]:
+        if X.shape[1] <= self.context_dimension:
+            raise InputError(
+                f"context_dimension: {self.context_dimension} context columns and at least one action column are "
+                f"expected, got points with {X.shape[1]} columns."
+            )
+        contexts = X[:, : self.context_dimension]
+        if share_context and (contexts == contexts[0]).all():
+            contexts = contexts[:1]
+        return contexts, X[:, self.context_dimension :]
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        if Y is None:
+            contexts, actions = self._split(X, share_context=False)
+            return self.context_kernel(contexts) * self.action_kernel(actions)
+        contexts, actions = self._split(X)
+        other_contexts, other_actions = self._split(Y)
+        return self.context_kernel(contexts, other_contexts) * self.action_kernel(actions, other_actions)
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        contexts, actions = self._split(X)
+        return self.context_kernel.diag(contexts) * self.action_kernel.diag(actions)
+
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        (contexts, actions), (other_contexts, other_actions) = self._split(X, False), self._split(Y, False)
+        of_context = weights * self.action_kernel(actions, other_actions)
+        of_action = weights * self.context_kernel(contexts, other_contexts)
+        return np.hstack(
+            [
+                weighted_gradient(self.context_kernel, contexts, other_contexts, of_context),
+                weighted_gradient(self.action_kernel, actions, other_actions, of_action),
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return f"TensorProduct({self.context_kernel!r}, {self.action_kernel!r}, {self.context_dimension})"
+
+
+def require_columns(kernel: KernelLike, points: FloatArray, context_columns: int | None = None) -> None:
+    """Raise unless a kernel takes points as wide as these, and splits them where contexts end.
+
+    Args:
+        kernel: ours or another, which may complain in words of its own.
+        points: shape (n, d), n ≥ 1; the first is tried.
+        context_columns: d_x where it is known.
+    """
+    if context_columns is not None:
+        _require_split(kernel, context_columns)
+    point = points[:1]
+    try:
+        with np.errstate(all="ignore"):
+            require_gram(kernel, kernel(point, point.copy()), (1, 1))
+            kernel.diag(point)
+    except InputError:
+        raise
+    except (ValueError, IndexError) as reason:
+        raise InputError(f"kernel: {kernel!r} does not take points with {point.shape[1]} columns: {reason}") from reason
+
+
+def require_gram(kernel: KernelLike, gram: FloatArray, shape: tuple[int, int]) -> None:
+    """Raise unless what a foreign kernel answered is a matrix of numbers of the right shape."""
+    if gram.shape != shape or gram.dtype != np.float64:
+        raise InputError(
+            f"kernel: a {type(kernel).__name__} answered {gram.dtype} of shape {gram.shape} for {shape[0]} and "
+            f"{shape[1]} points; kernel(X, Y) must be float64 of shape (len(X), len(Y)). "
+            "In a sum or product with a scikit-learn kernel, ours comes first."
+        )
+
+
+def _require_split(kernel: KernelLike, context_columns: int) -> None:
+    if isinstance(kernel, (Sum, Product)):
+        _require_split(kernel.left, context_columns)
+        _require_split(kernel.right, context_columns)
+    elif isinstance(kernel, TensorProduct) and kernel.context_dimension != context_columns:
+        raise InputError(
+            f"context_dimension: {kernel!r} takes the first {kernel.context_dimension} columns for the context, but "
+            f"contexts have length {context_columns}; build it with context_dimension={context_columns}."
+        )

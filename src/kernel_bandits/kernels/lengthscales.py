@@ -1,0 +1,88 @@
+"""Lengthscales: one for all columns or one per column, and a first choice from a sample."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.spatial.distance import cdist, pdist
+
+from kernel_bandits.arrays import FloatArray, as_count, as_floats, as_points, require_finite
+from kernel_bandits.errors import InputError
+
+Lengthscale: TypeAlias = float | Sequence[float] | FloatArray
+
+
+class Scales:
+    """A scalar lengthscale, or one per column."""
+
+    def __init__(self, lengthscale: Lengthscale) -> None:
+        self.values = as_floats("lengthscale", lengthscale).copy()
+        if self.values.ndim > 1 or self.values.size == 0 or not (self.values > 0).all():
+            raise InputError(f"lengthscale: expected a positive number, or one per column, got {lengthscale!r}.")
+        require_finite("lengthscale", self.values)
+        self.scalar = float(self.values) if self.values.ndim == 0 else None
+
+    def check(self, X: FloatArray) -> None:
+        if self.scalar is None and X.shape[1] != self.values.shape[0]:
+            raise InputError(
+                f"lengthscale: {self.values.shape[0]} lengthscales were given for points with {X.shape[1]} columns "
+                "(context columns first, then action columns); give one number, or one per column."
+            )
+
+    def squared_distances(self, X: FloatArray, Y: FloatArray, factor: float) -> FloatArray:
+        """factor·‖(x − y)/ℓ‖² from differences, not from norms: close points far from the origin stay apart."""
+        if self.scalar is None:
+            self.check(X)
+            X, Y = X / self.values, Y / self.values
+        else:
+            factor = factor / self.scalar / self.scalar
+        squared: FloatArray = cdist(X, Y, "sqeuclidean")
+        squared *= factor
+        return squared
+
+    def __repr__(self) -> str:
+        if self.scalar is not None:
+            return f"{self.scalar:g}"
+        return f"[{', '.join(f'{value:g}' for value in self.values.tolist())}]"
+
+
+def median_lengthscale(
+    points: ArrayLike, *, per_dimension: bool = False, sample_size: int = 1000, seed: int = 0
+) -> float | FloatArray:
+    """A lengthscale from a sample of joint points: the median distance between two of them.
+
+    A lengthscale ten times too small makes every point a stranger to every other, one ten times too large makes the
+    reward look flat; the median distance is the usual first choice between the two.
+
+    Args:
+        points: joint points, shape (n, d) with n ≥ 2: contexts beside actions as they will be played.
+        per_dimension: one lengthscale per column, the median distance in that column times √d, so that at typical
+            distances all columns together add up to one lengthscale. Columns that never vary get 1.
+        sample_size: at most so many of the points are compared, drawn without replacement.
+        seed: of that draw.
+
+    Returns:
+        A float, or an array of length d with ``per_dimension=True``. Equal points are left out of the median.
+    """
+    sample = as_points("points", points)
+    require_finite("points", sample)
+    if len(sample) < 2:
+        raise InputError("points: expected at least two, got one; distances need pairs.")
+    if len(sample) > as_count("sample_size", sample_size):
+        sample = np.random.default_rng(seed).choice(sample, size=sample_size, replace=False)
+
+    def median_distance(columns: FloatArray) -> float:
+        distances = pdist(columns)
+        distances = distances[distances > 0]
+        return float(np.median(distances)) if distances.size else 1.0
+
+    if not per_dimension:
+        return median_distance(sample)
+    dimension = sample.shape[1]
+    medians = [median_distance(sample[:, [j]]) for j in range(dimension)]
+    varies = np.ptp(sample, axis=0) > 0
+    return np.where(varies, np.array(medians) * math.sqrt(dimension), 1.0)

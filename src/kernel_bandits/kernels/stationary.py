@@ -1,0 +1,170 @@
+"""Kernels that depend on the scaled distance of two points alone."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import InputError
+from kernel_bandits.kernels.base import Kernel
+from kernel_bandits.kernels.lengthscales import Lengthscale, Scales
+from kernel_bandits.numerics.linalg import times
+
+# Numbers that are worked on at once where several steps follow each other: they stay in the cache.
+PIECE = 2**14
+
+
+class Stationary(Kernel):
+    """A function of the distance ‖(x − y)/ℓ‖ alone that is 1 at distance 0."""
+
+    _factor = 1.0
+
+    def __init__(self, lengthscale: Lengthscale = 1.0) -> None:
+        self._scales = Scales(lengthscale)
+        self._other_arguments = ""
+
+    @property
+    def lengthscale(self) -> float | FloatArray:
+        """ℓ, one number or one per column."""
+        return self._scales.values.copy() if self._scales.scalar is None else self._scales.scalar
+
+    def scaled(self, X: FloatArray) -> FloatArray:
+        """X/ℓ, in which the kernel has unit lengthscale."""
+        self._scales.check(X)
+        return X / self._scales.values
+
+    @abstractmethod
+    def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
+        """The kernel, given ``_factor``·‖(x − y)/ℓ‖², which it may overwrite."""
+
+    @abstractmethod
+    def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The kernel k and its derivative dk/dq at squared scaled distances q = ‖(x − y)/ℓ‖²; 0 where it diverges.
+
+        The distances may be overwritten.
+        """
+
+    @abstractmethod
+    def with_lengthscale(self, lengthscale: Lengthscale) -> Stationary:
+        """The same kernel with another lengthscale."""
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        return self._of_squared_distance(self._scales.squared_distances(X, X if Y is None else Y, self._factor))
+
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        # ∂k/∂x = 2·(dk/dq)·(x − y)/ℓ², and Σ_j v_ij(x_i − y_j) = x_i·Σ_j v_ij − (vY)_i: a product of matrices, about a
+        # point of X, so that points far from the origin keep their digits
+        slopes = weights * self.value_and_slope(self._scales.squared_distances(X, Y, 1.0))[1]
+        origin = X[0]
+        differences = (X - origin) * slopes.sum(axis=1)[:, None] - times(slopes, Y - origin)
+        return differences * (2.0 / self._scales.values**2)
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        if self._scales.scalar is None:
+            self._scales.check(X)
+        ones = np.empty(len(X))
+        ones.fill(1.0)
+        return ones
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(lengthscale={self._scales!r}{self._other_arguments})"
+
+
+class Gaussian(Stationary):
+    """exp(−‖(x − y)/ℓ‖²/2), scikit-learn's ``RBF``.
+
+    Args:
+        lengthscale: ℓ, one positive number or one per column of the joint point (context columns first), in the units
+            of the data. :func:`median_lengthscale` finds one from a sample.
+    """
+
+    _factor = -0.5
+
+    def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
+        return np.exp(squared, out=squared)
+
+    def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
+        squared *= -0.5
+        value = np.exp(squared, out=squared)
+        return value, -0.5 * value
+
+    def with_lengthscale(self, lengthscale: Lengthscale) -> Gaussian:
+        return Gaussian(lengthscale)
+
+
+class Exponential(Stationary):
+    """exp(−‖(x − y)/ℓ‖), the Laplace kernel in the Euclidean norm (Matérn 1/2).
+
+    Args:
+        lengthscale: ℓ, one positive number or one per column.
+    """
+
+    def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
+        distance = np.sqrt(squared, out=squared)
+        return np.exp(np.negative(distance, out=distance), out=distance)
+
+    def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
+        distance = np.sqrt(squared)
+        value = np.exp(-distance)
+        # d exp(−√q)/dq = −exp(−√q)/(2√q)
+        return value, np.divide(-0.5 * value, distance, out=np.zeros_like(value), where=distance > 0)
+
+    def with_lengthscale(self, lengthscale: Lengthscale) -> Exponential:
+        return Exponential(lengthscale)
+
+
+class Matern(Stationary):
+    """The Matérn kernel of smoothness 3/2 or 5/2.
+
+    With r = √(2ν)·‖(x − y)/ℓ‖ it is (1 + r)·exp(−r) for ν = 3/2 and (1 + r + r²/3)·exp(−r) for ν = 5/2.
+
+    Args:
+        lengthscale: ℓ, one positive number or one per column.
+        smoothness: ν, 1.5 or 2.5; :class:`Exponential` is ν = 1/2 and :class:`Gaussian` the limit of large ν.
+    """
+
+    def __init__(self, lengthscale: Lengthscale = 1.0, smoothness: float = 2.5) -> None:
+        if smoothness not in (1.5, 2.5):
+            raise InputError(
+                f"smoothness: expected 1.5 or 2.5, got {smoothness!r}; 0.5 is Exponential, and for other values pass "
+                "scikit-learn's Matern, which works here too."
+            )
+        super().__init__(lengthscale)
+        self.smoothness = float(smoothness)
+        self._factor = 2 * self.smoothness
+        self._other_arguments = f", smoothness={smoothness:g}"
+
+    def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
+        # 1 + r or 1 + r + r²/3 in the place of r², piece by piece: a whole array for r would be new memory every time
+        flat = squared.reshape(-1)
+        room = np.empty(min(flat.size, PIECE))
+        for start in range(0, flat.size, PIECE):
+            piece = flat[start : start + PIECE]
+            r = np.sqrt(piece, out=room[: len(piece)])
+            piece *= 0.0 if self.smoothness == 1.5 else 1.0 / 3.0
+            piece += r
+            piece += 1.0
+            piece *= np.exp(np.negative(r, out=r), out=r)
+        return flat.reshape(squared.shape)
+
+    def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
+        squared *= 2.0 * self.smoothness
+        r = np.sqrt(squared)
+        decay = np.negative(r)
+        np.exp(decay, out=decay)
+        r += 1.0
+        r *= decay
+        # r = √(2νq): d(1 + r)e⁻ʳ/dq = −³⁄₂·e⁻ʳ, d(1 + r + r²/3)e⁻ʳ/dq = −⁵⁄₆·(1 + r)e⁻ʳ
+        if self.smoothness == 1.5:
+            decay *= -1.5
+            return r, decay
+        squared *= decay
+        squared /= 3.0
+        squared += r
+        r *= -5.0 / 6.0
+        return squared, r
+
+    def with_lengthscale(self, lengthscale: Lengthscale) -> Matern:
+        return Matern(lengthscale, self.smoothness)

@@ -1,0 +1,1 @@
+"""Numerical building blocks: linear algebra by identity, BLAS threads, and ascent from many starts."""

@@ -17,7 +17,8 @@ from kernel_bandits.dictionaries.base import Candidate, Dictionary, Proposal
 from kernel_bandits.dictionaries.leverage import LeverageSampling
 from kernel_bandits.dictionaries.resampling import Resampling
 from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits.kernels import Kernel, KernelLike, require_columns, require_gram
+from kernel_bandits import kernels
+from kernel_bandits.kernels import KernelLike, require_columns, require_gram
 from kernel_bandits.numerics.linalg import (
     border_inverse_factor,
     half_inverse,
@@ -40,6 +41,8 @@ from kernel_bandits.posteriors.history import Block, History
 from kernel_bandits.posteriors.projection import EXTENDED, EXTENDED_IS_WIDER, Mass, extended_gram_times, project
 from kernel_bandits.posteriors.regression import RidgeRegression, batch_rows, sequential_factor
 
+# The kernels of this library return a fresh array, which may be overwritten.
+KERNELS = f"{kernels.__name__}."
 HistoryMode: TypeAlias = Literal["all", "none"]
 
 # A point whose residual is below this share of k(s, s) adds no direction: it would only add a row of noise to J.
@@ -100,7 +103,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             raise InputError(f"history: expected 'all' or 'none', got {history!r}.")
         if history == "none" and isinstance(dictionary, Resampling):
             raise InputError("history: resampling draws from the whole history; use history='all'.")
-        self._owns_gram = type(self.kernel).__module__ == Kernel.__module__
+        self._owns_gram = type(self.kernel).__module__.startswith(KERNELS)
         self.dictionary = dictionary
         self.history: HistoryMode = history
         self._history = History(merge_repeats=isinstance(dictionary, Resampling)) if history == "all" else None

@@ -12,12 +12,12 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kernel_bandits import kernels
 from kernel_bandits.arrays import FloatArray, is_finite
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, Proposal
 from kernel_bandits.dictionaries.leverage import LeverageSampling
 from kernel_bandits.dictionaries.resampling import Resampling
 from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits import kernels
 from kernel_bandits.kernels import KernelLike, require_columns, require_gram
 from kernel_bandits.numerics.linalg import (
     border_inverse_factor,

@@ -41,7 +41,7 @@ from kernel_bandits.kernels import (
     median_lengthscale,
     register_with_scikit_learn,
 )
-from kernel_bandits.persistence import load, register
+from kernel_bandits.persistence import register
 from kernel_bandits.policies import (
     Decision,
     Policy,
@@ -51,14 +51,14 @@ from kernel_bandits.policies import (
     ek_ucb,
     k_ucb,
     lin_ucb,
+    load,
     random_features_ucb,
     sup_kernel_ucb,
     thompson_sampling,
     uniform,
 )
 from kernel_bandits.posteriors import KernelLearning, Prediction
-
-__version__ = "0.1.0"
+from kernel_bandits.version import __version__
 
 __all__ = [
     "Box",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernel_bandits.arrays import FloatArray, as_floats, as_points, as_vector, is_finite, require_finite
+from kernel_bandits.arrays import FloatArray, as_floats, as_points, as_reward, as_vector, is_finite, require_finite
 from kernel_bandits.errors import InputError
 
 
@@ -144,3 +144,65 @@ def join(context: FloatArray, actions: FloatArray) -> FloatArray:
         require_finite("context", context)
         require_finite("actions", actions)
     return points
+
+
+def require_action_columns(actions: FloatArray) -> None:
+    """Raise if actions have no columns."""
+    if not actions.shape[-1]:
+        raise InputError("actions: expected at least one column, got none; describe an action by a number at least.")
+
+
+def as_rounds(
+    contexts: ArrayLike,
+    actions: ArrayLike,
+    context_dimension: int | None = None,
+    action_dimension: int | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Check the contexts of n rounds and the actions offered in each.
+
+    Args:
+        contexts: shape (n, d_x).
+        actions: offered in every round, shape (A, d_a), or round by round, shape (n, A, d_a).
+        context_dimension: d_x if it is known already.
+        action_dimension: d_a if it is known already.
+
+    Returns:
+        Finite contexts (n, d_x) and actions (n, A, d_a).
+    """
+    contexts = as_points("contexts", contexts, context_dimension)
+    actions = as_floats("actions", actions)
+    if actions.ndim == 2:
+        actions = np.broadcast_to(actions, (len(contexts), *actions.shape))
+    if actions.ndim != 3 or len(actions) != len(contexts) or not actions.size:
+        raise InputError(
+            f"actions: expected shape (A, d_a), or (n, A, d_a) with n = {len(contexts)} as many as contexts, "
+            f"and A at least 1, got {actions.shape}."
+        )
+    if action_dimension not in (None, actions.shape[2]):
+        raise InputError(f"actions: expected {action_dimension} columns, got {actions.shape[2]}.")
+    require_finite("contexts", contexts)
+    require_finite("actions", actions)
+    return contexts, actions
+
+
+def as_log(
+    contexts: ArrayLike,
+    actions: ArrayLike,
+    rewards: ArrayLike,
+    context_dimension: int | None = None,
+    action_dimension: int | None = None,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Check a log of n rounds: contexts (n, d_x), the actions that were played (n, d_a), and their rewards (n,)."""
+    contexts = as_points("contexts", contexts, context_dimension)
+    actions = as_points("actions", actions, action_dimension)
+    rewards = as_vector("rewards", rewards)
+    if not len(contexts) == len(actions) == len(rewards):
+        raise InputError(
+            f"contexts, actions and rewards: expected as many of each, "
+            f"got {len(contexts)}, {len(actions)} and {len(rewards)}."
+        )
+    require_finite("contexts", contexts)
+    require_finite("actions", actions)
+    require_finite("rewards", rewards)
+    as_reward(np.abs(rewards).max())
+    return contexts, actions, rewards

@@ -18,15 +18,13 @@ import os
 import sys
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from kernel_bandits.errors import InputError, missing
 from kernel_bandits.io import atomic_write
-
-if TYPE_CHECKING:
-    from kernel_bandits.policies.base import Policy
+from kernel_bandits.version import __version__
 
 Json: TypeAlias = Any
 C = TypeVar("C", bound=type)
@@ -51,21 +49,17 @@ def register(cls: C) -> C:
     return cls
 
 
-def save(policy: Policy, path: str | os.PathLike[str]) -> None:
+def save(policy: object, path: str | os.PathLike[str]) -> None:
     """Write a policy to a file, whole or not at all: whatever happens meanwhile, an older file stays until the end.
 
     Args:
         policy: with everything it has learned, its generators and its pending decisions.
         path: of the file, replaced if it exists.
     """
-    import kernel_bandits
-
     encoder = _Encoder()
     tree = encoder.encode(policy, "policy")
     described = [{"dtype": block.dtype.str, "shape": block.shape, "order": _order(block)} for block in encoder.arrays]
-    manifest = json.dumps(
-        {"library": kernel_bandits.__version__, "policy": tree, "arrays": described}, allow_nan=False
-    ).encode()
+    manifest = json.dumps({"library": __version__, "policy": tree, "arrays": described}, allow_nan=False).encode()
     head = MAGIC + FORMAT.to_bytes(4, "big") + len(manifest).to_bytes(8, "big") + manifest
     target = Path(path)
     try:
@@ -79,27 +73,21 @@ def save(policy: Policy, path: str | os.PathLike[str]) -> None:
         raise InputError(f"save: cannot write {target} ({reason.strerror}); choose another place.") from reason
 
 
-def load(path: str | os.PathLike[str]) -> Policy:
-    """Read a policy that :func:`save` wrote; it goes on as if it had never been stopped.
+def load(path: str | os.PathLike[str]) -> object:
+    """Read the object that :func:`save` wrote; the caller checks that it is a policy.
 
     Args:
-        path: of the file. A file that is truncated, damaged, foreign, or written by a later release is an
-            :class:`InputError`.
+        path: of the file. A file that is truncated, damaged, foreign, or of another format is an :class:`InputError`.
     """
-    from kernel_bandits.policies.base import Policy
-
     manifest, payload = _read(Path(path))
     try:
-        policy = _Decoder(manifest["arrays"], payload).decode(manifest["policy"])
+        return _Decoder(manifest["arrays"], payload).decode(manifest["policy"])
     except InputError as reason:
         raise InputError(f"load: {path}: {reason}") from reason
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as reason:
         raise InputError(
             f"load: {path} does not describe a policy ({type(reason).__name__}: {reason}); restore an intact copy."
         ) from reason
-    if not isinstance(policy, Policy):
-        raise InputError(f"load: {path} holds {type(policy).__name__}, not a policy; restore an intact copy.")
-    return policy
 
 
 def _order(block: np.ndarray[Any, Any]) -> Any:

@@ -12,7 +12,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import missing
 from kernel_bandits.kernels import Gaussian, KernelLike, median_lengthscale
 from kernel_bandits.numerics.blas_threads import threads_for
-from kernel_bandits.policies.base import MANY
+from kernel_bandits.policies.base import MANY_ROWS
 from kernel_bandits.policies.presets import ek_ucb
 from kernel_bandits.policies.ucb import ROWS_AT_ONCE
 from kernel_bandits.posteriors.base import Posterior
@@ -97,7 +97,7 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
             self.y_mean_ = float(targets.mean()) if self.normalize_y else 0.0
             # A constant target has no spread to divide by.
             self.y_scale_ = (float(targets.std()) or 1.0) if self.normalize_y else 1.0
-        with threads_for(self.posterior_.dictionary_size, MANY) or nullcontext():
+        with threads_for(self.posterior_.dictionary_size, MANY_ROWS) or nullcontext():
             self.posterior_.update_many(rows, (targets - self.y_mean_) / self.y_scale_)
         return self
 

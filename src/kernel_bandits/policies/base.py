@@ -42,7 +42,7 @@ class Policy(Hooks):
     def __init__(self, generator: np.random.Generator) -> None:
         super().__init__(generator)
         self._dimensions: tuple[int | None, int | None] = (None, None)
-        self._last: LastChoice | None = None
+        self._last = LastChoice()
         self._ledger = Ledger()
 
     # A bad kernel or a huge number is reported by an error, so NumPy need not warn of the arithmetic on the way to it.
@@ -68,9 +68,9 @@ class Policy(Hooks):
             indices = available_rows(mask, len(actions))
             actions = actions[indices]
         context = as_vector("context", context, self._dimensions[0])
-        require_action_columns(actions)
         points = join(context, actions)
         if self._dimensions[0] is None:
+            require_action_columns(actions)
             self._check_first(points, len(context))
         threads = threads_for(self.dictionary_size, len(points))
         if threads is None:
@@ -80,7 +80,7 @@ class Policy(Hooks):
                 choice = self.choose(points)
         row = choice.index
         point = points[row]
-        self._last = LastChoice(point, choice, self.round_index)
+        self._last.keep(choice, point, self.round_index)
         split, own = len(context), point.copy()
         if indices is not None:
             row = int(indices[row])
@@ -119,9 +119,9 @@ class Policy(Hooks):
         """
         context = as_vector("context", context, self._dimensions[0])
         action = as_vector("action", action, self._dimensions[1])
-        last, choice = self._last, None
-        if last is not None and last.is_of(context, action, self.round_index):
-            point, choice = last.point, last.choice
+        choice = self._last.choice_of(context, action, self.round_index)
+        if choice is not None:
+            point = self._last.point
         else:
             require_finite("context", context)
             require_finite("action", action)
@@ -131,7 +131,8 @@ class Policy(Hooks):
                 self._check_first(point[None, :], len(context))
         self._change_model(self.learn, point, as_reward(reward), choice)
         self._rewards_learned += 1
-        self._dimensions = (len(context), len(action))
+        if self._dimensions[0] is None:
+            self._dimensions = (len(context), len(action))
 
     @final
     def select_many(self, contexts: ArrayLike, actions: ArrayLike | Box) -> list[Decision]:
@@ -204,7 +205,6 @@ class Policy(Hooks):
             mask: True for the rows that may be played, shape (A,); by default all of them.
         """
         decision = self.select(context, actions, mask)
-        assert self._last is not None
         self._change_model(self.anticipate, self._ledger.issued, self._last.point.copy(), self._last.choice)
         self._dimensions = (len(decision.context), len(decision.action))
         return replace(decision, id=self._ledger.issue())
@@ -295,7 +295,7 @@ class Policy(Hooks):
         else:
             with threads:
                 hook(*arguments)
-        self._last = None
+        self._last.forget()
 
     def _check_first(self, points: FloatArray, context_columns: int) -> None:
         """Raise if, before the first observation, dictionary or kernel do not take points of this width."""

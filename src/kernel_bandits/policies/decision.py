@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 
@@ -31,21 +33,30 @@ class Choice:
 
 @dataclass(slots=True)
 class LastChoice:
-    """The last choice of ``select``, kept until the model changes: its update checks and computes nothing twice.
+    """The last choice of ``select``, kept until the model changes, so that its update computes nothing twice.
 
     Attributes:
+        choice: as :meth:`Policy.choose` returned it; None if the model has changed since.
         point: the chosen joint point, shape (d,).
-        choice: as :meth:`Policy.choose` returned it.
-        round_index: how many rewards the policy had learned.
+        round_index: the number of rewards the policy had learned.
     """
 
-    point: FloatArray
-    choice: Choice
-    round_index: int
+    choice: Choice | None = None
+    point: FloatArray = field(default_factory=lambda: np.empty(0))
+    round_index: int = 0
 
-    def is_of(self, context: FloatArray, action: FloatArray, round_index: int) -> bool:
-        """Return whether this is the choice of an action in a context, made with the rewards learned now."""
-        return round_index == self.round_index and context.tobytes() + action.tobytes() == self.point.tobytes()
+    def keep(self, choice: Choice, point: FloatArray, round_index: int) -> None:
+        """Keep a choice in place of the one before."""
+        self.choice, self.point, self.round_index = choice, point, round_index
+
+    def choice_of(self, context: FloatArray, action: FloatArray, round_index: int) -> Choice | None:
+        """Return the choice if it is of this action in this context, with the rewards learned now; otherwise None."""
+        is_same = round_index == self.round_index and context.tobytes() + action.tobytes() == self.point.tobytes()
+        return self.choice if is_same else None
+
+    def forget(self) -> None:
+        """Forget the choice, since the model has changed."""
+        self.choice = None
 
 
 @dataclass(slots=True)

@@ -232,8 +232,8 @@ class _Encoder:
         name = _name_of(type(value))
         if name is None:
             raise InputError(
-                f"save: {where} is {type(value).__module__}.{type(value).__qualname__}, which is none of this library's "
-                "classes; apply kb.register to its class, or build the policy from parts that can be saved."
+                f"save: {where} is {type(value).__module__}.{type(value).__qualname__}, which is not of this library; "
+                "apply kb.register to its class, or build the policy from parts that can be saved."
             )
         state = {key: self.encode(item, f"{where}.{key}") for key, item in attributes(value).items()}
         return {"object": name, "state": state}

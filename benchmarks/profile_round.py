@@ -16,7 +16,7 @@ import kernel_bandits.dictionaries.leverage as leverage
 import kernel_bandits.kernels as kernels
 import kernel_bandits.posteriors.nystrom as nystrom
 import kernel_bandits.posteriors.regression as ridge
-from kernel_bandits.policies import UpperConfidenceBound
+from kernel_bandits.policies import ties
 from kernel_bandits.posteriors import NystromPosterior
 from kernel_bandits.posteriors.regression import RidgeRegression
 
@@ -30,7 +30,7 @@ CALLS: tuple[tuple[Any, str, str], ...] = (
     (nystrom, "times", "H = ΦP"),
     (nystrom, "times_vector", "means Φw"),
     (nystrom, "safe_sqrt", "std"),
-    (UpperConfidenceBound, "_argmax", "argmax with ties"),
+    (ties, "argmax", "argmax with ties"),
     (leverage, "symmetric_times_vector", "KORS: Qφ"),
     (ridge, "subtract_outer", "P − hhᵀ/c"),
     (RidgeRegression, "observe", "the rest of the update of P, w, log det"),

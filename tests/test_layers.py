@@ -1,8 +1,8 @@
 """The order of the layers: a module imports what stands above it, never below.
 
 ``LAYERS`` is the one place where that order is written. Every import in ``src`` is checked against it: at the top of a
-file, inside a function, for type checkers only (a type is a dependency too) and by ``importlib``. The table in
-``docs/inside/architecture.md`` is drawn from it; ``python tests/test_layers.py`` draws it again.
+file, inside a function, for type checkers only (a type is a dependency too) and by ``importlib`` with a literal name.
+The table in ``docs/inside/architecture.md`` is drawn from it; ``python tests/test_layers.py`` draws it again.
 """
 
 import ast

@@ -127,10 +127,8 @@ def test_the_kernel_changes_at_doubling_times_alone_and_every_change_is_told():
     assert isinstance(kernels[-1].right, kb.Gaussian)
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"dictionary": kb.PosteriorVariance()}, {"dictionary": kb.Kors(max_size=7)}], ids=str
-)
-def test_late_rewards_survive_a_change_of_dictionary(options):
+@pytest.mark.parametrize("rule", [kb.Kors(), kb.PosteriorVariance(), kb.Kors(max_size=7)], ids=str)
+def test_late_rewards_survive_a_change_of_dictionary(rule):
     """With decisions pending all the time, the posterior is the dense one of the kernel and anchors it has now."""
     policy = kb.ek_ucb(seed=0, dictionary=rule)
     generator = np.random.default_rng(0)

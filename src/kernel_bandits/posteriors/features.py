@@ -51,10 +51,11 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         return np.empty((0, self.dimension or 0))
 
     def _observations(self) -> tuple[FloatArray, FloatArray]:
-        raise UnavailableError("observed_points, observed_rewards: explicit features keep no observations.")
+        raise UnavailableError("observed_points: a posterior on explicit features keeps no observations.")
 
     def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-        raise UnavailableError(f"contributions: explicit features keep no points that speak for {point.tolist()}.")
+        del point
+        raise UnavailableError("contributions: a posterior on explicit features keeps no points to name.")
 
     def evaluate(self, points: FloatArray) -> _FeatureEvaluation:
         features, settled = self.feature_map(points), self._pending.settled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -11,10 +11,12 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_bandits.arrays import FloatArray, as_count, as_positive
+from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.kernels import KernelLike, Stationary
-from kernel_bandits.learning.fit import RewardModel, Sample, Units
+from kernel_bandits.learning.fit import Sample
+from kernel_bandits.learning.schedule import KernelLearning
+from kernel_bandits.learning.units import RewardModel, Units
 from kernel_bandits.posteriors.base import Evaluation, KernelChange, Posterior
 from kernel_bandits.posteriors.history import History
 
@@ -27,55 +29,6 @@ WORTHWHILE = 1.0
 UNKNOWN_NOISE = 0.1
 # Widths before and after a change are compared at so many points of the sample, and at as many that mix their columns.
 REFERENCE_POINTS = 128
-
-
-@dataclass(frozen=True)
-class KernelLearning:
-    """When and from what a kernel is learned.
-
-    Args:
-        first_round: how many observations there are when it is learned first.
-        growth: it is learned again whenever there are so many times as many; 2 for doubling times, which keeps the
-            cost of learning a fixed share of that of playing.
-        sample_size: n, at most so many observations are looked at each time, drawn at random, round t with weight 1/t.
-        groups: a label from 0 on for each column of a joint point, context columns first: columns with the same label
-            share a lengthscale, in units of their spread. None for one lengthscale per column.
-        warm_up: without a history the first so many observations are kept for learning; then the kernel is frozen.
-    """
-
-    first_round: int = 4
-    growth: float = 2.0
-    sample_size: int = 256
-    groups: tuple[int, ...] | None = None
-    warm_up: int = 512
-
-    def __post_init__(self) -> None:
-        for name in ("first_round", "sample_size", "warm_up"):
-            if as_count(name, getattr(self, name)) < 2:
-                raise InputError(f"{name}: expected at least 2, got {getattr(self, name)}.")
-        if not as_positive("growth", self.growth) > 1.0:
-            raise InputError(f"growth: expected more than 1, got {self.growth!r}.")
-        if self.warm_up < self.first_round:
-            raise InputError(
-                f"warm_up: expected at least first_round={self.first_round}, got {self.warm_up}; without a history the "
-                "kernel is learned from the first warm_up observations."
-            )
-        if self.groups is not None:
-            object.__setattr__(self, "groups", _labels(self.groups))
-
-    def after(self, round_index: int) -> int:
-        """The round of the next learning."""
-        return max(self.first_round, round_index + 1, math.ceil(self.growth * round_index))
-
-
-def _labels(groups: Sequence[int]) -> tuple[int, ...]:
-    try:
-        labels = tuple(int(label) for label in groups)
-    except (TypeError, ValueError):
-        labels = ()
-    if not labels or set(labels) != set(range(max(labels) + 1)):
-        raise InputError(f"groups: expected labels 0, 1, … without a gap, one per column, got {groups!r}.")
-    return labels
 
 
 @dataclass(slots=True)

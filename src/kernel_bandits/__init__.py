@@ -26,6 +26,7 @@ from kernel_bandits.confidence import (
     StandardDeviations,
     Tightened,
 )
+from kernel_bandits.dictionaries import DictionaryRule, Fixed, Kors, PosteriorVariance, Resampling
 from kernel_bandits.errors import InputError, KernelBanditsError, MissingPackageError, UnavailableError
 from kernel_bandits.experiments.loop import run
 from kernel_bandits.experiments.records import RunResult
@@ -41,6 +42,7 @@ from kernel_bandits.kernels import (
     median_lengthscale,
     register_with_scikit_learn,
 )
+from kernel_bandits.learning import KernelLearning
 from kernel_bandits.persistence import register
 from kernel_bandits.policies import (
     Decision,
@@ -57,7 +59,7 @@ from kernel_bandits.policies import (
     thompson_sampling,
     uniform,
 )
-from kernel_bandits.posteriors import KernelLearning, Prediction
+from kernel_bandits.posteriors import Prediction
 from kernel_bandits.version import __version__
 
 __all__ = [
@@ -67,12 +69,15 @@ __all__ = [
     "Constant",
     "ConstantRadius",
     "Decision",
+    "DictionaryRule",
     "Exponential",
+    "Fixed",
     "Gaussian",
     "InputError",
     "Kernel",
     "KernelBanditsError",
     "KernelLearning",
+    "Kors",
     "KrauseOng",
     "Lemma31",
     "Lemma41",
@@ -81,7 +86,9 @@ __all__ = [
     "MissingPackageError",
     "Policy",
     "Polynomial",
+    "PosteriorVariance",
     "Prediction",
+    "Resampling",
     "RunResult",
     "StandardDeviations",
     "TensorProduct",

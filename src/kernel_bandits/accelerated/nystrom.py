@@ -1,7 +1,7 @@
 """EK-UCB: the posterior projected on dictionaries that grow by KORS, of many replicas at once.
 
 The formulas are those of :mod:`kernel_bandits.posteriors.nystrom`, :mod:`kernel_bandits.posteriors.regression` and
-:mod:`kernel_bandits.dictionaries.leverage`, in matrices that have room for more anchors than there are. A coordinate
+:mod:`kernel_bandits.dictionaries.kors`, in matrices that have room for more anchors than there are. A coordinate
 without an anchor is zero in φ, J and w. On the diagonals of A and Q it has λ and 1/μ, which is what a direction has
 before the first observation in it; on that of P it has 1/λ without the history, and 0 with it, where bordering adds
 what belongs there.
@@ -31,7 +31,7 @@ from kernel_bandits.accelerated.models import (
     pick,
     product,
 )
-from kernel_bandits.posteriors.nystrom import DIRECTION_TOLERANCE
+from kernel_bandits.posteriors.basis import DIRECTION_TOLERANCE
 
 # ‖APx − x‖/‖x‖ at which P counts as drifted; float32 is never better than the condition of A times 1e-7.
 DRIFT_TOLERANCES = {"float64": 1e-8, "float32": 1e-3}

@@ -22,7 +22,7 @@ import kernel_bandits.policies
 from kernel_bandits import confidence, kernels
 from kernel_bandits.environments.base import Environment
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.posteriors import KernelLearning
+from kernel_bandits.learning import KernelLearning
 
 Factory: TypeAlias = Callable[..., Any]
 Kind: TypeAlias = Literal["environment", "policy", "kernel or radius"]

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from kernel_bandits import plots
-from kernel_bandits.experiments import Record, RunResult, group
-from kernel_bandits.experiments.claims import Claim, Finding, Pairs, above, below, not_dominated
+from kernel_bandits.experiments import Record, RunResult, group, plots
+from reproduce.claims import Claim, Finding, Pairs, above, below, not_dominated
 from reproduce.settings import ANY, AUTHORS, MARGIN, SANE, STYLES, shorter_runs
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_bandits.experiments import Record, Results, RunResult, group, read_results, summarize
-from kernel_bandits.experiments.claims import Claim
 from kernel_bandits.experiments.report import Table, summary_table
+from reproduce.claims import Claim
 from reproduce.lambda_grid import LAMBDAS, by_family
 from reproduce.settings import AUTHORS, SANE, STYLES
 
@@ -81,7 +81,7 @@ def _runs(results: Sequence[Results]) -> str:
     missing = sum(len(found.missing) for found in results)
     seconds = sum(float(record.result.seconds[-1]) for record in records)
     lacking = f" {missing} runs are missing." if missing else ""
-    processors = sorted({str(record.facts["processor"]) for record in records if "processor" in record.facts})
+    processors = sorted({str(record.provenance["processor"]) for record in records if "processor" in record.provenance})
     return (
         f"{len(records)} runs, {seconds / 60:.0f} minutes of processor time in `select` and `update` "
         f"({'; '.join(processors)}).{lacking}"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernel_bandits import plots
-from kernel_bandits.experiments import Record, group
-from kernel_bandits.plots import Style
+from kernel_bandits.experiments import Record, group, plots
+from kernel_bandits.experiments.plots import Style
 
 AUTHORS, SANE, ANY = "authors' settings", "sane settings", "any settings"
 # Of claims that no setting touches.

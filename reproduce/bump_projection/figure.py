@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kernel_bandits import plots
-from kernel_bandits.experiments import Record, group
-from kernel_bandits.experiments.claims import Claim, Finding, Pairs, above, below, not_dominated
+from kernel_bandits.experiments import Record, group, plots
+from reproduce.claims import Claim, Finding, Pairs, above, below, not_dominated
 from reproduce.settings import ANY, AUTHORS, EVERY, MARGIN, SANE, STYLES, shorter_runs
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernel_bandits.experiments import Record
-from kernel_bandits.experiments.claims import Claim
 from reproduce import lambda_grid
+from reproduce.claims import Claim
 
 figure = lambda_grid.figure
 

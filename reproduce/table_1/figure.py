@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from kernel_bandits import plots
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.experiments.claims import MISSING, Claim, Estimate, Finding, below
+from kernel_bandits.experiments import plots
 from kernel_bandits.experiments.report import Table
 from kernel_bandits.experiments.summary import mean_interval
 from reproduce import settings
+from reproduce.claims import MISSING, Claim, Estimate, Finding, below
 from reproduce.table_1.measurements import ACTIONS, ALGORITHMS, LENGTHSCALE, Axis, Measurement, measure, read
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from kernel_bandits.arrays import FloatArray, as_count, as_positive
 from kernel_bandits.confidence import Confidence, ConstantRadius, StandardDeviations
 from kernel_bandits.environments import Environment
 from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits.experiments.records import RunResult
+from kernel_bandits.experiments.results import RunResult
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.posteriors.nystrom import HistoryMode
 

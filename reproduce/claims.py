@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.experiments.records import Record, RunResult
+from kernel_bandits.experiments.results import Record, RunResult
 from kernel_bandits.experiments.summary import mean_interval
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "cannot be decided"

@@ -239,24 +239,12 @@ def test_none_is_an_option_as_any_other():
 
 
 def test_a_dictionary_rule_is_a_table_or_a_name():
-    def policy_of(dictionary):
-        study = study_of({**SMALL, "policies": [{"name": "sup_kernel_ucb", "options": {"dictionary": dictionary}}]})
-        return study.runs[0].policy
-
+    written_as_rule = reference("ek_ucb", {"dictionary": {"rule": "Kors", "oversampling": 2.0}})
     settings_of_rule = {"name": "Kors", "oversampling": 2}
-    written_as_rule = policy_of({"rule": "Kors", "oversampling": 2.0})
     assert written_as_rule.settings["dictionary"] == settings_of_rule
-    assert written_as_rule.options["dictionary"].factory is kb.dictionaries.Kors
-    assert policy_of(settings_of_rule) == written_as_rule
-    assert policy_of("PosteriorVariance") == policy_of({"rule": "PosteriorVariance"})
-    assert policy_of("anything else").options["dictionary"] == "anything else"
-
-
-def test_a_label_and_a_grid_look_into_rules():
-    rules = [{"rule": "Kors", "oversampling": number} for number in (1, 2.5)]
-    table = {"name": "sup_kernel_ucb", "label": "γ = {dictionary.oversampling:g}", "grid": {"dictionary": rules}}
-    labels = [run.policy.label for run in study_of({**SMALL, "seeds": 1, "policies": [table]}).runs]
-    assert labels == ["γ = 1", "γ = 2.5"]
+    assert reference("ek_ucb", {"dictionary": settings_of_rule}) == written_as_rule
+    assert reference("ek_ucb", {"dictionary": "Kors"}) == reference("ek_ucb", {"dictionary": {"rule": "Kors"}})
+    assert reference("ek_ucb", {"dictionary": "anything else"}).options["dictionary"] == "anything else"
 
 
 def id_of(options, label="", name="ek_ucb"):

@@ -1,4 +1,4 @@
-"""The figures of the Bump setting in the appendix, and what the paper says of them."""
+"""The figures of the Bump setting in the appendix."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ figure = lambda_grid.figure
 
 
 def claims(records: Sequence[Record]) -> list[Claim]:
-    """The paper's claims about Bump, against the records."""
+    """Check the paper's claims about Bump."""
     return lambda_grid.claims("Bump", records)

@@ -1,4 +1,4 @@
-"""The figures of the Step Diagonal setting in the appendix, and what the paper says of them."""
+"""The figures of the Step Diagonal setting in the appendix."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ figure = lambda_grid.figure
 
 
 def claims(records: Sequence[Record]) -> list[Claim]:
-    """The paper's claims about Step Diagonal, against the records."""
+    """Check the paper's claims about Step Diagonal."""
     return lambda_grid.claims("Step Diagonal", records)

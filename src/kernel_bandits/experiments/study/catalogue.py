@@ -91,13 +91,21 @@ def check_options(name: str, factory: Factory, options: Iterable[str], added: Co
     given = set(options)
     for option in sorted(given - set(named)):
         if not takes_any:
-            raise InputError(
-                f"{name}: unknown option {option!r}{did_you_mean(option, named)} "
-                f"It takes {', '.join(named) or 'no options'}."
-            )
+            hint = _rule_hint(option, named) if "dictionary" in named else did_you_mean(option, named)
+            raise InputError(f"{name}: unknown option {option!r}{hint} It takes {', '.join(named) or 'no options'}.")
     for key in named:
         if known[key].default is inspect.Parameter.empty and key not in given and key not in added:
             raise InputError(f"{name}: needs the option {key!r}; add it to its options.")
+
+
+def _rule_hint(option: str, known: Collection[str]) -> str:
+    """Say where to write an option of a dictionary rule; a rule calls ``max_dictionary_size`` just ``max_size``."""
+    moved = option.replace("dictionary_", "")
+    # Kors, the default of EK-UCB, is named before the other rules that share its options.
+    for rule, factory in sorted(rules().items(), key=lambda item: item[0] != "Kors"):
+        if moved in parameters(factory):
+            return f"; write dictionary = {{ rule = {rule!r}, {moved} = … }}."
+    return did_you_mean(option, known)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

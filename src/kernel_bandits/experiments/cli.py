@@ -127,7 +127,7 @@ def sweep(
 @app.command()
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[FIGURES]...", help="Which figures; all of them by default.")
+        list[str] | None, typer.Argument(metavar="FIGURE", help="Which figures; all of them by default.")
     ] = None,
     quick: Quick = False,
     seed: Seed = 0,

@@ -26,9 +26,9 @@ from kernel_bandits import accelerated
 from kernel_bandits.accelerated.engine import Played, traces
 from kernel_bandits.accelerated.models import BLOCK
 from kernel_bandits.accelerated.replicas import Precision, Replica, computing, play_batch, settings_of
+from kernel_bandits.dictionaries.base import HistoryMode
 from kernel_bandits.experiments import Study, Sweep, executor, load_study
 from kernel_bandits.experiments.execution import Executor, Outcome
-from kernel_bandits.posteriors.nystrom import HistoryMode
 
 RIDGE = 0.01
 HORIZON, REPLICAS, ACTIONS, FEW = 2000, 1024, 10, 16

@@ -60,7 +60,7 @@ ALGORITHMS = (
     Algorithm("CBKB", kb.cbkb, 1200, 300, 200),
     Algorithm("CBBKB, C = 10", kb.cbbkb, 4800, 2000, 400),
     Algorithm("EK-UCB", kb.ek_ucb, 4800, 2000, 400),
-    Algorithm("EK-UCB, no history", partial(kb.ek_ucb, history="none"), 4800, 2000, 400),
+    Algorithm("EK-UCB, no history", partial(kb.ek_ucb, dictionary=kb.Kors(history="none")), 4800, 2000, 400),
 )
 
 

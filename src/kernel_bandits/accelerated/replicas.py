@@ -23,11 +23,11 @@ from kernel_bandits.accelerated.nystrom import NystromModel
 from kernel_bandits.accelerated.problems import PureEnvironment, Tables, tabulate
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
 from kernel_bandits.confidence import Confidence, ConstantRadius, StandardDeviations
+from kernel_bandits.dictionaries.base import HistoryMode
 from kernel_bandits.environments import Environment
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.experiments.results import RunResult
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.posteriors.nystrom import HistoryMode
 
 Precision: TypeAlias = Literal["float64", "float32"]
 Device: TypeAlias = Literal["cpu", "gpu"]

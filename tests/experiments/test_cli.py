@@ -118,7 +118,7 @@ def test_options_shorten_and_shift_a_sweep(study_toml, tmp_path):
 def test_run_takes_options_as_toml_writes_them(tmp_path):
     answer = invoke(
         *("run", "ek_ucb", "Bump", "--horizon", 8, "--seeds", 2, "--jobs", 1, "--out", tmp_path),
-        *("--option", "regularization=0.5", "--option", "history=none"),
+        *("--option", "regularization=0.5", "--option", "dictionary={rule='Kors', history='none'}"),
         *("--option", "kernel={name='Matern', lengthscale=[1, 1, 1, 1, 1, 2]}"),
     )
     assert answer.exit_code == 0, answer.output
@@ -126,7 +126,7 @@ def test_run_takes_options_as_toml_writes_them(tmp_path):
     assert [record.run.seed for record in records] == [0, 1]
     assert records[0].run.policy.settings == {
         "name": "ek_ucb",
-        "history": "none",
+        "dictionary": {"name": "Kors", "history": "none"},
         "kernel": {"name": "Matern", "lengthscale": [1, 1, 1, 1, 1, 2]},
         "regularization": 0.5,
     }

@@ -29,7 +29,7 @@ from kernel_bandits.experiments.study import reference
 HORIZON = 12
 STUDY = {
     "environments": [{"name": "Bump"}, {"name": "Chessboard", "label": "board"}],
-    "policies": [{"name": "ek_ucb", "label": "EK-UCB, γ = {oversampling}", "grid": {"oversampling": [1.5, 2]}}],
+    "policies": [{"name": "cbkb", "label": "CBKB, q̄ = {oversampling}", "grid": {"oversampling": [1.5, 2]}}],
     "seeds": 2,
     "horizon": HORIZON,
 }

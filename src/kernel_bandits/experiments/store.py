@@ -81,11 +81,7 @@ def read_record(path: Path) -> Record:
         metadata = table.schema.metadata or {}
         described = metadata[METADATA_KEY].decode()
         texts = {name: table[name].unique().to_pylist() for name in TEXTS}
-        columns = {
-            name: np.from_dlpack(table[name].combine_chunks()).copy()
-            for name in table.column_names
-            if name not in TEXTS
-        }
+        columns = {name: _as_array(table[name]) for name in table.column_names if name not in TEXTS}
         only_texts = {name: "".join(values) for name, values in texts.items()}
         if _digest(described, only_texts, columns) != metadata[DIGEST_KEY].decode():
             raise DamagedRecordError(f"{path}: its content is not what was written.")
@@ -156,6 +152,13 @@ def _columns(record: Record) -> dict[str, Any]:
         "update_seconds": result.update_seconds,
     }
     return {name: np.ascontiguousarray(column) for name, column in columns.items()}
+
+
+def _as_array(column: Any) -> Any:
+    # NumPy would ask again for an array with gaps, in a way that pyarrow warns about.
+    if column.null_count:
+        raise ValueError("a column has missing values.")
+    return np.from_dlpack(column.combine_chunks()).copy()
 
 
 def _result(columns: Mapping[str, Any]) -> RunResult:

@@ -39,9 +39,13 @@ grid = { instance_seed = [1, 2] }
 
 [[policies]]
 name = "ek_ucb"
-label = "EK-UCB, μ = {leverage_regularization:g}, {kernel.name} {kernel.smoothness}"
+label = "EK-UCB, μ = {dictionary.leverage_regularization:g}, {kernel.name} {kernel.smoothness}"
 options = { kernel = { name = "Matern", smoothness = 1.5 } }
-grid = { leverage_regularization = [1, 100.0], oversampling = [2] }
+[policies.grid]
+dictionary = [
+  { rule = "Kors", oversampling = 2, leverage_regularization = 1 },
+  { rule = "Kors", oversampling = 2, leverage_regularization = 100.0 },
+]
 
 [[policies]]
 name = "cbbkb"
@@ -144,7 +148,7 @@ def test_a_run_builds_what_its_settings_say(full):
         kb.Matern(smoothness=1.5),
         regularization=10,
         confidence=kb.ConstantRadius(0.1),
-        leverage_regularization=100.0,
+        dictionary=kb.Kors(leverage_regularization=100.0),
         seed=run.seed,
     )
     one, other = (kb.run(player, environment, 30, seed=1) for player in (policy, expected))
@@ -239,12 +243,25 @@ def test_none_is_an_option_as_any_other():
 
 
 def test_a_dictionary_rule_is_a_table_or_a_name():
-    written_as_rule = reference("ek_ucb", {"dictionary": {"rule": "Kors", "oversampling": 2.0}})
+    def policy_of(dictionary):
+        study = study_of({**SMALL, "policies": [{"name": "sup_kernel_ucb", "options": {"dictionary": dictionary}}]})
+        return study.runs[0].policy
+
     settings_of_rule = {"name": "Kors", "oversampling": 2}
+    written_as_rule = policy_of({"rule": "Kors", "oversampling": 2.0})
     assert written_as_rule.settings["dictionary"] == settings_of_rule
-    assert reference("ek_ucb", {"dictionary": settings_of_rule}) == written_as_rule
-    assert reference("ek_ucb", {"dictionary": "Kors"}) == reference("ek_ucb", {"dictionary": {"rule": "Kors"}})
-    assert reference("ek_ucb", {"dictionary": "anything else"}).options["dictionary"] == "anything else"
+    assert written_as_rule.options["dictionary"].factory is kb.Kors
+    assert policy_of(settings_of_rule) == written_as_rule
+    assert policy_of("PosteriorVariance") == policy_of({"rule": "PosteriorVariance"})
+    assert written_as_rule.options["dictionary"].build() == kb.Kors(oversampling=2.0)
+    assert policy_of("anything else").options["dictionary"] == "anything else"
+
+
+def test_a_label_and_a_grid_look_into_rules():
+    rules = [{"rule": "Kors", "oversampling": number} for number in (1, 2.5)]
+    table = {"name": "sup_kernel_ucb", "label": "γ = {dictionary.oversampling:g}", "grid": {"dictionary": rules}}
+    labels = [run.policy.label for run in study_of({**SMALL, "seeds": 1, "policies": [table]}).runs]
+    assert labels == ["γ = 1", "γ = 2.5"]
 
 
 def id_of(options, label="", name="ek_ucb"):
@@ -370,6 +387,14 @@ BAD_TOML = {
         'policies = [{ name = "k_ucb", options = { kernel = { name = "Gaussian", length = 1 } } }]',
         "Gaussian: unknown option 'length'; did you mean 'lengthscale'?",
     ),
+    "an option of a rule": (
+        'policies = [{ name = "ek_ucb", options = { oversampling = 1 } }]',
+        "ek_ucb: unknown option 'oversampling'; write dictionary = { rule = 'Kors', oversampling = … }.",
+    ),
+    "an option of a rule under its old name": (
+        'policies = [{ name = "ek_ucb", options = { max_dictionary_size = 10 } }]',
+        "write dictionary = { rule = 'Kors', max_size = … }.",
+    ),
     "unknown rule": (
         'policies = [{ name = "ek_ucb", options = { dictionary = { rule = "Gaussian" } } }]',
         "dictionary: unknown rule 'Gaussian'",
@@ -404,7 +429,7 @@ BAD_TOML = {
         "policies[1].grid.regularization: expected a list of values, got 1",
     ),
     "option in the grid too": (
-        'policies = [{ name = "ek_ucb", options = { oversampling = 1 }, grid = { oversampling = [1, 2] } }]',
+        'policies = [{ name = "cbkb", options = { oversampling = 1 }, grid = { oversampling = [1, 2] } }]',
         "'oversampling' is both an option and in the grid",
     ),
     "same label twice": (
@@ -412,7 +437,7 @@ BAD_TOML = {
         "policies in Bump: two of them are called 'uniform'",
     ),
     "label that a grid does not vary": (
-        'policies = [{ name = "ek_ucb", label = "x", grid = { oversampling = [1, 2] } }]',
+        'policies = [{ name = "cbkb", label = "x", grid = { oversampling = [1, 2] } }]',
         "two of them are called 'x'",
     ),
     "label with an unknown option": ('policies = [{ name = "uniform", label = "{gamma}" }]', "label: '{gamma}' cannot"),

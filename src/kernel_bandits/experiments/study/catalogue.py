@@ -37,7 +37,7 @@ def catalogue(role: Role) -> dict[str, Factory]:
 
 def rules() -> dict[str, Factory]:
     """Return the dictionary rules that the library offers, by name."""
-    return _classes(dictionaries, getattr(dictionaries, "DictionaryRule", dictionaries.Dictionary))
+    return _classes(dictionaries, dictionaries.DictionaryRule)
 
 
 def find_factory(role: Role, name: str) -> Factory:

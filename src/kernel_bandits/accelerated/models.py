@@ -21,7 +21,7 @@ class Settings(NamedTuple):
         regularization: λ.
         bonus: β/√λ, what a standard deviation is multiplied by.
         leverage_regularization: μ of KORS.
-        leverage_factor: 1 + ε of KORS.
+        leverage_accuracy: ε of KORS.
         oversampling: γ of KORS.
         max_dictionary_size: cap on m.
         factor: of squared distances in the kernel.
@@ -31,7 +31,7 @@ class Settings(NamedTuple):
     regularization: jax.Array
     bonus: jax.Array
     leverage_regularization: jax.Array
-    leverage_factor: jax.Array
+    leverage_accuracy: jax.Array
     oversampling: jax.Array
     max_dictionary_size: jax.Array
     factor: jax.Array

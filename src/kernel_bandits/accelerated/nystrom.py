@@ -31,10 +31,12 @@ from kernel_bandits.accelerated.models import (
     pick,
     product,
 )
+from kernel_bandits.dictionaries.scores import leverage_score
 from kernel_bandits.posteriors.nystrom import DIRECTION_TOLERANCE
+from kernel_bandits.posteriors.regression import DRIFT_TOLERANCE
 
 # ‖APx − x‖/‖x‖ at which P counts as drifted; float32 is never better than the condition of A times 1e-7.
-DRIFT_TOLERANCES = {"float64": 1e-8, "float32": 1e-3}
+DRIFT_TOLERANCES = {"float64": DRIFT_TOLERANCE, "float32": 1e-3}
 # The share of k(s, s) below which a residual adds no direction but noise.
 DIRECTION_TOLERANCES = {"float64": DIRECTION_TOLERANCE, "float32": 1e-4}
 # Anchors there is room for at first: matrices that a GPU takes in its stride. And rounds that the history has room for,
@@ -197,9 +199,7 @@ class NystromModel(Model[NystromState]):
         # never negative but for rounding, which float32 has enough of
         measure = jnp.maximum(jnp.sum(features * scored, axis=1), 0.0)
         direction = 1.0 - jnp.sum(features * features, axis=1)
-        # k − u = residual + μ·φᵀQφ and τ = (1 + ε)(k − u)/(k − u + μ)
-        unexplained = jnp.maximum(direction, 0.0) + mu * measure
-        score = settings.leverage_factor * unexplained / (unexplained + mu)
+        score = leverage_score(jnp.maximum(direction, 0.0), measure, mu, settings.leverage_accuracy)
         probability = jnp.minimum(1.0, settings.oversampling * score)
         drawn = (observation.coin < probability) & (state.sizes < settings.max_dictionary_size)
         appended = drawn & (direction > DIRECTION_TOLERANCES[features.dtype.name])

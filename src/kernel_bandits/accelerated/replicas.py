@@ -22,7 +22,8 @@ from kernel_bandits.accelerated.models import Model, Room, Settings
 from kernel_bandits.accelerated.nystrom import NystromModel
 from kernel_bandits.accelerated.problems import PureEnvironment, Tables, tabulate
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
-from kernel_bandits.confidence import Confidence, ConstantRadius, StandardDeviations
+from kernel_bandits.confidence import Confidence, FixedRadius, StandardDeviations
+from kernel_bandits.dictionaries.scores import as_accuracy
 from kernel_bandits.environments import Environment
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.experiments.records import RunResult
@@ -75,15 +76,13 @@ def ek_ucb(
         raise InputError(f"history: expected 'all' or 'none', got {history!r}.")
     regularization = as_positive("regularization", regularization)
     mu = regularization if leverage_regularization is None else leverage_regularization
-    if not (math.isfinite(leverage_accuracy) and leverage_accuracy >= 0):
-        raise InputError(f"leverage_accuracy: expected a finite number of at least 0, got {leverage_accuracy!r}.")
     limit = math.inf if max_dictionary_size is None else as_count("max_dictionary_size", max_dictionary_size)
     factor, divisor = scaling_of(kernel)
     numbers = (
         regularization,
         _bonus(confidence, regularization),
         as_positive("leverage_regularization", mu),
-        1.0 + leverage_accuracy,
+        as_accuracy(leverage_accuracy),
         as_positive("oversampling", oversampling),
         float(limit),
         factor,
@@ -111,16 +110,12 @@ def uniform(*, seed: int = 0) -> Replica:
 
 
 def _bonus(confidence: Confidence, regularization: float) -> float:
-    if isinstance(confidence, StandardDeviations):
-        radius = confidence.number * math.sqrt(regularization)
-    elif isinstance(confidence, ConstantRadius):
-        radius = confidence.value
-    else:
+    if not isinstance(confidence, FixedRadius):
         raise InputError(
             f"confidence: expected StandardDeviations or ConstantRadius, got {confidence!r}; radii that follow the "
             "posterior run with kernel_bandits.run."
         )
-    return radius / math.sqrt(regularization)
+    return confidence.radius_at(regularization) / math.sqrt(regularization)
 
 
 def run_many(

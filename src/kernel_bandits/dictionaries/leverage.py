@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_positive
 from kernel_bandits.dictionaries.base import NOTHING, Candidate, Dictionary, Proposal
-from kernel_bandits.errors import InputError, UnavailableError
+from kernel_bandits.dictionaries.scores import as_accuracy, leverage_score
+from kernel_bandits.errors import UnavailableError
 from kernel_bandits.numerics.linalg import (
     border_symmetric,
     quadratic_forms,
@@ -47,9 +48,7 @@ class LeverageSampling(Dictionary):
         max_dictionary_size: int | None = None,
     ) -> None:
         super().__init__(max_dictionary_size)
-        self.leverage_accuracy = float(leverage_accuracy)
-        if not (math.isfinite(self.leverage_accuracy) and self.leverage_accuracy >= 0):
-            raise InputError(f"leverage_accuracy: expected a finite number of at least 0, got {leverage_accuracy!r}.")
+        self.leverage_accuracy = as_accuracy(leverage_accuracy)
         self.oversampling = as_positive("oversampling", oversampling)
         self.draws = 0
         self._coins = coins
@@ -194,11 +193,7 @@ class Kors(LeverageSampling):
         return float(symmetric_times_vector(self._inverse, features).dot(features))
 
     def _score(self, residual: FloatArray | float, measure: FloatArray | float) -> FloatArray | float:
-        mu = self.leverage_regularization
-        # k − u = residual + μ·φᵀQφ
-        unexplained = residual + mu * measure
-        # τ = (1 + ε)(k − u)/(k − u + μ)
-        return (1.0 + self.leverage_accuracy) * unexplained / (unexplained + mu)
+        return leverage_score(residual, measure, self.leverage_regularization, self.leverage_accuracy)
 
     def _drawn(self, candidate: Candidate, probability: float, appended: bool) -> FloatArray:
         features = candidate.features

@@ -26,9 +26,9 @@ from kernel_bandits import accelerated
 from kernel_bandits.accelerated.engine import Played, traces
 from kernel_bandits.accelerated.models import BLOCK
 from kernel_bandits.accelerated.replicas import Precision, Replica, computing, play_batch, settings_of
+from kernel_bandits.dictionaries.base import HistoryMode
 from kernel_bandits.experiments import Study, Sweep, executor, load_study
 from kernel_bandits.experiments.execute import Executor, Outcome
-from kernel_bandits.posteriors.nystrom import HistoryMode
 
 RIDGE = 0.01
 HORIZON, REPLICAS, ACTIONS, FEW = 2000, 1024, 10, 16
@@ -93,7 +93,7 @@ def speed() -> list[dict[str, object]]:
     history: HistoryMode
     for history in ("none", "all"):
         replicas = [
-            accelerated.ek_ucb(kb.Gaussian(0.1), regularization=RIDGE, history=history, seed=seed)
+            accelerated.ek_ucb(kb.Gaussian(0.1), regularization=RIDGE, dictionary=kb.Kors(history=history), seed=seed)
             for seed in range(REPLICAS)
         ]
         compile_seconds.clear()
@@ -143,7 +143,7 @@ def grid_replicas(
     assert environment.lengthscale is not None
     kernel = kb.Gaussian(environment.lengthscale)
     return [
-        accelerated.ek_ucb(kernel, regularization=ridge, oversampling=oversampling, seed=seed)
+        accelerated.ek_ucb(kernel, regularization=ridge, dictionary=kb.Kors(oversampling=oversampling), seed=seed)
         for ridge, oversampling, seed in product(ridges, oversamplings, range(seeds))
     ]
 
@@ -179,10 +179,7 @@ def large() -> list[dict[str, object]]:
     """64 replicas with 1,000 actions and up to 1,024 anchors."""
     environment = kb.environments.MovingOptimum(number_of_actions=1000)
     replicas = [
-        accelerated.ek_ucb(
-            kb.Gaussian(0.25), regularization=RIDGE, max_dictionary_size=1024, history=history, seed=seed
-        )
-        for history in ("all",)
+        accelerated.ek_ucb(kb.Gaussian(0.25), regularization=RIDGE, dictionary=kb.Kors(max_size=1024), seed=seed)
         for seed in range(64)
     ]
     compile_seconds.clear()
@@ -218,7 +215,7 @@ def precision() -> list[dict[str, object]]:
     cells: list[tuple[HistoryMode, float]] = [("none", 0.01), ("none", 1.0), ("all", 0.01), ("all", 1.0)]
     for history, ridge in cells:
         replicas = [
-            accelerated.ek_ucb(kb.Gaussian(0.1), regularization=ridge, history=history, seed=seed)
+            accelerated.ek_ucb(kb.Gaussian(0.1), regularization=ridge, dictionary=kb.Kors(history=history), seed=seed)
             for seed in range(REPLICAS)
         ]
         double, single = (
@@ -251,7 +248,8 @@ def prediction_error(history: HistoryMode, ridge: float) -> dict[str, object]:
     """Errors of mean and std in float32 after runs with one action, in which both precisions see the same points."""
     environment = accelerated.PureEnvironment(one_action_rewards, np.zeros((1, 1)), 2)
     replicas = [
-        accelerated.ek_ucb(kb.Gaussian(0.3), regularization=ridge, history=history, seed=seed) for seed in range(64)
+        accelerated.ek_ucb(kb.Gaussian(0.3), regularization=ridge, dictionary=kb.Kors(history=history), seed=seed)
+        for seed in range(64)
     ]
     points = np.random.default_rng(0).random((500, 3)) * [1.0, 1.0, 0.0]
     beliefs = []

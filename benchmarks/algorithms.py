@@ -30,11 +30,11 @@ STUDY: dict[str, Any] = {
     "policies": [
         policy("K-UCB", "k_ucb"),
         policy("EK-UCB", "ek_ucb"),
-        policy("EK-UCB, no history", "ek_ucb", history="none"),
+        policy("EK-UCB, no history", "ek_ucb", dictionary={"rule": "Kors", "history": "none"}),
         policy("CBKB", "cbkb"),
         policy("CBBKB, C = 10", "cbbkb", batch_variance_limit=10.0),
         policy("SupKernelUCB", "sup_kernel_ucb"),
-        policy("SupKernelUCB, KORS", "sup_kernel_ucb", dictionary="kors"),
+        policy("SupKernelUCB, KORS", "sup_kernel_ucb", dictionary={"rule": "Kors"}),
         policy("CGP-UCB, its radius", "cgp_ucb"),
         policy("LinUCB", "lin_ucb"),
         policy("random features, D = 100", "random_features_ucb", number_of_features=100),

@@ -15,7 +15,7 @@ from joblib import Parallel, delayed
 import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.confidence import Confidence
-from kernel_bandits.dictionaries import LeverageSampling
+from kernel_bandits.dictionaries import LeverageDictionary
 from kernel_bandits.policies import UpperConfidenceBound
 from kernel_bandits.posteriors import NystromPosterior
 
@@ -100,13 +100,15 @@ def build(kind: str, seed: int) -> UpperConfidenceBound:
         return kb.ek_ucb(
             KERNEL, regularization=RIDGE, confidence=kb.Lemma41(**bounds, complexity="log_determinant"), seed=seed
         )
-    return kb.ek_ucb(KERNEL, regularization=RIDGE, confidence=kb.Tightened(**bounds), history="none", seed=seed)
+    return kb.ek_ucb(
+        KERNEL, regularization=RIDGE, confidence=kb.Tightened(**bounds), dictionary=kb.Kors(history="none"), seed=seed
+    )
 
 
 def draws_of(policy: UpperConfidenceBound) -> int:
-    """How many points came up in the policy's dictionary rule, if it has one."""
-    rule = policy.posterior.dictionary if isinstance(policy.posterior, NystromPosterior) else None
-    return rule.draws if isinstance(rule, LeverageSampling) else 0
+    """How many points the policy's dictionary has drawn, if it draws any."""
+    dictionary = policy.posterior.dictionary if isinstance(policy.posterior, NystromPosterior) else None
+    return dictionary.draws if isinstance(dictionary, LeverageDictionary) else 0
 
 
 def one_run(kind: str, seed: int) -> CoverageRun:

@@ -26,7 +26,7 @@ def exact():
 
 @pytest.fixture(scope="module")
 def projected():
-    return played(kb.ek_ucb, oversampling=0.7)
+    return played(kb.ek_ucb, dictionary=kb.Kors(oversampling=0.7))
 
 
 def test_exact_radii_by_their_formulas(exact):
@@ -78,7 +78,7 @@ def test_projected_radii_by_their_formulas(projected):
 
 
 def test_history_free_radius_by_its_formula():
-    posterior = played(kb.ek_ucb, history="none", oversampling=0.7).posterior
+    posterior = played(kb.ek_ucb, dictionary=kb.Kors(history="none", oversampling=0.7)).posterior
     expected = math.sqrt(0.2 + posterior.residual_trace) * B + R * math.sqrt(
         2 * math.log(1 / DELTA) + posterior.log_determinant
     )

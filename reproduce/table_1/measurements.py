@@ -50,7 +50,7 @@ def _ek_ucb(kernel: kb.Gaussian, horizon: int, seed: int) -> Policy:  # noqa: AR
 
 
 def _without_history(kernel: kb.Gaussian, horizon: int, seed: int) -> Policy:  # noqa: ARG001 (the same)
-    return kb.ek_ucb(kernel, regularization=RIDGE, history="none", seed=seed)
+    return kb.ek_ucb(kernel, regularization=RIDGE, dictionary=kb.Kors(history="none"), seed=seed)
 
 
 @dataclass(frozen=True, slots=True)

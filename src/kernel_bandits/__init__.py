@@ -26,6 +26,7 @@ from kernel_bandits.confidence import (
     StandardDeviations,
     Tightened,
 )
+from kernel_bandits.dictionaries import DictionaryRule, Fixed, Kors, PosteriorVariance, Resampling
 from kernel_bandits.errors import InputError, KernelBanditsError, MissingPackageError, UnavailableError
 from kernel_bandits.experiments.loop import run
 from kernel_bandits.experiments.records import RunResult
@@ -67,12 +68,15 @@ __all__ = [
     "Constant",
     "ConstantRadius",
     "Decision",
+    "DictionaryRule",
     "Exponential",
+    "Fixed",
     "Gaussian",
     "InputError",
     "Kernel",
     "KernelBanditsError",
     "KernelLearning",
+    "Kors",
     "KrauseOng",
     "Lemma31",
     "Lemma41",
@@ -81,7 +85,9 @@ __all__ = [
     "MissingPackageError",
     "Policy",
     "Polynomial",
+    "PosteriorVariance",
     "Prediction",
+    "Resampling",
     "RunResult",
     "StandardDeviations",
     "TensorProduct",

@@ -33,7 +33,7 @@ C = TypeVar("C", bound=type)
 
 MAGIC = b"kernel-bandits policy\n"
 # Raised by one whenever a file of the release before can no longer be read into the classes as they are.
-FORMAT = 1
+FORMAT = 2
 DIGEST_BYTES = hashlib.sha256().digest_size
 _PACKAGE = __name__.partition(".")[0]
 _FOREIGN_KERNELS = "sklearn.gaussian_process.kernels"

@@ -26,13 +26,18 @@ def efficient(module, environment, history):
     """Replicas or policies that differ in every number that may vary; with few enough anchors for a short test."""
     lengthscale = environment.lengthscale * (1.0 if len(questions(environment)[0]) == 2 else 2.0)
     options = [
-        (kb.Gaussian(lengthscale), {"regularization": 0.1}),
-        (kb.Gaussian(1.5 * lengthscale), {"leverage_regularization": 0.3, "confidence": kb.StandardDeviations(0.5)}),
-        (kb.Gaussian(lengthscale), {"regularization": 1.0, "confidence": kb.ConstantRadius(0.3), "oversampling": 1.0}),
-        (kb.Gaussian(lengthscale), {"max_dictionary_size": 30, "oversampling": 5.0, "leverage_accuracy": 0.2}),
+        (kb.Gaussian(lengthscale), {}, {"regularization": 0.1}),
+        (kb.Gaussian(1.5 * lengthscale), {"leverage_regularization": 0.3}, {"confidence": kb.StandardDeviations(0.5)}),
+        (
+            kb.Gaussian(lengthscale),
+            {"oversampling": 1.0},
+            {"regularization": 1.0, "confidence": kb.ConstantRadius(0.3)},
+        ),
+        (kb.Gaussian(lengthscale), {"max_size": 30, "oversampling": 5.0, "leverage_accuracy": 0.2}, {}),
     ]
     return [
-        module.ek_ucb(kernel, history=history, seed=seed, **chosen) for seed, (kernel, chosen) in enumerate(options)
+        module.ek_ucb(kernel, dictionary=kb.Kors(history=history, **rule), seed=seed, **chosen)
+        for seed, (kernel, rule, chosen) in enumerate(options)
     ]
 
 
@@ -106,8 +111,9 @@ def test_uniform_replicas_draw_as_the_policy(environment):
 @pytest.mark.parametrize("history", ["all", "none"])
 def test_room_grows_without_a_trace_in_the_record(history):
     environment, kernel = kb.environments.Chessboard(), kb.Gaussian(0.1)
-    replicas = [accelerated.ek_ucb(kernel, regularization=0.01, history=history, seed=seed) for seed in range(12)]
-    policies = [kb.ek_ucb(kernel, regularization=0.01, history=history, seed=seed) for seed in range(12)]
+    rule = kb.Kors(history=history)
+    replicas = [accelerated.ek_ucb(kernel, regularization=0.01, dictionary=rule, seed=seed) for seed in range(12)]
+    policies = [kb.ek_ucb(kernel, regularization=0.01, dictionary=rule, seed=seed) for seed in range(12)]
     # 40 → 64 → 96 anchors; the history outgrows its first rows; the last chunk is cut short
     horizon, room = (270, Room(40, 256)) if history == "all" else (150, Room(40, 0))
     # with λ = 0.01 the policy's step in extended precision shows, which a device has not: 1.6e-7 was seen
@@ -135,8 +141,7 @@ def test_changing_settings_seeds_or_horizon_compiles_nothing():
             accelerated.ek_ucb(
                 kb.Gaussian(0.05 * (1 + seed)),
                 regularization=ridge,
-                oversampling=oversampling,
-                history="none",
+                dictionary=kb.Kors(oversampling=oversampling, history="none"),
                 seed=first_seed + seed,
             )
             for seed in range(3)

@@ -249,7 +249,7 @@ def test_old_decisions_are_known_to_be_settled_in_bounded_memory(monkeypatch):
 
 @pytest.mark.parametrize("history", ["all", "none"])
 def test_pending_decisions_are_saved(tmp_path, history):
-    policy = kb.ek_ucb(kb.Gaussian(0.3), history=history, seed=0)
+    policy = kb.ek_ucb(kb.Gaussian(0.3), dictionary=kb.Kors(history=history), seed=0)
     generator = np.random.default_rng(0)
     waiting = [policy.ask(generator.random(1), generator.random((5, 1))) for _ in range(40)]
     for decision in waiting[::2]:

@@ -224,7 +224,7 @@ def test_a_kernel_that_is_not_finite_is_reported_and_changes_nothing(variant, va
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_kernel_that_fails_in_the_pass_over_the_history_changes_nothing(value):
     kernel = PoisonedKernel(value)
-    policy = build("ek_ucb", kernel=kernel, oversampling=1e9)
+    policy = build("ek_ucb", kernel=kernel, dictionary=kb.Kors(oversampling=1e9))
     play(policy, 20)
     before = pickle.dumps(policy)
     kernel.most_rows = 5
@@ -348,7 +348,13 @@ def test_policies_by_different_rules_have_different_names_for_themselves():
         "UpperConfidenceBound(NystromPosterior(Gaussian(lengthscale=0.5), regularization=0.1, Kors, history='all', "
         "round_index=0, dictionary_size=0), StandardDeviations(number=1.0), exploration_rate=0.1)"
     )
-    built = [kb.ek_ucb(kernel), kb.ek_ucb(kernel, history="none"), kb.cbkb(kernel), kb.k_ucb(kernel), kb.uniform()]
+    built = [
+        kb.ek_ucb(kernel),
+        kb.ek_ucb(kernel, dictionary=kb.Kors(history="none")),
+        kb.cbkb(kernel),
+        kb.k_ucb(kernel),
+        kb.uniform(),
+    ]
     assert len({repr(policy) for policy in built}) == len(built)
 
 

@@ -31,7 +31,7 @@ from kernel_bandits.accelerated.models import (
     pick,
     product,
 )
-from kernel_bandits.dictionaries.scores import leverage_score
+from kernel_bandits.dictionaries.leverage import leverage_score
 from kernel_bandits.posteriors.nystrom import DIRECTION_TOLERANCE
 from kernel_bandits.posteriors.regression import DRIFT_TOLERANCE
 
@@ -199,7 +199,8 @@ class NystromModel(Model[NystromState]):
         # never negative but for rounding, which float32 has enough of
         measure = jnp.maximum(jnp.sum(features * scored, axis=1), 0.0)
         direction = 1.0 - jnp.sum(features * features, axis=1)
-        score = leverage_score(jnp.maximum(direction, 0.0), measure, mu, settings.leverage_accuracy)
+        # k − u = residual + μ·φᵀQφ
+        score = leverage_score(jnp.maximum(direction, 0.0) + mu * measure, mu, settings.leverage_accuracy)
         probability = jnp.minimum(1.0, settings.oversampling * score)
         drawn = (observation.coin < probability) & (state.sizes < settings.max_dictionary_size)
         appended = drawn & (direction > DIRECTION_TOLERANCES[features.dtype.name])

@@ -23,12 +23,13 @@ from kernel_bandits.accelerated.nystrom import NystromModel
 from kernel_bandits.accelerated.problems import PureEnvironment, Tables, tabulate
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
 from kernel_bandits.confidence import Confidence, FixedRadius, StandardDeviations
-from kernel_bandits.dictionaries.scores import as_accuracy
+from kernel_bandits.dictionaries import Kors
+from kernel_bandits.dictionaries.base import as_rule
+from kernel_bandits.dictionaries.leverage import OVERSAMPLING
 from kernel_bandits.environments import Environment
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.experiments.records import RunResult
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.posteriors.nystrom import HistoryMode
 
 Precision: TypeAlias = Literal["float64", "float32"]
 Device: TypeAlias = Literal["cpu", "gpu"]
@@ -36,6 +37,7 @@ Device: TypeAlias = Literal["cpu", "gpu"]
 # Replicas of one compiled program: enough to fill a large GPU, few enough for dictionaries of a thousand anchors.
 BATCH_SIZE = 1024
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
+_KORS = Kors()
 
 
 class OutOfMemoryError(UnavailableError):
@@ -64,30 +66,27 @@ def ek_ucb(
     *,
     regularization: float = 0.1,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
-    leverage_regularization: float | None = None,
-    leverage_accuracy: float = 0.5,
-    oversampling: float = 2.0,
-    max_dictionary_size: int | None = None,
-    history: HistoryMode = "all",
+    dictionary: Kors = _KORS,
     seed: int = 0,
 ) -> Replica:
     """EK-UCB with a KORS dictionary; the arguments are those of :func:`kernel_bandits.ek_ucb`."""
-    if history not in ("all", "none"):
-        raise InputError(f"history: expected 'all' or 'none', got {history!r}.")
+    if not isinstance(as_rule(dictionary), Kors):
+        raise InputError(
+            f"dictionary: expected kernel_bandits.Kors(…), got {dictionary!r}; other rules run with kernel_bandits.run."
+        )
     regularization = as_positive("regularization", regularization)
-    mu = regularization if leverage_regularization is None else leverage_regularization
-    limit = math.inf if max_dictionary_size is None else as_count("max_dictionary_size", max_dictionary_size)
+    mu = dictionary.leverage_regularization
     factor, divisor = scaling_of(kernel)
     numbers = (
         regularization,
         _bonus(confidence, regularization),
-        as_positive("leverage_regularization", mu),
-        as_accuracy(leverage_accuracy),
-        as_positive("oversampling", oversampling),
-        float(limit),
+        regularization if mu is None else mu,
+        dictionary.leverage_accuracy,
+        OVERSAMPLING if dictionary.oversampling is None else dictionary.oversampling,
+        math.inf if dictionary.max_size is None else float(dictionary.max_size),
         factor,
     )
-    return Replica(NystromModel(family_of(kernel), history == "all"), numbers, tuple(divisor.tolist()), seed)
+    return Replica(NystromModel(family_of(kernel), dictionary.history == "all"), numbers, tuple(divisor.tolist()), seed)
 
 
 def k_ucb(

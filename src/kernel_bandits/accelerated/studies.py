@@ -38,7 +38,7 @@ _REPLICAS: dict[Any, Callable[..., Replica]] = {
     policies.uniform: uniform,
 }
 # Options that policies have and replicas have not, at the values that switch them off.
-_OFF = {"dictionary": "kors", "exploration_rate": 0}
+_OFF = {"exploration_rate": 0}
 
 
 def has_gpu() -> bool:

@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.errors import missing
+from kernel_bandits.dictionaries import DictionaryRule, Fixed, Kors, PosteriorVariance
+from kernel_bandits.dictionaries.base import HistoryMode
+from kernel_bandits.errors import InputError, missing
 from kernel_bandits.kernels import Gaussian, KernelLike, median_lengthscale
 from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.policies.base import MANY
 from kernel_bandits.policies.presets import ek_ucb
 from kernel_bandits.policies.ucb import ROWS_AT_ONCE
 from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.nystrom import HistoryMode
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -109,14 +110,27 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
         return ek_ucb(
             kernel,
             regularization=self.regularization,
-            dictionary=self.dictionary,
-            leverage_regularization=self.leverage_regularization,
-            leverage_accuracy=self.leverage_accuracy,
-            oversampling=self.oversampling,
-            max_dictionary_size=self.max_dictionary_size,
-            history=self.history,
+            dictionary=self._rule(),
             seed=check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
         ).posterior
+
+    def _rule(self) -> DictionaryRule:
+        """The rule that the parameters describe; they are flat, so that a grid search reaches them."""
+        if not isinstance(self.dictionary, str):
+            return Fixed(self.dictionary, self.history)
+        options: dict[str, Any] = {
+            "oversampling": self.oversampling,
+            "leverage_accuracy": self.leverage_accuracy,
+            "max_size": self.max_dictionary_size,
+            "history": self.history,
+        }
+        if self.dictionary == "posterior_variance":
+            return PosteriorVariance(**options)
+        if self.dictionary == "kors":
+            return Kors(leverage_regularization=self.leverage_regularization, **options)
+        raise InputError(
+            f"dictionary: expected 'kors', 'posterior_variance' or an array of rows, got {self.dictionary!r}."
+        )
 
     @overload
     def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> FloatArray: ...

@@ -7,16 +7,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits import kernels
 from kernel_bandits.arrays import FloatArray, is_finite
-from kernel_bandits.dictionaries.base import Candidate, Dictionary, Proposal
-from kernel_bandits.dictionaries.leverage import LeverageSampling
-from kernel_bandits.dictionaries.resampling import Resampling
+from kernel_bandits.dictionaries.base import Candidate, DictionaryRule, HistoryMode, PlayedPoints, Proposal, as_rule
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike, require_columns, require_gram
 from kernel_bandits.numerics.linalg import (
@@ -43,7 +40,6 @@ from kernel_bandits.posteriors.regression import RidgeRegression, batch_rows, se
 
 # The kernels of this library return a fresh array, which may be overwritten.
 KERNELS = f"{kernels.__name__}."
-HistoryMode: TypeAlias = Literal["all", "none"]
 
 # A point whose residual is below this share of k(s, s) adds no direction: it would only add a row of noise to J.
 DIRECTION_TOLERANCE = 1e-6
@@ -88,25 +84,28 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
     Args:
         kernel: the covariance function.
         regularization: λ.
-        dictionary: the rule that chooses anchors. It belongs to this posterior alone.
-        history: ``"all"`` keeps every state and reward, 8(d + 1) bytes a round, so that a point that becomes an anchor
-            finds the past projected onto it too, in one pass over the history. ``"none"`` keeps none: the past has no
-            mass on a direction that is added later (the operator W̃ in the proof of Theorem 4.1), memory is O(m²) and
-            nothing grows with t.
+        rule: chooses the anchors, and whether the history is kept.
+        generator: of the rule's coins; a fresh one unless given.
+
+    Attributes:
+        dictionary: the running state of the rule.
     """
 
     def __init__(
-        self, kernel: KernelLike, regularization: float, dictionary: Dictionary, history: HistoryMode = "all"
+        self,
+        kernel: KernelLike,
+        regularization: float,
+        rule: DictionaryRule,
+        generator: np.random.Generator | None = None,
     ) -> None:
         super().__init__(kernel, regularization)
-        if history not in ("all", "none"):
-            raise InputError(f"history: expected 'all' or 'none', got {history!r}.")
-        if history == "none" and isinstance(dictionary, Resampling):
-            raise InputError("history: resampling draws from the whole history; use history='all'.")
+        self.rule = as_rule(rule)
+        self.dictionary = dictionary = rule.start(
+            self.regularization, np.random.default_rng() if generator is None else generator
+        )
+        self.history: HistoryMode = rule.history
         self._owns_gram = type(self.kernel).__module__.startswith(KERNELS)
-        self.dictionary = dictionary
-        self.history: HistoryMode = history
-        self._history = History(merge_repeats=isinstance(dictionary, Resampling)) if history == "all" else None
+        self._history = History(merge_repeats=dictionary.merges_repeats) if rule.history == "all" else None
         self._dimension: int | None = None
         self._anchors = np.empty((0, 0))
         # Jᵀ: products with it from the right run along rows of memory
@@ -338,8 +337,8 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             # σ² = residual/λ + φᵀPφ
             return residual / self.regularization + float(features @ symmetric_times_vector(frozen, features))
 
-        # A dictionary that is drawn anew makes a pass of its own.
-        if self._history is not None and not isinstance(self.dictionary, Resampling):
+        # Merged repeats have lost the order that a later pass needs.
+        if self._history is not None and not self.dictionary.merges_repeats:
             self._postponed = []
         try:
             yield variance
@@ -437,7 +436,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             return
         # A rule that does without P lets anchors come in without their past, which follows for all in one pass; P is
         # then computed anew, which a short log is not worth.
-        needs_solutions = self.dictionary.uses_variance or isinstance(self.dictionary, Resampling)
+        needs_solutions = self.dictionary.uses_variance or self.dictionary.merges_repeats
         deferred = not needs_solutions and len(points) > len(self._anchors)
         postponed_here = deferred and self._history is not None and self._postponed is None
         if postponed_here:
@@ -557,12 +556,14 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
     def _resample(self) -> None:
         """Draw the dictionary anew from every point played, anticipated ones included."""
-        assert isinstance(self.dictionary, Resampling)
         blocks = [*self._kept_history().blocks(), *self._awaited_block()]
-        variances = np.concatenate([self._variances(points) for points, _, _ in blocks])
-        drawn = self.dictionary.redraw(variances, np.concatenate([counts for _, counts, _ in blocks]))
-        self._rebuild(np.concatenate([points for points, _, _ in blocks])[drawn], self._history)
-        self.dictionary.begin_batch(self._ahead.covariance)
+        played = PlayedPoints(
+            np.concatenate([points for points, _, _ in blocks]),
+            np.concatenate([counts for _, counts, _ in blocks]),
+            lambda: np.concatenate([self._variances(points) for points, _, _ in blocks]),
+        )
+        self._rebuild(self.dictionary.redraw(played), self._history)
+        self.dictionary.adopt(self._ahead.covariance)
 
     def _variances(self, points: FloatArray) -> FloatArray:
         """σ² of the paper at points, shape (n,)."""
@@ -583,12 +584,12 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         """
         if self.round_index:
             raise UnavailableError(f"begin_with: {self.round_index} observations were learned already.")
-        if not isinstance(self.dictionary, LeverageSampling):
+        level = self.dictionary.leverage_regularization
+        if level is None:
             self.observe_many(points, rewards)
             return
         history = History()
         history.extend(points, rewards)
-        level = self.dictionary.level(self.regularization)
         with np.errstate(invalid="ignore", over="ignore"):
             largest = float(self.kernel.diag(points).max())
             least, mean_residual = DIRECTION_TOLERANCE * largest, FIRST_RESIDUAL * min(level, largest)
@@ -620,7 +621,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         if level != self.regularization:
             second_moment.flat[:: len(second_moment) + 1] += level
             inverse, _ = inverse_and_log_determinant(second_moment)
-        self.dictionary.begin_with(inverse)
+        self.dictionary.adopt(inverse)
 
     def _rebuild(
         self, candidates: FloatArray, history: History | None, mean_residual: float = 0.0, limit: int | None = None
@@ -641,7 +642,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         if not np.isfinite(gram).all():
             raise InputError(f"kernel: {self.kernel!r} returned values that are not finite between anchors.")
         largest = float(np.diagonal(gram).max(initial=0.0))
-        limits = [most for most in (limit, self.dictionary.max_dictionary_size) if most is not None]
+        limits = [most for most in (limit, self.dictionary.max_size) if most is not None]
         kept, factor = independent_rows(
             gram,
             DIRECTION_TOLERANCE,
@@ -680,6 +681,6 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
     def __repr__(self) -> str:
         return (
             f"NystromPosterior({self.kernel!r}, regularization={self.regularization:g}, "
-            f"{type(self.dictionary).__name__}, history={self.history!r}, "
+            f"{type(self.rule).__name__}, history={self.history!r}, "
             f"round_index={self.round_index}, dictionary_size={self.dictionary_size})"
         )

@@ -13,10 +13,14 @@ from kernel_bandits.posteriors.nystrom import ANCHORS_PER_DIMENSION, UNEXPLAINED
 
 KERNEL = 2.0 * kb.Matern([0.3, 0.5])
 RULES = {
-    "kors": lambda **options: Kors(np.random.default_rng(0), leverage_regularization=0.05, **options),
-    "kors at another μ": lambda **options: Kors(np.random.default_rng(0), leverage_regularization=0.4, **options),
-    "posterior variance": lambda **options: PosteriorVariance(np.random.default_rng(0), **options),
+    "kors": Kors,
+    "kors at another μ": lambda **options: Kors(leverage_regularization=0.4, **options),
+    "posterior variance": PosteriorVariance,
 }
+
+
+def posterior_of(rule, kernel=KERNEL):
+    return NystromPosterior(kernel, 0.05, rule, np.random.default_rng(0))
 
 
 def stream(seed, count):
@@ -42,7 +46,7 @@ def assert_is_dense(posterior, points, rewards):
 def test_it_is_the_projected_posterior_of_the_whole_history(rule, count, history):
     """Without a history too: what comes at once is known at once."""
     points, rewards = stream(0, count)
-    posterior = NystromPosterior(KERNEL, 0.05, RULES[rule](), history)
+    posterior = posterior_of(RULES[rule](history=history))
     posterior.begin_with(points, rewards, points[:200])
     assert_is_dense(posterior, points, rewards)
     assert posterior.dimension == 2
@@ -73,7 +77,7 @@ def test_anchors_are_points_of_the_history_and_leave_little_of_it_unexplained(se
     """Also where a single candidate stands for it all."""
     points, rewards = stream(seed, count)
     posterior = NystromPosterior(
-        3.0 * kb.Gaussian(scale), 0.1, Kors(np.random.default_rng(seed), leverage_regularization=mu)
+        3.0 * kb.Gaussian(scale), 0.1, Kors(leverage_regularization=mu), np.random.default_rng(seed)
     )
     posterior.begin_with(points, rewards, points[:candidates])
     anchors = posterior.dictionary_points
@@ -100,7 +104,7 @@ def test_a_few_points_that_are_played_again_and_again(seed, distinct, concentrat
     places = generator.random((distinct, 2))
     weights = generator.dirichlet(np.full(distinct, concentration))
     points = np.concatenate([places, places[generator.choice(distinct, size=1500, p=weights)]])
-    posterior = NystromPosterior(kb.Matern(scale), 0.1, Kors(generator, leverage_regularization=mu))
+    posterior = NystromPosterior(kb.Matern(scale), 0.1, Kors(leverage_regularization=mu), generator)
     posterior.begin_with(points, generator.random(len(points)), places)
     dimension = posterior.effective_dimension
     enough = max(UNEXPLAINED_SHARE * mu * dimension, 1e-6 * len(points)) + 1e-9
@@ -115,8 +119,7 @@ def test_widths_and_means_are_nearly_exact_with_fewer_anchors_than_are_drawn(noi
     rewards = np.sin(5 * points.sum(axis=1)) + noise**0.5 * generator.normal(size=2048)
     kernel = kb.Matern(0.4)
     chosen, drawn = (
-        NystromPosterior(kernel, noise, Kors(np.random.default_rng(0), leverage_regularization=noise, oversampling=1.0))
-        for _ in range(2)
+        NystromPosterior(kernel, noise, Kors(oversampling=1.0), np.random.default_rng(0)) for _ in range(2)
     )
     chosen.begin_with(points, rewards, points[:256])
     drawn.update_many(points, rewards)
@@ -133,10 +136,10 @@ def test_widths_and_means_are_nearly_exact_with_fewer_anchors_than_are_drawn(noi
 def test_scores_are_leverage_scores_of_the_whole_history(mu):
     """Where the anchors span the history, k − u of the KORS score is the posterior variance at noise μ, exactly."""
     points, rewards = stream(0, 12)
-    rule = Kors(np.random.default_rng(0), leverage_regularization=mu, leverage_accuracy=0.5)
+    rule = Kors(leverage_regularization=mu, leverage_accuracy=0.5)
     # every point is an anchor because they lie far apart
     kernel = kb.Gaussian(0.05)
-    posterior = NystromPosterior(kernel, 0.05, rule)
+    posterior = NystromPosterior(kernel, 0.05, rule, np.random.default_rng(0))
     posterior.begin_with(points, rewards, points)
     assert posterior.dictionary_size == 12
     exact = ExactPosterior(kernel, mu)
@@ -145,15 +148,13 @@ def test_scores_are_leverage_scores_of_the_whole_history(mu):
         evaluation = posterior.evaluate(query[None, :])
         unexplained = exact.predict(query[None, :]).std.item() ** 2
         candidate = kb.dictionaries.Candidate(evaluation.features[0], evaluation.residual.item(), 1.0, 0.0)
-        assert rule.score(candidate) == pytest.approx(1.5 * unexplained / (unexplained + mu), abs=1e-9)
+        assert posterior.dictionary.score(candidate) == pytest.approx(1.5 * unexplained / (unexplained + mu), abs=1e-9)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_cap_holds_and_the_most_telling_candidates_stay(rule):
     points, rewards = stream(0, 300)
-    free, capped = (
-        NystromPosterior(KERNEL, 0.05, RULES[rule](**options)) for options in ({}, {"max_dictionary_size": 9})
-    )
+    free, capped = (posterior_of(RULES[rule](**options)) for options in ({}, {"max_size": 9}))
     free.begin_with(points, rewards, points)
     capped.begin_with(points, rewards, points)
     assert free.dictionary_size > 9
@@ -183,14 +184,14 @@ def test_a_kernel_that_is_not_finite_is_named():
             return np.where(super().__call__(X, Y) < 0.5, np.nan, 1.0)
 
     points, rewards = stream(0, 30)
-    posterior = NystromPosterior(Broken(0.2), 0.05, RULES["kors"]())
+    posterior = posterior_of(RULES["kors"](), Broken(0.2))
     with pytest.raises(kb.InputError, match="not finite"):
         posterior.begin_with(points, rewards, points)
     assert posterior.round_index == posterior.dictionary_size == 0
 
 
 def test_a_kernel_that_is_zero_has_no_anchors():
-    posterior = NystromPosterior(kb.Linear(), 0.05, RULES["kors"]())
+    posterior = posterior_of(RULES["kors"](), kb.Linear())
     posterior.begin_with(np.zeros((3, 2)), np.ones(3), np.zeros((3, 2)))
     assert (posterior.round_index, posterior.dictionary_size) == (3, 0)
     posterior.update([1.0, 2.0], 1.0)
@@ -199,7 +200,7 @@ def test_a_kernel_that_is_zero_has_no_anchors():
 
 def test_it_comes_before_anything_else():
     points, rewards = stream(0, 5)
-    posterior = NystromPosterior(KERNEL, 0.05, RULES["kors"]())
+    posterior = posterior_of(RULES["kors"]())
     posterior.update_many(points, rewards)
     with pytest.raises(kb.UnavailableError, match="5 observations"):
         posterior.begin_with(points, rewards, points)
@@ -209,8 +210,8 @@ def test_it_comes_before_anything_else():
 def test_scores_far_below_the_noise():
     """The sum over the history, to which λ was added and of which μ is a billionth, is not found by subtraction."""
     points, rewards = stream(0, 30)
-    rule = Kors(np.random.default_rng(0), leverage_regularization=1e-13)
-    posterior = NystromPosterior(KERNEL, 1e4, rule)
+    rule = Kors(leverage_regularization=1e-13)
+    posterior = NystromPosterior(KERNEL, 1e4, rule, np.random.default_rng(0))
     posterior.begin_with(points, rewards, points)
-    assert rule.draws == posterior.dictionary_size == 30
+    assert posterior.dictionary.draws == posterior.dictionary_size == 30
     assert_is_dense(posterior, points, rewards)

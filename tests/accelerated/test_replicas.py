@@ -4,9 +4,9 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits import accelerated
-from kernel_bandits.accelerated.engine import traces
+from kernel_bandits.accelerated.chunk import traces
 from kernel_bandits.accelerated.programs import Compiler
-from kernel_bandits.accelerated.replicas import computing, play_batch, settings_of
+from kernel_bandits.accelerated.replicas import computing, simulate_batch
 
 
 def test_results_come_in_the_order_asked_for_whatever_the_batches():
@@ -55,12 +55,11 @@ def test_float32_predicts_as_float64_to_a_few_digits(history):
     beliefs = []
     for dtype in ("float64", "float32"):
         with computing(dtype, "cpu"):
-            _, played = play_batch(replicas, environment, 200, [0, 1], dtype)
-            settings = settings_of(replicas, 3, dtype)
+            _, trajectories = simulate_batch(replicas, environment, 200, [0, 1], dtype)
             offered = jnp.broadcast_to(jnp.asarray(points, dtype), (2, 50, 3))
-            evaluation = replicas[0].model.evaluate(played.state, settings, offered)
-            assert evaluation.mean.dtype == dtype
-            beliefs.append(evaluation)
+            _, believed = replicas[0].model.bounds(trajectories.state, offered)
+            assert believed.mean.dtype == dtype
+            beliefs.append(believed)
     np.testing.assert_allclose(beliefs[1].mean, beliefs[0].mean, atol=1e-2)
     np.testing.assert_allclose(beliefs[1].std, beliefs[0].std, atol=1e-2)
 

@@ -1,4 +1,4 @@
-"""The stationary kernels as functions that compile, with a lengthscale per replica."""
+"""The stationary kernels as functions that compile, with lengthscales of each replica."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from typing import Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import Exponential, Gaussian, KernelLike, Matern
 from kernel_bandits.kernels.stationary import Stationary
@@ -29,14 +27,14 @@ def family_of(kernel: KernelLike) -> Family:
     )
 
 
-def scaling_of(kernel: KernelLike) -> tuple[float, FloatArray]:
+def scaling_of(kernel: KernelLike) -> tuple[float, tuple[float, ...]]:
     """Return the factor of squared distances and the divisor of each column, both as the kernel itself uses them."""
     family_of(kernel)
     assert isinstance(kernel, Stationary)
     lengthscale = kernel.lengthscale
     if isinstance(lengthscale, float):
-        return kernel.factor / lengthscale / lengthscale, np.ones(1)
-    return kernel.factor, lengthscale
+        return kernel.factor / lengthscale / lengthscale, (1.0,)
+    return kernel.factor, tuple(lengthscale.tolist())
 
 
 def squared_distances(left: jax.Array, right: jax.Array) -> jax.Array:

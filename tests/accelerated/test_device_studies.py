@@ -16,11 +16,13 @@ from kernel_bandits.environments import Environment, Round
 from kernel_bandits.experiments import Failure, Record, Sweep, executor, read_results, study_of
 from kernel_bandits.experiments.cli import app
 
+HISTORY_FREE = {"name": "kernel_bandits.dictionaries:Kors", "history": "none"}
+NOT_ON_A_DEVICE = {"name": "kernel_bandits.dictionaries:PosteriorVariance"}
 STUDY = {
     "environments": [{"name": "Chessboard"}, {"name": "Bump"}],
     "policies": [
         {"name": "ek_ucb", "label": "EK-UCB, {regularization:g}", "grid": {"regularization": [0.1, 1]}},
-        {"name": "ek_ucb", "label": "history-free", "options": {"history": "none", "dictionary": "kors"}},
+        {"name": "ek_ucb", "label": "history-free", "options": {"dictionary": HISTORY_FREE}},
         {"name": "k_ucb", "horizon": 20},
         {"name": "uniform"},
         {"name": "cbkb", "seeds": 1, "horizon": 10},
@@ -132,7 +134,7 @@ def test_what_no_one_foresaw_fails_where_it_is_and_the_others_go_on(tmp_path):
     study = study_of(
         {
             "environments": [{"name": Wider}, {"name": "Chessboard"}],
-            "policies": [{"name": "uniform"}, {"name": "ek_ucb", "options": {"leverage_accuracy": "0.5"}}],
+            "policies": [{"name": "uniform"}, {"name": "ek_ucb", "options": {"dictionary": NOT_ON_A_DEVICE}}],
             "seeds": [1],
             "horizon": 40,
         }

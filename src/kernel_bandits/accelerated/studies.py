@@ -1,6 +1,6 @@
-"""Studies on a device: runs of one environment, horizon and kind of policy are replicas of one program.
+"""Run studies on a device: runs with the same environment, horizon and model are replicas of one program.
 
-Records are those of the other executors, with the same ids, columns and seeds, but for rounding and for their times.
+Records have the same ids, columns and seeds as those of the other executors; only rounding and times differ.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _REPLICAS: dict[Any, Callable[..., Replica]] = {
     policies.k_ucb: k_ucb,
     policies.uniform: uniform,
 }
-# Options that policies have and replicas have not, at the values that switch them off.
-_OFF = {"dictionary": "kors", "exploration_rate": 0}
+# Options that only policies have, at the values that switch them off.
+_OFF = {"exploration_rate": 0}
 
 
 def has_gpu() -> bool:
-    """Whether JAX sees a GPU."""
+    """Return whether JAX sees a GPU."""
     try:
         return bool(jax.devices("gpu"))
     except RuntimeError:
@@ -67,13 +67,13 @@ def execute_on_device(
     entries, reasons = _entries(runs)
     for group in _groups(entries):
         for numbers in batches([replica for _, replica in group], batch_size):
-            # the last batch may name one run several times
+            # the last batch may repeat a run
             batch = [group[number] for number in dict.fromkeys(numbers)]
             started = datetime.now(UTC)
             try:
-                results, at_once = _play(batch, len(numbers))
+                results, at_once = _run_batch(batch, len(numbers))
             except Exception as reason:
-                # played one by one a run that fails is one failure, and the others go on
+                # one by one, a run that fails does not take the others with it
                 reasons |= {run.id: _in_a_line(reason) for run, _ in batch}
             else:
                 yield from _records(batch, results, at_once, started)
@@ -84,7 +84,7 @@ def execute_on_device(
 
 
 def replica_of(run: Run) -> Replica:
-    """The replica that plays a run, or an :class:`InputError` that says why there is none."""
+    """Return the replica for a run, or raise an :class:`InputError` that says why there is none."""
     _, policy = run.resolved()
     factory = _REPLICAS.get(policy.factory)
     if factory is None:
@@ -98,7 +98,7 @@ def replica_of(run: Run) -> Replica:
 
 
 def _entries(runs: Iterable[Run]) -> tuple[list[Entry], dict[str, str]]:
-    """Runs with their replicas, and why the others have none, by id."""
+    """Return the runs with their replicas, and the reasons why the others have none, by id."""
     entries: list[Entry] = []
     reasons: dict[str, str] = {}
     for run in runs:
@@ -110,7 +110,7 @@ def _entries(runs: Iterable[Run]) -> tuple[list[Entry], dict[str, str]]:
 
 
 def _groups(entries: Iterable[Entry]) -> list[list[Entry]]:
-    """Entries that one program can play."""
+    """Group the entries that share a program."""
     groups: dict[Any, list[Entry]] = {}
     for run, replica in entries:
         place = json.dumps(run.environment.settings, sort_keys=True)
@@ -118,12 +118,12 @@ def _groups(entries: Iterable[Entry]) -> list[list[Entry]]:
     return list(groups.values())
 
 
-def _play(batch: Sequence[Entry], size: int) -> tuple[list[RunResult], int]:
-    """All at once, or where memory does not suffice in halves, quarters and so on; and how many that were."""
+def _run_batch(batch: Sequence[Entry], size: int) -> tuple[list[RunResult], int]:
+    """Run a batch, in halves or quarters if memory is short; return the results and the number of runs at once."""
     run = batch[0][0]
     replicas, seeds = [replica for _, replica in batch], [run.seed for run, _ in batch]
     environment = run.resolved()[0].build()
-    # filled up to the size of the other batches, whose programs it then shares
+    # filled up to the size of the other batches, to share their programs
     more = size - len(batch)
     while True:
         try:
@@ -157,5 +157,5 @@ def _in_a_line(reason: Exception) -> str:
 
 
 def _summary(runs: Iterable[Run], reasons: Mapping[str, str]) -> str:
-    """Why, each reason once."""
+    """Return each reason once."""
     return " ".join(dict.fromkeys(reasons[run.id] for run in runs))

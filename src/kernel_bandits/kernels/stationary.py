@@ -19,7 +19,8 @@ PIECE = 2**14
 class Stationary(Kernel):
     """A function of the distance ‖(x − y)/ℓ‖ alone that is 1 at distance 0."""
 
-    _factor = 1.0
+    # the c in c·‖(x − y)/ℓ‖², the argument of the kernel as a function
+    factor = 1.0
 
     def __init__(self, lengthscale: Lengthscale = 1.0) -> None:
         self._scales = Scales(lengthscale)
@@ -37,7 +38,7 @@ class Stationary(Kernel):
 
     @abstractmethod
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
-        """The kernel, given ``_factor``·‖(x − y)/ℓ‖², which it may overwrite."""
+        """The kernel, given ``factor``·‖(x − y)/ℓ‖², which it may overwrite."""
 
     @abstractmethod
     def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -51,7 +52,7 @@ class Stationary(Kernel):
         """The same kernel with another lengthscale."""
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
-        return self._of_squared_distance(self._scales.squared_distances(X, X if Y is None else Y, self._factor))
+        return self._of_squared_distance(self._scales.squared_distances(X, X if Y is None else Y, self.factor))
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         # ∂k/∂x = 2·(dk/dq)·(x − y)/ℓ², and Σ_j v_ij(x_i − y_j) = x_i·Σ_j v_ij − (vY)_i: a product of matrices, about a
@@ -80,7 +81,7 @@ class Gaussian(Stationary):
             of the data. :func:`median_lengthscale` finds one from a sample.
     """
 
-    _factor = -0.5
+    factor = -0.5
 
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
         return np.exp(squared, out=squared)
@@ -133,7 +134,7 @@ class Matern(Stationary):
             )
         super().__init__(lengthscale)
         self.smoothness = float(smoothness)
-        self._factor = 2 * self.smoothness
+        self.factor = 2 * self.smoothness
         self._other_arguments = f", smoothness={smoothness:g}"
 
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:

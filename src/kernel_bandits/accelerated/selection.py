@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from kernel_bandits.policies.base import TIE_TOLERANCE
+from kernel_bandits.policies.ties import TIE_TOLERANCE
 
 # Policies break ties up to this share of the largest bound; in float32 rounding is coarser.
 TIE_TOLERANCES = {"float64": TIE_TOLERANCE, "float32": 1e-6}

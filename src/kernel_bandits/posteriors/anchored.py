@@ -56,11 +56,6 @@ class AnchoredRegression:
             )
         return self.history
 
-    def candidate(self, features: FloatArray, explained: float, residual: float, prior: float) -> Candidate:
-        """A point as the dictionary sees it, from φ, φᵀPφ, k(s, s) − ‖φ‖² and k(s, s)."""
-        # σ² = residual/λ + φᵀPφ
-        return Candidate(features, residual, prior, residual / self.facts.regularization + explained)
-
     def admit(
         self, point: FloatArray, candidate: Candidate, proposal: Proposal, deferred: bool = False
     ) -> tuple[FloatArray, float]:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -102,6 +103,11 @@ class Facts:
         self.regularization = as_positive("regularization", self.regularization)
 
 
+def _fact(path: str) -> Any:
+    """A read-only attribute, looked up in C: a Python function for each would cost some percent of a short round."""
+    return property(attrgetter(path))
+
+
 def require_finite_kernel(kernel: KernelLike, values: FloatArray) -> None:
     """Raise unless what was computed from a kernel is finite."""
     if not np.isfinite(values).all():
@@ -124,74 +130,39 @@ class Posterior(ABC, Generic[E]):
         pending: the regression that carries it, with what is awaited.
     """
 
+    kernel: KernelLike = _fact("_facts.kernel")
+    """The covariance function."""
+    regularization: float = _fact("_facts.regularization")
+    """The λ of the ridge; the noise variance in the Gaussian-process view."""
+    approximation: Approximation = _fact("_facts.approximation")
+    """What the posterior replaces the kernel's feature space by; decides which radii are valid."""
+    dimension: int | None = _fact("_facts.dimension")
+    """d, the number of columns of a point; None before the first."""
+    round_index: int = _fact("_facts.round_index")
+    """t, how many observations were learned."""
+    residual_trace: float = _fact("_facts.residual_trace")
+    """ρ = Σ ‖(I − P)k(s_i, ·)‖², what the anchors leave unexplained of the past; 0 if exact."""
+    prior_mean: float = _fact("_facts.prior_mean")
+    """The expected reward where nothing is known; 0 unless it is learned."""
+    kernel_changes: tuple[KernelChange, ...] = _fact("_facts.kernel_changes")
+    """How the kernel has changed so far; empty unless it is learned."""
+    dictionary_size: int = _fact("_pending.settled.size")
+    """How many anchors, points or features carry the posterior: m."""
+    log_determinant: float = _fact("_pending.settled.log_determinant")
+    """The log det(I + K/λ) of the (projected) Gram matrix of the observed points."""
+    effective_dimension: float = _fact("_pending.settled.effective_dimension")
+    """Trace K(K + λI)⁻¹ of the (projected) Gram matrix of the observed points (Definition 3.1)."""
+    drift: float = _fact("_pending.settled.drift")
+    """How far the tracked inverse was from the true one when it was last checked, relative; 0 without one."""
+
     def __init__(self, facts: Facts, pending: Pending[Any]) -> None:
         self._facts = facts
         self._pending = pending
 
     @property
-    def kernel(self) -> KernelLike:
-        """The covariance function."""
-        return self._facts.kernel
-
-    @property
-    def regularization(self) -> float:
-        """The λ of the ridge; the noise variance in the Gaussian-process view."""
-        return self._facts.regularization
-
-    @property
-    def approximation(self) -> Approximation:
-        """What the posterior replaces the kernel's feature space by; decides which radii are valid."""
-        return self._facts.approximation
-
-    @property
-    def dimension(self) -> int | None:
-        """d, the number of columns of a point; None before the first."""
-        return self._facts.dimension
-
-    @property
-    def round_index(self) -> int:
-        """t, how many observations were learned."""
-        return self._facts.round_index
-
-    @property
-    def residual_trace(self) -> float:
-        """ρ = Σ ‖(I − P)k(s_i, ·)‖², what the anchors leave unexplained of the past; 0 if exact."""
-        return self._facts.residual_trace
-
-    @property
-    def prior_mean(self) -> float:
-        """The expected reward where nothing is known; 0 unless it is learned."""
-        return self._facts.prior_mean
-
-    @property
-    def kernel_changes(self) -> tuple[KernelChange, ...]:
-        """How the kernel has changed so far; empty unless it is learned."""
-        return self._facts.kernel_changes
-
-    @property
-    def dictionary_size(self) -> int:
-        """How many anchors, points or features carry the posterior: m."""
-        return len(self._pending.settled)
-
-    @property
-    def log_determinant(self) -> float:
-        """The log det(I + K/λ) of the (projected) Gram matrix of the observed points."""
-        return self._pending.settled.log_determinant
-
-    @property
     def information_gain(self) -> float:
         """½·log det(I + K/λ) of the (projected) Gram matrix."""
         return 0.5 * self.log_determinant
-
-    @property
-    def effective_dimension(self) -> float:
-        """Trace K(K + λI)⁻¹ of the (projected) Gram matrix of the observed points (Definition 3.1)."""
-        return self._pending.settled.effective_dimension
-
-    @property
-    def drift(self) -> float:
-        """How far the tracked inverse was from the true one when it was last checked, relative; 0 without one."""
-        return self._pending.settled.drift
 
     @property
     def observed_points(self) -> FloatArray:

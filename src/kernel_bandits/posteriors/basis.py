@@ -108,14 +108,15 @@ class AnchorBasis:
 
     def __call__(self, points: FloatArray) -> Coordinates:
         """The coordinates of points (A, d)."""
-        return self.coordinates(self.gram(points), self.kernel.diag(points))
+        prior = self.kernel.diag(points)
+        return Coordinates(*self.coordinates(self.gram(points), prior), prior)
 
-    def coordinates(self, gram: FloatArray, prior: FloatArray) -> Coordinates:
-        """The coordinates of points from their :meth:`gram`, which is overwritten, and k(s, s)."""
+    def coordinates(self, gram: FloatArray, prior: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """φ and the residual of points from their :meth:`gram`, which is overwritten, and k(s, s)."""
         # φ = J k_Z(s), one row each
         features = times_upper(gram, self.factor)
         # residual = k(s, s) − ‖φ‖², the squared distance of k(s, ·) to the span of the anchors
-        return Coordinates(features, not_negative(prior - np.vecdot(features, features)), prior)
+        return features, not_negative(prior - np.vecdot(features, features))
 
     def weights(self, vector: FloatArray) -> FloatArray:
         """Jᵀv: the function vᵀφ is Σ_j [Jᵀv]_j·k(·, z_j)."""

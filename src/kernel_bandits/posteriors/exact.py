@@ -52,7 +52,7 @@ class ExactRegression:
     def __init__(self, kernel: KernelLike, regularization: float) -> None:
         self.kernel, self.regularization = kernel, regularization
         self.log_determinant = 0.0
-        self._size = 0
+        self.size = 0
         self._points = np.zeros((0, 0))
         self._rewards = np.zeros(0)
         self._whitened_rewards = np.zeros(0)
@@ -60,27 +60,24 @@ class ExactRegression:
         self._tail = np.zeros((0, 0))
         self._inverse_trace = 0.0
 
-    def __len__(self) -> int:
-        return self._size
-
     @property
     def effective_dimension(self) -> float:
         """Trace K(K + λI)⁻¹, which is t − λ·trace (K + λI)⁻¹."""
-        return self._size - self.regularization * self._inverse_trace
+        return self.size - self.regularization * self._inverse_trace
 
     @property
     def points(self) -> FloatArray:
         """The observed points, a view (t, d)."""
-        return self._points[: self._size]
+        return self._points[: self.size]
 
     @property
     def rewards(self) -> FloatArray:
         """The observed rewards, a view (t,)."""
-        return self._rewards[: self._size]
+        return self._rewards[: self.size]
 
     def evaluate(self, points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """φ, mean and variance at points (A, d)."""
-        size, settled = self._size, len(self._factor)
+        size, settled = self.size, len(self._factor)
         # room for columns to come stands as zeros, so that every matrix is used whole
         gram = np.zeros((len(points), len(self._rewards)))
         if size:
@@ -108,7 +105,7 @@ class ExactRegression:
         by_features = self._whitened_rewards - 2.0 * slopes[:, None] * features
         by_gram = times_transpose(by_features[:, settled:], self._tail)
         by_gram[:, :settled] += times_upper_transpose(by_features[:, :settled].copy(), self._factor)
-        return kernel_gradient(self.kernel, points, self.points, by_gram[:, : self._size], slopes)
+        return kernel_gradient(self.kernel, points, self.points, by_gram[:, : self.size], slopes)
 
     def pivot(self, variance: float) -> float:
         """The next l² = k(s, s) + λ − ‖φ‖², never below λ but for rounding, as l; an error if it is."""
@@ -121,7 +118,7 @@ class ExactRegression:
 
     def observe(self, point: FloatArray, reward: float, features: FloatArray, mean: float, pivot: float) -> None:
         """Learn a reward at a point, with its φ, mean and l as they stand."""
-        size, settled = self._size, len(self._factor)
+        size, settled = self.size, len(self._factor)
         if size == len(self._rewards):
             self._make_room(len(point))
             settled, features = size, np.append(features, np.zeros(len(self._rewards) - size))
@@ -136,7 +133,7 @@ class ExactRegression:
         self._whitened_rewards[size] = (reward - mean) / pivot
         self._inverse_trace += float(column @ column)
         self.log_determinant += math.log(pivot * pivot / self.regularization)
-        self._size += 1
+        self.size += 1
 
     def count(self, coordinates: FloatArray) -> None:
         """Learn a point with a reward that is never asked for: variances depend on points alone."""
@@ -151,7 +148,7 @@ class ExactRegression:
 
     def _make_room(self, dimension: int) -> None:
         """Let the newer columns join the triangle and make room for more, for points and rewards too."""
-        size, settled = self._size, len(self._factor)
+        size, settled = self.size, len(self._factor)
         factor = np.zeros((size, size))
         factor[:settled, :settled] = self._factor
         factor[:, settled:] = self._tail[:size]

@@ -59,7 +59,7 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
 
     def evaluate(self, points: FloatArray) -> _FeatureEvaluation:
         features, settled = self.feature_map(points), self._pending.settled
-        if len(settled):
+        if settled.size:
             mean, solved = times_vector(features, settled.weights), times(features, self._pending.ahead.covariance)
         else:
             mean, solved = np.zeros(len(points)), features / self.regularization
@@ -75,14 +75,14 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         # d mean = wᵀdφ and d std² = 2λ(Pφ)ᵀdφ
         slopes = bonus * half_inverse(evaluation.std)
         by_features = 2.0 * self.regularization * slopes[:, None] * evaluation.solved
-        if len(self._pending.settled):
+        if self._pending.settled.size:
             by_features += self._pending.settled.weights
         return self.feature_map.gradient(points, by_features)
 
     def _start(self, dimension: int, size: int) -> None:
         """Have a regression on so many features, if there is none yet."""
         self._facts.dimension = dimension
-        if not len(self._pending.settled):
+        if not self._pending.settled.size:
             self._pending.settled = self._pending.ahead = RidgeRegression(self.regularization, size)
 
     def observe(self, point: FloatArray, reward: float, evaluation: _FeatureEvaluation, row: int = 0) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.dictionaries.base import Dictionary, DictionaryRule, HistoryMode, as_rule
+from kernel_bandits.dictionaries.base import Candidate, Dictionary, DictionaryRule, HistoryMode, as_rule
 from kernel_bandits.kernels import KernelLike, require_columns
 from kernel_bandits.numerics.linalg import (
     half_inverse,
@@ -102,14 +102,15 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         return self._evaluate(basis.gram(points), basis.kernel.diag(points))
 
     def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
-        features, residual, _ = self._model.basis.coordinates(gram, prior)
+        pending, facts = self._pending, self._facts
+        features, residual = self._model.basis.coordinates(gram, prior)
         # h = Pφ
-        solved = times(features, self._pending.ahead.covariance)
-        mean = times_vector(features, self._pending.settled.weights)
+        solved = times(features, pending.ahead.covariance)
+        mean = times_vector(features, pending.settled.weights)
         # std² = λσ² = residual + λ·φᵀPφ
         explained = np.vecdot(features, solved)
-        std = safe_sqrt(residual + self._facts.regularization * explained)
-        return _NystromEvaluation(self._facts.round_index, mean, std, features, solved, explained, residual, prior)
+        std = safe_sqrt(residual + facts.regularization * explained)
+        return _NystromEvaluation(facts.round_index, mean, std, features, solved, explained, residual, prior)
 
     def covariance(self, points: FloatArray, evaluation: _NystromEvaluation) -> FloatArray:
         features = evaluation.features
@@ -136,7 +137,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _NystromEvaluation]:
         basis = self._model.basis
-        size = len(basis)
+        size = len(basis.anchors)
         if not pruning.is_worth_a_look(len(points), size):
             return None, self.evaluate(points)
         gram, prior = basis.gram(points), basis.kernel.diag(points)
@@ -171,8 +172,9 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         model = self._model
         features, solved = evaluation.features[row], evaluation.solved[row]
         mean, residual = evaluation.mean.item(row), evaluation.residual.item(row)
-        variance = evaluation.explained.item(row)
-        candidate = model.candidate(features, variance, residual, evaluation.prior_variance.item(row))
+        variance, prior = evaluation.explained.item(row), evaluation.prior_variance.item(row)
+        # σ² = residual/λ + φᵀPφ
+        candidate = Candidate(features, residual, prior, residual / self._facts.regularization + variance)
         proposal = model.dictionary.propose(candidate)
         if proposal.resample:
             with model.all_or_nothing():
@@ -180,9 +182,12 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
                 model.remember(point, reward, residual)
                 model.resample()
             return
-        features, residual = model.admit(point, candidate, proposal)
-        if len(features) > len(solved):
-            solved, variance, mean = solved_anew(self._pending, features)
+        if proposal.draw:
+            features, residual = model.admit(point, candidate, proposal)
+            if len(features) > len(solved):
+                solved, variance, mean = solved_anew(self._pending, features)
+        else:
+            model.dictionary.commit(candidate, proposal, appended=False)
         self._pending.observe(features, solved, variance, mean, reward)
         model.remember(point, reward, residual)
 
@@ -190,7 +195,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         model = self._model
         features, residual = evaluation.features[row], evaluation.residual.item(row)
         explained, prior = evaluation.explained.item(row), evaluation.prior_variance.item(row)
-        candidate = model.candidate(features, explained, residual, prior)
+        candidate = Candidate(features, residual, prior, residual / self._facts.regularization + explained)
         proposal = model.dictionary.propose(candidate)
         if proposal.resample:
             with model.all_or_nothing():

@@ -17,11 +17,12 @@ class Regression(Protocol):
     log_determinant: float
 
     @property
+    def size(self) -> int:
+        """How many coordinates or points carry it."""
+
+    @property
     def effective_dimension(self) -> float:
         """Trace K(K + λI)⁻¹."""
-
-    def __len__(self) -> int:
-        """How many coordinates or points carry it."""
 
     def copy(self) -> Self:
         """A regression that goes on by itself."""

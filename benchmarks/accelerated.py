@@ -29,7 +29,7 @@ from kernel_bandits.accelerated.models import BLOCK
 from kernel_bandits.accelerated.replicas import Precision, Replica, computing, simulate_batch
 from kernel_bandits.dictionaries.base import HistoryMode
 from kernel_bandits.experiments import Study, Sweep, executor, load_study
-from kernel_bandits.experiments.execute import Executor, Outcome
+from kernel_bandits.experiments.execution import Executor, Outcome
 
 RIDGE = 0.01
 HORIZON, REPLICAS, ACTIONS, FEW = 2000, 1024, 10, 16
@@ -297,10 +297,10 @@ def timed_sweep(what: str, outcomes: Iterator[Outcome]) -> dict[str, object]:
     return {"": what, "runs": runs, "seconds": seconds, "runs per second": runs / seconds}
 
 
-def written_sweep(what: str, study: Study, play_runs: Executor) -> dict[str, object]:
+def written_sweep(what: str, study: Study, execute_runs: Executor) -> dict[str, object]:
     """The same with a record of each run in a folder."""
     with TemporaryDirectory() as folder:
-        return timed_sweep(what, Sweep(study, folder).play(play_runs))
+        return timed_sweep(what, Sweep(study, folder).run(execute_runs))
 
 
 SECTIONS: dict[str, Callable[[], list[dict[str, object]]]] = {

@@ -109,7 +109,7 @@ def rewrite(path, change):
     path.write_bytes(body + persistence.hashlib.sha256(body).digest())
 
 
-@pytest.mark.parametrize("name", ["os:system", "builtins:eval", "subprocess:Popen", "kernel_bandits.plots:nothing"])
+@pytest.mark.parametrize("name", ["os:system", "builtins:eval", "subprocess:Popen", "kernel_bandits.theory:nothing"])
 def test_a_file_cannot_name_a_class_from_elsewhere(saved, name):
     rewrite(saved, lambda manifest: manifest["policy"].update(object=name))
     with pytest.raises(kb.InputError, match=r"not known here; apply kb\.register"):

@@ -31,7 +31,7 @@ from kernel_bandits.dictionaries.base import as_rule
 from kernel_bandits.dictionaries.leverage import OVERSAMPLING
 from kernel_bandits.environments import Environment
 from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits.experiments.records import RunResult
+from kernel_bandits.experiments.results import RunResult
 from kernel_bandits.kernels import KernelLike
 
 Precision: TypeAlias = Literal["float64", "float32"]

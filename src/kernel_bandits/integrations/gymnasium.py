@@ -17,7 +17,7 @@ from kernel_bandits.arrays import FloatArray, as_points
 from kernel_bandits.environments import Bump, Chessboard, Environment, MovingOptimum, MovingPeak, Round, StepDiagonal
 from kernel_bandits.errors import InputError, missing
 from kernel_bandits.experiments.loop import Feedback, Simulation, record
-from kernel_bandits.experiments.records import RunResult
+from kernel_bandits.experiments.results import RunResult
 from kernel_bandits.policies.base import Policy
 
 try:

@@ -38,7 +38,7 @@ def compare(columns: int, lengthscale: float, noise: float) -> dict[str, object]
         posterior = NystromPosterior(kernel, noise, Kors(oversampling=1.0), np.random.default_rng(0))
         started = time.process_time()
         if label == "chosen":
-            posterior.begin_with(points, rewards, points[:CANDIDATES])
+            posterior.learn_history(points, rewards, points[:CANDIDATES])
         else:
             posterior.update_many(points, rewards)
         seconds = time.process_time() - started

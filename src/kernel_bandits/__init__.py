@@ -42,6 +42,7 @@ from kernel_bandits.kernels import (
     median_lengthscale,
     register_with_scikit_learn,
 )
+from kernel_bandits.learning import KernelLearning
 from kernel_bandits.persistence import load, register
 from kernel_bandits.policies import (
     Decision,
@@ -57,7 +58,7 @@ from kernel_bandits.policies import (
     thompson_sampling,
     uniform,
 )
-from kernel_bandits.posteriors import KernelLearning, Prediction
+from kernel_bandits.posteriors import Prediction
 
 __version__ = "0.1.0"
 

@@ -135,8 +135,8 @@ def test_repeats_are_one_point_with_a_count():
     posterior = resampled(batch_variance_limit=1.2)
     for point, reward in zip(points, rewards, strict=True):
         posterior.update(point, reward)
-    assert len(posterior._history) == 12
-    np.testing.assert_array_equal(np.sort(posterior._history.counts), np.sort(np.bincount(order)))
+    assert len(posterior._model.history) == 12
+    np.testing.assert_array_equal(np.sort(posterior._model.history.counts), np.sort(np.bincount(order)))
     anchors = posterior.dictionary_points
     assert len({tuple(anchor) for anchor in anchors}) == len(anchors)
     expected = dense.nystrom(KERNEL, anchors, points, rewards, RIDGE, queries)

@@ -1,4 +1,4 @@
-"""A posterior that begins with a whole history at once: which anchors it has, and that it goes on as any other."""
+"""A posterior that learns a whole history at once: which anchors it has, and that it goes on as any other."""
 
 import dense
 import numpy as np
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Fixed, Kors, PosteriorVariance
 from kernel_bandits.posteriors import ExactPosterior, NystromPosterior
-from kernel_bandits.posteriors.nystrom import ANCHORS_PER_DIMENSION, UNEXPLAINED_SHARE
+from kernel_bandits.posteriors.bulk import ANCHORS_PER_DIMENSION, UNEXPLAINED_SHARE
 
 KERNEL = 2.0 * kb.Matern([0.3, 0.5])
 RULES = {
@@ -47,7 +47,7 @@ def test_it_is_the_projected_posterior_of_the_whole_history(rule, count, history
     """Without a history too: what comes at once is known at once."""
     points, rewards = stream(0, count)
     posterior = posterior_of(RULES[rule](history=history))
-    posterior.begin_with(points, rewards, points[:200])
+    posterior.learn_history(points, rewards, points[:200])
     assert_is_dense(posterior, points, rewards)
     assert posterior.dimension == 2
     if history == "none":
@@ -79,7 +79,7 @@ def test_anchors_are_points_of_the_history_and_leave_little_of_it_unexplained(se
     posterior = NystromPosterior(
         3.0 * kb.Gaussian(scale), 0.1, Kors(leverage_regularization=mu), np.random.default_rng(seed)
     )
-    posterior.begin_with(points, rewards, points[:candidates])
+    posterior.learn_history(points, rewards, points[:candidates])
     anchors = posterior.dictionary_points
     assert 1 <= len(anchors) <= count
     assert {anchor.tobytes() for anchor in anchors} <= {point.tobytes() for point in points}
@@ -105,7 +105,7 @@ def test_a_few_points_that_are_played_again_and_again(seed, distinct, concentrat
     weights = generator.dirichlet(np.full(distinct, concentration))
     points = np.concatenate([places, places[generator.choice(distinct, size=1500, p=weights)]])
     posterior = NystromPosterior(kb.Matern(scale), 0.1, Kors(leverage_regularization=mu), generator)
-    posterior.begin_with(points, generator.random(len(points)), places)
+    posterior.learn_history(points, generator.random(len(points)), places)
     dimension = posterior.effective_dimension
     enough = max(UNEXPLAINED_SHARE * mu * dimension, 1e-6 * len(points)) + 1e-9
     assert posterior.residual_trace <= enough or posterior.dictionary_size >= ANCHORS_PER_DIMENSION * dimension
@@ -121,7 +121,7 @@ def test_widths_and_means_are_nearly_exact_with_fewer_anchors_than_are_drawn(noi
     chosen, drawn = (
         NystromPosterior(kernel, noise, Kors(oversampling=1.0), np.random.default_rng(0)) for _ in range(2)
     )
-    chosen.begin_with(points, rewards, points[:256])
+    chosen.learn_history(points, rewards, points[:256])
     drawn.update_many(points, rewards)
     exact = ExactPosterior(kernel, noise)
     exact.update_many(points, rewards)
@@ -140,7 +140,7 @@ def test_scores_are_leverage_scores_of_the_whole_history(mu):
     # every point is an anchor because they lie far apart
     kernel = kb.Gaussian(0.05)
     posterior = NystromPosterior(kernel, 0.05, rule, np.random.default_rng(0))
-    posterior.begin_with(points, rewards, points)
+    posterior.learn_history(points, rewards, points)
     assert posterior.dictionary_size == 12
     exact = ExactPosterior(kernel, mu)
     exact.update_many(points, rewards)
@@ -155,8 +155,8 @@ def test_scores_are_leverage_scores_of_the_whole_history(mu):
 def test_a_cap_holds_and_the_most_telling_candidates_stay(rule):
     points, rewards = stream(0, 300)
     free, capped = (posterior_of(RULES[rule](**options)) for options in ({}, {"max_size": 9}))
-    free.begin_with(points, rewards, points)
-    capped.begin_with(points, rewards, points)
+    free.learn_history(points, rewards, points)
+    capped.learn_history(points, rewards, points)
     assert free.dictionary_size > 9
     assert capped.dictionary_size == 9
     assert_is_dense(capped, points, rewards)
@@ -170,7 +170,7 @@ def test_a_cap_holds_and_the_most_telling_candidates_stay(rule):
 def test_where_no_anchor_is_chosen_it_is_a_log_like_any_other():
     points, rewards = stream(0, 80)
     one, other = (NystromPosterior(KERNEL, 0.05, Fixed(stream(3, 20)[0])) for _ in range(2))
-    one.begin_with(points, rewards, points[:5])
+    one.learn_history(points, rewards, points[:5])
     other.update_many(points, rewards)
     queries = stream(2, 20)[0]
     np.testing.assert_allclose(one.predict(queries).mean, other.predict(queries).mean, atol=1e-10)
@@ -186,13 +186,13 @@ def test_a_kernel_that_is_not_finite_is_named():
     points, rewards = stream(0, 30)
     posterior = posterior_of(RULES["kors"](), Broken(0.2))
     with pytest.raises(kb.InputError, match="not finite"):
-        posterior.begin_with(points, rewards, points)
+        posterior.learn_history(points, rewards, points)
     assert posterior.round_index == posterior.dictionary_size == 0
 
 
 def test_a_kernel_that_is_zero_has_no_anchors():
     posterior = posterior_of(RULES["kors"](), kb.Linear())
-    posterior.begin_with(np.zeros((3, 2)), np.ones(3), np.zeros((3, 2)))
+    posterior.learn_history(np.zeros((3, 2)), np.ones(3), np.zeros((3, 2)))
     assert (posterior.round_index, posterior.dictionary_size) == (3, 0)
     posterior.update([1.0, 2.0], 1.0)
     assert posterior.predict([[1.0, 2.0]]).mean.item() == pytest.approx(1.0, abs=0.05)
@@ -203,7 +203,7 @@ def test_it_comes_before_anything_else():
     posterior = posterior_of(RULES["kors"]())
     posterior.update_many(points, rewards)
     with pytest.raises(kb.UnavailableError, match="5 observations"):
-        posterior.begin_with(points, rewards, points)
+        posterior.learn_history(points, rewards, points)
     assert posterior.round_index == 5
 
 
@@ -212,6 +212,6 @@ def test_scores_far_below_the_noise():
     points, rewards = stream(0, 30)
     rule = Kors(leverage_regularization=1e-13)
     posterior = NystromPosterior(KERNEL, 1e4, rule, np.random.default_rng(0))
-    posterior.begin_with(points, rewards, points)
+    posterior.learn_history(points, rewards, points)
     assert posterior.dictionary.draws == posterior.dictionary_size == 30
     assert_is_dense(posterior, points, rewards)

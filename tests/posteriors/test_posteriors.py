@@ -189,7 +189,7 @@ def test_the_basis_of_the_anchors_stays_orthonormal():
     learn(posterior, points, rewards)
     gram = posterior.kernel(posterior.dictionary_points)
     assert np.linalg.cond(gram) > 1e10
-    basis = posterior._factor.T.astype(dense.EXTENDED)
+    basis = posterior._model.basis.factor.T.astype(dense.EXTENDED)
     product = basis @ gram.astype(dense.EXTENDED) @ basis.T
     np.testing.assert_allclose(product.astype(float), np.eye(len(gram)), atol=1e-8)
 
@@ -198,7 +198,7 @@ def test_drift_is_noticed_and_repaired():
     points, rewards = stream(0, 300)
     queries = stream(1, 20)[0]
     posterior = learn(kors(KERNEL, 0.01), points, rewards)
-    posterior._ridge.covariance *= 1.0 + 1e-5
+    posterior._pending.settled.covariance *= 1.0 + 1e-5
     learn(posterior, points, rewards)
     assert posterior.refactorizations == 1
     twice = dense.nystrom(

@@ -41,7 +41,7 @@ from kernel_bandits.accelerated.nystrom_state import (
     unit,
 )
 from kernel_bandits.dictionaries.leverage import leverage_score
-from kernel_bandits.posteriors.nystrom import DIRECTION_TOLERANCE
+from kernel_bandits.posteriors.basis import DIRECTION_TOLERANCE
 from kernel_bandits.posteriors.regression import DRIFT_TOLERANCE
 
 # ‖APx − x‖/‖x‖ above which P has drifted; float32 is never better than the condition of A times 1e-7.

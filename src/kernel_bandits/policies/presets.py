@@ -16,7 +16,8 @@ from kernel_bandits.dictionaries.base import as_rule
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, Linear, Matern
 from kernel_bandits.kernels.fourier import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
-from kernel_bandits.learning.fit import RewardModel
+from kernel_bandits.learning import KernelLearning
+from kernel_bandits.learning.units import RewardModel
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.ucb import UpperConfidenceBound
@@ -24,7 +25,6 @@ from kernel_bandits.policies.uniform import Uniform
 from kernel_bandits.posteriors import (
     ExactPosterior,
     FeaturePosterior,
-    KernelLearning,
     LearnedPosterior,
     NystromPosterior,
     Posterior,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 
@@ -118,6 +119,20 @@ class RidgeRegression:
         if self._rounds % PENDING_ROWS == 0:
             self._absorb_pending()
             self._check_drift(features)
+
+    def learn(self, features: FloatArray, reward: float) -> None:
+        """:meth:`observe` where nothing is known of h = Pφ and φᵀw yet."""
+        solved = symmetric_times_vector(self.covariance, features)
+        self.observe(features, solved, float(features @ solved), float(features @ self.weights), reward)
+
+    def count(self, coordinates: FloatArray) -> None:
+        """Learn φ with a reward that is never asked for; w means nothing from then on."""
+        solved = symmetric_times_vector(self.covariance, coordinates)
+        self.observe(coordinates, solved, float(coordinates @ solved), 0.0, 0.0)
+
+    def copy(self) -> RidgeRegression:
+        """A regression that goes on by itself."""
+        return copy.deepcopy(self)
 
     def observe_many(self, features: FloatArray, solved: FloatArray, factor: FloatArray, rewards: FloatArray) -> None:
         """Learn b rewards at once, as if one after the other.

@@ -15,7 +15,7 @@ import kernel_bandits.policies
 from kernel_bandits import confidence, dictionaries, kernels
 from kernel_bandits.environments.base import Environment
 from kernel_bandits.errors import InputError
-from kernel_bandits.posteriors import KernelLearning
+from kernel_bandits.learning import KernelLearning
 
 Factory: TypeAlias = Callable[..., Any]
 Role: TypeAlias = Literal["environment", "policy", "kernel, radius or rule"]

@@ -16,8 +16,8 @@ from kernel_bandits.environments import Environment, Round
 from kernel_bandits.experiments import Failure, Record, Sweep, executor, read_results, study_of
 from kernel_bandits.experiments.cli import app
 
-HISTORY_FREE = {"name": "kernel_bandits.dictionaries:Kors", "history": "none"}
-NOT_ON_A_DEVICE = {"name": "kernel_bandits.dictionaries:PosteriorVariance"}
+HISTORY_FREE = {"rule": "Kors", "history": "none"}
+NOT_ON_A_DEVICE = {"rule": "PosteriorVariance"}
 STUDY = {
     "environments": [{"name": "Chessboard"}, {"name": "Bump"}],
     "policies": [

@@ -1,7 +1,7 @@
 """Make the generators of :func:`kernel_bandits.rng.stream` for many seeds at once.
 
-NumPy's ``SeedSequence`` takes a seed through about eighty steps of 32-bit arithmetic, three quarters of the time to
-make a generator; here all seeds take them together.
+NumPy's ``SeedSequence`` takes a seed through about eighty steps of 32-bit arithmetic, three quarters of the time that a
+generator takes; here all seeds take them together.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-import kernel_bandits
 from kernel_bandits.errors import InputError
 from kernel_bandits.experiments.report import Section
 from kernel_bandits.experiments.store import Results
@@ -45,7 +44,7 @@ class Figures(Protocol):
 
 def load_figures(folder: Path | None = None) -> Figures:
     """Return the figures in a folder; by default those of the paper."""
-    library = Path(kernel_bandits.__file__).parent
+    library = Path(__file__).parents[1]
     for place in _FOLDERS:
         parent = (library / place).resolve()
         if (parent / PACKAGE).is_dir():

@@ -4,6 +4,22 @@ A layer above the arrays. Swappable: what a column is (a :class:`Column`), and t
 fitted scikit-learn transformer). :class:`Layout` says what each column of a joint point stands for.
 """
 
+from kernel_bandits.features.arms import Arms
+from kernel_bandits.features.columns import Boolean, Categorical, Column, Cyclic, Date, Embedding, Numeric, Ordered
+from kernel_bandits.features.description import Features
 from kernel_bandits.features.layout import ColumnGroup, Layout
 
-__all__ = ["ColumnGroup", "Layout"]
+__all__ = [
+    "Arms",
+    "Boolean",
+    "Categorical",
+    "Column",
+    "ColumnGroup",
+    "Cyclic",
+    "Date",
+    "Embedding",
+    "Features",
+    "Layout",
+    "Numeric",
+    "Ordered",
+]

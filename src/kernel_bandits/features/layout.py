@@ -20,12 +20,12 @@ class ColumnGroup:
     """Neighbouring columns of a joint point that have one lengthscale and one spread.
 
     Attributes:
-        name: unique in a layout; the variable itself, or one aspect of it, such as ``"when: time of day"``.
+        name: unique on its side; the variable itself, or one aspect of it, such as ``"when: time of day"``.
         variable: the column of the table that it encodes; several groups may share one.
         kind: ``"numeric"``, ``"ordered"`` and ``"boolean"`` have one column; ``"cyclic"`` has a sine and a cosine;
             ``"categorical"`` has unit vectors, one for each level, or random unit vectors beyond its capacity;
-            ``"embedding"`` has vectors of unit norm; ``"missing"`` is 1 where the variable is missing, else 0; ``"arm"``
-            is as ``"categorical"``, one for each named arm: two actions are of one arm if these columns agree.
+            ``"embedding"`` has vectors of unit norm; ``"missing"`` is 1 where the variable is missing, else 0;
+            ``"arm"`` is as ``"categorical"``, with arms for levels: actions of one arm agree in these columns.
         side: whether it describes contexts or actions.
         columns: the names of its columns.
     """
@@ -65,8 +65,8 @@ class Layout:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "groups", tuple(self.groups))
-        names = [group.name for group in self.groups]
-        repeated = [name for name in names if names.count(name) > 1]
+        names = [(group.side, group.name) for group in self.groups]
+        repeated = [name for side, name in names if names.count((side, name)) > 1]
         if repeated:
             raise InputError(f"groups: expected different names, got {repeated[0]!r} twice.")
         sides = [group.side for group in self.groups]
@@ -138,11 +138,11 @@ class Layout:
 
     def of_kind(self, *kinds: Kind) -> NDArray[np.bool_]:
         """Whether each column belongs to a group of one of these kinds, shape (d,)."""
-        return self._repeated(group.kind in kinds for group in self.groups)
+        return self._by_column(group.kind in kinds for group in self.groups)
 
     def of_side(self, side: Side) -> NDArray[np.bool_]:
         """Whether each column belongs to contexts or to actions, shape (d,)."""
-        return self._repeated(group.side == side for group in self.groups)
+        return self._by_column(group.side == side for group in self.groups)
 
-    def _repeated(self, answers: Iterable[bool]) -> NDArray[np.bool_]:
-        return np.repeat(np.array(list(answers), dtype=np.bool_), [group.width for group in self.groups])
+    def _by_column(self, by_group: Iterable[bool]) -> NDArray[np.bool_]:
+        return np.repeat(np.array(list(by_group), dtype=np.bool_), [group.width for group in self.groups])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -56,12 +57,10 @@ class Layout:
     Attributes:
         groups: in the order of their columns.
         labels: the group of each column, shape (d,): labels 0, 1, … without a gap.
-        slices: the columns of each group.
     """
 
     groups: tuple[ColumnGroup, ...]
     labels: NDArray[np.intp] = field(init=False, repr=False, compare=False)
-    slices: tuple[slice, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "groups", tuple(self.groups))
@@ -76,9 +75,6 @@ class Layout:
             raise InputError("groups: expected one group of arms at most, got several.")
         widths = [group.width for group in self.groups]
         object.__setattr__(self, "labels", np.repeat(np.arange(len(widths)), widths))
-        stops = np.cumsum(widths).tolist()
-        slices = tuple(slice(stop - width, stop) for stop, width in zip(stops, widths, strict=True))
-        object.__setattr__(self, "slices", slices)
 
     @staticmethod
     def _split_of(sides: list[Side]) -> int:
@@ -100,6 +96,12 @@ class Layout:
         else:
             groups.extend(ColumnGroup(name, name, "numeric", "action", (name,)) for name in actions)
         return cls(tuple(groups))
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """The columns of each group."""
+        stops = accumulate(group.width for group in self.groups)
+        return tuple(slice(stop - group.width, stop) for stop, group in zip(stops, self.groups, strict=True))
 
     @property
     def dimension(self) -> int:

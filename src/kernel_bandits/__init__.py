@@ -4,6 +4,7 @@ The map, in the order in which data flows through a round:
 
 - :mod:`~kernel_bandits.environments` offer a context and :mod:`~kernel_bandits.actions` (``Environment``),
 - :mod:`~kernel_bandits.actions` pairs them into points, :mod:`~kernel_bandits.kernels` compares points (``Kernel``),
+- :mod:`~kernel_bandits.features` makes such arrays of the rows of a table (``Features``), for those who have one,
 - :mod:`~kernel_bandits.posteriors` predict mean and standard deviation (``Posterior``), carried by
 - :mod:`~kernel_bandits.dictionaries` of past points (``Dictionary``),
 - :mod:`~kernel_bandits.confidence` says how far above the mean the bound lies, :mod:`~kernel_bandits.theory` why,
@@ -29,6 +30,17 @@ from kernel_bandits.confidence import (
 from kernel_bandits.errors import InputError, KernelBanditsError, MissingPackageError, UnavailableError
 from kernel_bandits.experiments.loop import run
 from kernel_bandits.experiments.records import RunResult
+from kernel_bandits.features import (
+    Arms,
+    Boolean,
+    Categorical,
+    Cyclic,
+    Date,
+    Embedding,
+    Features,
+    Numeric,
+    Ordered,
+)
 from kernel_bandits.kernels import (
     Constant,
     Exponential,
@@ -56,18 +68,26 @@ from kernel_bandits.policies import (
     thompson_sampling,
     uniform,
 )
+from kernel_bandits.policies.table import NamedDecision, TablePolicy
 from kernel_bandits.posteriors import KernelLearning, Prediction
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Arms",
+    "Boolean",
     "Box",
+    "Categorical",
     "ChowdhuryGopalan",
     "Confidence",
     "Constant",
     "ConstantRadius",
+    "Cyclic",
+    "Date",
     "Decision",
+    "Embedding",
     "Exponential",
+    "Features",
     "Gaussian",
     "InputError",
     "Kernel",
@@ -79,11 +99,15 @@ __all__ = [
     "Linear",
     "Matern",
     "MissingPackageError",
+    "NamedDecision",
+    "Numeric",
+    "Ordered",
     "Policy",
     "Polynomial",
     "Prediction",
     "RunResult",
     "StandardDeviations",
+    "TablePolicy",
     "TensorProduct",
     "Tightened",
     "UnavailableError",

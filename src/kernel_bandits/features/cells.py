@@ -26,6 +26,7 @@ from kernel_bandits.features.values import (
     nearest,
     number_of,
     seconds_of,
+    shown,
     unit_vector_of,
     years_of,
 )
@@ -153,8 +154,8 @@ class OrderedCell(Cell):
             return self._write_gap(out)
         place = self.places.get(level)
         if place is None:
-            levels = ", ".join(repr(known) for known in self.places)
-            raise InputError(f"expected one of {levels}, got {level!r}{nearest(level, self.places)}")
+            levels = ", ".join(shown(known) for known in self.places)
+            raise InputError(f"expected one of {levels}, got {shown(level)}{nearest(level, self.places)}")
         out[self.start] = place
         return True
 

@@ -24,6 +24,7 @@ NAN = math.nan
 LARGEST = 1e100
 # What pandas puts where nothing is known; looked up by name, so that pandas need not be there.
 _GAPS = {"NAType", "NaTType", "MaskedConstant"}
+_NUMBERS = (float, int, np.floating, np.integer, np.bool_, Fraction, Decimal)
 _SHOWN = 60
 _EPOCH = datetime(2000, 1, 1)
 SECONDS_A_YEAR = 365.25 * 86400.0
@@ -40,7 +41,7 @@ def shown(value: object) -> str:
 
 def nearest(name: object, known: Iterable[object]) -> str:
     """``; did you mean …?`` if one of the known names is close, else nothing."""
-    close = get_close_matches(str(name), [str(item) for item in known], n=1)
+    close = get_close_matches(shown(name).strip("'"), [str(item) for item in known], n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
@@ -52,16 +53,18 @@ def is_gap(value: object) -> bool:
         return bool(value != value)
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return bool(np.isnat(value))
+    if isinstance(value, Decimal):
+        return value.is_nan()
     return type(value).__name__ in _GAPS
 
 
 def number_of(value: Any) -> float:
     """A number as a float, NaN for a gap. Booleans count as 0 and 1; text is not read as a number."""
-    if isinstance(value, (float, int, np.floating, np.integer, np.bool_, Fraction, Decimal)):
+    # a length of time is an integer to NumPy, of no unit that we could know
+    if isinstance(value, _NUMBERS) and not isinstance(value, np.timedelta64):
         try:
-            number = float(value)
-        except (OverflowError, ValueError):
-            # Decimal("sNaN") is no number either
+            number = NAN if isinstance(value, Decimal) and value.is_nan() else float(value)
+        except OverflowError:
             number = math.inf
         if -LARGEST <= number <= LARGEST or number != number:
             return number
@@ -78,23 +81,26 @@ def level_of(value: Any) -> Level | None:
         return value
     if is_gap(value):
         return None
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and not isinstance(value, np.timedelta64):
         value = value.item()
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value)):
+    if isinstance(value, (bool, int, float)) and -LARGEST <= value <= LARGEST:
         return value
-    raise InputError(f"expected text or a whole number, got {shown(value)} ({type(value).__name__}); use str(…).")
+    raise InputError(
+        f"expected text, or a number of at most {LARGEST:g} in size, got {shown(value)} ({type(value).__name__}); use "
+        "str(…)."
+    )
 
 
 def flag_of(value: Any) -> float:
     """0 or 1, NaN for a gap: a boolean, or one of these numbers."""
     if value is True or value is False:
         return float(value)
-    if isinstance(value, (np.bool_, int, float, np.integer, np.floating)) and (value in (0, 1) or value != value):
-        return float(value)
     if is_gap(value):
         return NAN
+    if isinstance(value, _NUMBERS) and not isinstance(value, np.timedelta64) and value in (0, 1):
+        return float(value)
     raise InputError(f"expected True or False (or 1 and 0), got {shown(value)} ({type(value).__name__}).")
 
 

@@ -23,13 +23,11 @@ def dump(features: Features) -> str:
     if not isinstance(actions, Arms):
         return "\n".join([*lines, "", "[actions]", *_column_lines(actions), ""])
     lines += ["", "[arms]", f"names = {_text(list(actions.labels))}"]
+    lines += [f"features = {_text(list(actions.rows.values()))}"] if actions.rows else []
     lines += [f"room = {actions.room}"] if actions.room != SPARE else []
     lines += ["indicator = false"] if not actions.indicator else []
     if actions.columns is not None:
         lines += ["", "[arms.columns]", *_column_lines(actions.columns)]
-    if actions.rows:
-        lines += ["", "[arms.features]"]
-        lines += [f"{_key(str(name))} = {_text(row)}" for name, row in actions.rows.items()]
     return "\n".join([*lines, ""])
 
 
@@ -105,10 +103,9 @@ def _arms(table: Any) -> Arms:
     features = options.pop("features", None)
     if "columns" in options:
         options["columns"] = _columns("arms.columns", options["columns"])
-    if features is not None:
-        # keys of TOML are text, names of arms may be numbers
-        options["names"] = {name: features.get(str(name), {}) for name in options.get("names", [])}
     try:
+        if features is not None:
+            options["names"] = dict(zip(options.get("names", ()), features, strict=True))
         return Arms(**options)
-    except (KernelBanditsError, TypeError) as reason:
+    except (KernelBanditsError, TypeError, ValueError) as reason:
         raise InputError(f"from_toml: arms: {reason}") from reason

@@ -68,7 +68,8 @@ from kernel_bandits.policies import (
     thompson_sampling,
     uniform,
 )
-from kernel_bandits.policies.table import NamedDecision, TablePolicy
+from kernel_bandits.policies.table import TablePolicy
+from kernel_bandits.policies.table_records import NamedDecision
 from kernel_bandits.posteriors import KernelLearning, Prediction
 
 __version__ = "0.1.0"

@@ -18,6 +18,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.features.codebook import Codebook
 from kernel_bandits.features.values import (
+    LARGEST,
     Level,
     flag_of,
     level_of,
@@ -77,16 +78,6 @@ class Cell(ABC):
         return self.missing and row[self.flag] == 1.0
 
 
-class Origin:
-    """Where a column with gaps is counted from: its first value, so that a gap can be 0 before anything is known."""
-
-    def __init__(self, value: float | None) -> None:
-        self.value = value
-
-    def offset(self, number: float) -> float:
-        return 0.0 if self.value is None else number - self.value
-
-
 class NumericCell(Cell):
     """(y − low)/(high − low), where y is the number or its logarithm; without a range y itself.
 
@@ -99,13 +90,14 @@ class NumericCell(Cell):
         low, high = (0.0, 1.0) if limits is None else limits
         if logarithm and limits is not None:
             low, high = math.log(low), math.log(high)
-        self.low, self.length = low, high - low
+        self.length = high - low
         self.neutral = 0.0 if limits is None else 0.5
-        self.origin = Origin(None if missing and limits is None else 0.0)
+        # what y is counted from; None until the first number of a column with gaps is learned
+        self.origin: float | None = None if missing and limits is None else low
 
     def _number(self, value: Any) -> float:
         """y, NaN for a gap."""
-        number = number_of(value)
+        number = value if type(value) is float and -LARGEST <= value <= LARGEST else number_of(value)
         if self.logarithm and number == number:
             if number <= 0.0:
                 raise InputError(f"expected a number above 0, whose logarithm is taken, got {number:g}.")
@@ -117,25 +109,27 @@ class NumericCell(Cell):
         if number != number:
             out[self.start] = self.neutral
             return self._write_gap(out)
-        out[self.start] = (self.origin.offset(number) - self.low) / self.length
-        return self.origin.value is not None
+        if self.origin is None:
+            return False
+        out[self.start] = (number - self.origin) / self.length
+        return True
 
     def learn(self, value: Any) -> None:
-        if self.origin.value is None:
+        if self.origin is None:
             number = self._number(value)
-            self.origin.value = None if number != number else number
+            self.origin = None if number != number else number
 
     def read(self, row: FloatArray) -> float | None:
         if self._is_gap(row):
             return None
-        number = float(row[self.start]) * self.length + self.low + (self.origin.value or 0.0)
+        number = float(row[self.start]) * self.length + (self.origin or 0.0)
         return math.exp(number) if self.logarithm else number
 
     def copy(self) -> Cell:
-        if self.origin.value is not None:
+        if self.origin is not None:
             return self
         twin = object.__new__(NumericCell)
-        twin.__dict__.update(self.__dict__, origin=Origin(None))
+        twin.__dict__.update(self.__dict__)
         return twin
 
 
@@ -235,7 +229,7 @@ class CyclicCell(Cell):
         self.period = period
 
     def write(self, out: FloatArray, value: Any) -> bool:
-        number = number_of(value)
+        number = value if type(value) is float and -LARGEST <= value <= LARGEST else number_of(value)
         if number != number:
             return self._write_gap(out)
         phase = _TURN * (number % self.period) / self.period
@@ -255,30 +249,31 @@ class DateCell(Cell):
 
     def __init__(self, start: int, missing: bool) -> None:
         super().__init__(start, 5 + missing, missing)
-        self.origin = Origin(None if missing else 0.0)
+        self.origin: float | None = None if missing else 0.0
 
     def write(self, out: FloatArray, value: Any) -> bool:
-        moment = moment_of(value)
+        moment = value if type(value) is datetime else moment_of(value)
         if moment is None:
             return self._write_gap(out)
-        out[self.start] = self.origin.offset(years_of(moment))
-        phases = (_TURN * seconds_of(moment) / _DAY, _TURN * moment.weekday() / 7.0)
-        for column, phase in zip((self.start + 1, self.start + 3), phases, strict=True):
-            out[column], out[column + 1] = math.sin(phase), math.cos(phase)
-        return self.origin.value is not None
+        start = self.start
+        clock, day = _TURN * seconds_of(moment) / _DAY, _TURN * moment.weekday() / 7.0
+        out[start + 1], out[start + 2] = math.sin(clock), math.cos(clock)
+        out[start + 3], out[start + 4] = math.sin(day), math.cos(day)
+        if self.origin is None:
+            return False
+        out[start] = years_of(moment) - self.origin
+        return True
 
     def learn(self, value: Any) -> None:
-        if self.origin.value is None:
+        if self.origin is None:
             moment = moment_of(value)
-            self.origin.value = None if moment is None else years_of(moment)
+            self.origin = None if moment is None else years_of(moment)
 
     def read(self, row: FloatArray) -> datetime | None:
-        if self._is_gap(row):
-            return None
-        return moment_at(float(row[self.start]) + (self.origin.value or 0.0))
+        return None if self._is_gap(row) else moment_at(float(row[self.start]) + (self.origin or 0.0))
 
     def copy(self) -> Cell:
-        return self if self.origin.value is not None else DateCell(self.start, self.missing)
+        return self if self.origin is not None else DateCell(self.start, self.missing)
 
 
 class EmbeddingCell(Cell):

@@ -17,6 +17,11 @@ from kernel_bandits.features.rows import RowLike, as_row, require_columns
 from kernel_bandits.features.values import Level
 
 
+def numbered(place: str, number: int | None) -> str:
+    """What an error calls a row."""
+    return place if number is None else f"{place}, row {number}"
+
+
 class RowEncoder(ABC):
     """Encodes rows of one side. What it learns never changes the encoding of a row that was learned before.
 
@@ -27,13 +32,14 @@ class RowEncoder(ABC):
     width: int
 
     @abstractmethod
-    def write(self, out: FloatArray, row: RowLike, place: str) -> bool:
+    def write(self, out: FloatArray, row: RowLike, place: str, number: int | None = None) -> bool:
         """Write a row to zeros of shape (width,); whether it will be encoded like this for good.
 
         Args:
             out: to be written to; if the row is refused, what stands in it means nothing.
             row: as it came.
             place: what an error calls the row.
+            number: of the row, where there are several.
         """
 
     @abstractmethod
@@ -78,11 +84,11 @@ class ColumnEncoder(RowEncoder):
         # a dict and not a set, which has no order of its own in a saved file
         self._known = dict.fromkeys(self.names)
 
-    def write(self, out: FloatArray, row: RowLike, place: str) -> bool:
+    def write(self, out: FloatArray, row: RowLike, place: str, number: int | None = None) -> bool:
         if type(row) is not dict:
-            row = as_row(place, row)
+            row = as_row(numbered(place, number), row)
         if row.keys() != self._known.keys():
-            require_columns(place, row, self.names)
+            require_columns(numbered(place, number), row, self.names)
         settled = True
         name = ""
         try:
@@ -90,13 +96,16 @@ class ColumnEncoder(RowEncoder):
                 if not cell.write(out, row[name]):
                     settled = False
         except InputError as reason:
-            raise InputError(f"{place}, column {name!r}: {reason}") from reason
+            raise InputError(f"{numbered(place, number)}, column {name!r}: {reason}") from reason
         return settled
 
     def encode(self, rows: Sequence[RowLike], place: str) -> tuple[FloatArray, bool]:
         out = np.zeros((len(rows), self.width))
-        settled = [self.write(out[number], row, f"{place}, row {number}") for number, row in enumerate(rows)]
-        return out, all(settled)
+        settled = True
+        for number, row in enumerate(rows):
+            if not self.write(out[number], row, place, number):
+                settled = False
+        return out, settled
 
     def learn(self, row: RowLike) -> None:
         row = as_row("row", row)

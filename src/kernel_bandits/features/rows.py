@@ -55,6 +55,8 @@ def is_frame(value: Any) -> bool:
 
 def as_rows(place: str, value: FrameLike) -> Sequence[Row]:
     """Several rows, each as a mapping from column names to values."""
+    if type(value) is list and all(type(row) is dict for row in value):
+        return value
     if isinstance(value, np.ndarray) and value.dtype.names:
         return [{name: record[name] for name in value.dtype.names} for record in value.ravel()]
     if is_frame(value):

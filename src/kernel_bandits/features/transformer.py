@@ -9,7 +9,7 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray, require_finite
 from kernel_bandits.errors import InputError, missing
-from kernel_bandits.features.encoder import RowEncoder
+from kernel_bandits.features.encoder import RowEncoder, numbered
 from kernel_bandits.features.layout import ColumnGroup, Side
 from kernel_bandits.features.rows import Row, RowLike, as_row, require_columns
 from kernel_bandits.features.values import Level
@@ -83,7 +83,8 @@ class TransformerEncoder(RowEncoder):
         self.names = input_names(transformer)
         self.width = len(output_names(transformer))
 
-    def write(self, out: FloatArray, row: RowLike, place: str) -> bool:
+    def write(self, out: FloatArray, row: RowLike, place: str, number: int | None = None) -> bool:
+        place = numbered(place, number)
         out[:] = self._transform([self._checked(row, place)], place)[0]
         return True
 

@@ -54,6 +54,10 @@ class ActionEncoder(ABC):
         """The name of an action's arm; None where arms have none."""
 
     @abstractmethod
+    def row_of(self, action: Action) -> dict[str, Any]:
+        """The features of an action, with the name of its arm among them where it has one."""
+
+    @abstractmethod
     def copy(self) -> ActionEncoder:
         """An encoder that learns apart from this one."""
 
@@ -96,6 +100,9 @@ class DescribedActions(ActionEncoder):
 
     def name_of(self, action: Action) -> Level | None:  # noqa: ARG002 (they have none)
         return None
+
+    def row_of(self, action: Action) -> dict[str, Any]:
+        return dict(as_row("action", action))
 
     def copy(self) -> DescribedActions:
         return DescribedActions(self.rows.copy())
@@ -231,6 +238,10 @@ class ArmEncoder(ActionEncoder):
 
     def name_of(self, action: Action) -> Level | None:
         return self._parts(action, "actions")[0]
+
+    def row_of(self, action: Action) -> dict[str, Any]:
+        name, row = self._parts(action, "action")
+        return {ARM: name, **(row or self.rows.get(name, {}))}
 
     def copy(self) -> ArmEncoder:
         twin = object.__new__(ArmEncoder)

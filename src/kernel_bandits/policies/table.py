@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,19 +14,18 @@ from kernel_bandits import persistence
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
+from kernel_bandits.features.arms import ARM
 from kernel_bandits.features.description import Features
 from kernel_bandits.features.offers import Action, Offer
 from kernel_bandits.features.relevance import relevance
 from kernel_bandits.features.rows import FrameLike, RowLike, as_row, as_rows
 from kernel_bandits.features.transformer import Transformer
-from kernel_bandits.features.values import Level, nearest, shown
+from kernel_bandits.features.translator import Mask, Translator
+from kernel_bandits.features.values import Level, shown
 from kernel_bandits.policies.base import Decision, Policy
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.table_records import NamedDecision, NamedDiagnostics, NamedExplanation, PastRound
 from kernel_bandits.posteriors.base import Prediction
-
-# A mask by position or by name.
-Mask = ArrayLike | Mapping[Level, bool]
 
 
 class TablePolicy:
@@ -46,8 +45,12 @@ class TablePolicy:
         if policy.round_index or policy.pending:
             raise InputError("policy: expected one that has learned nothing yet; build it with features= at once.")
         self.inner = policy
-        self.features = features
-        self._context, self._actions = features.encoders()
+        self.translator = Translator(features)
+
+    @property
+    def features(self) -> Features:
+        """What the table is."""
+        return self.translator.features
 
     @property
     def round_index(self) -> int:
@@ -67,15 +70,12 @@ class TablePolicy:
     @property
     def arms(self) -> tuple[Level, ...]:
         """Every arm that was described or learned."""
-        return self._actions.levels.get("arm", ())
+        return self.translator.levels.get(ARM, ())
 
     def encode(self, context: RowLike, actions: Offer | None = None) -> tuple[FloatArray, FloatArray]:
         """The arrays that a row and the actions stand for, shapes (d_x,) and (A, d_a), with what is known now."""
-        return self._encode_context(context)[0], self._actions.encode(self._actions.offered(actions))[0]
-
-    def _encode_context(self, context: RowLike) -> tuple[FloatArray, bool]:
-        vector = np.zeros(self._context.width)
-        return vector, self._context.write(vector, context, "context")
+        table = self.translator
+        return table.context(context)[0], table.actions(table.offered(actions))[0]
 
     def select(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
         """Choose an action for a row. Changes neither the model nor what is known of levels.
@@ -93,19 +93,20 @@ class TablePolicy:
         self, choose: Callable[..., Decision], context: RowLike, actions: Offer | None, mask: Mask | None
     ) -> NamedDecision:
         """What ``select`` or ``ask`` of the policy over arrays chooses, by name."""
-        vector, settled = self._encode_context(context)
+        table = self.translator
+        vector, settled = table.context(context)
         if isinstance(actions, Box):
             if mask is not None:
                 raise InputError("mask: a box has no rows to leave out; offer a smaller box.")
-            return self._named(choose(vector, self._actions.box(actions)), context, (), settled)
-        offered = self._actions.offered(actions)
-        vectors, known = self._actions.encode(offered)
-        rows = None if mask is None else self._as_mask(mask, offered)
+            return self._named(choose(vector, table.box(actions)), context, (), settled)
+        offered = table.offered(actions)
+        vectors, known = table.actions(offered)
+        rows = None if mask is None else table.mask(mask, offered)
         return self._named(choose(vector, vectors, rows), context, offered, settled and known)
 
     def _named(self, decision: Decision, context: RowLike, offered: Sequence[Action], settled: bool) -> NamedDecision:
         if decision.index < 0:
-            action = self._actions.read(decision.action)
+            action = self.translator.read_action(decision.action)
             assert action is not None
         else:
             action = offered[decision.index]
@@ -113,7 +114,7 @@ class TablePolicy:
             action = dict(as_row("actions", action))
         return NamedDecision(
             decision.index,
-            self._actions.name_of(action),
+            self.translator.arm_of(action),
             action,
             dict(context) if type(context) is dict else dict(as_row("context", context)),
             decision.mean,
@@ -124,17 +125,6 @@ class TablePolicy:
             decision,
             settled,
         )
-
-    def _as_mask(self, mask: Mask, offered: Sequence[Action]) -> ArrayLike:
-        if not isinstance(mask, Mapping):
-            return mask
-        names = [self._actions.name_of(action) for action in offered]
-        for name, value in mask.items():
-            if name not in names:
-                raise InputError(f"mask: {name!r} is not on offer{nearest(name, names)}")
-            if not isinstance(value, (bool, np.bool_)):
-                raise InputError(f"mask: expected True or False for {name!r}, got {shown(value)}.")
-        return [name is None or bool(mask.get(name, True)) for name in names]
 
     def update(
         self, context: RowLike | NamedDecision, action: Action | None = None, reward: float | None = None
@@ -162,16 +152,13 @@ class TablePolicy:
             context, action = decision.context, decision.action
         if action is None or reward is None:
             raise InputError("update: expected a row, an action and a reward, or a decision and reward=….")
-        vector, settled = self._encode_context(context)
-        vectors, known = self._actions.encode([action], "action")
+        table = self.translator
+        vector, settled = table.context(context)
+        vectors, known = table.actions([action])
         self.inner.update(vector, vectors[0], reward)
         # what was never met is learned with its first reward, as it was encoded just now
         if not (settled and known):
-            self._learn(context, action)
-
-    def _learn(self, context: RowLike, action: Action) -> None:
-        self._context.learn(context)
-        self._actions.learn(action)
+            table.learn(context, action)
 
     def select_many(self, contexts: FrameLike, actions: Offer | None = None) -> list[NamedDecision]:
         """Choose an action for each of many rows with the model as it stands, at the speed of matrix products.
@@ -180,14 +167,14 @@ class TablePolicy:
             contexts: a frame, a list of dicts, or a NumPy structured array.
             actions: offered in every round, as for :meth:`select`.
         """
-        rows = as_rows("contexts", contexts)
-        vectors, settled = self._context.encode(rows, "contexts")
+        rows, table = as_rows("contexts", contexts), self.translator
+        vectors, settled = table.contexts(rows)
         if isinstance(actions, Box):
-            decisions = self.inner.select_many(vectors, self._actions.box(actions))
+            decisions = self.inner.select_many(vectors, table.box(actions))
             offered: Sequence[Action] = ()
         else:
-            offered = self._actions.offered(actions)
-            encoded, known = self._actions.encode(offered)
+            offered = table.offered(actions)
+            encoded, known = table.actions(offered)
             settled = settled and known
             decisions = self.inner.select_many(vectors, encoded)
         return [self._named(decision, row, offered, settled) for decision, row in zip(decisions, rows, strict=True)]
@@ -214,29 +201,19 @@ class TablePolicy:
                 raise InputError("update_many: decisions know their actions; leave actions out.")
             decisions: Sequence[NamedDecision] = contexts
             contexts, actions = [one.context for one in decisions], [one.action for one in decisions]
-        rows, played = as_rows("contexts", contexts), self._actions.offered(actions)
+        rows, played = as_rows("contexts", contexts), self.translator.offered(actions)
         if len(rows) != len(played):
             raise InputError(
                 f"contexts and actions: expected as many of each, got {len(rows)} and {len(played)}; actions are those "
                 "that were played, one for each row."
             )
-        vectors, settled = self._context.encode(rows, "contexts")
-        encoded, known = self._actions.encode(played)
-        if settled and known:
-            self.inner.update_many(vectors, encoded, rewards)
-            return
-        context, acting = self._context.copy(), self._actions.copy()
-        for i, (row, action) in enumerate(zip(rows, played, strict=True)):
-            vectors[i] = context.encode([row], "contexts")[0][0]
-            encoded[i] = acting.encode([action])[0][0]
-            context.learn(row)
-            acting.learn(action)
+        vectors, encoded, learned = self.translator.log(rows, played)
         before = self.inner.round_index
         try:
             self.inner.update_many(vectors, encoded, rewards)
         finally:
             if self.inner.round_index > before:
-                self._context, self._actions = context, acting
+                self.translator = learned
 
     def ask(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
         """Choose an action whose reward comes later; :meth:`tell` learns it.
@@ -249,7 +226,7 @@ class TablePolicy:
         decision = self._choose(self.inner.ask, context, actions, mask)
         if not decision.settled:
             # the model counts the chosen point from now on, so its encoding must stay
-            self._learn(decision.context, decision.action)
+            self.translator.learn(decision.context, decision.action)
         return replace(decision, settled=True)
 
     def tell(self, id: int | NamedDecision, reward: float) -> None:  # noqa: A002 (as in Policy)
@@ -310,27 +287,32 @@ class TablePolicy:
             raise InputError(f"decision: expected what select or ask returned, got {type(decision).__name__}.")
         found = self._model("explain").explain(decision.encoded, count)
         rewards = [None] * len(found.points) if found.rewards is None else found.rewards.tolist()
-        split = self._context.width
         rounds = tuple(
-            PastRound(self._context.read(point[:split]), self._actions.read(point[split:]), contribution, reward)
-            for point, contribution, reward in zip(found.points, found.contributions.tolist(), rewards, strict=True)
+            PastRound(row, action, contribution, reward)
+            for (row, action), contribution, reward in zip(
+                self.translator.decode(found.points), found.contributions.tolist(), rewards, strict=True
+            )
         )
         return NamedExplanation(decision.arm, found.mean, found.exploration, rounds, found.rest, found.prior_mean)
 
     def diagnostics(self) -> NamedDiagnostics:
         """What the policy has become: sizes, dimensions, memory, and how much each variable matters."""
-        levels = {**self._context.levels, **self._actions.levels}
-        return NamedDiagnostics(self.inner.diagnostics(), self.relevance(), levels)
+        return NamedDiagnostics(self.inner.diagnostics(), self.relevance(), self.translator.levels)
 
     def relevance(self) -> dict[str, float]:
         """By how much the expected reward depends on each variable, most relevant first; see NamedDiagnostics."""
         if not isinstance(self.inner, PosteriorPolicy) or not self.round_index:
             return {}
         posterior = self.inner.posterior
-        points = posterior.dictionary_points
-        if posterior.approximation != "history-free":
-            points = posterior.observed_points
-        return relevance(points, self.features.layout, lambda rows: posterior.predict(rows).mean)
+        return relevance(self.points, self.features.layout, lambda rows: posterior.predict(rows).mean)
+
+    @property
+    def points(self) -> FloatArray:
+        """The joint points that were observed, shape (t, d); the anchors where the history is not kept."""
+        posterior = self._model("points").posterior
+        if posterior.approximation == "history-free":
+            return posterior.dictionary_points
+        return posterior.observed_points
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the policy to one file, atomically; :func:`kernel_bandits.load` brings it back with all it has met.

@@ -15,6 +15,7 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, Linear, Matern
 from kernel_bandits.kernels.fourier import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
 from kernel_bandits.learning.fit import RewardModel
+from kernel_bandits.policies.by_name import takes_features
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.ucb import UpperConfidenceBound
@@ -38,6 +39,7 @@ LEARNED_KERNEL = Matern(smoothness=2.5)
 LEARNED_OVERSAMPLING = 1.0
 
 
+@takes_features
 def k_ucb(
     kernel: KernelLike | None = None,
     *,
@@ -58,6 +60,7 @@ def k_ucb(
         confidence: the radius β; by default one posterior standard deviation.
         exploration_rate: ε; with this probability any offered action is played instead of the one with the largest
             bound, and decisions carry their propensity.
+        features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the tie-breaks and the exploration.
     """
     posteriors = _Posteriors(None, {}, "all", seed_of(seed, "coins"))
@@ -154,6 +157,7 @@ def cgp_ucb(
     return k_ucb(kernel, regularization=regularization, confidence=confidence, seed=seed)
 
 
+@takes_features
 def ek_ucb(
     kernel: KernelLike | None = None,
     *,
@@ -188,6 +192,7 @@ def ek_ucb(
         history: ``"all"`` keeps states and rewards, 8(d + 1) bytes a round; ``"none"`` keeps nothing that grows with t.
         exploration_rate: ε; with this probability any offered action is played instead of the one with the largest
             bound, and decisions carry their propensity.
+        features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the coins, tie-breaks and exploration.
     """
     learning = _learning(kernel, learn_kernel)
@@ -205,6 +210,7 @@ def ek_ucb(
     return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), _mixture(exploration_rate, seed))
 
 
+@takes_features
 def thompson_sampling(
     kernel: KernelLike,
     *,
@@ -232,6 +238,7 @@ def thompson_sampling(
         max_dictionary_size: hard cap on m.
         dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
         history: as for :func:`ek_ucb`.
+        features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the draws, coins and tie-breaks.
     """
     options = {
@@ -398,6 +405,7 @@ def sup_kernel_ucb(
     return SupKernelUCB(stages, confidence, horizon, stream(seed, "ties"))
 
 
+@takes_features
 def lin_ucb(
     *,
     regularization: float = 0.1,
@@ -411,6 +419,7 @@ def lin_ucb(
         regularization: λ.
         confidence: the radius β; :class:`~kernel_bandits.confidence.Tightened` and the other exact ones are valid.
         intercept: whether the model has a constant term.
+        features: as for :func:`ek_ucb`.
         seed: of the tie-breaks.
     """
     kernel = Linear(offset=1.0 if intercept else 0.0)
@@ -449,10 +458,12 @@ def random_features_ucb(
     return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
 
 
+@takes_features
 def uniform(*, seed: Seed = None) -> Uniform:
     """Uniform play, the baseline that learns nothing.
 
     Args:
+        features: as for :func:`ek_ucb`.
         seed: of the draws.
     """
     return Uniform(stream(seed, "ties"))

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, missing
-from kernel_bandits.features import Arms, Boolean, Categorical, Column, Cyclic, Embedding, Ordered
+from kernel_bandits.features import Arms, Boolean, Categorical, Column, Cyclic, Date, Embedding, Ordered
 from kernel_bandits.features.offers import Action, Offer
 from kernel_bandits.features.rows import Row, RowLike, as_row
-from kernel_bandits.features.values import nearest, shown
+from kernel_bandits.features.values import is_gap, moment_of, nearest, shown
 from kernel_bandits.policies.table import TablePolicy
 from kernel_bandits.policies.table_records import as_plain
 
@@ -117,8 +118,9 @@ def _sweep(policy: TablePolicy, name: str, context: Row, values: Sequence[Any] |
     if values is None:
         past = [action if of_action else row for row, action in policy.translator.decode(policy.points)]
         found = [row[name] for row in past if isinstance(row, Mapping) and row[name] is not None]
-        if not of_action and context.get(name) is not None:
-            found.append(context[name])
+        if not of_action and not is_gap(context.get(name)):
+            here = context[name]
+            found.append(moment_of(here) if isinstance(column, Date) else here)
         values = _values(column, found, smooth, steps)
     if not len(values):
         raise InputError(f"values: no past round has a value of {name!r}; give some.")
@@ -138,11 +140,20 @@ def _values(column: Column, found: list[Any], smooth: bool, steps: int) -> Seque
     if isinstance(column, Cyclic):
         return np.linspace(0.0, column.period, steps).tolist()
     if hasattr(found[0], "year"):
-        moments = np.sort(np.array(found, dtype="datetime64[s]"))
-        seconds = np.linspace(moments[0].astype(float), moments[-1].astype(float), steps)
-        return seconds.astype("datetime64[s]").tolist()
+        return _moments(np.array(found, dtype="datetime64[s]"), steps)
     low, high = np.quantile(np.array(found, dtype=float), (0.02, 0.98))
     return np.linspace(low, high, steps).tolist()
+
+
+def _moments(found: NDArray[np.datetime64], steps: int) -> list[Any]:
+    """Moments from the first to the last: whole weeks from that of the row, so that the day of the week stays."""
+    first, here, last = found.min(), found[-1], found.max()
+    week = np.timedelta64(7, "D")
+    back, forth = int((here - first) / week), int((last - here) / week)
+    if back + forth >= 2:
+        stride = -(-(back + forth) // steps)
+        return (here + np.arange(-(back // stride), forth // stride + 1) * stride * week).tolist()
+    return np.linspace(first.astype(float), last.astype(float), steps).astype("datetime64[s]").tolist()
 
 
 def _changed(
@@ -161,6 +172,8 @@ def _changed(
 def _draw_lines(
     axes: Axes, policy: TablePolicy, sweep: _Sweep, context: dict[str, Any], offered: Sequence[Action]
 ) -> None:
+    from matplotlib import dates
+
     predictions = [policy.predict(*_changed(policy, context, offered, [(sweep, value)])) for value in sweep.values]
     means = np.array([prediction.mean for prediction in predictions])
     stds = np.array([prediction.std for prediction in predictions])
@@ -174,10 +187,15 @@ def _draw_lines(
         else:
             places = sweep.places + offset[number]
             axes.errorbar(places, mean, std, fmt="o", color=colour, capsize=3, markersize=4, label=label)
-    here = context.get(sweep.name)
-    if sweep.smooth and not sweep.of_action and here is not None:
-        place: Any = np.datetime64(here) if hasattr(here, "year") else here
+    here: Any = context.get(sweep.name)
+    dated = hasattr(sweep.values[0], "year")
+    if sweep.smooth and not sweep.of_action and not is_gap(here):
+        place: Any = np.datetime64(moment_of(here)) if dated else here
         axes.axvline(place, color=_LIGHT, linewidth=1.0, zorder=0)
+    if dated:
+        locator = dates.AutoDateLocator(maxticks=7)  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     if not sweep.smooth:
         axes.set_xticks(
             sweep.places, [str(value) for value in sweep.values], rotation=30 if len(sweep.values) > 6 else 0

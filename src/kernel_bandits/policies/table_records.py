@@ -33,6 +33,16 @@ def as_plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool)) else str(value)
 
 
+def _words(value: Any) -> str:
+    """A row, an action or one of their values, for people to read."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_words(item)}" for key, item in value.items())
+    plain = as_plain(value)
+    if isinstance(plain, float):
+        return f"{plain:.4g}"
+    return "missing" if plain is None else "…" if isinstance(plain, list) else str(plain)
+
+
 @dataclass(slots=True)
 class NamedDecision:
     """The action to play, by name, and what the policy believed of it.
@@ -115,9 +125,7 @@ class NamedExplanation:
         ]
         for past in self.rounds:
             earned = "" if past.reward is None else f", which earned {past.reward:.4g}"
-            lines.append(
-                f"{past.contribution:+.4g} from {as_plain(past.action)!r} for {as_plain(past.context)!r}{earned}"
-            )
+            lines.append(f"{past.contribution:+.4g} from {_words(past.action)} for {_words(past.context)}{earned}")
         return "\n".join([*lines, f"{self.rest:+.4g} from all other rounds"])
 
 

@@ -84,11 +84,15 @@ def measure(actions: Any) -> dict[str, object]:
         context, encoded = arrays[repeat % 64]
         inner.update(context, inner.select(context, encoded).action, 0.3)
 
-    calls: list[Callable[[int], object]] = [table_select, array_select, table_update, array_update]
-    seconds = interleaved_medians(calls, REPEATS, blocks=40)
-    table, array, table_round, array_round = (1e6 * value for value in seconds)
+    anchors = policy.dictionary_size
+    selects: list[Callable[[int], object]] = [table_select, array_select]
+    # rounds come last, since they change the policy
+    rounds: list[Callable[[int], object]] = [table_update, array_update]
+    table, array = (1e6 * value for value in interleaved_medians(selects, REPEATS, blocks=40))
+    table_round, array_round = (1e6 * value for value in interleaved_medians(rounds, REPEATS // 4, blocks=40))
     return {
         "columns": policy.features.layout.dimension,
+        "anchors": anchors,
         "select, table, µs": table,
         "select, arrays, µs": array,
         "more, µs": table - array,

@@ -5,6 +5,7 @@ The packages, in the order in which data flows through a round:
 - :mod:`~kernel_bandits.environments` offer a context and a set of actions (``Environment``).
 - :mod:`~kernel_bandits.actions` pairs each action with the context to a joint point; boxes and masks.
 - :mod:`~kernel_bandits.kernels` compare points (``Kernel``).
+- :mod:`~kernel_bandits.features` encode the rows of a table as joint points (``Features``).
 - :mod:`~kernel_bandits.posteriors` predict the mean and standard deviation of the reward (``Posterior``).
 - :mod:`~kernel_bandits.dictionaries` choose the past points that a posterior keeps as anchors (``Dictionary``).
 - :mod:`~kernel_bandits.confidence` sets the radius of the upper bound; :mod:`~kernel_bandits.theory` computes bounds.
@@ -32,6 +33,17 @@ from kernel_bandits.dictionaries import DictionaryRule, Fixed, Kors, PosteriorVa
 from kernel_bandits.errors import InputError, KernelBanditsError, MissingPackageError, UnavailableError
 from kernel_bandits.experiments.loop import run
 from kernel_bandits.experiments.results import RunResult
+from kernel_bandits.features import (
+    Arms,
+    Boolean,
+    Categorical,
+    Cyclic,
+    Date,
+    Embedding,
+    Features,
+    Numeric,
+    Ordered,
+)
 from kernel_bandits.kernels import (
     Constant,
     Exponential,
@@ -61,18 +73,27 @@ from kernel_bandits.policies import (
     thompson_sampling,
     uniform,
 )
+from kernel_bandits.policies.table import TablePolicy
+from kernel_bandits.policies.table_records import NamedDecision
 from kernel_bandits.posteriors import Prediction
 from kernel_bandits.version import __version__
 
 __all__ = [
+    "Arms",
+    "Boolean",
     "Box",
+    "Categorical",
     "ChowdhuryGopalan",
     "Confidence",
     "Constant",
     "ConstantRadius",
+    "Cyclic",
+    "Date",
     "Decision",
     "DictionaryRule",
+    "Embedding",
     "Exponential",
+    "Features",
     "Fixed",
     "Gaussian",
     "InputError",
@@ -86,6 +107,9 @@ __all__ = [
     "Linear",
     "Matern",
     "MissingPackageError",
+    "NamedDecision",
+    "Numeric",
+    "Ordered",
     "Policy",
     "Polynomial",
     "PosteriorVariance",
@@ -93,6 +117,7 @@ __all__ = [
     "Resampling",
     "RunResult",
     "StandardDeviations",
+    "TablePolicy",
     "TensorProduct",
     "Tightened",
     "UnavailableError",

@@ -18,6 +18,7 @@ from kernel_bandits.kernels import KernelLike, Linear, Matern
 from kernel_bandits.kernels.fourier import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.learning.units import RewardModel
+from kernel_bandits.policies.by_name import takes_features
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.ucb import UpperConfidenceBound
@@ -64,6 +65,7 @@ def _retired(preset: Callable[_P, _T]) -> Callable[_P, _T]:
     return checked
 
 
+@takes_features
 def k_ucb(
     kernel: KernelLike | None = None,
     *,
@@ -84,6 +86,7 @@ def k_ucb(
         confidence: the radius β; by default one posterior standard deviation.
         exploration_rate: ε; with this probability any offered action is played instead of the one with the largest
             bound, and decisions carry their propensity.
+        features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the tie-breaks and the exploration.
     """
     posteriors = _Posteriors(None, seed_of(seed, "coins"))
@@ -179,6 +182,7 @@ def cgp_ucb(
     return k_ucb(kernel, regularization=regularization, confidence=confidence, seed=seed)
 
 
+@takes_features
 @_retired
 def ek_ucb(
     kernel: KernelLike | None = None,
@@ -203,6 +207,7 @@ def ek_ucb(
             ``Fixed(points)``, ``Resampling()``, or one of your own.
         exploration_rate: ε; with this probability any offered action is played instead of the one with the largest
             bound, and decisions carry their propensity.
+        features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the coins, tie-breaks and exploration.
     """
     learning = _learning(kernel, learn_kernel)
@@ -212,6 +217,7 @@ def ek_ucb(
     return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), _mixture(exploration_rate, seed))
 
 
+@takes_features
 @_retired
 def thompson_sampling(
     kernel: KernelLike,
@@ -230,6 +236,7 @@ def thompson_sampling(
         scale: v, standard deviations are multiplied by it; 1 draws from the posterior itself.
         number_of_draws: of which one decides; the others estimate the propensity.
         dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
+        features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the draws, coins and tie-breaks.
     """
     posterior = _Posteriors(_rule_or_none(dictionary), seed_of(seed, "coins"))(kernel, regularization)
@@ -328,6 +335,7 @@ def sup_kernel_ucb(
     return SupKernelUCB(stages, confidence, horizon, stream(seed, "ties"))
 
 
+@takes_features
 def lin_ucb(
     *,
     regularization: float = 0.1,
@@ -341,6 +349,7 @@ def lin_ucb(
         regularization: λ.
         confidence: the radius β; :class:`~kernel_bandits.confidence.Tightened` and the other exact ones are valid.
         intercept: whether the model has a constant term.
+        features: as for :func:`ek_ucb`.
         seed: of the tie-breaks.
     """
     kernel = Linear(offset=1.0 if intercept else 0.0)
@@ -379,10 +388,12 @@ def random_features_ucb(
     return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
 
 
+@takes_features
 def uniform(*, seed: Seed = None) -> Uniform:
     """Uniform play, the baseline that learns nothing.
 
     Args:
+        features: as for :func:`ek_ucb`.
         seed: of the draws.
     """
     return Uniform(stream(seed, "ties"))

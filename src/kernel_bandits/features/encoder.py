@@ -1,0 +1,147 @@
+"""Rows of one side to vectors and back, with what was learned on the way."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import InputError
+from kernel_bandits.features.cells import CategoricalCell, Cell
+from kernel_bandits.features.columns import Column
+from kernel_bandits.features.layout import ColumnGroup, Side
+from kernel_bandits.features.rows import RowLike, as_row, require_columns
+from kernel_bandits.features.values import Level
+
+
+def numbered(place: str, number: int | None) -> str:
+    """What an error calls a row."""
+    return place if number is None else f"{place}, row {number}"
+
+
+class RowEncoder(ABC):
+    """Encodes rows of one side. What it learns never changes the encoding of a row that was learned before.
+
+    Attributes:
+        width: the number of columns of an encoded row.
+    """
+
+    width: int
+
+    @abstractmethod
+    def write(self, out: FloatArray, row: RowLike, place: str, number: int | None = None) -> bool:
+        """Write a row to zeros of shape (width,); whether it will be encoded like this for good.
+
+        Args:
+            out: to be written to; if the row is refused, what stands in it means nothing.
+            row: as it came.
+            place: what an error calls the row.
+            number: of the row, where there are several.
+        """
+
+    @abstractmethod
+    def encode(self, rows: Sequence[RowLike], place: str) -> tuple[FloatArray, bool]:
+        """Vectors (n, width) of rows with what is known now, and whether all are settled."""
+
+    @abstractmethod
+    def learn(self, row: RowLike) -> None:
+        """Settle the encoding of a row that :meth:`write` took."""
+
+    @abstractmethod
+    def read(self, vector: FloatArray) -> dict[str, Any]:
+        """The row that an encoded row stands for, as far as it can be told."""
+
+    @abstractmethod
+    def copy(self) -> RowEncoder:
+        """An encoder that learns apart from this one."""
+
+    @property
+    @abstractmethod
+    def levels(self) -> dict[str, tuple[Level, ...]]:
+        """The levels that were met of each column that finds them on the way."""
+
+
+class ColumnEncoder(RowEncoder):
+    """Encodes rows column by column.
+
+    Args:
+        columns: what each of them is, by name.
+        start: the column of an encoded row to begin at.
+    """
+
+    def __init__(self, columns: Mapping[str, Column], start: int = 0) -> None:
+        self.names = tuple(columns)
+        cells: list[tuple[str, Cell]] = []
+        position = start
+        for name, column in columns.items():
+            cells.append((name, column.cell(position)))
+            position += cells[-1][1].width
+        self.width = position - start
+        self.cells = tuple(cells)
+        # a dict and not a set, which has no order of its own in a saved file
+        self._known = dict.fromkeys(self.names)
+
+    def write(self, out: FloatArray, row: RowLike, place: str, number: int | None = None) -> bool:
+        if type(row) is not dict:
+            row = as_row(numbered(place, number), row)
+        if row.keys() != self._known.keys():
+            require_columns(numbered(place, number), row, self.names)
+        settled = True
+        name = ""
+        try:
+            for name, cell in self.cells:
+                if not cell.write(out, row[name]):
+                    settled = False
+        except InputError as reason:
+            raise InputError(f"{numbered(place, number)}, column {name!r}: {reason}") from reason
+        return settled
+
+    def encode(self, rows: Sequence[RowLike], place: str) -> tuple[FloatArray, bool]:
+        out = np.zeros((len(rows), self.width))
+        settled = True
+        for number, row in enumerate(rows):
+            if not self.write(out[number], row, place, number):
+                settled = False
+        return out, settled
+
+    def learn(self, row: RowLike) -> None:
+        row = as_row("row", row)
+        for name, cell in self.cells:
+            cell.learn(row[name])
+
+    def read(self, vector: FloatArray) -> dict[str, Any]:
+        return {name: cell.read(vector) for name, cell in self.cells}
+
+    def copy(self) -> ColumnEncoder:
+        twin = object.__new__(ColumnEncoder)
+        twin.__dict__.update(self.__dict__)
+        twin.cells = tuple((name, cell.copy()) for name, cell in self.cells)
+        return twin
+
+    @property
+    def levels(self) -> dict[str, tuple[Level, ...]]:
+        return {name: cell.codebook.levels for name, cell in self.cells if isinstance(cell, CategoricalCell)}
+
+
+def groups_of(columns: Mapping[str, Column], side: Side) -> tuple[ColumnGroup, ...]:
+    """The groups that columns are encoded by, in order."""
+    return tuple(group for name, column in columns.items() for group in column.groups(name, side))
+
+
+def as_columns(name: str, value: Mapping[Any, Any]) -> dict[str, Column]:
+    """A description of columns, checked."""
+    columns: dict[str, Column] = {}
+    for variable, column in value.items():
+        if not isinstance(variable, str) or not variable:
+            raise InputError(f"{name}: expected the name of a column, got {variable!r}; names are text.")
+        if isinstance(column, type) and issubclass(column, Column):
+            raise InputError(f"{name}: expected {column.__name__}(), an instance, for column {variable!r}.")
+        if not isinstance(column, Column):
+            raise InputError(
+                f"{name}: expected a description such as kb.Numeric() for column {variable!r}, got {column!r}."
+            )
+        columns[variable] = column
+    return columns

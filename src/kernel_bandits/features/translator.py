@@ -1,0 +1,105 @@
+"""Between the names of a table and the arrays of a policy, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kernel_bandits.actions import Box
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import InputError
+from kernel_bandits.features.description import Features
+from kernel_bandits.features.offers import Action, Offer
+from kernel_bandits.features.rows import RowLike
+from kernel_bandits.features.values import Level, nearest, shown
+
+# A mask by position or by name.
+Mask: TypeAlias = ArrayLike | Mapping[Level, bool]
+
+
+class Translator:
+    """Encodes rows and actions, and decodes joint points, with the levels and arms that were learned so far.
+
+    Args:
+        features: what the table is.
+    """
+
+    def __init__(self, features: Features) -> None:
+        self.features = features
+        self._contexts, self._actions = features.encoders()
+
+    def context(self, row: RowLike) -> tuple[FloatArray, bool]:
+        """The vector (d_x,) of a row, and whether it is settled for good."""
+        vector = np.zeros(self._contexts.width)
+        return vector, self._contexts.write(vector, row, "context")
+
+    def contexts(self, rows: Sequence[RowLike]) -> tuple[FloatArray, bool]:
+        """The vectors (n, d_x) of rows, and whether all are settled for good."""
+        return self._contexts.encode(rows, "contexts")
+
+    def offered(self, offer: Offer | None = None) -> Sequence[Action]:
+        """The actions of an offer, one by one; every known arm unless some are given."""
+        return self._actions.offered(offer)
+
+    def actions(self, actions: Sequence[Action]) -> tuple[FloatArray, bool]:
+        """The vectors (A, d_a) of actions, and whether all are settled for good."""
+        return self._actions.encode(actions)
+
+    def box(self, box: Box) -> Box:
+        """A box in the units of the table as one of encoded actions."""
+        return self._actions.box(box)
+
+    def mask(self, mask: Mask, offered: Sequence[Action]) -> ArrayLike:
+        """A mask by name as one boolean for each action; names that are left out may be played."""
+        if not isinstance(mask, Mapping):
+            return mask
+        names = [self.arm_of(action) for action in offered]
+        for name, value in mask.items():
+            if name not in names:
+                raise InputError(f"mask: {shown(name)} is not on offer{nearest(name, names)}")
+            if not isinstance(value, (bool, np.bool_)):
+                raise InputError(f"mask: expected True or False for {name!r}, got {shown(value)}.")
+        return [name is None or bool(mask.get(name, True)) for name in names]
+
+    def learn(self, row: RowLike, action: Action) -> None:
+        """Settle the encoding of a row and an action for good."""
+        self._contexts.learn(row)
+        self._actions.learn(action)
+
+    def log(self, rows: Sequence[RowLike], actions: Sequence[Action]) -> tuple[FloatArray, FloatArray, Translator]:
+        """Vectors of rounds that are learned one after the other, and the translator that has learned them."""
+        contexts, settled = self.contexts(rows)
+        encoded, known = self.actions(actions)
+        if settled and known:
+            return contexts, encoded, self
+        twin = object.__new__(Translator)
+        twin.features, twin._contexts, twin._actions = self.features, self._contexts.copy(), self._actions.copy()
+        for i, (row, action) in enumerate(zip(rows, actions, strict=True)):
+            contexts[i], encoded[i] = twin.context(row)[0], twin.actions([action])[0][0]
+            twin.learn(row, action)
+        return contexts, encoded, twin
+
+    def read_action(self, vector: FloatArray) -> Action | None:
+        """The action that a vector (d_a,) stands for, as far as it can be told."""
+        return self._actions.read(vector)
+
+    def decode(self, points: FloatArray) -> list[tuple[dict[str, Any], Action | None]]:
+        """The row and the action that each of the joint points (n, d) stands for, as far as they can be told."""
+        split = self._contexts.width
+        return [(self._contexts.read(point[:split]), self._actions.read(point[split:])) for point in points]
+
+    def arm_of(self, action: Action) -> Level | None:
+        """The name of an action's arm; None where actions are described by features alone."""
+        return self._actions.name_of(action)
+
+    def features_of(self, action: Action) -> dict[str, Any]:
+        """The features of an action as a row, with the name of its arm under ``"arm"`` where it has one."""
+        return self._actions.row_of(action)
+
+    @property
+    def levels(self) -> dict[str, tuple[Level, ...]]:
+        """The arms that are known, and the levels that were met of each column that finds them on the way."""
+        return {**self._contexts.levels, **self._actions.levels}

@@ -1,0 +1,339 @@
+"""A policy over a table: rows and names in, names out; a policy over arrays does the rest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kernel_bandits import persistence
+from kernel_bandits.actions import Box
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import InputError
+from kernel_bandits.features.arms import ARM
+from kernel_bandits.features.description import Features
+from kernel_bandits.features.offers import Action, Offer
+from kernel_bandits.features.relevance import relevance
+from kernel_bandits.features.rows import FrameLike, RowLike, as_row, as_rows
+from kernel_bandits.features.transformer import Transformer
+from kernel_bandits.features.translator import Mask, Translator
+from kernel_bandits.features.values import Level, shown
+from kernel_bandits.policies.base import Policy
+from kernel_bandits.policies.decision import Decision
+from kernel_bandits.policies.posterior_policy import PosteriorPolicy
+from kernel_bandits.policies.table_records import NamedDecision, NamedDiagnostics, NamedExplanation, PastRound
+from kernel_bandits.posteriors.base import Prediction
+
+
+class TablePolicy:
+    """Chooses among arms or rows for a row of a table, and learns from rewards.
+
+    It encodes what it is given, leaves the choice to a policy over arrays, and puts the names back. Levels and arms
+    that were never met are welcome: they are learned with the first reward.
+
+    Args:
+        policy: over arrays, which has learned nothing yet.
+        features: what the table is.
+    """
+
+    def __init__(self, policy: Policy, features: Features) -> None:
+        if not isinstance(features, Features):
+            raise InputError(f"features: expected kb.Features(context=…, actions=…), got {shown(features)}.")
+        if policy.round_index or policy.pending:
+            raise InputError("policy: expected one that has learned nothing yet; build it with features= at once.")
+        self.inner = policy
+        self.translator = Translator(features)
+
+    @property
+    def features(self) -> Features:
+        """What the table is."""
+        return self.translator.features
+
+    @property
+    def round_index(self) -> int:
+        """How many rewards came in: t."""
+        return self.inner.round_index
+
+    @property
+    def dictionary_size(self) -> int:
+        """How many points or features carry the model."""
+        return self.inner.dictionary_size
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """The ids of the decisions of :meth:`ask` that were neither told nor expired, oldest first."""
+        return self.inner.pending
+
+    @property
+    def arms(self) -> tuple[Level, ...]:
+        """Every arm that was described or learned."""
+        return self.translator.levels.get(ARM, ())
+
+    def encode(self, context: RowLike, actions: Offer | None = None) -> tuple[FloatArray, FloatArray]:
+        """The arrays that a row and the actions stand for, shapes (d_x,) and (A, d_a), with what is known now."""
+        table = self.translator
+        return table.context(context)[0], table.actions(table.offered(actions))[0]
+
+    def select(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
+        """Choose an action for a row. Changes neither the model nor what is known of levels.
+
+        Args:
+            context: a dict, a row of a pandas or polars frame, or a NumPy record, with the columns that were described.
+            actions: the names of the arms on offer, all that are known unless given; or rows of features, or a mapping
+                from names to rows; or a box, where actions are described by numbers.
+            mask: which of them may be played: a mapping from names to booleans, where names that are left out may be;
+                or one boolean for each.
+        """
+        return self._choose(self.inner.select, context, actions, mask)
+
+    def _choose(
+        self, choose: Callable[..., Decision], context: RowLike, actions: Offer | None, mask: Mask | None
+    ) -> NamedDecision:
+        """What ``select`` or ``ask`` of the policy over arrays chooses, by name."""
+        table = self.translator
+        vector, settled = table.context(context)
+        if isinstance(actions, Box):
+            if mask is not None:
+                raise InputError("mask: a box has no rows to leave out; offer a smaller box.")
+            return self._named(choose(vector, table.box(actions)), context, (), settled)
+        offered = table.offered(actions)
+        vectors, known = table.actions(offered)
+        rows = None if mask is None else table.mask(mask, offered)
+        return self._named(choose(vector, vectors, rows), context, offered, settled and known)
+
+    def _named(self, decision: Decision, context: RowLike, offered: Sequence[Action], settled: bool) -> NamedDecision:
+        if decision.index < 0:
+            action = self.translator.read_action(decision.action)
+            assert action is not None
+        else:
+            action = offered[decision.index]
+        if type(action) is not str and not np.isscalar(action):
+            action = dict(as_row("actions", action))
+        return NamedDecision(
+            decision.index,
+            self.translator.arm_of(action),
+            action,
+            dict(context) if type(context) is dict else dict(as_row("context", context)),
+            decision.mean,
+            decision.std,
+            decision.upper_bound,
+            decision.propensity,
+            decision.id,
+            decision,
+            settled,
+        )
+
+    def update(
+        self, context: RowLike | NamedDecision, action: Action | None = None, reward: float | None = None
+    ) -> None:
+        """Learn the reward of an action: ``update(decision, reward=1.0)``, or ``update(row, action, 1.0)``.
+
+        Either succeeds or changes nothing.
+
+        Args:
+            context: a decision, or the row of a context.
+            action: the arm or the row that was played; left out for a decision.
+            reward: a finite number; larger is better.
+        """
+        if isinstance(context, NamedDecision):
+            decision: NamedDecision = context
+            if action is not None:
+                raise InputError("update: a decision knows its action; write update(decision, reward=…).")
+            if decision.id is not None and decision.id in self.inner.pending:
+                raise InputError(f"update: decision {decision.id} came from ask; write tell(decision, reward).")
+            if reward is None:
+                raise InputError("reward: expected a number, got none; write update(decision, reward=…).")
+            if decision.settled:
+                self.inner.update(decision.encoded.context, decision.encoded.action, reward)
+                return
+            context, action = decision.context, decision.action
+        if action is None or reward is None:
+            raise InputError("update: expected a row, an action and a reward, or a decision and reward=….")
+        table = self.translator
+        vector, settled = table.context(context)
+        vectors, known = table.actions([action])
+        self.inner.update(vector, vectors[0], reward)
+        # what was never met is learned with its first reward, as it was encoded just now
+        if not (settled and known):
+            table.learn(context, action)
+
+    def select_many(self, contexts: FrameLike, actions: Offer | None = None) -> list[NamedDecision]:
+        """Choose an action for each of many rows with the model as it stands, at the speed of matrix products.
+
+        Args:
+            contexts: a frame, a list of dicts, or a NumPy structured array.
+            actions: offered in every round, as for :meth:`select`.
+        """
+        rows, table = as_rows("contexts", contexts), self.translator
+        vectors, settled = table.contexts(rows)
+        if isinstance(actions, Box):
+            decisions = self.inner.select_many(vectors, table.box(actions))
+            offered: Sequence[Action] = ()
+        else:
+            offered = table.offered(actions)
+            encoded, known = table.actions(offered)
+            settled = settled and known
+            decisions = self.inner.select_many(vectors, encoded)
+        return [self._named(decision, row, offered, settled) for decision, row in zip(decisions, rows, strict=True)]
+
+    def update_many(
+        self,
+        contexts: FrameLike | Sequence[NamedDecision],
+        actions: Offer | None = None,
+        rewards: ArrayLike | None = None,
+    ) -> None:
+        """Learn a log of rounds in order; the model is that of :meth:`update` one by one, reached faster.
+
+        Bad input changes nothing. If the kernel fails in the middle, the rounds before that stay learned.
+
+        Args:
+            contexts: a frame, or rows; or decisions, which know their actions.
+            actions: the arm or the row that was played in each; left out for decisions.
+            rewards: shape (n,).
+        """
+        if rewards is None:
+            raise InputError("rewards: expected one number for each round, got none; write rewards=….")
+        if isinstance(contexts, (list, tuple)) and contexts and isinstance(contexts[0], NamedDecision):
+            if actions is not None:
+                raise InputError("update_many: decisions know their actions; leave actions out.")
+            decisions: Sequence[NamedDecision] = contexts
+            contexts, actions = [one.context for one in decisions], [one.action for one in decisions]
+        rows, played = as_rows("contexts", contexts), self.translator.offered(actions)
+        if len(rows) != len(played):
+            raise InputError(
+                f"contexts and actions: expected as many of each, got {len(rows)} and {len(played)}; actions are those "
+                "that were played, one for each row."
+            )
+        vectors, encoded, learned = self.translator.log(rows, played)
+        before = self.inner.round_index
+        try:
+            self.inner.update_many(vectors, encoded, rewards)
+        finally:
+            if self.inner.round_index > before:
+                self.translator = learned
+
+    def ask(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
+        """Choose an action whose reward comes later; :meth:`tell` learns it.
+
+        Args:
+            context: as for :meth:`select`.
+            actions: as for :meth:`select`.
+            mask: as for :meth:`select`.
+        """
+        decision = self._choose(self.inner.ask, context, actions, mask)
+        if not decision.settled:
+            # the model counts the chosen point from now on, so its encoding must stay
+            self.translator.learn(decision.context, decision.action)
+        return replace(decision, settled=True)
+
+    def tell(self, id: int | NamedDecision, reward: float) -> None:
+        """Learn the reward of a decision of :meth:`ask`; in any order, once each.
+
+        Args:
+            id: the decision, or its ``id``.
+            reward: a finite number; larger is better.
+        """
+        self.inner.tell(self._id(id), reward)
+
+    def tell_many(self, ids: Sequence[int | NamedDecision], rewards: ArrayLike) -> None:
+        """Learn the rewards of several decisions of :meth:`ask`.
+
+        Args:
+            ids: of n decisions, or the decisions.
+            rewards: shape (n,).
+        """
+        self.inner.tell_many([self._id(one) for one in ids], rewards)
+
+    def expire(self, id: int | NamedDecision) -> None:
+        """Give up on a decision of :meth:`ask` whose reward will never come.
+
+        Args:
+            id: the decision, or its ``id``.
+        """
+        self.inner.expire(self._id(id))
+
+    def expire_before(self, id: int | NamedDecision) -> tuple[int, ...]:
+        """Give up on all pending decisions that were asked for before a certain one; returns their ids.
+
+        Args:
+            id: the decision, or its ``id``.
+        """
+        return self.inner.expire_before(self._id(id))
+
+    @staticmethod
+    def _id(value: int | NamedDecision) -> Any:
+        return value.id if isinstance(value, NamedDecision) else value
+
+    def predict(self, context: RowLike, actions: Offer | None = None) -> Prediction:
+        """Mean and standard deviation of the expected reward of each action, arrays of length A; writes nothing."""
+        return self._model("predict").predict(*self.encode(context, actions))
+
+    def _model(self, verb: str) -> PosteriorPolicy:
+        if not isinstance(self.inner, PosteriorPolicy):
+            raise InputError(f"{verb}: {type(self.inner).__name__} has no posterior; use ek_ucb or k_ucb.")
+        return self.inner
+
+    def explain(self, decision: NamedDecision, count: int = 5) -> NamedExplanation:
+        """Which past rounds speak for a decision, and how much of its bound is exploration.
+
+        Args:
+            decision: as :meth:`select` or :meth:`ask` returned it.
+            count: how many rounds to name at most.
+        """
+        if not isinstance(decision, NamedDecision):
+            raise InputError(f"decision: expected what select or ask returned, got {type(decision).__name__}.")
+        found = self._model("explain").explain(decision.encoded, count)
+        rewards = [None] * len(found.points) if found.rewards is None else found.rewards.tolist()
+        rounds = tuple(
+            PastRound(row, action, contribution, reward)
+            for (row, action), contribution, reward in zip(
+                self.translator.decode(found.points), found.contributions.tolist(), rewards, strict=True
+            )
+        )
+        return NamedExplanation(decision.arm, found.mean, found.exploration, rounds, found.rest, found.prior_mean)
+
+    def diagnostics(self) -> NamedDiagnostics:
+        """What the policy has become: sizes, dimensions, memory, and how much each variable matters."""
+        return NamedDiagnostics(self.inner.diagnostics(), self.relevance(), self.translator.levels)
+
+    def relevance(self) -> dict[str, float]:
+        """By how much the expected reward depends on each variable, most relevant first; see NamedDiagnostics."""
+        if not isinstance(self.inner, PosteriorPolicy) or not self.round_index:
+            return {}
+        posterior = self.inner.posterior
+        return relevance(self.points, self.features.layout, lambda rows: posterior.predict(rows).mean)
+
+    @property
+    def points(self) -> FloatArray:
+        """The joint points that were observed, shape (t, d); the anchors where the history is not kept."""
+        posterior = self._model("points").posterior
+        if posterior.approximation == "history-free":
+            return posterior.dictionary_points
+        return posterior.observed_points
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the policy to one file, atomically; :func:`kernel_bandits.load` brings it back with all it has met.
+
+        Args:
+            path: of the file, replaced if it exists.
+        """
+        for side, value in (("context", self.features.context), ("actions", self.features.actions)):
+            if isinstance(value, Transformer):
+                raise InputError(
+                    f"save: the {side} are encoded by {type(value).__name__}, and a saved policy holds data and no "
+                    "code, so a transformer cannot be saved; describe the columns by kb.Features, or keep the "
+                    "transformer in your own pipeline and save a policy over arrays (policy.inner)."
+                )
+        persistence.save(self, path)
+
+    def __repr__(self) -> str:
+        described = ", ".join(name for _, name in self.features.layout.variables)
+        return f"TablePolicy({self.inner!r}, {described})"
+
+
+# It has the verbs of a policy; files and type checks at run time take it for one.
+Policy.register(TablePolicy)

@@ -1,0 +1,201 @@
+"""Encoded by hand and by Features: the same joint points, and the same decisions."""
+
+import math
+import pickle
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from by_hand import LEVELS, encode_row, level_vector, tables
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kernel_bandits as kb
+from kernel_bandits.features.encoder import ColumnEncoder
+
+KERNEL = kb.Gaussian(2.0) + kb.Linear()
+
+
+@given(tables())
+def test_rows_are_encoded_as_by_hand_whatever_was_learned_before(table):
+    columns, rows = table
+    encoder = ColumnEncoder(columns)
+    learned = []
+    for number, row in enumerate(rows):
+        vectors, _ = encoder.encode([row], "context")
+        np.testing.assert_allclose(vectors[0], encode_row(columns, row, learned), rtol=1e-12, atol=1e-12)
+        if number % 3:
+            encoder.learn(row)
+            learned.append(row)
+
+
+@given(tables(least=1))
+def test_what_was_learned_stays_encoded_as_it_was(table):
+    columns, rows = table
+    encoder = ColumnEncoder(columns)
+    kept = []
+    for row in rows:
+        kept.append(encoder.encode([row], "context")[0][0])
+        encoder.learn(row)
+    again, settled = encoder.encode(rows, "context")
+    np.testing.assert_array_equal(again, kept)
+    assert settled or any(isinstance(c, kb.Numeric | kb.Date) and c.missing for c in columns.values())
+
+
+@given(tables(least=1))
+def test_a_layout_has_as_many_columns_as_a_vector(table):
+    columns, rows = table
+    features = kb.Features(columns, kb.Arms(["a", "b"]))
+    context, actions = features.encoders()
+    assert features.layout.context_dimension == context.width == len(context.encode(rows[:1], "context")[0][0])
+    assert features.layout.action_dimension == actions.width
+    assert len(set(features.layout.names)) == features.layout.dimension
+
+
+@given(tables(), st.lists(LEVELS, min_size=1, max_size=4), st.integers(0, 3), st.data())
+def test_decisions_are_those_of_arrays_encoded_by_hand(table, arms, room, data):
+    columns, rows = table
+    arms = list(dict.fromkeys(arms))
+    policy = kb.TablePolicy(kb.k_ucb(KERNEL, seed=1), kb.Features(columns, kb.Arms(arms, room=room)))
+    by_hand = kb.k_ucb(KERNEL, seed=1)
+    known, width, learned = list(arms), len(arms) + room, []
+    for row in rows:
+        offer = data.draw(st.lists(st.sampled_from(arms) | LEVELS, min_size=1, max_size=4))
+        decision = policy.select(row, offer)
+        context, unit = encode_row(columns, row, learned), known[:width]
+        actions = np.array([level_vector(name, unit, width) for name in offer])
+        expected = by_hand.select(context, actions)
+        assert decision.index == expected.index
+        assert decision.arm == offer[decision.index]
+        np.testing.assert_allclose(decision.encoded.context, context, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(decision.encoded.action, actions[expected.index], rtol=1e-12, atol=1e-12)
+        policy.update(decision, reward=0.3)
+        # with the very numbers, so that rounding cannot make two histories of one
+        by_hand.update(decision.encoded.context, decision.encoded.action, 0.3)
+        learned.append(row)
+        if decision.arm not in known:
+            known.append(decision.arm)
+
+
+@given(tables(rows=6), tables(least=1, most=3, rows=6), st.data())
+def test_described_actions_are_encoded_as_by_hand(contexts, actions, data):
+    policy = kb.TablePolicy(kb.uniform(seed=0), kb.Features(contexts[0], actions[0]))
+    learned, played = [], []
+    for row in contexts[1]:
+        offer = data.draw(st.lists(st.sampled_from(actions[1]), min_size=1, max_size=3))
+        vector, vectors = policy.encode(row, offer)
+        np.testing.assert_allclose(vector, encode_row(contexts[0], row, learned), rtol=1e-12, atol=1e-12)
+        for encoded, action in zip(vectors, offer, strict=True):
+            np.testing.assert_allclose(encoded, encode_row(actions[0], action, played), rtol=1e-12, atol=1e-12)
+        decision = policy.select(row, offer)
+        assert decision.arm is None
+        policy.update(decision, reward=1.0)
+        learned.append(row)
+        played.append(decision.action)
+
+
+def test_an_encoding_that_can_be_checked_by_eye():
+    columns = {
+        "age": kb.Numeric(range=(0, 100)),
+        "size": kb.Ordered(["s", "m", "l"]),
+        "colour": kb.Categorical(["red", "blue"], missing=True),
+        "member": kb.Boolean(),
+        "hour": kb.Cyclic(24),
+        "basket": kb.Numeric(missing=True),
+        "topic": kb.Embedding(2),
+    }
+    encoder = ColumnEncoder(columns)
+    first = {"age": 25, "size": "m", "colour": None, "member": True, "hour": 6, "basket": 80.0, "topic": [3, 4]}
+    second = {"age": 50, "size": "l", "colour": "green", "member": 0, "hour": 12, "basket": None, "topic": [0, 0]}
+    encoder.learn(first)
+    third = first | {"basket": 83.0, "colour": "blue"}
+    vectors, settled = encoder.encode([first, second, third], "context")
+    expected = [
+        [0.25, 0.5, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0.6, 0.8],
+        [0.5, 1.0, 0, 0, 1, 0, 0, 0, -1, 0, 1, 0, 0],
+        [0.25, 0.5, 0, 1, 0, 0, 1, 1, 0, 3, 0, 0.6, 0.8],
+    ]
+    np.testing.assert_allclose(vectors, expected, atol=1e-15)
+    assert settled
+
+
+@given(tables(least=1))
+def test_rows_are_read_back(table):
+    columns, rows = table
+    encoder = ColumnEncoder(columns)
+    for row in rows:
+        encoder.learn(row)
+    for row, vector in zip(rows, encoder.encode(rows, "context")[0], strict=True):
+        read = encoder.read(vector)
+        # what was read is encoded to the same numbers again, up to seconds, other levels and the length of vectors
+        for name, column in columns.items():
+            if isinstance(column, kb.Categorical):
+                known = column.levels is None or len(column.levels) > 30 or row[name] in column.levels
+                gap = row[name] is None or row[name] != row[name]
+                assert read[name] == (row[name] if known and not gap else None)
+            elif not isinstance(column, kb.Date):
+                again = encode_row({name: column}, {name: read[name]}, [{name: old[name]} for old in rows])
+                expected = encode_row({name: column}, {name: row[name]}, [{name: old[name]} for old in rows])
+                np.testing.assert_allclose(again, expected, rtol=1e-7, atol=1e-7)
+
+
+def test_dates_are_read_back_to_the_second():
+    encoder = ColumnEncoder({"when": kb.Date()})
+    moment = datetime(2024, 2, 29, 18, 30, 12)
+    assert encoder.read(encoder.encode([{"when": moment}], "context")[0][0]) == {"when": moment}
+
+
+def test_a_time_zone_counts_for_the_trend_and_its_own_clock_for_the_time_of_day():
+    encoder = ColumnEncoder({"when": kb.Date()})
+    tokyo = datetime(2024, 1, 1, 6, tzinfo=timezone(timedelta(hours=9)))
+    same = datetime(2023, 12, 31, 21, tzinfo=UTC)
+    (one, other), _ = encoder.encode([{"when": tokyo}, {"when": same}], "context")
+    assert one[0] == other[0]
+    np.testing.assert_allclose(one[1:3], [1, 0], atol=1e-12)
+    np.testing.assert_allclose(other[1:3], [-math.sqrt(0.5), math.sqrt(0.5)], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        (kb.Numeric(), [2, 2.0, np.float32(2), np.int8(2), Decimal("2"), Fraction(4, 2), np.uint64(2)]),
+        (kb.Numeric(), [1.0, True, np.True_]),
+        (kb.Numeric(missing=True), [None, math.nan, np.nan, np.float32("nan"), Decimal("nan")]),
+        (kb.Categorical(), ["FR", np.str_("FR")]),
+        (kb.Categorical(), [1, 1.0, True, np.int64(1), np.True_]),
+        (kb.Boolean(), [True, np.True_, 1, 1.0, np.int8(1)]),
+        (kb.Cyclic(24), [1, 25, -23, np.float64(49)]),
+        (kb.Date(), [date(2024, 2, 29), datetime(2024, 2, 29), "2024-02-29", np.datetime64("2024-02-29")]),
+        (kb.Date(), ["2024-02-29T18:30", np.datetime64("2024-02-29T18:30:00.000000000")]),
+        (kb.Date(missing=True), [None, np.datetime64("NaT")]),
+        (kb.Embedding(2), [[3, 4], (0.6, 0.8), np.array([30, 40]), np.float32([0.3, 0.4]) * 10]),
+    ],
+)
+def test_one_value_may_be_written_in_several_ways(column, values):
+    encoder = ColumnEncoder({"x": column})
+    vectors, _ = encoder.encode([{"x": value} for value in values], "context")
+    np.testing.assert_allclose(vectors, np.broadcast_to(vectors[0], vectors.shape), atol=1e-7)
+
+
+def test_levels_beyond_the_capacity_are_nearly_as_far_apart_as_unit_vectors():
+    encoder = ColumnEncoder({"city": kb.Categorical()})
+    rows = [{"city": f"city {i}"} for i in range(1000)]
+    for row in rows:
+        encoder.learn(row)
+    vectors, settled = encoder.encode(rows, "context")
+    products = vectors @ vectors.T
+    assert settled
+    np.testing.assert_allclose(np.diag(products), 1.0, atol=1e-12)
+    np.testing.assert_array_equal(products[:30, :30], np.eye(30))
+    assert np.sqrt(np.mean(products[~np.eye(1000, dtype=bool)] ** 2)) == pytest.approx(1 / math.sqrt(30), rel=0.05)
+    assert products[~np.eye(1000, dtype=bool)].max() < 0.95
+
+
+def test_an_encoder_and_its_copy_learn_apart():
+    columns = {"a": kb.Categorical(), "b": kb.Numeric(missing=True), "c": kb.Date(missing=True)}
+    encoder = ColumnEncoder(columns)
+    before = pickle.dumps(encoder)
+    encoder.copy().learn({"a": "x", "b": 3.0, "c": "2024-01-01"})
+    assert pickle.dumps(encoder) == before

@@ -401,6 +401,7 @@ class Policy(ABC):
                     f"dictionary: its points have {posterior.dimension} columns, but context and action together have "
                     f"{points.shape[1]}."
                 )
+            posterior.describe(context_columns, points[:, context_columns:])
             require_columns(posterior.kernel, points, context_columns)
 
     def _argmax(self, values: FloatArray) -> int:

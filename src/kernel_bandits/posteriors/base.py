@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,7 @@ from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward,
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, as_kernel, require_columns
 from kernel_bandits.numerics.linalg import correlate
-from kernel_bandits.posteriors.pending import Pending
+from kernel_bandits.posteriors.pending import Carrier
 
 Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features"]
 
@@ -86,6 +86,7 @@ class Facts:
         residual_trace: ρ.
         prior_mean: what is taken off rewards before the regression learns them.
         kernel_changes: how the kernel came to be.
+        bonus: how many standard deviations an upper bound should lie above the mean.
     """
 
     kernel: KernelLike
@@ -96,6 +97,7 @@ class Facts:
     residual_trace: float = 0.0
     prior_mean: float = 0.0
     kernel_changes: tuple[KernelChange, ...] = ()
+    bonus: float = 1.0
 
     def __post_init__(self) -> None:
         self.kernel = as_kernel(self.kernel)
@@ -124,7 +126,7 @@ class Posterior(ABC, Generic[E]):
         pending: the regression that carries it, with what is awaited.
     """
 
-    def __init__(self, facts: Facts, pending: Pending[Any]) -> None:
+    def __init__(self, facts: Facts, pending: Carrier) -> None:
         self._facts = facts
         self._pending = pending
 
@@ -167,6 +169,20 @@ class Posterior(ABC, Generic[E]):
     def kernel_changes(self) -> tuple[KernelChange, ...]:
         """How the kernel has changed so far; empty unless it is learned."""
         return self._facts.kernel_changes
+
+    @property
+    def bonus(self) -> float:
+        """How many standard deviations an upper bound should lie above the mean; 1 unless it is learned."""
+        return self._facts.bonus
+
+    def describe(self, context_columns: int, actions: FloatArray) -> None:
+        """Take note, before the first round, of what the columns of joint points are.
+
+        Args:
+            context_columns: how many of the leading columns are the context.
+            actions: the actions on offer, shape (A, d_a).
+        """
+        del context_columns, actions  # a kernel that is given knows its columns
 
     @property
     def dictionary_size(self) -> int:

@@ -17,7 +17,7 @@ import kernel_bandits.kernels as kernels
 import kernel_bandits.posteriors.basis as basis
 import kernel_bandits.posteriors.nystrom as nystrom
 import kernel_bandits.posteriors.regression as ridge
-from kernel_bandits.policies import UpperConfidenceBound
+from kernel_bandits.policies import ties
 from kernel_bandits.posteriors.anchored import AnchoredRegression
 from kernel_bandits.posteriors.regression import RidgeRegression
 
@@ -31,7 +31,7 @@ CALLS: tuple[tuple[Any, str, str], ...] = (
     (nystrom, "times", "H = ΦP"),
     (nystrom, "times_vector", "means Φw"),
     (nystrom, "safe_sqrt", "std"),
-    (UpperConfidenceBound, "_argmax", "argmax with ties"),
+    (ties, "argmax", "argmax with ties"),
     (kors, "symmetric_times_vector", "KORS: Qφ"),
     (ridge, "subtract_outer", "P − hhᵀ/c"),
     (RidgeRegression, "observe", "the rest of the update of P, w, log det"),

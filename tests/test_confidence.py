@@ -112,8 +112,8 @@ INVALID = [
     (kb.Lemma31(**BOUNDS), kb.ek_ucb, {}),
     (kb.ChowdhuryGopalan(**BOUNDS, horizon=10), kb.ek_ucb, {}),
     (kb.KrauseOng(**BOUNDS), kb.ek_ucb, {}),
-    (kb.Lemma31(**BOUNDS), kb.ek_ucb, {"history": "none"}),
-    (kb.Lemma41(**BOUNDS), kb.ek_ucb, {"history": "none"}),
+    (kb.Lemma31(**BOUNDS), kb.ek_ucb, {"dictionary": kb.Kors(history="none")}),
+    (kb.Lemma41(**BOUNDS), kb.ek_ucb, {"dictionary": kb.Kors(history="none")}),
     (kb.Tightened(**BOUNDS), kb.random_features_ucb, {}),
     (kb.Lemma31(**BOUNDS), kb.random_features_ucb, {}),
 ]

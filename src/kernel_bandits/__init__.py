@@ -1,17 +1,19 @@
-"""Kernelised contextual bandits that stay fast.
+"""Kernelised contextual bandits that stay fast as the history grows.
 
-The map, in the order in which data flows through a round:
+The packages, in the order in which data flows through a round:
 
-- :mod:`~kernel_bandits.environments` offer a context and :mod:`~kernel_bandits.actions` (``Environment``),
-- :mod:`~kernel_bandits.actions` pairs them into points, :mod:`~kernel_bandits.kernels` compares points (``Kernel``),
-- :mod:`~kernel_bandits.posteriors` predict mean and standard deviation (``Posterior``), carried by
-- :mod:`~kernel_bandits.dictionaries` of past points (``Dictionary``),
-- :mod:`~kernel_bandits.confidence` says how far above the mean the bound lies, :mod:`~kernel_bandits.theory` why,
-- :mod:`~kernel_bandits.policies` choose (``Policy``): ``ek_ucb``, ``k_ucb`` and the other presets,
-- :mod:`~kernel_bandits.experiments` run them and keep the record (``RunResult``),
-- :mod:`~kernel_bandits.integrations` take them to scikit-learn, Gymnasium, coba and river.
+- :mod:`~kernel_bandits.environments` offer a context and a set of actions (``Environment``).
+- :mod:`~kernel_bandits.actions` pairs each action with the context to a joint point; boxes and masks.
+- :mod:`~kernel_bandits.kernels` compare points (``Kernel``).
+- :mod:`~kernel_bandits.posteriors` predict the mean and standard deviation of the reward (``Posterior``).
+- :mod:`~kernel_bandits.dictionaries` choose the past points that a posterior keeps as anchors (``Dictionary``).
+- :mod:`~kernel_bandits.confidence` sets the radius of the upper bound; :mod:`~kernel_bandits.theory` computes bounds.
+- :mod:`~kernel_bandits.policies` choose an action (``Policy``): ``ek_ucb``, ``k_ucb`` and the other presets.
+- :mod:`~kernel_bandits.experiments` run policies in environments and record every round (``RunResult``).
+- :mod:`~kernel_bandits.accelerated` plays thousands of runs at once with JAX.
+- :mod:`~kernel_bandits.integrations` adapt policies and environments to scikit-learn, Gymnasium, coba and river.
 
-Four verbs: ``predict``, ``update``, ``select``, ``run``. Importing this package needs NumPy and SciPy only.
+The verbs are ``predict``, ``update``, ``select`` and ``run``. Importing this package loads only NumPy and SciPy.
 """
 
 from kernel_bandits import dictionaries, environments, posteriors, theory
@@ -29,7 +31,7 @@ from kernel_bandits.confidence import (
 from kernel_bandits.dictionaries import DictionaryRule, Fixed, Kors, PosteriorVariance, Resampling
 from kernel_bandits.errors import InputError, KernelBanditsError, MissingPackageError, UnavailableError
 from kernel_bandits.experiments.loop import run
-from kernel_bandits.experiments.records import RunResult
+from kernel_bandits.experiments.results import RunResult
 from kernel_bandits.kernels import (
     Constant,
     Exponential,
@@ -43,7 +45,7 @@ from kernel_bandits.kernels import (
     register_with_scikit_learn,
 )
 from kernel_bandits.learning import KernelLearning
-from kernel_bandits.persistence import load, register
+from kernel_bandits.persistence import register
 from kernel_bandits.policies import (
     Decision,
     Policy,
@@ -53,14 +55,14 @@ from kernel_bandits.policies import (
     ek_ucb,
     k_ucb,
     lin_ucb,
+    load,
     random_features_ucb,
     sup_kernel_ucb,
     thompson_sampling,
     uniform,
 )
 from kernel_bandits.posteriors import Prediction
-
-__version__ = "0.1.0"
+from kernel_bandits.version import __version__
 
 __all__ = [
     "Box",

@@ -300,7 +300,7 @@ ACTIONS = np.linspace(0, 1, 5)[:, None]
 @pytest.mark.parametrize("call", FAILING_CALLS)
 @pytest.mark.parametrize(
     ("preset", "options"),
-    [(kb.ek_ucb, {}), (kb.ek_ucb, {"history": "none"}), (kb.k_ucb, {}), (kb.cbkb, {})],
+    [(kb.ek_ucb, {}), (kb.ek_ucb, {"dictionary": kb.Kors(history="none")}), (kb.k_ucb, {}), (kb.cbkb, {})],
     ids=["ek_ucb", "history-free", "k_ucb", "cbkb"],
 )
 def test_a_kernel_that_fails_leaves_pending_decisions_as_they_were(preset, options, call):

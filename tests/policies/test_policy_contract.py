@@ -16,17 +16,17 @@ PRESETS = sorted(
     if function.__module__ == presets.__name__ and not name.startswith("_")
 )
 VARIANTS = [(name, {}) for name in PRESETS] + [
-    ("ek_ucb", {"history": "none"}),
-    ("ek_ucb", {"dictionary": "posterior_variance"}),
-    ("ek_ucb", {"dictionary": np.random.default_rng(0).random((7, 3))}),
+    ("ek_ucb", {"dictionary": kb.Kors(history="none")}),
+    ("ek_ucb", {"dictionary": kb.PosteriorVariance()}),
+    ("ek_ucb", {"dictionary": kb.Fixed(np.random.default_rng(0).random((7, 3)))}),
     ("cbbkb", {"batch_variance_limit": 1.5}),
-    ("sup_kernel_ucb", {"dictionary": "kors"}),
+    ("sup_kernel_ucb", {"dictionary": kb.Kors()}),
     ("random_features_ucb", {"features": "quadrature"}),
     ("lin_ucb", {"intercept": False}),
     ("ek_ucb", {"exploration_rate": 0.2}),
     ("thompson_sampling", {"dictionary": None}),
     ("ek_ucb", {"learn_kernel": True}),
-    ("ek_ucb", {"learn_kernel": kb.KernelLearning(warm_up=40), "history": "none"}),
+    ("ek_ucb", {"learn_kernel": kb.KernelLearning(warm_up=40), "dictionary": kb.Kors(history="none")}),
     ("k_ucb", {"learn_kernel": True}),
 ]
 # Fourier features and learned kernels are known for a few shapes only; every other policy takes any kernel.
@@ -236,8 +236,8 @@ def test_a_kernel_that_fails_in_the_pass_over_the_history_changes_nothing(value)
 
 def test_one_action_and_no_context(variant):
     name, options = variant
-    if isinstance(options.get("dictionary"), np.ndarray):
-        options = {"dictionary": np.zeros((1, 1))}
+    if isinstance(options.get("dictionary"), kb.Fixed):
+        options = {"dictionary": kb.Fixed(np.zeros((1, 1)))}
     policy = build(name, **options)
     for t in range(5):
         decision = policy.select([], [[0.3]])

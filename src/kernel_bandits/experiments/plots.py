@@ -1,7 +1,8 @@
-"""Figures as functions of records, never of live policies. They need matplotlib, which the ``plots`` extra brings."""
+"""Figures of recorded runs. They need matplotlib: ``pip install 'kernel-bandits[plots]'``."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
@@ -11,7 +12,7 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, missing
-from kernel_bandits.experiments.records import RunResult
+from kernel_bandits.experiments.results import RunResult
 from kernel_bandits.experiments.summary import mean_interval
 
 if TYPE_CHECKING:
@@ -23,13 +24,13 @@ Curves: TypeAlias = dict[str, tuple[FloatArray, FloatArray]]
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a policy's line is drawn, the same in every panel.
+    """How the line of a policy is drawn, in every panel.
 
     Attributes:
         colour: of the line and, paler, of its band.
-        dashes: lengths of ink and gap in points; empty for a solid line.
+        dashes: lengths of dash and gap, in points; empty for a solid line.
         width: of the line, in points.
-        marker: matplotlib's name of the mark set on the line now and then.
+        marker: matplotlib's name of the markers on the line.
     """
 
     colour: str
@@ -38,8 +39,8 @@ class Style:
     marker: str
 
 
-# By order of policy. The colours are Okabe and Ito's, which colour-blind readers tell apart, and black; dashes, widths
-# and marks tell the lines apart in grey, and let one line show beneath another where policies agree.
+# In the order of the policies. The colours are those of Okabe and Ito, which colour-blind readers can distinguish.
+# Dashes, widths and markers distinguish lines in grey, and show a line beneath another where policies agree.
 STYLES = (
     Style("#0072B2", (), 1.6, "o"),
     Style("#D55E00", (4.0, 2.5), 1.6, "s"),
@@ -53,35 +54,35 @@ STYLES = (
 )
 _MARKS = 6
 _LETTERS_PER_INCH = 13  # of the note below the panels
-# More than a screen resolves, and little enough for a figure of many panels to be a small file.
+# More than a screen resolves, yet few enough for a small file.
 _MOST_POINTS = 120
-# A policy that ends this many times above the median policy leaves the frame: beside one that does not learn, the
-# differences between those that do would vanish.
+# The axis is cut at this multiple of the median final regret: beside a policy that does not learn, the differences
+# between those that do would vanish.
 _OFF_SCALE = 2.5
 _INK, _LIGHT = "#333333", "#CCCCCC"
 
 
 def require_matplotlib() -> None:
-    """Raise an error that says what to install unless figures can be drawn."""
+    """Raise the error that says what to install if matplotlib is missing."""
     try:
-        import matplotlib.figure  # noqa: F401
+        importlib.import_module("matplotlib.figure")
     except ImportError as reason:
         raise missing("matplotlib", "plots") from reason
 
 
 def comparison_figure(runs: Mapping[str, Mapping[str, Sequence[RunResult]]]) -> Figure:
-    """Cumulative regret and cumulative time against rounds: a row per environment, a line per policy.
+    """Draw cumulative regret and cumulative time against rounds: a row per environment, a line per policy.
 
-    Lines are means over runs, bands 95 % Student intervals of the mean.
+    Lines are means over runs; bands are 95 % Student intervals of the mean.
 
     Args:
-        runs: records by environment label, then policy label; the runs of one policy have one horizon.
+        runs: results by environment label, then by policy label. The runs of one policy have the same horizon.
     """
     require_matplotlib()
     from matplotlib.figure import Figure
 
     if not runs:
-        raise InputError("runs: expected the records of at least one environment, got none.")
+        raise InputError("runs: expected the results of at least one environment, got none.")
     styles = line_styles(label for by_policy in runs.values() for label in by_policy)
     figure = Figure(figsize=(8.0, 0.8 + 2.3 * len(runs)), layout="constrained")
     grid = figure.subplots(len(runs), 2, sharex=True, squeeze=False)
@@ -94,12 +95,12 @@ def comparison_figure(runs: Mapping[str, Mapping[str, Sequence[RunResult]]]) -> 
 
 
 def line_styles(labels: Iterable[str]) -> dict[str, Style]:
-    """A style for each different label, by order; after nine they repeat."""
+    """Return a style for each distinct label, in order; styles repeat after nine."""
     return {label: STYLES[number % len(STYLES)] for number, label in enumerate(dict.fromkeys(labels))}
 
 
 def draw_regret(axes: Axes, by_policy: Mapping[str, Sequence[RunResult]], styles: Mapping[str, Style]) -> None:
-    """Cumulative regret against rounds, means and intervals; policies far above the others leave the frame."""
+    """Draw cumulative regret against rounds; policies far above the others leave the frame."""
     curves = {label: _curve([run.regret for run in records]) for label, records in by_policy.items()}
     _draw(axes, curves, styles)
     _fit_to_learners(axes, curves)
@@ -112,11 +113,11 @@ def draw_time(
     styles: Mapping[str, Style],
     scale: Literal["linear", "log"] = "linear",
 ) -> None:
-    """Cumulative time of ``select`` and ``update`` against rounds, means and intervals."""
+    """Draw the cumulative time of ``select`` and ``update`` against rounds."""
     curves = {label: _curve([run.seconds for run in records]) for label, records in by_policy.items()}
     _draw(axes, curves, styles)
     if scale == "log":
-        # The first rounds, microseconds each, would take most of a logarithmic axis.
+        # The first rounds take microseconds and would fill most of a logarithmic axis.
         first = min(float(mean[len(mean) // 20]) for mean, _ in curves.values())
         last = max(float(mean[-1]) for mean, _ in curves.values())
         axes.set(yscale="log", ylim=(0.7 * first, 1.5 * last))
@@ -124,18 +125,18 @@ def draw_time(
 
 
 def panel_title(axes: Axes, text: str) -> None:
-    """Write what a row of panels shows above its first one."""
+    """Write a title above the first panel of a row."""
     axes.set_title(text, loc="left", fontweight="bold", fontsize=10, color=_INK)
 
 
 def finish(figure: Figure, grid: Any, styles: Mapping[str, Style], note: str = "") -> None:
-    """Label the rounds under the last row, and put the legend above and a note below the panels.
+    """Label the rounds, and add a legend above and a note below the panels.
 
     Args:
         figure: with constrained layout.
         grid: its axes, an array of shape (rows, columns).
-        styles: of the policies in the legend; those that no panel shows are left out.
-        note: what a reader must know, such as :func:`shape_of_runs`.
+        styles: of the policies in the legend; policies that no panel shows are left out.
+        note: text below the panels, such as :func:`shape_of_runs`.
     """
     for axes in grid[-1]:
         axes.set_xlabel("round", color=_INK, fontsize=9)
@@ -158,11 +159,11 @@ def finish(figure: Figure, grid: Any, styles: Mapping[str, Style], note: str = "
 def shape_of_runs(
     runs: Mapping[str, Mapping[str, Sequence[RunResult]]], together: Callable[[Sequence[str]], str] = ", ".join
 ) -> str:
-    """In words how many runs there are and how long, and which policies have fewer or shorter ones.
+    """Say how many runs there are and how long, and which policies have fewer or shorter ones.
 
     Args:
-        runs: records by environment label, then policy label.
-        together: puts the labels of several policies into words.
+        runs: results by environment label, then by policy label.
+        together: joins the labels of several policies.
     """
     shapes = {
         (place, label): (len(records), records[0].horizon)
@@ -182,10 +183,10 @@ def shape_of_runs(
 
 
 def _curve(rows: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Mean and interval half-width at every round, each of shape (T,)."""
+    """Return mean and half-width of the interval at every round, each of shape (T,)."""
     horizons = sorted({len(row) for row in rows})
     if len(horizons) != 1:
-        raise InputError(f"runs: expected at least one run, and runs of one horizon, got horizons {horizons}.")
+        raise InputError(f"runs: expected one or more runs with the same horizon, got horizons {horizons}.")
     return mean_interval(np.array(rows))
 
 
@@ -194,14 +195,14 @@ def _draw(axes: Axes, curves: Curves, styles: Mapping[str, Style]) -> None:
         style = styles[label]
         rounds = np.unique(np.linspace(1, len(mean), min(len(mean), _MOST_POINTS)).round().astype(int))
         mean, half_width = mean[rounds - 1], half_width[rounds - 1]
-        # Wide lines go beneath narrow ones, dashed lines above solid ones.
+        # Draw wide lines beneath narrow ones, dashed lines above solid ones.
         order = 3.0 - 0.1 * style.width + (0.05 if style.dashes else 0.0)
         low, high = mean - half_width, mean + half_width
         axes.fill_between(rounds, low, high, color=style.colour, alpha=0.2, linewidth=0, zorder=2)
         (line,) = axes.plot(rounds, mean, color=style.colour, linewidth=style.width, label=label, zorder=order)
         if style.dashes:
             line.set_dashes(style.dashes)
-        # The marks of different policies stand at different rounds, so that they do not hide each other.
+        # Put the markers of different policies at different rounds, so that they do not hide each other.
         place = list(styles).index(label) / len(styles)
         step = max(len(mean) // _MARKS, 1)
         line.set(marker=style.marker, markersize=4.5, markevery=(int(place * step), step), markeredgewidth=0)
@@ -217,7 +218,7 @@ def _draw(axes: Axes, curves: Curves, styles: Mapping[str, Style]) -> None:
 
 
 def _fit_to_learners(axes: Axes, curves: Curves) -> None:
-    """Cut the axis above the policies that end near the median; say of the others, where they leave, how they end."""
+    """Cut the axis above the policies that end near the median, and write where the others end."""
     longest = max(len(mean) for mean, _ in curves.values())
     limit = _OFF_SCALE * float(np.median([mean[-1] for mean, _ in curves.values() if len(mean) == longest]))
     beyond = {label: mean for label, (mean, _) in curves.items() if mean[-1] > limit > 0}

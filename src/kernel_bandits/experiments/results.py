@@ -1,4 +1,4 @@
-"""What a run leaves behind: one row per round."""
+"""The results of a run: one row per round."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from numpy.typing import NDArray
 from kernel_bandits.arrays import FloatArray
 
 if TYPE_CHECKING:
-    from kernel_bandits.experiments.study import Run
+    from kernel_bandits.experiments.study.specification import Run
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunResult:
-    """The record of a run of T rounds; every array has one entry per round.
+    """The result of a run of T rounds; every array has one entry per round.
 
     Attributes:
-        regret: cumulative pseudo-regret: best expected reward among the offered actions less that of the chosen one.
+        regret: cumulative pseudo-regret: the best expected reward on offer minus that of the chosen action.
         rewards: the noisy rewards the policy saw.
-        action_indices: rows of the chosen actions.
+        action_indices: row numbers of the chosen actions.
         actions: the chosen actions, shape (T, d_a).
         contexts: the contexts, shape (T, d_x).
-        dictionary_size: points that carry the model after the round.
-        select_seconds: time of ``select``.
-        update_seconds: time of ``update``.
+        dictionary_size: number of points that carry the model after the round.
+        select_seconds: time spent in ``select``.
+        update_seconds: time spent in ``update``.
     """
 
     regret: FloatArray
@@ -52,20 +52,20 @@ class RunResult:
 
     @property
     def seconds(self) -> FloatArray:
-        """Cumulative time of ``select`` and ``update``."""
+        """Cumulative time spent in ``select`` and ``update``."""
         return np.cumsum(self.select_seconds + self.update_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A finished run: what was run, what came of it, and on what.
+    """A finished run with its settings, its result and its provenance.
 
     Attributes:
-        run: its settings.
+        run: the settings.
         result: round by round.
-        facts: versions, machine, time of day and duration, as plain data.
+        provenance: versions, machine, start and duration, as plain data.
     """
 
     run: Run
     result: RunResult
-    facts: Mapping[str, Any]
+    provenance: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""On what a run was made: versions and the machine, as plain data for its record."""
+"""The provenance of a record: versions and machine, as plain data."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ PACKAGES = ("kernel-bandits", "numpy", "scipy")
 
 
 @cache
-def machine_facts() -> dict[str, str | int]:
-    """Versions of what computes, and the machine it computes on."""
+def provenance() -> dict[str, str | int]:
+    """Return the versions of Python and of the packages that compute, and the machine."""
     versions = {name.replace("-", "_"): _version(name) for name in PACKAGES}
     return {
         "python": platform.python_version(),
@@ -34,7 +34,7 @@ def _version(package: str) -> str:
 
 
 def _processor() -> str:
-    """The model name where Linux tells it, since Python often knows the architecture only."""
+    """Return the model name from Linux; Python often knows only the architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

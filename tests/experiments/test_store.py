@@ -14,7 +14,6 @@ from pyarrow import parquet
 
 import kernel_bandits as kb
 from kernel_bandits.experiments import (
-    Part,
     Record,
     Run,
     RunResult,
@@ -24,12 +23,13 @@ from kernel_bandits.experiments import (
     study_of,
     write_record,
 )
-from kernel_bandits.experiments.storage import DamagedRecordError, read_results
+from kernel_bandits.experiments.store import DamagedRecordError, read_results
+from kernel_bandits.experiments.study import reference
 
 HORIZON = 12
 STUDY = {
     "environments": [{"name": "Bump"}, {"name": "Chessboard", "label": "board"}],
-    "policies": [{"name": "ek_ucb", "label": "EK-UCB, γ = {oversampling}", "grid": {"oversampling": [1.5, 2]}}],
+    "policies": [{"name": "cbkb", "label": "CBKB, q̄ = {oversampling}", "grid": {"oversampling": [1.5, 2]}}],
     "seeds": 2,
     "horizon": HORIZON,
 }
@@ -38,7 +38,7 @@ STUDY = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
-    list(Sweep(study_of(STUDY), folder).play(executor()))
+    list(Sweep(study_of(STUDY), folder).run(executor()))
     return folder
 
 
@@ -77,14 +77,14 @@ def results():
 @given(results(), st.text(min_size=1), st.integers(0, 2**63 - 1))
 def test_any_record_comes_back_bit_for_bit(tmp_path_factory, result, label, seed):
     label = label.encode("utf-8", "replace").decode()
-    policy = Part("ek_ucb", {"kernel": {"name": "Gaussian", "lengthscale": [0.1, 2]}, "oversampling": 1.0}, label)
+    policy = reference("ek_ucb", {"kernel": {"name": "Gaussian", "lengthscale": [0.1, 2]}, "oversampling": 1.0}, label)
     written = Record(
-        Run(Part("Bump", {}, label), policy, seed, result.horizon), result, {"host": label, "seconds": 0.5}
+        Run(reference("Bump", {}, label), policy, seed, result.horizon), result, {"host": label, "seconds": 0.5}
     )
     path = write_record(tmp_path_factory.getbasetemp() / "any", written)
     read = read_record(path)
     assert (read.run, read.run.id, read.run.label) == (written.run, written.run.id, written.run.label)
-    assert read.facts == written.facts
+    assert read.provenance == written.provenance
     for field in fields(RunResult):
         expected, found = getattr(result, field.name), getattr(read.result, field.name)
         assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
@@ -122,7 +122,7 @@ def test_a_flipped_bit_is_noticed_or_changes_nothing(tmp_path_factory, content, 
         assert complaint.startswith(f"{path}: ")
         assert "\n" not in complaint
         return
-    assert (read.run, read.facts) == (original.run, original.facts)
+    assert (read.run, read.provenance) == (original.run, original.provenance)
     for field in fields(RunResult):
         assert getattr(read.result, field.name).tobytes() == getattr(original.result, field.name).tobytes()
 

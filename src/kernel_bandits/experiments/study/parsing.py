@@ -1,6 +1,6 @@
-"""The file of a study: tables in TOML, or the same tables in Python with classes in place of names.
+"""Read a study from TOML tables, or from the same tables in Python with classes in place of names.
 
-``load_study`` reads both. Every mistake in a file is an :class:`InputError` that names the place and what to write.
+Every mistake in a file is an :class:`InputError` that names the place and what to write.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any, TypeAlias
 
 from kernel_bandits.arrays import as_count
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.experiments.loop import run as play
-from kernel_bandits.experiments.parts import Kind, Part, nearest, part_of
-from kernel_bandits.experiments.study import Run, Study
+from kernel_bandits.experiments.study.catalogue import Role, did_you_mean
+from kernel_bandits.experiments.study.components import Component, component, in_words, parse_options, readable
+from kernel_bandits.experiments.study.specification import ADDED_OPTIONS, Run, Study
 
-Table: TypeAlias = Mapping[str, Any]
+TomlTable: TypeAlias = Mapping[str, Any]
 
 STUDY_KEYS = ("name", "title", "environments", "policies", "defaults", "seeds", "horizon", "quick")
 ENVIRONMENT_KEYS = ("name", "label", "options", "grid", "kernel")
@@ -33,8 +33,8 @@ QUICK_KEYS = ("seeds", "horizon")
 def load_study(path: str | Path) -> Study:
     """Read a study from a TOML file, or from a Python file that defines ``study``, a :class:`Study` or its tables.
 
-    Modules beside the file can be imported by it and named in it, as ``"module:attribute"``. Their code travels with
-    the runs to other processes and machines.
+    Modules beside the file can be imported by it and named in it as ``"module:attribute"``. Their code is sent with
+    the runs to other processes and machines. Nothing is played; :func:`validate` does that.
     """
     path = Path(path).resolve()
     if path.suffix not in (".toml", ".py"):
@@ -43,95 +43,74 @@ def load_study(path: str | Path) -> Study:
         raise InputError(f"{path}: there is no such file.")
     with importable(path.parent):
         try:
-            tables = _python_tables(path) if path.suffix == ".py" else _toml_tables(path)
+            tables = _read_python(path) if path.suffix == ".py" else _read_toml(path)
             return tables if isinstance(tables, Study) else study_of(tables, path.stem)
         except KernelBanditsError as reason:
             raise InputError(f"{path.name}: {reason}") from reason
 
 
-def study_of(tables: Table, name: str = "study") -> Study:
-    """The study that tables describe.
+def study_of(tables: TomlTable, name: str = "study") -> Study:
+    """Return the study that tables describe.
 
     Args:
-        tables: as in a TOML file; wherever a ``name`` stands there may be a class or function instead.
-        name: the study's, unless the tables say.
+        tables: as in a TOML file. A class or function may stand in place of a ``name``.
+        name: of the study, unless the tables have one.
     """
     _check_keys("the study", tables, STUDY_KEYS, required=("environments", "policies", "seeds", "horizon"))
     name = _text("name", tables.get("name", name))
-    environments = list(_environments(tables))
-    entries = list(_entries(tables, environments))
-    cells = _cells(environments, entries, _table("defaults", tables.get("defaults", {})))
-    for run, *_ in cells:
-        _try_first_round(run)
-    rows = itertools.zip_longest(*cells)
+    places = list(_environments(tables))
+    entries = list(_policies(tables, [place.environment.label for place in places]))
+    cells = _cells(places, entries, _table("defaults", tables.get("defaults", {})))
     quick = _table("quick", tables.get("quick", {}))
     _check_keys("quick", quick, QUICK_KEYS)
     return Study(
         name=name,
         title=_text("title", tables.get("title", name)),
-        runs=tuple(run for row in rows for run in row if run is not None),
+        runs=tuple(run for row in itertools.zip_longest(*cells) for run in row if run is not None),
         quick={key: as_count(f"quick.{key}", value) for key, value in quick.items()},
     )
 
 
-def _try_first_round(run: Run) -> None:
-    """Mistakes that show when a policy first meets its environment are the file's, not a run's."""
-    where = f"{run.policy.label} in {run.environment.label}"
+@contextmanager
+def importable(folder: Path) -> Iterator[None]:
+    """Make the modules in a folder importable inside this context."""
+    sys.path.insert(0, str(folder))
     try:
-        play(*run.build(), 1, run.seed)
-    except KernelBanditsError as reason:
-        raise InputError(f"{where}: {reason}") from reason
-    except Exception as reason:
-        raise InputError(f"{where}: the first round fails: {type(reason).__name__}: {reason}") from reason
-
-
-def _cells(environments: Sequence[_Place], entries: Sequence[_Entry], defaults: Table) -> list[list[Run]]:
-    """The runs of each policy in each environment it plays in."""
-    _check_labels([place.part.label for place in environments], "environments")
-    for option in defaults:
-        if not any(entry.part.accepts(option) for entry in entries):
-            raise InputError(f"defaults: no policy takes an option {option!r}; check its name or leave it out.")
-    cells = []
-    for place in environments:
-        playing = [entry for entry in entries if place.part.label in entry.environments]
-        _check_labels([entry.part.label for entry in playing], f"policies in {place.part.label}")
-        for entry in playing:
-            policy = _complete(entry.part, place, defaults)
-            cells.append([Run(place.part, policy, seed, entry.horizon) for seed in entry.seeds])
-    return cells
+        yield
+    finally:
+        sys.path.remove(str(folder))
 
 
 @dataclass(frozen=True)
 class _Place:
-    """An environment, the kernel that the file gives policies there, and the one that it suggests itself."""
+    """An environment and the options it offers policies: from its own lengthscale, and from the file."""
 
-    part: Part
-    kernel: Part | None
-    suggested: Part | None
+    environment: Component
+    suggested: Mapping[str, Any]
+    given: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """A policy, where it plays, with which seeds and how long."""
+    """A policy, its environments, its seeds and its horizon."""
 
-    part: Part
+    policy: Component
     environments: tuple[str, ...]
     seeds: tuple[int, ...]
     horizon: int
 
 
-def _environments(tables: Table) -> Iterator[_Place]:
+def _environments(tables: TomlTable) -> Iterator[_Place]:
     for where, table in _numbered("environments", tables["environments"]):
         _check_keys(where, table, ENVIRONMENT_KEYS, required=("name",))
-        kernel = Part("", {"kernel": table["kernel"]}).options["kernel"] if "kernel" in table else None
-        for part in _grid(where, table, "environment"):
-            lengthscale = getattr(part.build(), "lengthscale", None)
-            suggested = None if lengthscale is None else Part("Gaussian", {"lengthscale": lengthscale})
-            yield _Place(part, kernel, suggested)
+        given = parse_options({"kernel": table["kernel"]} if "kernel" in table else {})
+        for environment in _grid(where, table, "environment"):
+            lengthscale = getattr(environment.build(), "lengthscale", None)
+            suggested = {} if lengthscale is None else {"kernel": {"name": "Gaussian", "lengthscale": lengthscale}}
+            yield _Place(environment, parse_options(suggested), given)
 
 
-def _entries(tables: Table, environments: Sequence[_Place]) -> Iterator[_Entry]:
-    labels = [place.part.label for place in environments]
+def _policies(tables: TomlTable, labels: Sequence[str]) -> Iterator[_Entry]:
     for where, table in _numbered("policies", tables["policies"]):
         _check_keys(where, table, POLICY_KEYS, required=("name",))
         chosen = table.get("environments", labels)
@@ -140,42 +119,64 @@ def _entries(tables: Table, environments: Sequence[_Place]) -> Iterator[_Entry]:
         for label in chosen:
             if label not in labels:
                 raise InputError(
-                    f"{where}.environments: there is no environment {label!r}{nearest(str(label), labels)}"
+                    f"{where}.environments: there is no environment {label!r}{did_you_mean(str(label), labels)}"
                 )
         seeds = _seeds(f"{where}.seeds", table.get("seeds", tables["seeds"]))
         horizon = as_count(
             f"{where}.horizon" if "horizon" in table else "horizon", table.get("horizon", tables["horizon"])
         )
-        for part in _grid(where, table, "policy"):
-            yield _Entry(part, tuple(chosen), seeds, horizon)
+        for policy in _grid(where, table, "policy"):
+            yield _Entry(policy, tuple(chosen), seeds, horizon)
 
 
-def _complete(policy: Part, place: _Place, defaults: Table) -> Part:
-    """The policy with the options it takes from elsewhere; what is said more specifically wins."""
-    suggested, given = ({} if kernel is None else {"kernel": kernel} for kernel in (place.suggested, place.kernel))
-    if policy.options.get("learn_kernel"):
-        # what is learned should not start from what the environment knows
-        suggested = {}
-    taken = {key: value for key, value in {**suggested, **defaults, **given}.items() if policy.accepts(key)}
-    return replace(policy, options={**taken, **policy.options}).resolved("policy")
+def _cells(places: Sequence[_Place], entries: Sequence[_Entry], defaults: TomlTable) -> list[list[Run]]:
+    """Return the runs of each policy in each of its environments."""
+    _check_labels([place.environment.label for place in places], "environments")
+    for option in defaults:
+        if not any(entry.policy.accepts(option) for entry in entries):
+            raise InputError(f"defaults: no policy takes an option {option!r}; check its name or remove it.")
+    parsed_defaults = parse_options(defaults)
+    cells = []
+    for place in places:
+        label = place.environment.label
+        here = [entry for entry in entries if label in entry.environments]
+        _check_labels([entry.policy.label for entry in here], f"policies in {label}")
+        for entry in here:
+            policy = _complete(entry.policy, place, parsed_defaults)
+            cells.append([Run(place.environment, policy, seed, entry.horizon) for seed in entry.seeds])
+    return cells
 
 
-def _grid(where: str, table: Table, kind: Kind) -> Iterator[Part]:
-    """A part for every point of the grid; one if there is none."""
+def _complete(policy: Component, place: _Place, defaults: TomlTable) -> Component:
+    """Add the options that a policy takes from elsewhere. Precedence: policy, then environment, then defaults."""
+    # A learned kernel must not start from the lengthscale that the environment knows.
+    suggested = {} if policy.options.get("learn_kernel") else place.suggested
+    offered = {**suggested, **defaults, **place.given}
+    taken = {key: value for key, value in offered.items() if policy.accepts(key)}
+    completed = replace(policy, options={**taken, **policy.options})
+    try:
+        completed.check(added=ADDED_OPTIONS)
+    except KernelBanditsError as reason:
+        raise InputError(f"{policy.label} in {place.environment.label}: {reason}") from reason
+    return completed
+
+
+def _grid(where: str, table: TomlTable, role: Role) -> Iterator[Component]:
+    """Yield a component for every point of the grid; one if there is no grid."""
     options = _table(f"{where}.options", table.get("options", {}))
     for point in _points(f"{where}.grid", table.get("grid", {})):
         twice = sorted(set(point) & set(options))
         if twice:
-            raise InputError(f"{where}: {twice[0]!r} is both among the options and in the grid; leave one out.")
+            raise InputError(f"{where}: {twice[0]!r} is both an option and in the grid; remove one of them.")
         try:
-            part = part_of(table["name"], {**options, **point}).resolved(kind)
-            yield replace(part, label=_label(table.get("label"), part, point))
+            made = component(role, table["name"], {**options, **point})
+            yield replace(made, label=_label(table.get("label"), made, point))
         except KernelBanditsError as reason:
             raise InputError(f"{where}: {reason}") from reason
 
 
 def _points(where: str, grid: Any) -> Iterator[dict[str, Any]]:
-    """Of a table of lists their product; of a list of tables the tables themselves."""
+    """Yield the product of a table of lists, or the tables of a list."""
     if isinstance(grid, (list, tuple)):
         for table in grid:
             yield dict(_table(where, table))
@@ -188,31 +189,18 @@ def _points(where: str, grid: Any) -> Iterator[dict[str, Any]]:
         yield dict(zip(axes, values, strict=True))
 
 
-def _label(pattern: Any, part: Part, point: Table) -> str:
+def _label(pattern: Any, made: Component, point: TomlTable) -> str:
     if pattern is None:
-        varied = ", ".join(f"{key}={_in_words(part.options[key])}" for key in point)
-        name = part.name.split(":")[-1]
+        varied = ", ".join(f"{key}={in_words(made.options[key])}" for key in point)
+        name = made.name.split(":")[-1]
         return f"{name}({varied})" if varied else name
     try:
-        return _text("label", pattern).format(**{key: _readable(value) for key, value in part.options.items()})
+        return _text("label", pattern).format(**{key: readable(value) for key, value in made.options.items()})
     except (KeyError, AttributeError, IndexError, ValueError) as reason:
         raise InputError(
             f"label: {pattern!r} cannot be filled in ({type(reason).__name__}: {reason}); "
-            f"there are {', '.join(part.options) or 'no options'}."
+            f"there are {', '.join(made.options) or 'no options'}."
         ) from reason
-
-
-def _readable(value: Any) -> Any:
-    """A value as labels see it: ``{kernel.lengthscale}`` looks into a part."""
-    if isinstance(value, Part):
-        return SimpleNamespace(name=value.name, **{key: _readable(item) for key, item in value.options.items()})
-    return value
-
-
-def _in_words(value: Any) -> str:
-    if isinstance(value, Part):
-        return f"{value.name}({', '.join(f'{key}={_in_words(item)}' for key, item in value.options.items())})"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _seeds(where: str, value: Any) -> tuple[int, ...]:
@@ -232,23 +220,25 @@ def _check_labels(labels: Sequence[str], where: str) -> None:
             )
 
 
-def _check_keys(where: str, table: Table, known: Sequence[str], required: Sequence[str] = ()) -> None:
+def _check_keys(where: str, table: TomlTable, known: Sequence[str], required: Sequence[str] = ()) -> None:
     for key in table:
         if key not in known:
-            raise InputError(f"{where}: unknown entry {key!r}{nearest(str(key), known)} It has {', '.join(known)}.")
+            raise InputError(
+                f"{where}: unknown entry {key!r}{did_you_mean(str(key), known)} It has {', '.join(known)}."
+            )
     for key in required:
         if key not in table:
             raise InputError(f"{where}: the entry {key!r} is missing.")
 
 
-def _numbered(where: str, tables: Any) -> Iterator[tuple[str, Table]]:
+def _numbered(where: str, tables: Any) -> Iterator[tuple[str, TomlTable]]:
     if not isinstance(tables, (list, tuple)) or not tables:
         raise InputError(f"{where}: expected one or more tables, as [[{where}]], got {tables!r}.")
     for number, table in enumerate(tables, start=1):
         yield f"{where}[{number}]", _table(f"{where}[{number}]", table)
 
 
-def _table(where: str, value: Any) -> Table:
+def _table(where: str, value: Any) -> TomlTable:
     if not isinstance(value, Mapping):
         raise InputError(f"{where}: expected a table, got {value!r}.")
     return value
@@ -260,23 +250,22 @@ def _text(where: str, value: Any) -> str:
     return value
 
 
-def _toml_tables(path: Path) -> Table:
+def _read_toml(path: Path) -> TomlTable:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
         raise InputError(f"not a TOML file: {reason}") from reason
 
 
-def _python_tables(path: Path) -> Table | Study:
-    module = _load_module(path)
-    study = getattr(module, "study", None)
+def _read_python(path: Path) -> TomlTable | Study:
+    study = getattr(_load_module(path), "study", None)
     if not isinstance(study, (Mapping, Study)):
         raise InputError(f"expected it to define `study`, a Study or a table, got {study!r}.")
     return study
 
 
 def _load_module(path: Path) -> ModuleType:
-    """The module of a study's file, under its own name: its classes are known by that name in records."""
+    """Import a study's file under its own name, which records use for its classes."""
     specification = importlib.util.spec_from_file_location(path.stem, path)
     assert specification is not None  # there is a loader for every .py file
     assert specification.loader is not None
@@ -292,13 +281,3 @@ def _load_module(path: Path) -> ModuleType:
     except Exception as reason:
         raise InputError(f"the file cannot be run: {type(reason).__name__}: {reason}") from reason
     return module
-
-
-@contextmanager
-def importable(folder: Path) -> Iterator[None]:
-    """Modules in the folder can be imported inside this context."""
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))

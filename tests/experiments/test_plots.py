@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from kernel_bandits import InputError, KernelBanditsError, RunResult
-from kernel_bandits.plots import comparison_figure, draw_time, line_styles
+from kernel_bandits.experiments.plots import comparison_figure, draw_time, line_styles
 
 HORIZON = 40
 
@@ -122,7 +122,10 @@ def test_a_missing_matplotlib_is_answered_with_the_install_line(monkeypatch):
 
 
 def test_importing_the_module_does_not_load_optional_packages():
-    program = "import sys, kernel_bandits.plots; print({'matplotlib', 'joblib', 'rich', 'typer'} & set(sys.modules))"
+    program = (
+        "import sys, kernel_bandits.experiments.plots; "
+        "print({'matplotlib', 'joblib', 'rich', 'typer'} & set(sys.modules))"
+    )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "set()"
 

@@ -1,8 +1,8 @@
-"""Records on disk: one Parquet file per run, readable by anything that reads Parquet.
+"""Records on disk: one Parquet file per run.
 
-A file has a row per round. Run, environment, policy and seed stand in every row (they compress to nothing), so that
-files can be queried together; settings, versions and machine facts are JSON in the file's metadata. Files appear under
-their name only when they are complete, and carry a digest of their content, so that a damaged one is noticed.
+A file has a row per round. Run, environment, policy and seed are repeated in every row (they compress to nothing), so
+files can be queried together. Settings and provenance are JSON in the file's metadata. Files are written atomically and
+carry a digest of their content, so a damaged file is detected.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from kernel_bandits.errors import InputError, KernelBanditsError, missing
-from kernel_bandits.experiments.parts import Part
-from kernel_bandits.experiments.records import Record, RunResult
-from kernel_bandits.experiments.study import Run, Study
+from kernel_bandits.experiments.results import Record, RunResult
+from kernel_bandits.experiments.study.components import Reference, reference
+from kernel_bandits.experiments.study.specification import Run, Study
 from kernel_bandits.io import atomic_write
 
 METADATA_KEY, DIGEST_KEY = b"kernel_bandits", b"digest"
@@ -29,19 +29,19 @@ RUNS = "runs"
 
 
 class DamagedRecordError(KernelBanditsError):
-    """A record's file is not what was written."""
+    """The content of a record's file is not what was written."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """The records of a study, as far as there are any.
+    """The finished runs of a study.
 
     Attributes:
-        name: the study's.
-        title: the study's.
+        name: of the study.
+        title: of the study.
         records: in the order of the study, with its labels.
         missing: runs without a record.
-        damaged: why a file cannot be read, by run id; their runs are among the missing.
+        damaged: why a file cannot be read, by run id; these runs are missing too.
     """
 
     name: str
@@ -52,16 +52,16 @@ class Results:
 
 
 def record_path(folder: Path, run: Run) -> Path:
-    """Where the record of a run is kept in the folder of a study."""
+    """Return where the folder of a study holds the record of a run."""
     return folder / RUNS / f"{run.id}.parquet"
 
 
 def write_record(folder: Path, record: Record) -> Path:
-    """Write a record under its run's id; the file is complete or not there."""
+    """Write a record atomically, under its run's id."""
     pa, parquet = require_arrow()
     texts, columns = _texts(record.run), _columns(record)
     described = json.dumps(
-        {"id": record.run.id, **_run_as_data(record.run), "facts": dict(record.facts)}, ensure_ascii=False
+        {"id": record.run.id, **_run_as_data(record.run), "facts": dict(record.provenance)}, ensure_ascii=False
     )
     metadata = {METADATA_KEY: described.encode(), DIGEST_KEY: _digest(described, texts, columns).encode()}
     repeated = {name: pa.repeat(text, record.result.horizon) for name, text in texts.items()}
@@ -81,11 +81,7 @@ def read_record(path: Path) -> Record:
         metadata = table.schema.metadata or {}
         described = metadata[METADATA_KEY].decode()
         texts = {name: table[name].unique().to_pylist() for name in TEXTS}
-        columns = {
-            name: np.from_dlpack(table[name].combine_chunks()).copy()
-            for name in table.column_names
-            if name not in TEXTS
-        }
+        columns = {name: _as_array(table[name]) for name in table.column_names if name not in TEXTS}
         only_texts = {name: "".join(values) for name, values in texts.items()}
         if _digest(described, only_texts, columns) != metadata[DIGEST_KEY].decode():
             raise DamagedRecordError(f"{path}: its content is not what was written.")
@@ -94,12 +90,12 @@ def read_record(path: Path) -> Record:
     except DamagedRecordError:
         raise
     except (OSError, KeyError, ValueError, TypeError, pa.ArrowException) as reason:
-        told = " ".join(str(reason).split())  # pyarrow's messages have several lines
-        raise DamagedRecordError(f"{path}: {type(reason).__name__}: {told}") from reason
+        message = " ".join(str(reason).split())  # pyarrow's messages have several lines
+        raise DamagedRecordError(f"{path}: {type(reason).__name__}: {message}") from reason
 
 
 def write_manifest(folder: Path, study: Study) -> None:
-    """Say in the folder which runs belong to the study, in which order and under which labels."""
+    """Write the list of the study's runs, in order and with their labels."""
     runs = [{"id": run.id, **_run_as_data(run)} for run in study.runs]
     text = json.dumps({"name": study.name, "title": study.title, "runs": runs}, ensure_ascii=False, indent=1)
     with atomic_write(folder / MANIFEST) as file:
@@ -107,7 +103,7 @@ def write_manifest(folder: Path, study: Study) -> None:
 
 
 def read_results(folder: str | Path) -> Results:
-    """The records in the folder of a study."""
+    """Read the records in the folder of a study."""
     folder = Path(folder)
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -118,12 +114,12 @@ def read_results(folder: str | Path) -> Results:
         raise InputError(f"{folder / MANIFEST}: cannot be read ({reason}); run the sweep again.") from reason
     found, damaged = find_records(folder, runs)
     without = tuple(run for run in runs if run.id not in found)
-    records = tuple(Record(run, found[run.id].result, found[run.id].facts) for run in runs if run.id in found)
+    records = tuple(Record(run, found[run.id].result, found[run.id].provenance) for run in runs if run.id in found)
     return Results(manifest["name"], manifest["title"], records, without, damaged)
 
 
 def find_records(folder: Path, runs: Sequence[Run]) -> tuple[dict[str, Record], dict[str, str]]:
-    """The records of the runs that have one, and what is wrong with damaged files; both by id."""
+    """Return the records of finished runs, and what is wrong with damaged files; both by run id."""
     found: dict[str, Record] = {}
     damaged: dict[str, str] = {}
     for run in runs:
@@ -137,7 +133,7 @@ def find_records(folder: Path, runs: Sequence[Run]) -> tuple[dict[str, Record], 
 
 
 def _texts(run: Run) -> dict[str, str]:
-    """Columns that say the same in every row."""
+    """Return the columns that are the same in every row."""
     return dict(zip(TEXTS, (run.id, run.environment.label, run.policy.label), strict=True))
 
 
@@ -156,6 +152,13 @@ def _columns(record: Record) -> dict[str, Any]:
         "update_seconds": result.update_seconds,
     }
     return {name: np.ascontiguousarray(column) for name, column in columns.items()}
+
+
+def _as_array(column: Any) -> Any:
+    # NumPy would ask again for an array with gaps, in a way that pyarrow warns about.
+    if column.null_count:
+        raise ValueError("a column has missing values.")
+    return np.from_dlpack(column.combine_chunks()).copy()
 
 
 def _result(columns: Mapping[str, Any]) -> RunResult:
@@ -190,20 +193,20 @@ def _run_as_data(run: Run) -> dict[str, Any]:
 
 
 def _run_of(data: Mapping[str, Any]) -> Run:
-    def part(role: str) -> Part:
+    def named(role: str) -> Reference:
         table = dict(data[role])
-        return Part(table.pop("name"), table, data["labels"][role])
+        return reference(table.pop("name"), table, data["labels"][role])
 
-    return Run(part("environment"), part("policy"), data["seed"], data["horizon"])
+    return Run(named("environment"), named("policy"), data["seed"], data["horizon"])
 
 
 def require_arrow() -> tuple[Any, Any]:
-    """The packages that read and write Parquet, ready for use, or the error that says what to install."""
+    """Return pyarrow and its Parquet module, or raise the error that says what to install."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError as reason:
         raise missing("pyarrow", "experiments") from reason
-    # The first array loads pandas where that is installed, which takes a while: now, rather than while results wait.
+    # The first array loads pandas if it is installed, which takes a while: do it before results wait.
     pa.array([0])
     return pa, parquet

@@ -12,7 +12,7 @@ from sweeping import DEADLY, NUMBER_OF_RUNS, Command, assert_same_records, comma
 
 import kernel_bandits as kb
 from kernel_bandits.experiments import Sweep, executor, load_study, read_record, read_results
-from kernel_bandits.experiments import cluster as cluster_module
+from kernel_bandits.experiments.execution import cluster as cluster_module
 
 LOOPBACK = ("--host", "127.0.0.1", "--no-dashboard")
 
@@ -71,15 +71,15 @@ def test_a_worker_killed_in_the_middle_changes_no_record(cluster, study_file, tm
     out, here = tmp_path_factory.mktemp("cluster"), tmp_path_factory.mktemp("here")
     sweep = Command("sweep", study_file, "--scheduler", cluster.address, "--out", out)
     first, *_ = wait_for_records(out, 3, sweep.process)
-    (victim,) = [worker for worker in cluster.workers if worker.pid == read_record(first).facts["process"]]
+    (victim,) = [worker for worker in cluster.workers if worker.pid == read_record(first).provenance["process"]]
     victim.kill()
     done_before = len(record_files(out))
     assert sweep.finish() == 0, sweep.stderr
     assert 3 <= done_before < NUMBER_OF_RUNS
     assert len(record_files(out)) == NUMBER_OF_RUNS
-    played_by = {record.facts["process"] for record in read_results(out).records}
+    played_by = {record.provenance["process"] for record in read_results(out).records}
     assert played_by == {worker.pid for worker in cluster.workers}
-    list(Sweep(load_study(study_file), here).play(executor()))
+    list(Sweep(load_study(study_file), here).run(executor()))
     assert_same_records(out, here)
 
 
@@ -90,7 +90,7 @@ def test_a_run_that_kills_every_worker_is_a_failure_and_not_an_endless_wait(clus
     )
     assert sweep.finish() == 1
     complaints = sweep.stderr.splitlines()
-    assert complaints[-2].startswith("failed: Deadly, uniform, seed 0: it could not be played on the cluster")
+    assert complaints[-2].startswith("failed: Deadly, uniform, seed 0: the cluster could not execute it")
     assert complaints[-1].startswith("error: 1 runs failed")
 
 
@@ -100,25 +100,25 @@ def test_ctrl_c_and_the_loss_of_the_scheduler_keep_what_is_done(cluster, study_f
     done = len(wait_for_records(out, 2, interrupted.process))
     interrupted.stop(signal.SIGINT)
     assert interrupted.finish() == 130
-    assert interrupted.stderr == "Stopped; what is finished is kept. Run again to go on.\n"
+    assert interrupted.stderr == "Interrupted. Finished runs are kept; run the command again to continue.\n"
     assert done <= len(read_results(out).records) < NUMBER_OF_RUNS
     lost = Command("sweep", study_file, "--scheduler", cluster.address, "--out", out)
     done = len(wait_for_records(out, len(record_files(out)) + 1, lost.process))
     cluster.processes[0].kill()
     assert lost.finish() == 1
-    assert "what is finished is kept" in lost.stderr.splitlines()[-1]
+    assert "Finished runs are kept" in lost.stderr.splitlines()[-1]
     assert done <= len(read_results(out).records) < NUMBER_OF_RUNS
 
 
 def test_an_address_that_is_none_is_one_line(study_file, tmp_path):
     answer = command("sweep", study_file, "--scheduler", "nonsense", "--out", tmp_path)
     assert answer.process.returncode == 2
-    assert answer.stderr.startswith("error: scheduler: expected an address as tcp://host:8786, got 'nonsense'")
+    assert answer.stderr.startswith("error: scheduler: expected an address like tcp://host:8786, got 'nonsense'")
     assert len(answer.stderr.splitlines()) == 1
 
 
 def test_an_address_where_nobody_answers_is_said(study_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster_module, "PATIENCE", 0.5)
+    monkeypatch.setattr(cluster_module, "TIMEOUT", 0.5)
     sweep = Sweep(load_study(study_file), tmp_path)
-    with pytest.raises(kb.UnavailableError, match="No Dask scheduler answers at tcp://"):
-        next(sweep.play(executor(scheduler="tcp://127.0.0.1:1")))
+    with pytest.raises(kb.UnavailableError, match="No Dask scheduler responds at tcp://"):
+        next(sweep.run(executor(scheduler="tcp://127.0.0.1:1")))

@@ -3,8 +3,9 @@ import pytest
 from scipy import stats
 
 from kernel_bandits import RunResult
-from kernel_bandits.experiments import Part, Record, Run
-from kernel_bandits.experiments.claims import (
+from kernel_bandits.experiments import Record, Run
+from kernel_bandits.experiments.study import reference
+from reproduce.claims import (
     FAILS,
     HOLDS,
     MISSING,
@@ -36,7 +37,7 @@ def record(policy, seed, slope, seconds=1e-3, horizon=HORIZON, size=0):
         select_seconds=np.full(horizon, 0.25 * seconds),
         update_seconds=np.full(horizon, 0.75 * seconds),
     )
-    return Record(Run(Part("Bump", label="place"), Part(policy), seed, horizon), result, {})
+    return Record(Run(reference("Bump", label="place"), reference(policy), seed, horizon), result, {})
 
 
 def ends(estimate):

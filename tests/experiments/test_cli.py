@@ -5,8 +5,8 @@ from sweeping import command
 from typer.testing import CliRunner
 
 import kernel_bandits as kb
-from kernel_bandits.experiments import command_line, group, load_study, read_results, summarize
-from kernel_bandits.experiments.parts import catalogue
+from kernel_bandits.experiments import cli, group, load_study, read_results, summarize
+from kernel_bandits.experiments.study import catalogue
 
 COMMANDS = ("run", "sweep", "reproduce", "plot", "report", "list")
 STUDY = """
@@ -20,9 +20,9 @@ policies = [{ name = "ek_ucb", label = "EK-UCB" }, { name = "uniform" }]
 FIGURE = '''
 """The drawing of the small study."""
 
-from kernel_bandits import plots
+from kernel_bandits.experiments import plots
 from kernel_bandits.experiments import group
-from kernel_bandits.experiments.claims import Claim, Finding
+from reproduce.claims import Claim, Finding
 
 
 def figure(records):
@@ -55,7 +55,7 @@ def figure(folder):
 def invoke(*arguments):
     # A log, whatever the terminal of whoever runs the tests.
     log = {"FORCE_COLOR": None, "TTY_COMPATIBLE": None, "COLUMNS": "120"}
-    return CliRunner().invoke(command_line.app, [str(argument) for argument in arguments], env=log)
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments], env=log)
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_options_shorten_and_shift_a_sweep(study_toml, tmp_path):
 def test_run_takes_options_as_toml_writes_them(tmp_path):
     answer = invoke(
         *("run", "ek_ucb", "Bump", "--horizon", 8, "--seeds", 2, "--jobs", 1, "--out", tmp_path),
-        *("--option", "regularization=0.5", "--option", "history=none"),
+        *("--option", "regularization=0.5", "--option", "dictionary={rule='Kors', history='none'}"),
         *("--option", "kernel={name='Matern', lengthscale=[1, 1, 1, 1, 1, 2]}"),
     )
     assert answer.exit_code == 0, answer.output
@@ -126,7 +126,7 @@ def test_run_takes_options_as_toml_writes_them(tmp_path):
     assert [record.run.seed for record in records] == [0, 1]
     assert records[0].run.policy.settings == {
         "name": "ek_ucb",
-        "history": "none",
+        "dictionary": {"name": "Kors", "history": "none"},
         "kernel": {"name": "Matern", "lengthscale": [1, 1, 1, 1, 1, 2]},
         "regularization": 0.5,
     }
@@ -136,7 +136,7 @@ def test_list_names_everything():
     answer = invoke("list")
     assert answer.exit_code == 0
     shown = answer.stdout.split()
-    for kind in ("policy", "environment", "kernel or radius"):
+    for kind in ("policy", "environment", "kernel, radius or rule"):
         assert set(catalogue(kind)) <= set(shown)
     assert "figures: bump, bump_projection" in answer.stdout
 
@@ -162,7 +162,7 @@ def test_reproduce_measures_draws_judges_and_reports(studies, tmp_path):
     assert "A picture" in page
     assert "There are records." in page
     one = invoke("reproduce", "small", "--studies", studies, "--quick", "--jobs", 1, "--out", out)
-    assert "8 of 8 runs were finished before." in one.stdout
+    assert "8 of 8 runs are finished already." in one.stdout
     assert "picture" not in one.stdout
 
 
@@ -239,7 +239,7 @@ def test_a_quick_look_needs_limits(study_toml, tmp_path):
     study_toml.write_text(STUDY.replace("quick =", "# quick ="))
     answer = invoke("sweep", study_toml, "--quick", "--out", tmp_path / "out")
     assert answer.exit_code == 2
-    assert "quick: small.toml names no limits" in answer.stderr
+    assert "quick: small.toml sets no limits" in answer.stderr
 
 
 def test_a_figure_that_cannot_be_written_is_said(study_toml, tmp_path):
@@ -275,7 +275,7 @@ def test_runs_that_fail_are_told_and_the_others_kept(tmp_path):
     assert answer.exit_code == 1
     told = answer.stderr.splitlines()
     assert told[0] == "failed: Chessboard, ek_ucb, seed 0: ZeroDivisionError: float division by zero"
-    assert told[-1].startswith("error: 2 runs failed, the others are kept")
+    assert told[-1].startswith("error: 2 runs failed; the others are kept")
     assert "in radius" in (tmp_path / "out" / "failures.txt").read_text()
     assert len(read_results(tmp_path / "out").records) == 2
 
@@ -289,4 +289,4 @@ def test_python_m_runs_the_command():
 def test_the_version_in_a_record_is_that_of_the_library(study_toml, tmp_path):
     assert invoke("sweep", study_toml, "--quick", "--jobs", 1, "--out", tmp_path / "out").exit_code == 0
     (record, *_) = read_results(tmp_path / "out").records
-    assert record.facts["kernel_bandits"] == kb.__version__
+    assert record.provenance["kernel_bandits"] == kb.__version__

@@ -1,7 +1,7 @@
 """Learning the mixed kernel of a table: how much of the reward is noise, constant, linear and smooth.
 
 The prior is the kernel that does well on tables of every kind with nothing learned: 20 % constant, 40 % linear, 40 %
-smooth with a lengthscale of √n standard deviations, noise of a tenth of that. The evidence moves it where the data ask
+smooth with a lengthscale of √n standard deviations. The evidence moves it where the data ask
 for it. Everything is in units of the spread of the columns and of the rewards.
 """
 
@@ -28,36 +28,38 @@ class MixedPrior:
     """Where the parameters start, and how far the evidence has to carry them.
 
     Attributes:
-        bias: share of the constant part of contexts.
+        signal: median share of the variance of the rewards that is no noise.
+        bias: share of the constant part of contexts in the signal.
         linear: share of the linear part.
         smooth: share of the smooth part.
         lengthscale: median, in standard deviations times √n.
-        noise: median of the noise over the variance of the rewards.
         action: median of the linear and of the smooth part of actions over their constant part.
         width: of the logarithm of a share.
         lengthscale_width: of the logarithm of a lengthscale.
         noise_width: of the logarithm of the noise.
+        total_width: of the logarithm of signal and noise together over the variance of the rewards, which they make up.
         reach: no parameter leaves its median by more than this factor, as a logarithm.
         observations: per function, before anything but the level and the spread of the rewards is learned. Fewer say
             more of the policy that chose them than of the reward.
-        two_valued_power: by which the evidence of two-valued rewards is raised. They are not Gaussian; half the
-            evidence is what they carry on the tables where the two were compared.
+        two_valued_power: by which the evidence of two-valued rewards is raised: they are not Gaussian.
         sample_size: at most this many observations of one function are looked at, and twice that of several.
         iterations: of the optimiser.
     """
 
+    signal: float = 0.65
     bias: float = 0.2
     linear: float = 0.4
     smooth: float = 0.4
     lengthscale: float = 1.0
-    noise: float = 0.1
     action: float = 1.0
     width: float = 1.0
-    lengthscale_width: float = 0.4
-    action_lengthscale_width: float = 1.0
+    lengthscale_width: float = 0.3
+    free_lengthscale_width: float = 1.0
     noise_width: float = 0.5
+    free_noise_width: float = 1.0
+    total_width: float = 0.25
     reach: float = 5.0
-    observations: int = 8
+    observations: int = 32
     two_valued_power: float = 0.5
     sample_size: int = 400
     iterations: int = 15
@@ -191,12 +193,14 @@ class MixedSample:
         self._split, self._arms, self._prior = split, arms, prior
         contexts, actions = points[:, :split], points[:, split:]
         self._contexts = ColumnUnits.measured(
-            contexts, layout.of(slice(0, split), dimension), before and before.contexts
+            contexts, layout.of(slice(0, split), dimension), None if before is None else before.contexts
         )
         self._actions = (
             None
             if arms
-            else ColumnUnits.measured(actions, layout.of(slice(split, dimension), dimension), before and before.actions)
+            else ColumnUnits.measured(
+                actions, layout.of(slice(split, dimension), dimension), None if before is None else before.actions
+            )
         )
         self._centre, self._spread = float(rewards.mean()), float(rewards.std())
         self._values = np.unique(rewards)
@@ -215,10 +219,10 @@ class MixedSample:
     @property
     def _medians(self) -> FloatArray:
         prior = self._prior
-        shares = np.array([prior.bias, prior.linear, prior.smooth])
+        shares = prior.signal * np.array([prior.bias, prior.linear, prior.smooth])
         if self._actions is not None:
             shares = shares / (1.0 + 2.0 * prior.action)
-        medians = [*shares, prior.lengthscale, prior.noise]
+        medians = [*shares, prior.lengthscale, 1.0 - prior.signal]
         if self._actions is not None:
             medians += [prior.action, prior.action, prior.lengthscale]
         return np.log(medians)
@@ -226,9 +230,25 @@ class MixedSample:
     @property
     def _widths(self) -> FloatArray:
         prior = self._prior
-        length = prior.lengthscale_width if self._arms else prior.action_lengthscale_width
-        widths = [prior.width, prior.width, prior.width, length, prior.noise_width if self._arms else 1.0]
-        return np.array(widths if self._arms else [*widths, prior.width, prior.width, prior.action_lengthscale_width])
+        # A very short lengthscale fits noise as well as a noise term does. Two-valued rewards are mostly noise.
+        length = prior.lengthscale_width if self._is_two_valued else prior.free_lengthscale_width
+        noise = prior.noise_width if self._is_two_valued else prior.free_noise_width
+        widths = [prior.width, prior.width, prior.width, length, noise]
+        return np.array(widths if self._actions is None else [*widths, prior.width, prior.width, length])
+
+    def _log_total(self, parameters: FloatArray) -> tuple[float, FloatArray]:
+        """The logarithm of signal and noise together, in units of the variance of the rewards, and its gradient."""
+        values = np.exp(parameters)
+        parts, factor = values[: blocks.LENGTH], 1.0
+        gradient = np.zeros(len(values))
+        if self._actions is not None:
+            factors = values[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH]
+            factor = 1.0 + float(factors.sum())
+            gradient[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH] = parts.sum() * factors
+        gradient[: blocks.LENGTH] = factor * parts
+        gradient[blocks.NOISE] = values[blocks.NOISE]
+        total = factor * float(parts.sum()) + float(values[blocks.NOISE])
+        return math.log(total), gradient / total
 
     @property
     def _power(self) -> float:
@@ -257,7 +277,13 @@ class MixedSample:
             except KernelBanditsError:
                 return 1e12, np.zeros(len(parameters))
             offset = (parameters - medians) / widths
-            return 0.5 * float(offset @ offset) - power * evidence.value, offset / widths - power * evidence.gradient
+            total, slope = self._log_total(parameters)
+            width = self._prior.total_width
+            penalty = 0.5 * (float(offset @ offset) + (total / width) ** 2)
+            return (
+                penalty - power * evidence.value,
+                offset / widths + total / width** 2 * slope - power * evidence.gradient,
+            )
 
         parameters = medians
         if power > 0.0:

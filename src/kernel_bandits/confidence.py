@@ -68,6 +68,18 @@ class StandardDeviations(FixedRadius):
         return self.number * math.sqrt(regularization)
 
 
+@dataclass(frozen=True)
+class LearnedDeviations(Confidence):
+    """The number of standard deviations that the posterior has learned to be worth exploring.
+
+    The default where the kernel is learned. One, unless rewards have two values; then as many as lie between the mean
+    and the best that may be hoped for (:class:`~kernel_bandits.learning.mixed.MixedSample`).
+    """
+
+    def radius(self, posterior: Posterior[Any]) -> float:
+        return posterior.bonus * math.sqrt(posterior.regularization)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Valid(Confidence):
     """A radius with a guarantee.

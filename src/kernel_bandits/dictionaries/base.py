@@ -177,6 +177,11 @@ class DictionaryRule(ABC):
         """The rule to use where the kernel is learned; the same unless a default depends on it."""
         return self
 
+    def capped(self, size: int) -> DictionaryRule:
+        """The rule with this many anchors at most, where it has a cap and none was given."""
+        del size  # a rule without a cap stays as it is
+        return self
+
 
 def as_rule(rule: Any) -> DictionaryRule:
     """Check that ``dictionary=`` is a rule, and name the rule to write if it is not."""

@@ -64,6 +64,9 @@ class LeverageRule(DictionaryRule):
     def for_learned_kernel(self) -> DictionaryRule:
         return replace(self, oversampling=LEARNED_OVERSAMPLING) if self.oversampling is None else self
 
+    def capped(self, size: int) -> DictionaryRule:
+        return replace(self, max_size=size) if self.max_size is None else self
+
 
 class LeverageDictionary(Dictionary):
     """The state of a :class:`LeverageRule`: its coins, and what its scores are computed from.

@@ -305,6 +305,7 @@ class Policy(Hooks):
                     f"dictionary: its points have {posterior.dimension} columns, but context and action together have "
                     f"{points.shape[1]}."
                 )
+            posterior.describe(context_columns, points[:, context_columns:])
             require_columns(posterior.kernel, points, context_columns)
 
 

@@ -30,20 +30,18 @@ class Preset(Protocol[P, T_co]):
 
 
 def takes_features(preset: Callable[P, T]) -> Preset[P, T]:
-    """Let a preset take ``features=``, and return a policy over a table where it is given.
-
-    A preset with a parameter ``layout`` is given the layout of the joint points.
-    """
+    """Let a preset take ``features=``, and return a policy over a table where it is given."""
     signature = inspect.signature(preset)
-    wants_layout = "layout" in signature.parameters
 
     @functools.wraps(preset)
     def by_name(*arguments: Any, features: Features | None = None, **options: Any) -> Any:
         if features is None:
             return preset(*arguments, **options)
-        if wants_layout and isinstance(features, Features):
-            options.setdefault("layout", features.layout)
-        return TablePolicy(preset(*arguments, **options), features)
+        policy = preset(*arguments, **options)
+        if isinstance(features, Features):
+            for posterior in policy.posteriors:
+                posterior.group_columns(features.layout.labels)
+        return TablePolicy(policy, features)
 
     # after the kernel, which may be given without its name, and before the seed
     parameters = list(signature.parameters.values())

@@ -10,12 +10,13 @@ from typing import Any, Literal, ParamSpec, TypeVar
 import numpy as np
 
 from kernel_bandits.arrays import as_positive
-from kernel_bandits.confidence import Confidence, KrauseOng, StandardDeviations
+from kernel_bandits.confidence import Confidence, KrauseOng, LearnedDeviations, StandardDeviations
 from kernel_bandits.dictionaries import DictionaryRule, Kors, Resampling
 from kernel_bandits.dictionaries.base import as_rule
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import KernelLike, Linear, Matern
+from kernel_bandits.kernels import KernelLike, Linear
 from kernel_bandits.kernels.fourier import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
+from kernel_bandits.kernels.mixed import PerArm
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.learning.units import RewardModel
 from kernel_bandits.policies.by_name import takes_features
@@ -30,11 +31,13 @@ from kernel_bandits.posteriors import (
     NystromPosterior,
     Posterior,
 )
+from kernel_bandits.posteriors.learners import Learner, MixedLearner, StationaryLearner
+from kernel_bandits.posteriors.split import SplitPosterior
 from kernel_bandits.rng import Seed, seed_of, stream
 
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
-# The kernel whose lengthscales are learned where none is given: smooth, but rough enough for rewards that jump.
-LEARNED_KERNEL = Matern(smoothness=2.5)
+# Anchors where nothing is set, at most: per arm, and for all actions together where they are described.
+ARM_ANCHORS, JOINT_ANCHORS = 150, 400
 _KORS = Kors()
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -71,7 +74,7 @@ def k_ucb(
     *,
     regularization: float = 0.1,
     learn_kernel: bool | KernelLearning | None = None,
-    confidence: Confidence = _ONE_STANDARD_DEVIATION,
+    confidence: Confidence | None = None,
     exploration_rate: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
@@ -91,7 +94,8 @@ def k_ucb(
     """
     posteriors = _Posteriors(None, seed_of(seed, "coins"))
     posterior = _posterior(kernel, regularization, _learning(kernel, learn_kernel), posteriors, seed)
-    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), _mixture(exploration_rate, seed))
+    radius = _radius(confidence, kernel)
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed))
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,10 @@ class _Posteriors:
         own = () if number is None else (number,)
         coins = np.random.default_rng(np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, *own)))
         return NystromPosterior(kernel, regularization, self.rule, coins)
+
+    def capped(self, size: int) -> _Posteriors:
+        """The same, with this many anchors at most unless the rule has a cap of its own."""
+        return self if self.rule is None else _Posteriors(self.rule.capped(size), self.seed)
 
 
 def _rule_or_none(dictionary: DictionaryRule | None) -> DictionaryRule | None:
@@ -141,11 +149,21 @@ def _posterior(
     """The posterior of a kernel as it is, or one that learns it."""
     if kernel is None:
         assert learning is not None
-        return LearnedPosterior(posteriors, None, LEARNED_KERNEL, learning, seed_of(seed, "learning"))
+        learner: Learner[Any] = MixedLearner(posteriors.capped(JOINT_ANCHORS), posteriors.capped(ARM_ANCHORS))
+        return LearnedPosterior(learner, learning, seed_of(seed, "learning"))
     if learning is None:
+        if isinstance(kernel, PerArm):
+            return SplitPosterior(kernel, regularization, posteriors)
         return posteriors(kernel, regularization)
     start = RewardModel.of(kernel, as_positive("regularization", regularization))
-    return LearnedPosterior(posteriors, start, start.kernel, learning, seed_of(seed, "learning"))
+    return LearnedPosterior(StationaryLearner(posteriors, start, learning), learning, seed_of(seed, "learning"))
+
+
+def _radius(confidence: Confidence | None, kernel: KernelLike | None) -> Confidence:
+    """The radius that a ``confidence=`` argument asks for."""
+    if confidence is not None:
+        return confidence
+    return LearnedDeviations() if kernel is None else _ONE_STANDARD_DEVIATION
 
 
 def _mixture(rate: float, seed: Seed) -> tuple[float, np.random.Generator] | None:
@@ -189,7 +207,7 @@ def ek_ucb(
     *,
     regularization: float = 0.1,
     learn_kernel: bool | KernelLearning | None = None,
-    confidence: Confidence = _ONE_STANDARD_DEVIATION,
+    confidence: Confidence | None = None,
     dictionary: DictionaryRule = _KORS,
     exploration_rate: float = 0.0,
     seed: Seed = None,
@@ -214,7 +232,8 @@ def ek_ucb(
     rule = as_rule(dictionary)
     posteriors = _Posteriors(rule if learning is None else rule.for_learned_kernel(), seed_of(seed, "coins"))
     posterior = _posterior(kernel, regularization, learning, posteriors, seed)
-    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), _mixture(exploration_rate, seed))
+    radius = _radius(confidence, kernel)
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed))
 
 
 @takes_features

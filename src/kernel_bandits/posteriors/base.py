@@ -16,7 +16,7 @@ from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward,
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, as_kernel, require_columns
 from kernel_bandits.numerics.linalg import correlate
-from kernel_bandits.posteriors.pending import Pending
+from kernel_bandits.posteriors.pending import Carrier
 
 Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features"]
 
@@ -87,6 +87,7 @@ class Facts:
         residual_trace: ρ.
         prior_mean: what is taken off rewards before the regression learns them.
         kernel_changes: how the kernel came to be.
+        bonus: how many standard deviations an upper bound should lie above the mean.
     """
 
     kernel: KernelLike
@@ -97,6 +98,7 @@ class Facts:
     residual_trace: float = 0.0
     prior_mean: float = 0.0
     kernel_changes: tuple[KernelChange, ...] = ()
+    bonus: float = 1.0
 
     def __post_init__(self) -> None:
         self.kernel = as_kernel(self.kernel)
@@ -154,10 +156,21 @@ class Posterior(ABC, Generic[E]):
     """Trace K(K + λI)⁻¹ of the (projected) Gram matrix of the observed points (Definition 3.1)."""
     drift: float = _fact("_pending.settled.drift")
     """How far the tracked inverse was from the true one when it was last checked, relative; 0 without one."""
+    bonus: float = _fact("_facts.bonus")
+    """How many standard deviations an upper bound should lie above the mean; 1 unless it is learned."""
 
-    def __init__(self, facts: Facts, pending: Pending[Any]) -> None:
+    def __init__(self, facts: Facts, pending: Carrier) -> None:
         self._facts = facts
         self._pending = pending
+
+    def describe(self, context_columns: int, actions: FloatArray) -> None:
+        """Take note, before the first round, of what the columns of joint points are.
+
+        Args:
+            context_columns: how many of the leading columns are the context.
+            actions: the actions on offer, shape (A, d_a).
+        """
+        del context_columns, actions  # a kernel that is given knows its columns
 
     @property
     def information_gain(self) -> float:
@@ -189,6 +202,15 @@ class Posterior(ABC, Generic[E]):
 
         Where the kernel is not finite the evaluation is not either; :meth:`require_finite` tells.
         """
+
+    def evaluate_gram(self, points: FloatArray, gram: FloatArray, prior: FloatArray) -> E:
+        """Evaluate points whose k(points, anchors) (A, m) and k(s, s) (A,) are known; writes nothing."""
+        del gram, prior  # a posterior without anchors has no use for them
+        return self.evaluate(points)
+
+    def group_columns(self, labels: NDArray[np.intp]) -> None:
+        """Take note, before the first round, of which columns encode one variable, shape (d,)."""
+        del labels  # a kernel that is given knows its columns
 
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, E]:
         """Evaluate the points that may have the largest mean + bonus·std, and no more of the others than it takes.

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.kernels import KernelLike, Stationary
-from kernel_bandits.learning.fit import Sample
+from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.learning.schedule import KernelLearning
-from kernel_bandits.learning.units import RewardModel, Units
 from kernel_bandits.posteriors.base import Evaluation, KernelChange, Posterior
 from kernel_bandits.posteriors.history import History
+from kernel_bandits.posteriors.learners import UNKNOWN_NOISE, Learner, Refit
 
-# Builds the posterior of a kernel and λ, with coins of its own for each number.
-PosteriorFactory: TypeAlias = Callable[[KernelLike, float, int], Posterior[Any]]
 _Rewards = TypeVar("_Rewards", float, FloatArray)
-# A change of kernel costs a pass over the history; less than so many nats are not worth it.
-WORTHWHILE = 1.0
-# Before anything is known of the rewards, in squared reward units; the output variance is 1 then.
-UNKNOWN_NOISE = 0.1
-# Widths before and after a change are compared at so many points of the sample, and at as many that mix their columns.
-REFERENCE_POINTS = 128
 
 
 @dataclass(slots=True)
@@ -42,38 +31,39 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
     """Another posterior, whose kernel, λ and prior mean are learned by maximum evidence at doubling times.
 
     A change rebuilds dictionary and posterior from the whole history in one pass. All numbers are in the units of the
-    data. A kernel is left only for one that explains the rewards better, and by enough: no variance may fall by more
-    than the Bayes factor of the change, exp(evidence gained). Otherwise it stays until the next time.
+    data.
 
     Args:
-        build: builds the posterior of a kernel.
-        start: the model to start from, which the user has chosen, so that leaving it takes evidence; or None.
-        family: the kernel whose lengthscales are sought; its own do not matter.
-        learning: when, and from what.
+        learner: what is learned.
+        learning: when.
         seed: of the samples.
     """
 
-    def __init__(
-        self,
-        build: PosteriorFactory,
-        start: RewardModel | None,
-        family: Stationary,
-        learning: KernelLearning,
-        seed: np.random.SeedSequence,
-    ) -> None:
-        model = RewardModel(family, 1.0, UNKNOWN_NOISE) if start is None else start
-        within = build(model.covariance, model.noise, 0)
+    def __init__(self, learner: Learner[Any], learning: KernelLearning, seed: np.random.SeedSequence) -> None:
+        start = learner.start
+        within = learner.build(None, UNKNOWN_NOISE if start is None else start.noise, 0)
         super().__init__(within._facts, within._pending)
-        self._facts.prior_mean = model.mean
+        self._facts.prior_mean = 0.0 if start is None else start.mean
         self.learning = learning
-        self._build, self._family, self._seed = build, family, seed
+        self._learner, self._seed = learner, seed
         self._model = start
-        self._units: Units | None = None
         self._within = within
         self._next: int | None = learning.first_round
         # What the posterior within does not keep: a history-free stream until the kernel is frozen, and rewards as long
         # as nothing is known of them.
         self._kept = History() if start is None or self._is_history_free else None
+
+    def describe(self, context_columns: int, actions: FloatArray) -> None:
+        if self.round_index or self._pending.awaited:
+            return
+        self._learner.describe(context_columns, actions)
+        if self._model is None:
+            self._within = self._learner.build(None, UNKNOWN_NOISE, 0)
+            self._facts, self._pending = self._within._facts, self._within._pending
+
+    def group_columns(self, labels: NDArray[np.intp]) -> None:
+        if not self.round_index:
+            self._learner.group_columns(labels)
 
     @property
     def _is_history_free(self) -> bool:
@@ -94,20 +84,12 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
 
     def evaluate(self, points: FloatArray) -> _LearnedEvaluation:
         if not self.round_index:
-            self._require_labels(points)
+            self._learner.check(points)
         return self._shifted(self._within.evaluate(points))
-
-    def _require_labels(self, points: FloatArray) -> None:
-        groups = self.learning.groups
-        if groups is not None and len(groups) != points.shape[1]:
-            raise InputError(
-                f"groups: {len(groups)} labels were given for points with {points.shape[1]} columns "
-                "(context columns first, then action columns); give one per column."
-            )
 
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _LearnedEvaluation]:
         if not self.round_index:
-            self._require_labels(points)
+            self._learner.check(points)
         chosen, evaluation = self._within.contenders(points, bonus)
         return chosen, self._shifted(evaluation)
 
@@ -131,7 +113,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         self._learn_if_due()
 
     def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
-        self._require_labels(points)
+        self._learner.check(points)
         start = 0
         while start < len(points):
             stop = len(points) if self._next is None else min(start + self._next - self.round_index, len(points))
@@ -182,55 +164,36 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         generator = np.random.default_rng(
             np.random.SeedSequence(self._seed.entropy, spawn_key=(*self._seed.spawn_key, self.round_index))
         )
-        # A policy that has found what is good plays it again and again: drawn uniformly, a late sample would know of
-        # nothing else. Round t is drawn with weight 1/t instead, every doubling of time as often as any other.
-        keys = generator.exponential(size=len(points)) * (1.0 + np.arange(len(points)))
-        drawn = generator.permutation(np.argsort(keys)[: self.learning.sample_size])
-        sample = Sample(points[drawn], rewards[drawn], self.learning.groups, self._units)
-        self._units = sample.units
-        model, gain = sample.fit(self._family, self._model), math.inf
-        if self._model is not None:
-            before, after = sample.score(self._model), sample.score(model)
-            gain = after.evidence - before.evidence
-            # the prior may speak for a change, but not without the evidence, nor against it more loudly
-            if not min(gain, after.objective - before.objective) >= WORTHWHILE:
-                return
-        within = self._rebuilt(model, points, rewards, points[drawn])
-        near = points[drawn[:REFERENCE_POINTS]]
-        if _narrowing(self._within, within, np.concatenate([near, generator.permuted(near, axis=0)])) > gain:
+        refit = self._learner.refit(points, rewards, self._model, generator)
+        if refit is None:
+            return
+        within = self._rebuilt(refit, points, rewards)
+        if not self._learner.accepts(self._within, within, refit, generator):
             return
         facts = within._facts
         change = KernelChange(
             facts.round_index,
             facts.kernel,
             facts.regularization,
-            model.mean,
-            gain,
-            tuple(sample.units.relative(model.kernel.lengthscale).tolist()),
+            refit.mean,
+            refit.evidence_gained,
+            refit.relative_lengthscales,
         )
-        facts.prior_mean, facts.kernel_changes = model.mean, (*self.kernel_changes, change)
-        self._model, self._within, self._facts, self._pending = model, within, facts, within._pending
+        facts.prior_mean, facts.kernel_changes, facts.bonus = refit.mean, (*self.kernel_changes, change), refit.bonus
+        self._model, self._within, self._facts, self._pending = refit.model, within, facts, within._pending
         if not self._is_history_free:
             self._kept = None
 
-    def _rebuilt(
-        self, model: RewardModel, points: FloatArray, rewards: FloatArray, sample: FloatArray
-    ) -> Posterior[Any]:
+    def _rebuilt(self, refit: Refit[Any], points: FloatArray, rewards: FloatArray) -> Posterior[Any]:
         """The posterior of a model with everything that was observed and anticipated."""
-        within = self._build(model.covariance, model.noise, len(self.kernel_changes) + 1)
+        within = self._learner.build(refit.kernel, refit.regularization, len(self.kernel_changes) + 1)
         # what the old anchors stand for is to be explained too, whether or not it was sampled
-        anchors = self.dictionary_points.reshape(-1, points.shape[1])
+        anchors, sample = self.dictionary_points.reshape(-1, points.shape[1]), refit.sample
         candidates = np.unique(np.concatenate([sample, anchors]), axis=0) if len(sample) < len(points) else sample
-        within.learn_history(points, rewards - model.mean, candidates)
+        within.learn_history(points, rewards - refit.mean, candidates)
         for key, awaited in self._pending.awaited.items():
             within.anticipate(key, awaited.point, within.evaluate_finite(awaited.point[None, :]))
         return within
 
     def __repr__(self) -> str:
         return f"LearnedPosterior({self._within!r}, prior_mean={self.prior_mean:g}, changes={len(self.kernel_changes)})"
-
-
-def _narrowing(before: Posterior[Any], after: Posterior[Any], points: FloatArray) -> float:
-    """The largest log-factor by which a variance falls from one posterior to another, in nats."""
-    old, new = before.evaluate_finite(points).std, after.evaluate_finite(points).std
-    return 2.0 * float(np.log(old / np.maximum(new, np.finfo(float).tiny)).max())

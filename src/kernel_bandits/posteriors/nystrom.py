@@ -101,6 +101,10 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         basis = self._model.basis
         return self._evaluate(basis.gram(points), basis.kernel.diag(points))
 
+    def evaluate_gram(self, points: FloatArray, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
+        del points
+        return self._evaluate(gram, prior)
+
     def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         pending, facts = self._pending, self._facts
         features, residual = self._model.basis.coordinates(gram, prior)

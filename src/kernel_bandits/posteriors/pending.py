@@ -34,6 +34,38 @@ class Regression(Protocol):
 R = TypeVar("R", bound=Regression)
 
 
+class Counted(Protocol):
+    """What a posterior shows of the regression that carries it."""
+
+    @property
+    def size(self) -> int:
+        """How many coordinates or points carry it."""
+
+    @property
+    def drift(self) -> float:
+        """How far the tracked inverse was from the true one."""
+
+    @property
+    def log_determinant(self) -> float:
+        """Log det(I + K/λ)."""
+
+    @property
+    def effective_dimension(self) -> float:
+        """Trace K(K + λI)⁻¹."""
+
+
+class Carrier(Protocol):
+    """The regression of a posterior, with what is awaited."""
+
+    @property
+    def settled(self) -> Counted:
+        """The regression on the rewards that came."""
+
+    @property
+    def awaited(self) -> dict[int, Awaited]:
+        """The points whose reward is to come."""
+
+
 @dataclass(frozen=True, slots=True)
 class Awaited:
     """A point whose reward is awaited.

@@ -1,0 +1,152 @@
+"""The kernels of tables: a constant, a linear and a smooth part, and arms that share nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.spatial.distance import cdist
+
+from kernel_bandits.arrays import FloatArray, as_count, as_floats, as_positive, require_finite
+from kernel_bandits.errors import InputError
+from kernel_bandits.kernels.base import Kernel, KernelLike, as_kernel, weighted_gradient
+from kernel_bandits.numerics.linalg import times
+
+
+class Mixed(Kernel):
+    """bias + linear·⟨x, y⟩/n + smooth·k₅⸝₂(‖x − y‖/(ℓ·√n)), of standardised columns x = (s − centre)/scale.
+
+    n is the number of variables and k₅⸝₂ the Matérn kernel of smoothness 5/2. The linear part generalises far beyond
+    the data, the smooth part near them.
+
+    Args:
+        bias: variance of the constant part, at least 0.
+        linear: variance of the linear part at a point one standard deviation out in every column, at least 0.
+        smooth: variance of the smooth part, at least 0.
+        lengthscale: ℓ of the smooth part; distances grow as √n, and so does what it is compared with.
+        centre: of the columns, a number or one per column.
+        scale: of the columns, positive, a number or one per column.
+        variables: n, how many variables the columns stand for; as many as columns unless given. The columns of one
+            categorical variable count once.
+    """
+
+    def __init__(
+        self,
+        bias: float,
+        linear: float,
+        smooth: float,
+        lengthscale: float = 1.0,
+        *,
+        centre: ArrayLike = 0.0,
+        scale: ArrayLike = 1.0,
+        variables: int | None = None,
+    ) -> None:
+        for name, value in (("bias", bias), ("linear", linear), ("smooth", smooth)):
+            if not (math.isfinite(value) and value >= 0.0):
+                raise InputError(f"{name}: expected a finite variance of at least 0, got {value!r}.")
+        self.bias, self.linear, self.smooth = float(bias), float(linear), float(smooth)
+        self.lengthscale = as_positive("lengthscale", lengthscale)
+        self.centre, self.scale = as_floats("centre", centre).copy(), as_floats("scale", scale).copy()
+        require_finite("centre", self.centre)
+        if not (self.scale > 0.0).all():
+            raise InputError(f"scale: expected positive numbers, got {scale!r}.")
+        self.variables = None if variables is None else as_count("variables", variables)
+
+    @property
+    def variance(self) -> float:
+        """The prior variance at a point one standard deviation out in every column."""
+        return self.bias + self.linear + self.smooth
+
+    def _standardised(self, X: FloatArray) -> FloatArray:
+        for name, values in (("centre", self.centre), ("scale", self.scale)):
+            if values.ndim and len(values) != X.shape[1]:
+                raise InputError(f"{name}: {len(values)} numbers were given for points with {X.shape[1]} columns.")
+        return (X - self.centre) / self.scale
+
+    def _count(self, X: FloatArray) -> int:
+        return self.variables or max(X.shape[1], 1)
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        left = self._standardised(X)
+        right = left if Y is None else self._standardised(Y)
+        count = self._count(X)
+        # r = √5·‖x − y‖/(ℓ√n), k₅⸝₂ = (1 + r + r²/3)·e⁻ʳ
+        r = cdist(left, right)
+        r *= math.sqrt(5.0 / count) / self.lengthscale
+        gram = np.multiply(r, 1.0 / 3.0)
+        gram += 1.0
+        gram *= r
+        gram += 1.0
+        np.negative(r, out=r)
+        gram *= np.exp(r, out=r)
+        gram *= self.smooth
+        gram += self.bias
+        if self.linear:
+            gram += times(left * (self.linear / count), np.ascontiguousarray(right.T))
+        return gram
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        standardised = self._standardised(X)
+        squares = np.vecdot(standardised, standardised)
+        return (self.bias + self.smooth) + (self.linear / self._count(X)) * squares
+
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        left, right, count = self._standardised(X), self._standardised(Y), self._count(X)
+        # dk₅⸝₂/dq = −⁵⁄₆·(1 + r)·e⁻ʳ in q = ‖x − y‖²/(ℓ²n), and ∂q/∂x = 2(x − y)/(ℓ²n)
+        squared = 1.0 / (self.lengthscale**2 * count)
+        r = math.sqrt(5.0 * squared) * cdist(left, right)
+        slopes = weights * ((-5.0 / 6.0 * self.smooth) * (1.0 + r) * np.exp(-r))
+        differences = left * slopes.sum(axis=1)[:, None] - times(slopes, right)
+        by_column = 2.0 * squared * differences + (self.linear / count) * times(weights, right)
+        return by_column / self.scale
+
+    def __repr__(self) -> str:
+        return (
+            f"Mixed(bias={self.bias:.3g}, linear={self.linear:.3g}, smooth={self.smooth:.3g}, "
+            f"lengthscale={self.lengthscale:.3g})"
+        )
+
+
+class PerArm(Kernel):
+    """A kernel on contexts for each arm: k((x, a), (y, b)) = [a = b]·k(x, y). Arms learn nothing from each other.
+
+    Args:
+        context_kernel: k, on the context columns; None where there are none, for k = 1.
+        context_dimension: how many of the leading columns are the context. The others name the arm: two actions are
+            the same arm if all their columns agree.
+    """
+
+    def __init__(self, context_kernel: KernelLike | float, context_dimension: int) -> None:
+        self.context_kernel = as_kernel(context_kernel)
+        if isinstance(context_dimension, bool) or not isinstance(context_dimension, int) or context_dimension < 0:
+            raise InputError(f"context_dimension: expected a whole number of at least 0, got {context_dimension!r}.")
+        self.context_dimension = context_dimension
+
+    def _split(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+        if X.shape[1] <= self.context_dimension:
+            raise InputError(
+                f"context_dimension: {self.context_dimension} context columns and at least one action column are "
+                f"expected, got points with {X.shape[1]} columns."
+            )
+        return X[:, : self.context_dimension], X[:, self.context_dimension :]
+
+    def _same(self, X: FloatArray, Y: FloatArray) -> FloatArray:
+        return (X[:, None, :] == Y[None, :, :]).all(axis=2).astype(np.float64)
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        (contexts, arms), (other_contexts, other_arms) = self._split(X), self._split(X if Y is None else Y)
+        return self._same(arms, other_arms) * self.context_kernel(contexts, other_contexts)
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        return self.context_kernel.diag(self._split(X)[0])
+
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        (contexts, arms), (other_contexts, other_arms) = self._split(X), self._split(Y)
+        by_context = weighted_gradient(
+            self.context_kernel, contexts, other_contexts, weights * self._same(arms, other_arms)
+        )
+        return np.hstack([by_context, np.zeros(arms.shape)])
+
+    def __repr__(self) -> str:
+        return f"PerArm({self.context_kernel!r}, {self.context_dimension})"

@@ -1,0 +1,242 @@
+"""What a learned posterior learns: the parameters of a stationary kernel, or those of the mixed kernel of a table."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import InputError
+from kernel_bandits.kernels import KernelLike
+from kernel_bandits.kernels.mixed import Mixed, PerArm
+from kernel_bandits.learning.fit import Sample
+from kernel_bandits.learning.mixed import PRIOR, Columns, MixedModel, MixedSample, are_arms
+from kernel_bandits.learning.schedule import KernelLearning
+from kernel_bandits.learning.units import RewardModel, Units
+from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.split import SplitPosterior
+
+# Builds the posterior of a kernel and λ, with coins of its own for each number.
+PosteriorFactory: TypeAlias = Callable[[KernelLike, float, int], Posterior[Any]]
+# A change of kernel costs a pass over the history; a gain of fewer nats is not worth it.
+WORTHWHILE = 1.0
+# Before anything is known of the rewards, in squared reward units; the output variance is 1 then.
+UNKNOWN_NOISE = 0.1
+# Widths before and after a change are compared at this many points of the sample, and at as many of mixed columns.
+REFERENCE_POINTS = 128
+M = TypeVar("M")
+
+
+@dataclass(frozen=True)
+class Refit(Generic[M]):
+    """A model that explains the observations better than the one before.
+
+    Attributes:
+        model: the model.
+        kernel: of its posterior.
+        regularization: λ of its posterior.
+        mean: c.
+        bonus: how many standard deviations an upper bound lies above the mean.
+        evidence_gained: over the model before, in nats.
+        relative_lengthscales: as of :class:`KernelChange`.
+        sample: the points it was learned from, shape (n, d).
+    """
+
+    model: M
+    kernel: KernelLike
+    regularization: float
+    mean: float
+    bonus: float
+    evidence_gained: float
+    relative_lengthscales: tuple[float, ...]
+    sample: FloatArray
+
+
+class Learner(ABC, Generic[M]):
+    """Learns a model of the rewards, and builds its posterior."""
+
+    @property
+    @abstractmethod
+    def start(self) -> M | None:
+        """The model that the user chose to start from, or None where nothing is known of the rewards."""
+
+    @abstractmethod
+    def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
+        """The posterior of a kernel; of None before anything is known."""
+
+    @abstractmethod
+    def describe(self, context_columns: int, actions: FloatArray) -> None:
+        """Take note of what the columns of joint points are, from the first actions offered, shape (A, d_a)."""
+
+    @abstractmethod
+    def check(self, points: FloatArray) -> None:
+        """Raise if points of this width cannot be learned from."""
+
+    @abstractmethod
+    def refit(
+        self, points: FloatArray, rewards: FloatArray, model: M | None, generator: np.random.Generator
+    ) -> Refit[M] | None:
+        """The model that explains a sample of a history (t, d), (t,) best; None to stay with the one there is."""
+
+    def accepts(
+        self, before: Posterior[Any], after: Posterior[Any], refit: Refit[M], generator: np.random.Generator
+    ) -> bool:
+        """Whether to leave a posterior for the one that was rebuilt."""
+        del before, after, refit, generator  # a model that is averaged with its prior needs no second look
+        return True
+
+    def group_columns(self, labels: NDArray[np.intp]) -> None:
+        """Take note of which columns encode one variable, shape (d,)."""
+        del labels  # a stationary kernel has groups of its own
+
+
+def drawn_rows(count: int, size: int, generator: np.random.Generator) -> FloatArray:
+    """Rows of a sample of a history, in random order.
+
+    A policy that has found what is good plays it again and again: drawn uniformly, a late sample would know of nothing
+    else. Round t is drawn with weight 1/t instead, every doubling of time as often as any other.
+    """
+    keys = generator.exponential(size=count) * (1.0 + np.arange(count))
+    return generator.permutation(np.argsort(keys)[:size])
+
+
+class StationaryLearner(Learner[RewardModel]):
+    """Lengthscales, output variance, noise and mean of one stationary kernel over all columns.
+
+    A kernel is left only for one that explains the rewards better, and by enough: no variance may fall by more than the
+    Bayes factor of the change, exp(evidence gained).
+
+    Args:
+        build: builds the posterior of a kernel.
+        start: the model to start from.
+        learning: from what.
+    """
+
+    def __init__(self, build: PosteriorFactory, start: RewardModel, learning: KernelLearning) -> None:
+        self._build, self._start, self._learning = build, start, learning
+        self._units: Units | None = None
+
+    @property
+    def start(self) -> RewardModel:
+        return self._start
+
+    def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
+        return self._build(self._start.covariance if kernel is None else kernel, regularization, number)
+
+    def describe(self, context_columns: int, actions: FloatArray) -> None:
+        """Nothing to note: all columns are alike."""
+
+    def check(self, points: FloatArray) -> None:
+        groups = self._learning.groups
+        if groups is not None and len(groups) != points.shape[1]:
+            raise InputError(
+                f"groups: {len(groups)} labels were given for points with {points.shape[1]} columns "
+                "(context columns first, then action columns); give one per column."
+            )
+
+    def refit(
+        self, points: FloatArray, rewards: FloatArray, model: RewardModel | None, generator: np.random.Generator
+    ) -> Refit[RewardModel] | None:
+        drawn = drawn_rows(len(points), self._learning.sample_size, generator)
+        sample = Sample(points[drawn], rewards[drawn], self._learning.groups, self._units)
+        self._units = sample.units
+        found, gain = sample.fit(self._start.kernel, model), math.inf
+        if model is not None:
+            before, after = sample.score(model), sample.score(found)
+            gain = after.evidence - before.evidence
+            # the prior may speak for a change, but not without the evidence, nor against it more loudly
+            if not min(gain, after.objective - before.objective) >= WORTHWHILE:
+                return None
+        relative = tuple(sample.units.relative(found.kernel.lengthscale).tolist())
+        return Refit(found, found.covariance, found.noise, found.mean, 1.0, gain, relative, points[drawn])
+
+    def accepts(
+        self,
+        before: Posterior[Any],
+        after: Posterior[Any],
+        refit: Refit[RewardModel],
+        generator: np.random.Generator,
+    ) -> bool:
+        near = refit.sample[:REFERENCE_POINTS]
+        points = np.concatenate([near, generator.permuted(near, axis=0)])
+        old, new = before.evaluate_finite(points).std, after.evaluate_finite(points).std
+        # the largest log-factor by which a variance falls, in nats
+        narrowing = 2.0 * float(np.log(old / np.maximum(new, np.finfo(float).tiny)).max())
+        return not narrowing > refit.evidence_gained
+
+
+class MixedLearner(Learner[MixedModel]):
+    """Constant, linear and smooth parts, noise and mean of the kernel of a table.
+
+    Actions that are unit vectors are arms, which share nothing; others are described by their columns. Every fit
+    rebuilds the posterior, whose anchors are then chosen from the whole history: a full dictionary is renewed too.
+
+    Args:
+        build: builds the posterior of a kernel of joint points.
+        build_arm: builds the posterior of one arm on contexts.
+        columns: what they are; the number of context columns is that of the first round.
+    """
+
+    def __init__(self, build: PosteriorFactory, build_arm: PosteriorFactory, columns: Columns | None = None) -> None:
+        self._build, self._build_arm = build, build_arm
+        self._columns = Columns() if columns is None else columns
+        self._arms = False
+
+    @property
+    def start(self) -> None:
+        return None
+
+    def describe(self, context_columns: int, actions: FloatArray) -> None:
+        self._columns = Columns(context_columns, self._columns.variables)
+        self._arms = are_arms(actions)
+
+    def group_columns(self, labels: NDArray[np.intp]) -> None:
+        self._columns = Columns(self._columns.contexts, tuple(labels.tolist()))
+
+    def check(self, points: FloatArray) -> None:
+        variables = self._columns.variables
+        if variables is not None and len(variables) != points.shape[1]:
+            raise InputError(f"features: {len(variables)} columns were described, got points with {points.shape[1]}.")
+
+    def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
+        if kernel is None:
+            unknown = Mixed(PRIOR.bias, PRIOR.linear, PRIOR.smooth, PRIOR.lengthscale)
+            kernel = PerArm(unknown, self._columns.contexts) if self._arms else unknown
+        if isinstance(kernel, PerArm):
+            return SplitPosterior(kernel, regularization, _Numbered(self._build_arm, number))
+        return self._build(kernel, regularization, number)
+
+    def refit(
+        self, points: FloatArray, rewards: FloatArray, model: MixedModel | None, generator: np.random.Generator
+    ) -> Refit[MixedModel] | None:
+        if np.ptp(rewards) == 0.0:
+            return None
+        self._arms = self._arms and are_arms(points[:, self._columns.contexts :])
+        size = PRIOR.sample_size * (2 if self._arms else 1)
+        drawn = drawn_rows(len(points), size, generator)
+        if np.ptp(rewards[drawn]) == 0.0:
+            return None
+        before = model if model is None or isinstance(model.kernel, PerArm) == self._arms else None
+        sample = MixedSample(points[drawn], rewards[drawn], self._columns, self._arms, before)
+        found = sample.fit(before)
+        gain = math.inf if before is None else found.evidence - sample.evidence_of(before)
+        return Refit(found, found.kernel, found.noise, found.mean, found.bonus, gain, (), points[drawn])
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """Builds the posteriors of arms with coins of their own for each refit and arm."""
+
+    build: PosteriorFactory
+    refit: int
+
+    def __call__(self, kernel: KernelLike, regularization: float, number: int) -> Posterior[Any]:
+        # Cantor's pairing of two counts
+        both = self.refit + number
+        return self.build(kernel, regularization, both * (both + 1) // 2 + number)

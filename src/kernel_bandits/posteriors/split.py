@@ -1,0 +1,278 @@
+"""Arms that share nothing: a posterior of its own for each, K times smaller than one for all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.kernels import KernelLike
+from kernel_bandits.kernels.mixed import PerArm
+from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior
+from kernel_bandits.posteriors.pending import Awaited
+
+# Builds the posterior of one arm on contexts, given how many there are already.
+ArmFactory: TypeAlias = Callable[[KernelLike, float, int], Posterior[Any]]
+
+
+@dataclass(slots=True)
+class _SplitEvaluation(Evaluation):
+    """Adds the evaluation of each point's arm, and the row of the point in it; None for an arm never played."""
+
+    within: list[tuple[Evaluation, int] | None]
+
+
+class _Arms:
+    """The posteriors of the arms by the bytes of their action, counted together as one regression.
+
+    Attributes:
+        members: the posteriors, in the order in which arms were first played.
+        awaited: the joint points whose reward is to come.
+        size: the anchors of all arms together.
+        anchors: the contexts among them, shape (m, d_x); None after a change.
+    """
+
+    def __init__(self) -> None:
+        self.members: dict[bytes, Posterior[Any]] = {}
+        self.awaited: dict[int, Awaited] = {}
+        self.size = 0
+        self.anchors: FloatArray | None = None
+
+    @property
+    def settled(self) -> _Arms:
+        """The regression of all arms together."""
+        return self
+
+    @property
+    def log_determinant(self) -> float:
+        """The sum over arms."""
+        return math.fsum(member.log_determinant for member in self.members.values())
+
+    @property
+    def effective_dimension(self) -> float:
+        """The sum over arms."""
+        return math.fsum(member.effective_dimension for member in self.members.values())
+
+    @property
+    def drift(self) -> float:
+        """The largest of any arm."""
+        return max((member.drift for member in self.members.values()), default=0.0)
+
+    def count(self) -> None:
+        """Count the anchors again."""
+        size = sum(member.dictionary_size for member in self.members.values())
+        if size != self.size:
+            self.size, self.anchors = size, None
+
+
+class SplitPosterior(Posterior[_SplitEvaluation]):
+    """One posterior per arm, on contexts alone; the posterior of a :class:`PerArm` kernel.
+
+    An arm is a distinct action. One that was never played has the prior mean and standard deviation.
+
+    Args:
+        kernel: the kernel of joint points.
+        regularization: λ.
+        build: builds the posterior of an arm.
+    """
+
+    def __init__(self, kernel: PerArm, regularization: float, build: ArmFactory) -> None:
+        self._arms = _Arms()
+        super().__init__(Facts(kernel, regularization, "projected"), self._arms)
+        self._split = kernel.context_dimension
+        self._contexts = kernel.context_kernel
+        self._build = build
+        # which arm each observation belongs to, in the order in which they were learned
+        self._order: list[int] = []
+        self._numbers: dict[bytes, int] = {}
+
+    @property
+    def dictionary_points(self) -> FloatArray:
+        blocks = [self._joint(member.dictionary_points, arm) for arm, member in self._arms.members.items()]
+        return np.concatenate(blocks) if blocks else np.empty((0, self.dimension or 0))
+
+    def _joint(self, contexts: FloatArray, arm: bytes) -> FloatArray:
+        action = np.frombuffer(arm)
+        contexts = contexts.reshape(-1, self._split)
+        return np.hstack([contexts, np.broadcast_to(action, (len(contexts), len(action)))])
+
+    def _observations(self) -> tuple[FloatArray, FloatArray]:
+        members = self._arms.members.items()
+        if not members:
+            return np.empty((0, self.dimension or 0)), np.empty(0)
+        points = np.concatenate([self._joint(member.observed_points, arm) for arm, member in members])
+        rewards = np.concatenate([member.observed_rewards for _, member in members])
+        # the observations of one arm are in order; place them where the arm was played
+        places = np.argsort(np.asarray(self._order), kind="stable")
+        ordered, ordered_rewards = np.empty(points.shape), np.empty(len(rewards))
+        ordered[places], ordered_rewards[places] = points, rewards
+        return ordered, ordered_rewards
+
+    def _rows_by_arm(self, points: FloatArray) -> dict[bytes, list[int]]:
+        rows: dict[bytes, list[int]] = {}
+        for row, action in enumerate(np.ascontiguousarray(points[:, self._split :])):
+            rows.setdefault(action.tobytes(), []).append(row)
+        return rows
+
+    def evaluate(self, points: FloatArray) -> _SplitEvaluation:
+        contexts = points[:, : self._split]
+        mean, std = np.zeros(len(points)), np.empty(len(points))
+        within: list[tuple[Evaluation, int] | None] = [None] * len(points)
+        rows_by_arm = self._rows_by_arm(points)
+        known = self._of_one_context(contexts, rows_by_arm)
+        for arm, rows in rows_by_arm.items():
+            member = self._arms.members.get(arm)
+            if member is None:
+                std[rows] = np.sqrt(self._contexts.diag(contexts[rows]))
+                continue
+            evaluation = known[arm] if arm in known else member.evaluate(contexts[rows])
+            mean[rows], std[rows] = evaluation.mean, evaluation.std
+            for place, row in enumerate(rows):
+                within[row] = (evaluation, place)
+        return _SplitEvaluation(self._facts.round_index, mean, std, within)
+
+    def _of_one_context(self, contexts: FloatArray, rows_by_arm: dict[bytes, list[int]]) -> dict[bytes, Evaluation]:
+        """The evaluations of the arms where all are offered in one context: one call of the kernel for all anchors."""
+        if len(contexts) < 2 or len(rows_by_arm) < len(contexts) or not self._split:
+            return {}
+        context = contexts[:1]
+        if not (contexts == context).all():
+            return {}
+        arms = self._arms
+        if arms.anchors is None:
+            arms.anchors = np.concatenate([member.dictionary_points for member in arms.members.values()])
+        gram, prior = self._contexts(context, arms.anchors), self._contexts.diag(context)
+        evaluations, start = {}, 0
+        for arm, member in arms.members.items():
+            stop = start + member.dictionary_size
+            if arm in rows_by_arm:
+                evaluations[arm] = member.evaluate_gram(context, gram[:, start:stop].copy(), prior)
+            start = stop
+        return evaluations
+
+    def _member(self, point: FloatArray) -> tuple[bytes, Posterior[Any]]:
+        """The posterior of a point's arm, a fresh one if the arm was never played; writes nothing."""
+        arm = point[self._split :].tobytes()
+        member = self._arms.members.get(arm)
+        if member is None:
+            member = self._build(self._contexts, self.regularization, len(self._arms.members))
+        return arm, member
+
+    def _evaluated(self, point: FloatArray, evaluation: _SplitEvaluation, row: int) -> tuple[bytes, Any, Any, int]:
+        arm, member = self._member(point)
+        known = evaluation.within[row]
+        if known is None:
+            known = (member.evaluate_finite(point[None, : self._split]), 0)
+        return arm, member, *known
+
+    def _admit(self, arm: bytes, member: Posterior[Any], dimension: int) -> int:
+        """Keep the posterior of an arm; returns its number."""
+        self._arms.members.setdefault(arm, member)
+        self._facts.dimension = dimension
+        self._arms.count()
+        self._facts.residual_trace = math.fsum(each.residual_trace for each in self._arms.members.values())
+        return self._numbers.setdefault(arm, len(self._numbers))
+
+    def observe(self, point: FloatArray, reward: float, evaluation: _SplitEvaluation, row: int = 0) -> None:
+        arm, member, known, place = self._evaluated(point, evaluation, row)
+        member.observe(point[: self._split], reward, known, place)
+        self._order.append(self._admit(arm, member, len(point)))
+        self._facts.round_index += 1
+
+    def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
+        self._learn_groups(points, lambda member, rows: member.observe_many(points[rows, : self._split], rewards[rows]))
+
+    def learn_history(self, points: FloatArray, rewards: FloatArray, candidates: FloatArray) -> None:
+        chosen = self._rows_by_arm(candidates)
+
+        def learn(member: Posterior[Any], rows: list[int]) -> None:
+            arm = points[rows[0], self._split :].tobytes()
+            contexts = points[rows, : self._split]
+            own = candidates[chosen[arm], : self._split] if arm in chosen else contexts[:1]
+            member.learn_history(contexts, rewards[rows], own)
+
+        self._learn_groups(points, learn)
+
+    def _learn_groups(self, points: FloatArray, learn: Callable[[Posterior[Any], list[int]], None]) -> None:
+        groups = self._rows_by_arm(points)
+        numbers = np.empty(len(points), dtype=np.intp)
+        for rows in groups.values():
+            arm, member = self._member(points[rows[0]])
+            learn(member, rows)
+            numbers[rows] = self._admit(arm, member, points.shape[1])
+        self._order.extend(numbers.tolist())
+        self._facts.round_index += len(points)
+
+    def anticipate(self, key: int, point: FloatArray, evaluation: _SplitEvaluation, row: int = 0) -> None:
+        arm, member, known, place = self._evaluated(point, evaluation, row)
+        member.anticipate(key, point[: self._split], known, place)
+        self._admit(arm, member, len(point))
+        self._arms.awaited[key] = Awaited(point, point)
+
+    def fulfil(self, key: int, reward: float) -> None:
+        arm, member = self._member(self._arms.awaited[key].point)
+        member.fulfil(key, reward)
+        self._order.append(self._numbers[arm])
+        self._facts.round_index += 1
+        del self._arms.awaited[key]
+
+    def abandon(self, key: int) -> None:
+        _, member = self._member(self._arms.awaited[key].point)
+        member.abandon(key)
+        del self._arms.awaited[key]
+
+    def gradient(self, points: FloatArray, evaluation: _SplitEvaluation, bonus: float) -> FloatArray:
+        del evaluation  # of arms in other contexts too
+        gradient = np.zeros(points.shape)
+        for arm, rows in self._rows_by_arm(points).items():
+            member = self._arms.members.get(arm)
+            if member is not None:
+                contexts = points[rows, : self._split]
+                gradient[rows, : self._split] = member.gradient(contexts, member.evaluate(contexts), bonus)
+        return gradient
+
+    def covariance(self, points: FloatArray, evaluation: _SplitEvaluation) -> FloatArray:
+        del evaluation  # of arms in other contexts too
+        covariance = np.zeros((len(points), len(points)))
+        for arm, rows in self._rows_by_arm(points).items():
+            contexts = points[rows, : self._split]
+            member = self._arms.members.get(arm)
+            block = (
+                self._contexts(contexts, contexts.copy())
+                if member is None
+                else member.covariance(contexts, member.evaluate(contexts))
+            )
+            covariance[np.ix_(rows, rows)] = block
+        return covariance
+
+    def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        arm, member = self._member(point)
+        if arm not in self._arms.members:
+            return np.empty((0, len(point))), np.empty(0), np.empty(0)
+        contexts, values, rewards = member.contributions(point[: self._split])
+        return self._joint(contexts, arm), values, rewards
+
+    @contextmanager
+    def batch(self) -> Iterator[Callable[[FloatArray], float]]:
+        with ExitStack() as stack:
+            variances = {arm: stack.enter_context(member.batch()) for arm, member in self._arms.members.items()}
+
+            def variance(point: FloatArray) -> float:
+                context = point[: self._split]
+                known = variances.get(point[self._split :].tobytes())
+                if known is not None:
+                    return known(context)
+                return self._contexts.diag(context[None, :]).item(0) / self.regularization
+
+            yield variance
+
+    def __repr__(self) -> str:
+        return (
+            f"SplitPosterior({self.kernel!r}, regularization={self.regularization:g}, arms={len(self._arms.members)}, "
+            f"round_index={self.round_index}, dictionary_size={self.dictionary_size})"
+        )

@@ -46,7 +46,7 @@ class MixedPrior:
         iterations: of the optimiser.
     """
 
-    signal: float = 0.65
+    signal: float = 0.9
     bias: float = 0.2
     linear: float = 0.4
     smooth: float = 0.4
@@ -55,11 +55,11 @@ class MixedPrior:
     width: float = 1.0
     lengthscale_width: float = 0.3
     free_lengthscale_width: float = 1.0
-    noise_width: float = 0.5
+    noise_width: float = 0.7
     free_noise_width: float = 1.0
-    total_width: float = 0.25
+    total_width: float = 1.0
     reach: float = 5.0
-    observations: int = 32
+    observations: int = 16
     two_valued_power: float = 0.5
     sample_size: int = 400
     iterations: int = 15

@@ -34,14 +34,14 @@ class _Arms:
         members: the posteriors, in the order in which arms were first played.
         awaited: the joint points whose reward is to come.
         size: the anchors of all arms together.
-        anchors: the contexts among them, shape (m, d_x); None after a change.
+        anchors: their contexts, arm by arm, shape (m, d_x).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, context_columns: int) -> None:
         self.members: dict[bytes, Posterior[Any]] = {}
         self.awaited: dict[int, Awaited] = {}
         self.size = 0
-        self.anchors: FloatArray | None = None
+        self.anchors = np.empty((0, context_columns))
 
     @property
     def settled(self) -> _Arms:
@@ -67,7 +67,9 @@ class _Arms:
         """Count the anchors again."""
         size = sum(member.dictionary_size for member in self.members.values())
         if size != self.size:
-            self.size, self.anchors = size, None
+            columns = self.anchors.shape[1]
+            blocks = [member.dictionary_points.reshape(-1, columns) for member in self.members.values()]
+            self.size, self.anchors = size, np.concatenate(blocks)
 
 
 class SplitPosterior(Posterior[_SplitEvaluation]):
@@ -82,7 +84,7 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
     """
 
     def __init__(self, kernel: PerArm, regularization: float, build: ArmFactory) -> None:
-        self._arms = _Arms()
+        self._arms = _Arms(kernel.context_dimension)
         super().__init__(Facts(kernel, regularization, "projected"), self._arms)
         self._split = kernel.context_dimension
         self._contexts = kernel.context_kernel
@@ -138,14 +140,12 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
 
     def _of_one_context(self, contexts: FloatArray, rows_by_arm: dict[bytes, list[int]]) -> dict[bytes, Evaluation]:
         """The evaluations of the arms where all are offered in one context: one call of the kernel for all anchors."""
-        if len(contexts) < 2 or len(rows_by_arm) < len(contexts) or not self._split:
+        if len(contexts) < 2 or len(rows_by_arm) < len(contexts) or not (self._split and self._arms.size):
             return {}
         context = contexts[:1]
         if not (contexts == context).all():
             return {}
         arms = self._arms
-        if arms.anchors is None:
-            arms.anchors = np.concatenate([member.dictionary_points for member in arms.members.values()])
         gram, prior = self._contexts(context, arms.anchors), self._contexts.diag(context)
         evaluations, start = {}, 0
         for arm, member in arms.members.items():

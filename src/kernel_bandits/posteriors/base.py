@@ -74,7 +74,7 @@ E = TypeVar("E", bound=Evaluation)
 JOINT_POINTS = 1000
 
 
-@dataclass
+@dataclass(slots=True)
 class Facts:
     """What a posterior counts, in one place; a posterior around another shows the facts of the one within.
 

@@ -7,20 +7,26 @@ these functions follow are listed, with derivations, in ``docs/errata.md``.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_count, as_points, as_positive, require_finite
 from kernel_bandits.errors import InputError
-
-if TYPE_CHECKING:
-    from kernel_bandits.policies.ucb import UpperConfidenceBound
+from kernel_bandits.posteriors.base import Posterior
 
 
-def observed_gram(policy: UpperConfidenceBound) -> FloatArray:
+class HasPosterior(Protocol):
+    """A policy with one posterior."""
+
+    @property
+    def posterior(self) -> Posterior[Any]:
+        """Predicts and learns."""
+
+
+def observed_gram(policy: HasPosterior) -> FloatArray:
     """K_T of the points a policy has observed, shape (T, T); needs a policy that keeps its history."""
-    points = policy.observed_points
+    points = policy.posterior.observed_points
     return policy.posterior.kernel(points, points)
 
 
@@ -124,7 +130,7 @@ def ek_ucb_regret_bound(
         norm_bound: B ≥ ‖θ*‖.
         effective_dimension: d_eff(λ, T).
         dictionary_size: m.
-        draws: Σp_t, the expected number of points that come up in KORS, repeats included; needed if corrected.
+        draws: Σp_t, the expected number of points that KORS draws, repeats included; needed if corrected.
         oversampling: γ; the corrected bound needs γ(1 + ε) > 1.
         leverage_accuracy: ε.
         noise_bound: R; the paper takes 1.

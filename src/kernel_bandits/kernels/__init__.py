@@ -1,7 +1,7 @@
 """Covariance functions on joint points, in scikit-learn's protocol.
 
-A kernel is called as ``kernel(X, Y)`` with points as rows and answers their cross-Gram matrix; ``kernel.diag(X)``
-answers k(x, x) row by row. Any object that does both works in every policy, scikit-learn's Gaussian-process kernels
+A kernel is called as ``kernel(X, Y)`` with points as rows and returns their cross-Gram matrix; ``kernel.diag(X)``
+returns k(x, x) row by row. Any object that does both works in every policy, scikit-learn's Gaussian-process kernels
 included. The other way round, :func:`register_with_scikit_learn` lets scikit-learn's ``GaussianProcessRegressor`` take
 the kernels here, whose parameters it treats as fixed. Kernels are immutable; ``+`` and ``*`` combine them with each
 other and with numbers.

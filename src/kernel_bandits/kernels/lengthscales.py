@@ -62,7 +62,7 @@ def median_lengthscale(
         points: joint points, shape (n, d) with n ≥ 2: contexts beside actions as they will be played.
         per_dimension: one lengthscale per column, the median distance in that column times √d, so that at typical
             distances all columns together add up to one lengthscale. Columns that never vary get 1.
-        sample_size: at most so many of the points are compared, drawn without replacement.
+        sample_size: the most points that are compared, drawn without replacement.
         seed: of that draw.
 
     Returns:

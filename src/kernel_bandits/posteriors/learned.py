@@ -23,11 +23,11 @@ from kernel_bandits.posteriors.history import History
 # Builds the posterior of a kernel and λ, with coins of its own for each number.
 PosteriorFactory: TypeAlias = Callable[[KernelLike, float, int], Posterior[Any]]
 _Rewards = TypeVar("_Rewards", float, FloatArray)
-# A change of kernel costs a pass over the history; less than so many nats are not worth it.
+# A change of kernel costs a pass over the history; a gain of fewer nats is not worth it.
 WORTHWHILE = 1.0
 # Before anything is known of the rewards, in squared reward units; the output variance is 1 then.
 UNKNOWN_NOISE = 0.1
-# Widths before and after a change are compared at so many points of the sample, and at as many that mix their columns.
+# Widths before and after a change are compared at this many points of the sample and as many that mix their columns.
 REFERENCE_POINTS = 128
 
 

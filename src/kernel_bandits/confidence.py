@@ -1,6 +1,6 @@
 """Radii of the confidence set: how many of the paper's σ the upper bound lies above the mean.
 
-A radius object answers the paper's β for a posterior; the bonus of an action is β·std/√λ. Practical radii come first.
+A radius object returns the paper's β for a posterior; the bonus of an action is β·std/√λ. Practical radii come first.
 The others hold θ*, the unknown reward function, with probability 1 − δ for all rounds at once, under the assumptions
 that their arguments name: B ≥ ‖θ*‖ in the kernel's space, noise that is R-sub-Gaussian (R is a standard deviation, in
 the units of the reward), and a failure probability δ. Each says for which posteriors it is valid and refuses the

@@ -134,7 +134,7 @@ def ek_ucb_regret_bound(
         norm_bound: B ≥ ‖θ*‖.
         effective_dimension: d_eff(λ, T).
         dictionary_size: m.
-        draws: Σp_t, the expected number of points that come up in KORS, repeats included; needed if corrected.
+        draws: Σp_t, the expected number of points that KORS draws, repeats included; needed if corrected.
         oversampling: γ; the corrected bound needs γ(1 + ε) > 1.
         leverage_accuracy: ε.
         noise_bound: R; the paper takes 1.

@@ -55,7 +55,7 @@ def test_small_and_large_sizes_are_left_alone():
 @pytest.mark.usefixtures("two_threads")
 def test_an_error_puts_the_threads_back():
     before = counts()
-    policy = kb.ek_ucb(kb.Gaussian(0.05), oversampling=1e6, seed=0)
+    policy = kb.ek_ucb(kb.Gaussian(0.05), dictionary=kb.Kors(oversampling=1e6), seed=0)
     generator = np.random.default_rng(0)
     policy.update_many(generator.random((150, 1)), generator.random((150, 1)), generator.random(150))
     assert policy.dictionary_size > 90

@@ -62,7 +62,7 @@ class KorsDictionary(LeverageDictionary):
 
     def _measure(self, candidate: Candidate) -> FloatArray | float:
         features = candidate.features
-        if self.is_full(features.shape[-1]):
+        if self.max_size is not None and self.is_full(features.shape[-1]):
             raise UnavailableError(
                 f"score: the dictionary has the {self.max_size} anchors it may have and keeps no scores; "
                 "give a larger max_size=."

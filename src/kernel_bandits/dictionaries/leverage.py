@@ -112,7 +112,7 @@ class LeverageDictionary(Dictionary):
         return self._score(candidate.residual, self._measure(candidate))
 
     def propose(self, candidate: Candidate) -> Proposal:
-        if self.is_full(len(candidate.features)):
+        if self.max_size is not None and self.is_full(len(candidate.features)):
             return NOTHING
         probability = min(1.0, self.oversampling * float(self._score(candidate.residual, self._measure(candidate))))
         return Proposal(self._ahead.item(self._used) < probability, probability)

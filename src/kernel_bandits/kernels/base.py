@@ -99,7 +99,8 @@ class Constant(Kernel):
     def diag(self, X: FloatArray) -> FloatArray:
         return np.full(len(X), self.value)
 
-    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:  # noqa: ARG002 (constant)
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        del Y, weights  # a constant has no slope
         return np.zeros(X.shape)
 
     def __repr__(self) -> str:

@@ -43,7 +43,7 @@ class KernelPrior:
     noise_bounds: tuple[float, float] = (1e-4, 4.0)
 
     def centre(self, groups: int, dimension: int) -> FloatArray:
-        """The median of θ = (log ℓ of each group, log v, log λ) for points of so many columns."""
+        """The median of θ = (log ℓ of each group, log v, log λ) for points of ``dimension`` columns."""
         lengthscale = self.median_lengthscale * math.sqrt(dimension)
         return np.log([*[lengthscale] * groups, self.median_variance, self.median_noise])
 

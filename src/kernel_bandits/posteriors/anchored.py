@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -236,12 +236,13 @@ class AnchoredRegression:
         own = {name: value for name, value in vars(self).items() if name not in ("facts", "pending")}
         # bases are never changed in place, and a kernel is no state
         shared = {id(thing): thing for thing in (self.basis, self.facts.kernel)}
-        facts, (own, pending) = vars(self.facts).copy(), copy.deepcopy((own, vars(self.pending)), shared)
+        facts, (own, pending) = copy.copy(self.facts), copy.deepcopy((own, vars(self.pending)), shared)
         try:
             yield
         except BaseException:
             vars(self).update(own)
-            vars(self.facts).update(facts)
+            for field in fields(facts):
+                setattr(self.facts, field.name, getattr(facts, field.name))
             vars(self.pending).update(pending)
             raise
 

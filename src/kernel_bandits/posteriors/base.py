@@ -74,7 +74,7 @@ E = TypeVar("E", bound=Evaluation)
 JOINT_POINTS = 1000
 
 
-@dataclass
+@dataclass(slots=True)
 class Facts:
     """What a posterior counts, in one place; a posterior around another shows the facts of the one within.
 
@@ -200,7 +200,7 @@ class Posterior(ABC, Generic[E]):
     def evaluate(self, points: FloatArray) -> E:
         """Predict at finite points (A, d) of the right width and keep the intermediate results; writes nothing.
 
-        Where the kernel is not finite the evaluation is not either; :meth:`require_finite` tells.
+        Where the kernel is not finite the evaluation is not either; :meth:`require_finite` raises then.
         """
 
     def evaluate_gram(self, points: FloatArray, gram: FloatArray, prior: FloatArray) -> E:
@@ -278,7 +278,7 @@ class Posterior(ABC, Generic[E]):
 
     @abstractmethod
     def batch(self) -> AbstractContextManager[Callable[[FloatArray], float]]:
-        """A batch of anticipated points: directions that come up in it find the history in one pass at its end.
+        """Play a batch of points before any of their rewards; new directions find the history in one pass at its end.
 
         Yields:
             The function point (d,) ↦ σ²(point), the paper's variance as it was when the batch began.
@@ -316,7 +316,7 @@ class Posterior(ABC, Generic[E]):
     ) -> FloatArray:
         """Draws of (expected reward − mean) at evaluated points, shape (count, A).
 
-        Joint up to ``JOINT_POINTS`` points; more are drawn in blocks of so many, independent of each other.
+        Joint up to ``JOINT_POINTS`` points; more are drawn in blocks of that many, independent of each other.
         """
         normals = generator.standard_normal((count, len(points)))
         if len(points) <= JOINT_POINTS:

@@ -98,12 +98,13 @@ class AnchorBasis:
 
     def gram(self, points: FloatArray) -> FloatArray:
         """k(points, anchors) in an array that may be overwritten; a foreign kernel may keep what it returns."""
-        if not len(self.anchors):
+        anchors = self.anchors
+        if not len(anchors):
             return np.empty((len(points), 0))
-        gram = self.kernel(points, self.anchors)
+        gram = self.kernel(points, anchors)
         if self._owns_gram:
             return gram
-        require_gram(self.kernel, gram, (len(points), len(self.anchors)))
+        require_gram(self.kernel, gram, (len(points), len(anchors)))
         return np.array(gram, order="C")
 
     def __call__(self, points: FloatArray) -> Coordinates:

@@ -80,7 +80,7 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         return self.feature_map.gradient(points, by_features)
 
     def _start(self, dimension: int, size: int) -> None:
-        """Have a regression on so many features, if there is none yet."""
+        """Start the regression on the first point."""
         self._facts.dimension = dimension
         if not self._pending.settled.size:
             self._pending.settled = self._pending.ahead = RidgeRegression(self.regularization, size)

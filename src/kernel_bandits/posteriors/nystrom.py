@@ -142,9 +142,9 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _NystromEvaluation]:
         basis = self._model.basis
         size = len(basis.anchors)
-        if not pruning.is_worth_a_look(len(points), size):
-            return None, self.evaluate(points)
         gram, prior = basis.gram(points), basis.kernel.diag(points)
+        if not pruning.is_worth_a_look(len(points), size):
+            return None, self._evaluate(gram, prior)
         # mean = k_Z(s)ᵀJᵀw at O(m) per action, std from what it is at some of them
         coefficients = basis.weights(self._pending.settled.weights)
         pivots = pruning.pivots(len(points), size)

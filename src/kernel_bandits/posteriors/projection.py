@@ -13,7 +13,7 @@ from kernel_bandits.kernels import KernelLike
 from kernel_bandits.numerics.linalg import times, times_upper, transpose_times
 from kernel_bandits.posteriors.history import Block
 
-# One cross-Gram block of at most so many bytes is held at a time, and never a t×m matrix.
+# One cross-Gram block of at most this many bytes is held at a time, and never a t×m matrix.
 BLOCK_BYTES = 2 * 2**20
 # Extended precision is wider than double on most machines, but not on all.
 EXTENDED = np.longdouble

@@ -9,9 +9,9 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.numerics.linalg import safe_sqrt
 
-# It pays from so many actions, anchors and kernel entries between them on.
+# It pays from this many actions, anchors and kernel entries between them on.
 MINIMUM_ACTIONS, MINIMUM_ANCHORS, MINIMUM_ENTRIES = 500, 80, 200_000
-# One action per so many actions and anchors is evaluated exactly first, and so many likely winners.
+# One action per this many actions and anchors is evaluated exactly first, and this many likely winners.
 ACTIONS_PER_PIVOT, ANCHORS_PER_PIVOT = 64, 16
 LIKELY_WINNERS = 16
 # Unless a third is spared all are evaluated together.
@@ -19,7 +19,7 @@ WORTH = 2 / 3
 
 
 def is_worth_a_look(actions: int, anchors: int) -> bool:
-    """Whether bounds for so many actions are cheap beside their standard deviations."""
+    """Whether bounds for these actions are cheap beside their standard deviations."""
     return actions >= MINIMUM_ACTIONS and anchors >= MINIMUM_ANCHORS and actions * anchors >= MINIMUM_ENTRIES
 
 

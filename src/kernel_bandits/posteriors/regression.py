@@ -26,19 +26,19 @@ from kernel_bandits.numerics.linalg import (
 )
 from kernel_bandits.posteriors.projection import Mass
 
-# Features wait until so many can enter A by one matrix product; the drift check follows: a few gemv per 64 rounds.
+# Features wait until this many can enter A by one matrix product; the drift check follows: a few gemv per 64 rounds.
 PENDING_ROWS = 64
 # ‖APφ − φ‖/‖φ‖ at which P counts as drifted. Well above rounding (condition of A times 1e-16), well below 1e-6.
 DRIFT_TOLERANCE = 1e-8
 # Forgetting divides by 1 − φᵀPφ; below this the digits it loses are better had from a fresh factorisation.
 FORGETTING_TOLERANCE = 1e-4
-# Observations that are learned at once enter by matrix products of at most so many rows and so many bytes.
+# Observations that are learned at once enter by matrix products of at most this many rows and bytes.
 BATCH_ROWS = 512
 BATCH_BYTES = 2 * 2**20
 
 
 def batch_rows(size: int) -> int:
-    """How many observations with so many features to learn at once."""
+    """How many observations of ``size`` features to learn at once."""
     return min(BATCH_ROWS, max(PENDING_ROWS, BATCH_BYTES // (8 * max(size, 1))))
 
 

@@ -23,12 +23,13 @@ from measure import markdown
 
 import kernel_bandits as kb
 from kernel_bandits import accelerated
-from kernel_bandits.accelerated.engine import Played, traces
+from kernel_bandits.accelerated.chunk import traces
+from kernel_bandits.accelerated.engine import Trajectories
 from kernel_bandits.accelerated.models import BLOCK
-from kernel_bandits.accelerated.replicas import Precision, Replica, computing, play_batch, settings_of
+from kernel_bandits.accelerated.replicas import Precision, Replica, computing, simulate_batch
+from kernel_bandits.dictionaries.base import HistoryMode
 from kernel_bandits.experiments import Study, Sweep, executor, load_study
-from kernel_bandits.experiments.execute import Executor, Outcome
-from kernel_bandits.posteriors.nystrom import HistoryMode
+from kernel_bandits.experiments.execution import Executor, Outcome
 
 RIDGE = 0.01
 HORIZON, REPLICAS, ACTIONS, FEW = 2000, 1024, 10, 16
@@ -66,24 +67,25 @@ def ceilings() -> list[dict[str, object]]:
     return [{"": str(jax.devices()[0]), "bandwidth, TB/s": bandwidth / 1e12, "float64 product, TFLOP/s": rate / 1e12}]
 
 
-def play_timed(
+def timed_run(
     replicas: list[Replica], environment: kb.environments.Environment, horizon: int, dtype: Precision = "float64"
 ) -> dict[str, Any]:
-    """Play once; seconds until the first round, until the last, and per round at the end, where room is largest."""
+    """Run once; return the seconds in all and per round at the end, where matrices are largest."""
     marks: list[tuple[int, float]] = []
     seeds = [replica.seed for replica in replicas]
     with computing(dtype, None):
         started = perf_counter()
         marks.append((0, started))
-        tables, played = play_batch(
+        tables, trajectories = simulate_batch(
             replicas, environment, horizon, seeds, dtype, progress=lambda done: marks.append((done, perf_counter()))
         )
         ended = perf_counter()
     late = [mark for mark in marks if mark[0] >= 0.75 * horizon]
     per_round = (late[-1][1] - late[0][1]) / (late[-1][0] - late[0][0])
-    room = played.state.weights.shape[1] if hasattr(played.state, "weights") else played.state.whitened.shape[1]
+    state = trajectories.state
+    capacity = (state.weights if hasattr(state, "weights") else state.whitened).shape[1]
     del tables
-    return {"seconds": ended - started, "late round": per_round, "room": room, "played": played}
+    return {"seconds": ended - started, "late round": per_round, "capacity": capacity, "trajectories": trajectories}
 
 
 def speed() -> list[dict[str, object]]:
@@ -93,22 +95,22 @@ def speed() -> list[dict[str, object]]:
     history: HistoryMode
     for history in ("none", "all"):
         replicas = [
-            accelerated.ek_ucb(kb.Gaussian(0.1), regularization=RIDGE, history=history, seed=seed)
+            accelerated.ek_ucb(kb.Gaussian(0.1), regularization=RIDGE, dictionary=kb.Kors(history=history), seed=seed)
             for seed in range(REPLICAS)
         ]
         compile_seconds.clear()
-        first = play_timed(replicas, kb.environments.Chessboard(), HORIZON)
+        first = timed_run(replicas, kb.environments.Chessboard(), HORIZON)
         compiled = sum(compile_seconds)
-        runs = sorted((play_timed(replicas, kb.environments.Chessboard(), HORIZON) for _ in range(7)), key=_seconds)
+        runs = sorted((timed_run(replicas, kb.environments.Chessboard(), HORIZON) for _ in range(7)), key=_seconds)
         timed = runs[len(runs) // 2]
         # what a round takes when there is next to nothing to compute: launching its kernels
-        few = [play_timed(replicas[:FEW], kb.environments.Chessboard(), HORIZON) for _ in range(2)][1]
-        room = timed["room"]
+        few = [timed_run(replicas[:FEW], kb.environments.Chessboard(), HORIZON) for _ in range(2)][1]
+        capacity = timed["capacity"]
         # J, P and Q are read once a round, J once more for its further row; P and Q are rewritten once a block
         reads = (4 if history == "none" else 3) + 4 / BLOCK
-        traffic = 8.0 * REPLICAS * room**2 * reads
+        traffic = 8.0 * REPLICAS * capacity**2 * reads
         # φ and Pφ of every action, Qφ and, without the history, φᵀJ; two rank-one terms
-        flops = REPLICAS * room**2 * (4.0 * ACTIONS + 2 * (reads - 2 - 4 / BLOCK) + 4)
+        flops = REPLICAS * capacity**2 * (4.0 * ACTIONS + 2 * (reads - 2 - 4 / BLOCK) + 4)
         rate = traffic / timed["late round"]
         rows.append(
             {
@@ -120,8 +122,8 @@ def speed() -> list[dict[str, object]]:
                 "slowest, s": runs[-1]["seconds"],
                 "late round, µs": 1e6 * timed["late round"],
                 f"that of {FEW} replicas, µs": 1e6 * few["late round"],
-                "room": room,
-                "largest m": int(timed["played"].sizes.max()),
+                "capacity": capacity,
+                "largest m": int(timed["trajectories"].sizes.max()),
                 "traffic, MB": traffic / 1e6,
                 "GFLOP": flops / 1e9,
                 "TB/s": rate / 1e12,
@@ -143,7 +145,7 @@ def grid_replicas(
     assert environment.lengthscale is not None
     kernel = kb.Gaussian(environment.lengthscale)
     return [
-        accelerated.ek_ucb(kernel, regularization=ridge, oversampling=oversampling, seed=seed)
+        accelerated.ek_ucb(kernel, regularization=ridge, dictionary=kb.Kors(oversampling=oversampling), seed=seed)
         for ridge, oversampling, seed in product(ridges, oversamplings, range(seeds))
     ]
 
@@ -179,25 +181,22 @@ def large() -> list[dict[str, object]]:
     """64 replicas with 1,000 actions and up to 1,024 anchors."""
     environment = kb.environments.MovingOptimum(number_of_actions=1000)
     replicas = [
-        accelerated.ek_ucb(
-            kb.Gaussian(0.25), regularization=RIDGE, max_dictionary_size=1024, history=history, seed=seed
-        )
-        for history in ("all",)
+        accelerated.ek_ucb(kb.Gaussian(0.25), regularization=RIDGE, dictionary=kb.Kors(max_size=1024), seed=seed)
         for seed in range(64)
     ]
     compile_seconds.clear()
-    first = play_timed(replicas, environment, HORIZON)
+    first = timed_run(replicas, environment, HORIZON)
     compiled = sum(compile_seconds)
-    timed = play_timed(replicas, environment, HORIZON)
-    room = timed["room"]
-    flops = 64 * 1000 * 4.0 * room**2
+    timed = timed_run(replicas, environment, HORIZON)
+    capacity = timed["capacity"]
+    flops = 64 * 1000 * 4.0 * capacity**2
     return [
         {
             "first run, s": first["seconds"],
             "of it compilation, s": compiled,
             "run, s": timed["seconds"],
             "late round, ms": 1e3 * timed["late round"],
-            "largest m": int(timed["played"].sizes.max()),
+            "largest m": int(timed["trajectories"].sizes.max()),
             "GFLOP": flops / 1e9,
             "TFLOP/s": flops / timed["late round"] / 1e12,
         }
@@ -207,8 +206,8 @@ def large() -> list[dict[str, object]]:
 def exact() -> list[dict[str, object]]:
     """K-UCB, 256 replicas on Chessboard, T = 1000."""
     replicas = [accelerated.k_ucb(kb.Gaussian(0.1), regularization=RIDGE, seed=seed) for seed in range(256)]
-    first = play_timed(replicas, kb.environments.Chessboard(), 1000)
-    timed = play_timed(replicas, kb.environments.Chessboard(), 1000)
+    first = timed_run(replicas, kb.environments.Chessboard(), 1000)
+    timed = timed_run(replicas, kb.environments.Chessboard(), 1000)
     return [{"first run, s": first["seconds"], "run, s": timed["seconds"], "late round, ms": 1e3 * timed["late round"]}]
 
 
@@ -218,22 +217,22 @@ def precision() -> list[dict[str, object]]:
     cells: list[tuple[HistoryMode, float]] = [("none", 0.01), ("none", 1.0), ("all", 0.01), ("all", 1.0)]
     for history, ridge in cells:
         replicas = [
-            accelerated.ek_ucb(kb.Gaussian(0.1), regularization=ridge, history=history, seed=seed)
+            accelerated.ek_ucb(kb.Gaussian(0.1), regularization=ridge, dictionary=kb.Kors(history=history), seed=seed)
             for seed in range(REPLICAS)
         ]
         double, single = (
-            min((play_timed(replicas, kb.environments.Chessboard(), HORIZON, dtype) for _ in range(2)), key=_seconds)
+            min((timed_run(replicas, kb.environments.Chessboard(), HORIZON, dtype) for _ in range(2)), key=_seconds)
             for dtype in ("float64", "float32")
         )
         rows.append(
             {"history": history, "λ": ridge, "float64, s": double["seconds"], "float32, s": single["seconds"]}
-            | regret_difference(double["played"], single["played"])
+            | regret_difference(double["trajectories"], single["trajectories"])
             | prediction_error(history, ridge)
         )
     return rows
 
 
-def regret_difference(reference: Played, other: Played) -> dict[str, object]:
+def regret_difference(reference: Trajectories, other: Trajectories) -> dict[str, object]:
     """What other decisions do to the regret, paired over replicas."""
     difference = other.regrets.sum(axis=1) - reference.regrets.sum(axis=1)
     return {
@@ -251,18 +250,20 @@ def prediction_error(history: HistoryMode, ridge: float) -> dict[str, object]:
     """Errors of mean and std in float32 after runs with one action, in which both precisions see the same points."""
     environment = accelerated.PureEnvironment(one_action_rewards, np.zeros((1, 1)), 2)
     replicas = [
-        accelerated.ek_ucb(kb.Gaussian(0.3), regularization=ridge, history=history, seed=seed) for seed in range(64)
+        accelerated.ek_ucb(kb.Gaussian(0.3), regularization=ridge, dictionary=kb.Kors(history=history), seed=seed)
+        for seed in range(64)
     ]
     points = np.random.default_rng(0).random((500, 3)) * [1.0, 1.0, 0.0]
     beliefs = []
     dtype: Precision
     for dtype in ("float64", "float32"):
         with computing(dtype, None):
-            _, played = play_batch(replicas, environment, HORIZON, [replica.seed for replica in replicas], dtype)
-            settings = settings_of(replicas, 3, dtype)
+            _, trajectories = simulate_batch(
+                replicas, environment, HORIZON, [replica.seed for replica in replicas], dtype
+            )
             offered = jnp.broadcast_to(jnp.asarray(points, dtype), (len(replicas), *points.shape))
-            evaluation = replicas[0].model.evaluate(played.state, settings, offered)
-            beliefs.append((np.asarray(evaluation.mean, np.float64), np.asarray(evaluation.std, np.float64)))
+            _, believed = replicas[0].model.bounds(trajectories.state, offered)
+            beliefs.append((np.asarray(believed.mean, np.float64), np.asarray(believed.std, np.float64)))
     mean_error, std_error = (single - double for double, single in zip(*beliefs, strict=True))
     return {
         "mean, RMS": float(np.sqrt(np.mean(mean_error**2))),
@@ -296,10 +297,10 @@ def timed_sweep(what: str, outcomes: Iterator[Outcome]) -> dict[str, object]:
     return {"": what, "runs": runs, "seconds": seconds, "runs per second": runs / seconds}
 
 
-def written_sweep(what: str, study: Study, play_runs: Executor) -> dict[str, object]:
+def written_sweep(what: str, study: Study, execute_runs: Executor) -> dict[str, object]:
     """The same with a record of each run in a folder."""
     with TemporaryDirectory() as folder:
-        return timed_sweep(what, Sweep(study, folder).play(play_runs))
+        return timed_sweep(what, Sweep(study, folder).run(execute_runs))
 
 
 SECTIONS: dict[str, Callable[[], list[dict[str, object]]]] = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from kernel_bandits.experiments import Failure, Sweep, executor, group, read_results, study_of, summarize
+from kernel_bandits.experiments import Failure, Sweep, executor, group, study_of, summarize
 
 FOLDER, JOBS = "results/algorithms", 2
 ENVIRONMENTS = ("Bump", "Chessboard", "StepDiagonal")
@@ -30,11 +30,11 @@ STUDY: dict[str, Any] = {
     "policies": [
         policy("K-UCB", "k_ucb"),
         policy("EK-UCB", "ek_ucb"),
-        policy("EK-UCB, no history", "ek_ucb", history="none"),
+        policy("EK-UCB, no history", "ek_ucb", dictionary={"rule": "Kors", "history": "none"}),
         policy("CBKB", "cbkb"),
         policy("CBBKB, C = 10", "cbbkb", batch_variance_limit=10.0),
         policy("SupKernelUCB", "sup_kernel_ucb"),
-        policy("SupKernelUCB, KORS", "sup_kernel_ucb", dictionary="kors"),
+        policy("SupKernelUCB, KORS", "sup_kernel_ucb", dictionary={"rule": "Kors"}),
         policy("CGP-UCB, its radius", "cgp_ucb"),
         policy("LinUCB", "lin_ucb"),
         policy("random features, D = 100", "random_features_ucb", number_of_features=100),
@@ -56,12 +56,12 @@ STUDY: dict[str, Any] = {
 def main() -> None:
     seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     sweep = Sweep(study_of({**STUDY, "seeds": seeds}), FOLDER)
-    for done, outcome in enumerate(sweep.play(executor(JOBS)), start=1):
+    for done, outcome in enumerate(sweep.run(executor(JOBS)), start=1):
         if isinstance(outcome, Failure):
             raise SystemExit(f"{outcome.run.label}: {outcome.message}")
         print(f"\r{done}/{len(sweep.missing)} runs", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    groups = group(read_results(FOLDER).records)
+    groups = group(sweep.results.records)
     print("| | " + " | ".join(f"{name}: regret | m | µs" for name in ENVIRONMENTS) + " |")
     print("|---" * (1 + 3 * len(ENVIRONMENTS)) + "|")
     for player in STUDY["policies"]:

@@ -35,11 +35,10 @@ def compare(columns: int, lengthscale: float, noise: float) -> dict[str, object]
     row: dict[str, object] = {"d": columns, "ℓ": lengthscale, "λ": noise, "effective dimension": dimension}
     theirs = exact.predict(queries)
     for label in ("chosen", "drawn"):
-        rule = Kors(np.random.default_rng(0), leverage_regularization=noise, oversampling=1.0)
-        posterior = NystromPosterior(kernel, noise, rule)
+        posterior = NystromPosterior(kernel, noise, Kors(oversampling=1.0), np.random.default_rng(0))
         started = time.process_time()
         if label == "chosen":
-            posterior.begin_with(points, rewards, points[:CANDIDATES])
+            posterior.learn_history(points, rewards, points[:CANDIDATES])
         else:
             posterior.update_many(points, rewards)
         seconds = time.process_time() - started

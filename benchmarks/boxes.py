@@ -28,7 +28,7 @@ KERNELS: dict[str, Callable[[float], kb.Kernel]] = {
 PRESETS: tuple[Callable[..., kb.policies.UpperConfidenceBound], ...] = (
     kb.k_ucb,
     kb.ek_ucb,
-    lambda kernel, **options: kb.ek_ucb(kernel, history="none", **options),
+    lambda kernel, **options: kb.ek_ucb(kernel, dictionary=kb.Kors(history="none"), **options),
 )
 POINTS = 100_000
 # What rounding may make of one bound computed in two ways, relative.
@@ -121,7 +121,7 @@ def times() -> list[dict[str, object]]:
         for size in (50, 200, 500):
             generator = np.random.default_rng(0)
             anchors = generator.random((size, 2 + dimension))
-            policy = kb.ek_ucb(kb.Matern(0.5), dictionary=anchors, regularization=0.01, seed=0)
+            policy = kb.ek_ucb(kb.Matern(0.5), dictionary=kb.Fixed(anchors), regularization=0.01, seed=0)
             rewards = np.sin(5 * anchors).sum(axis=1)
             policy.update_many(anchors[:, :2], anchors[:, 2:], rewards)
             seconds = []

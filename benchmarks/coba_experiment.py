@@ -24,7 +24,7 @@ def learners() -> dict[str, coba.Learner]:
     kernel = kb.Gaussian(1.0) + kb.Constant(1.0)
     ours = {
         "EK-UCB": kb.ek_ucb(kernel, seed=0),
-        "EK-UCB, no history": kb.ek_ucb(kernel, history="none", seed=0),
+        "EK-UCB, no history": kb.ek_ucb(kernel, dictionary=kb.Kors(history="none"), seed=0),
         "K-UCB": kb.k_ucb(kernel, seed=0),
         "lin_ucb": kb.lin_ucb(seed=0),
     }

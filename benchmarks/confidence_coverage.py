@@ -15,7 +15,7 @@ from joblib import Parallel, delayed
 import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.confidence import Confidence
-from kernel_bandits.dictionaries import LeverageSampling
+from kernel_bandits.dictionaries import LeverageDictionary
 from kernel_bandits.policies import UpperConfidenceBound
 from kernel_bandits.posteriors import NystromPosterior
 
@@ -69,9 +69,10 @@ def draw_function(generator: np.random.Generator) -> KnownFunction:
 
 def projected_distance(posterior: NystromPosterior, function: KnownFunction) -> float:
     """‖θ̃ − θ*‖ in the norm of Ṽ: (q − w)ᵀA(q − w) + λ(B² − ‖q‖²), squared, with q = J θ*(Z) the projection of θ*."""
-    projection = posterior._factor.T @ function(posterior.dictionary_points)
-    gap = projection - posterior._ridge.weights
-    inside = gap @ np.linalg.solve(posterior._ridge.covariance, gap)
+    basis, regression = posterior._model.basis, posterior._pending.settled
+    projection = basis.factor.T @ function(posterior.dictionary_points)
+    gap = projection - regression.weights
+    inside = gap @ np.linalg.solve(regression.covariance, gap)
     return math.sqrt(max(float(inside + RIDGE * (NORM**2 - projection @ projection)), 0.0))
 
 
@@ -100,13 +101,15 @@ def build(kind: str, seed: int) -> UpperConfidenceBound:
         return kb.ek_ucb(
             KERNEL, regularization=RIDGE, confidence=kb.Lemma41(**bounds, complexity="log_determinant"), seed=seed
         )
-    return kb.ek_ucb(KERNEL, regularization=RIDGE, confidence=kb.Tightened(**bounds), history="none", seed=seed)
+    return kb.ek_ucb(
+        KERNEL, regularization=RIDGE, confidence=kb.Tightened(**bounds), dictionary=kb.Kors(history="none"), seed=seed
+    )
 
 
 def draws_of(policy: UpperConfidenceBound) -> int:
-    """How many points came up in the policy's dictionary rule, if it has one."""
-    rule = policy.posterior.dictionary if isinstance(policy.posterior, NystromPosterior) else None
-    return rule.draws if isinstance(rule, LeverageSampling) else 0
+    """How many points the policy's dictionary has drawn, if it draws any."""
+    dictionary = policy.posterior.dictionary if isinstance(policy.posterior, NystromPosterior) else None
+    return dictionary.draws if isinstance(dictionary, LeverageDictionary) else 0
 
 
 def one_run(kind: str, seed: int) -> CoverageRun:

@@ -13,13 +13,13 @@ from kernel_bandits.experiments import mean_interval
 
 SEEDS, HORIZON = 20, 2000
 ENVIRONMENTS = ("Bump", "Chessboard", "StepDiagonal", "MovingOptimum")
-RULES = ("kors", "posterior_variance")
+RULES = (kb.Kors(history="none"), kb.PosteriorVariance(history="none"))
 
 
-def one_run(name: str, rule: str, regularization: float, seed: int) -> tuple[float, float, float]:
+def one_run(name: str, rule: kb.DictionaryRule, regularization: float, seed: int) -> tuple[float, float, float]:
     environment = getattr(kb.environments, name)()
     kernel = kb.Gaussian(environment.lengthscale)
-    policy = kb.ek_ucb(kernel, regularization=regularization, dictionary=rule, history="none", seed=seed)
+    policy = kb.ek_ucb(kernel, regularization=regularization, dictionary=rule, seed=seed)
     result = kb.run(policy, environment, HORIZON, seed)
     round_microseconds = 1e6 * np.median(result.select_seconds + result.update_seconds)
     return float(result.regret[-1]), float(result.dictionary_size[-1]), float(round_microseconds)
@@ -34,7 +34,7 @@ def main() -> None:
                 regret, size, microseconds = np.array(runs).T
                 mean, half_width = mean_interval(regret)
                 print(
-                    f"| {name} | {regularization:g} | `{rule}` | {mean:.1f} ± {half_width:.1f} "
+                    f"| {name} | {regularization:g} | `{type(rule).__name__}` | {mean:.1f} ± {half_width:.1f} "
                     f"| {size.mean():.0f} | {np.median(microseconds):.0f} |",
                     flush=True,
                 )

@@ -157,7 +157,7 @@ def measure_cost(results: Path, seeds: range, horizon: int) -> None:
             found = first.posterior
             policies = {
                 "its kernel given": kb.ek_ucb(
-                    found.kernel, regularization=found.regularization, oversampling=1.0, seed=seed
+                    found.kernel, regularization=found.regularization, dictionary=kb.Kors(oversampling=1.0), seed=seed
                 )
             }
             for label, lengthscale in (("best", BEST[name]), ("own", environment.lengthscale)):

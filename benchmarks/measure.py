@@ -8,7 +8,7 @@ from time import perf_counter
 import numpy as np
 
 import kernel_bandits as kb
-from kernel_bandits.dictionaries import Kors
+from kernel_bandits.dictionaries import LeverageDictionary
 from kernel_bandits.policies import UpperConfidenceBound
 from kernel_bandits.posteriors import NystromPosterior
 
@@ -31,14 +31,14 @@ def interleaved_medians(calls: Sequence[Callable[[int], object]], repeats: int, 
 
 def policy_with_anchors(size: int, dimension: int = 6) -> UpperConfidenceBound:
     """EK-UCB with exactly so many anchors, which from now on scores every point by KORS and adds none."""
-    policy = kb.ek_ucb(kb.Gaussian(0.15), oversampling=1e6, seed=0)
+    policy = kb.ek_ucb(kb.Gaussian(0.15), dictionary=kb.Kors(oversampling=1e6), seed=0)
     generator = np.random.default_rng(0)
     while policy.dictionary_size < size:
         policy.update(generator.random(dimension - 1), generator.random(1), 0.5)
     assert isinstance(policy.posterior, NystromPosterior)
-    rule = policy.posterior.dictionary
-    assert isinstance(rule, Kors)
-    rule.oversampling = 1e-12
+    dictionary = policy.posterior.dictionary
+    assert isinstance(dictionary, LeverageDictionary)
+    dictionary.oversampling = 1e-12
     return policy
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.posteriors.nystrom import HistoryMode
+from kernel_bandits.dictionaries.base import HistoryMode
 
 CHUNK = 10_000
 
@@ -35,9 +35,10 @@ def stream(rounds: int, dimension: int, size: int, history: HistoryMode) -> dict
         return generator.random((count, dimension - 1)), generator.random((count, 1)), generator.random(count)
 
     # what NumPy, SciPy and one chunk of the stream take is not the policy's
-    kb.ek_ucb(kb.Gaussian(1.0), max_dictionary_size=20, history="none", seed=0).update_many(*chunk(CHUNK))
+    kb.ek_ucb(kb.Gaussian(1.0), dictionary=kb.Kors(max_size=20, history="none"), seed=0).update_many(*chunk(CHUNK))
     before = peak_bytes()
-    policy = kb.ek_ucb(kb.Gaussian(1.0), max_dictionary_size=size, oversampling=100.0, history=history, seed=0)
+    rule = kb.Kors(max_size=size, oversampling=100.0, history=history)
+    policy = kb.ek_ucb(kb.Gaussian(1.0), dictionary=rule, seed=0)
     resident = []
     for _ in range(rounds // CHUNK):
         policy.update_many(*chunk(CHUNK))

@@ -12,12 +12,13 @@ import numpy as np
 from measure import policy_with_anchors
 from rounds import one_round
 
-import kernel_bandits.dictionaries.leverage as leverage
+import kernel_bandits.dictionaries.kors as kors
 import kernel_bandits.kernels as kernels
+import kernel_bandits.posteriors.basis as basis
 import kernel_bandits.posteriors.nystrom as nystrom
 import kernel_bandits.posteriors.regression as ridge
-from kernel_bandits.policies import UpperConfidenceBound
-from kernel_bandits.posteriors import NystromPosterior
+from kernel_bandits.policies import ties
+from kernel_bandits.posteriors.anchored import AnchoredRegression
 from kernel_bandits.posteriors.regression import RidgeRegression
 
 SHAPES = ((64, 10), (512, 10))
@@ -26,15 +27,15 @@ ROUNDS = 3000
 CALLS: tuple[tuple[Any, str, str], ...] = (
     (kernels, "cdist", "distances to the anchors"),
     (kernels.Gaussian, "_of_squared_distance", "exponentials"),
-    (nystrom, "times_upper", "Φ = k_Z Jᵀ"),
+    (basis, "times_upper", "Φ = k_Z Jᵀ"),
     (nystrom, "times", "H = ΦP"),
     (nystrom, "times_vector", "means Φw"),
     (nystrom, "safe_sqrt", "std"),
-    (UpperConfidenceBound, "_argmax", "argmax with ties"),
-    (leverage, "symmetric_times_vector", "KORS: Qφ"),
+    (ties, "argmax", "argmax with ties"),
+    (kors, "symmetric_times_vector", "KORS: Qφ"),
     (ridge, "subtract_outer", "P − hhᵀ/c"),
     (RidgeRegression, "observe", "the rest of the update of P, w, log det"),
-    (NystromPosterior, "_remember", "history"),
+    (AnchoredRegression, "remember", "history"),
 )
 
 

@@ -42,7 +42,7 @@ class Soak:
 def build(name: str) -> tuple[UpperConfidenceBound, kb.environments.Environment]:
     if name == "Chessboard":
         return kb.ek_ucb(kb.Gaussian(0.1), seed=0), kb.environments.Chessboard()
-    return kb.ek_ucb(kb.Gaussian(0.5), max_dictionary_size=256, seed=0), kb.environments.MovingOptimum()
+    return kb.ek_ucb(kb.Gaussian(0.5), dictionary=kb.Kors(max_size=256), seed=0), kb.environments.MovingOptimum()
 
 
 def inverse_factor(gram: FloatArray) -> FloatArray:

@@ -84,7 +84,7 @@ def regret(environment, *, lengthscale, exploration, regularization, seed):
         kb.Gaussian(lengthscale),
         regularization=regularization,
         confidence=kb.StandardDeviations(exploration),
-        max_dictionary_size=400,
+        dictionary=kb.Kors(max_size=400),
         seed=seed,
     )
     return kb.run(policy, environment, horizon=1000, seed=seed).regret

@@ -18,7 +18,7 @@ STARTS = {0.01: "C0", 0.1: "C1", 1.0: "C2"}
 
 def play(lengthscale, learn_kernel, seed):
     """The run and its policy; a cap on m spares time where the lengthscale is far too short."""
-    policy = kb.ek_ucb(kb.Gaussian(lengthscale), learn_kernel=learn_kernel, max_dictionary_size=400, seed=seed)
+    policy = kb.ek_ucb(kb.Gaussian(lengthscale), learn_kernel=learn_kernel, dictionary=kb.Kors(max_size=400), seed=seed)
     return kb.run(policy, kb.environments.Chessboard(), HORIZON, seed=seed), policy
 
 

@@ -1,4 +1,4 @@
-"""An environment of one's own in a study: heating. Run it by `kernel-bandits sweep examples/own_environment.py`."""
+"""Your own environment in a study: heating. Run it with `kernel-bandits sweep examples/own_environment.py`."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ class Thermostat(kb.environments.Environment):
     """Choose a heating power (action) for an outside temperature (context)."""
 
     noise_std = 0.05  # of the reward
-    lengthscale = 0.3  # over which the reward changes: the kernel of policies that bring none
+    lengthscale = 0.3  # of the kernel that a study gives to policies without one
 
     def __init__(self, comfort: float = 0.5) -> None:
         self.comfort = comfort

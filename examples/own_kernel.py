@@ -1,4 +1,4 @@
-"""A kernel of one's own in a study: rewards that repeat. Run it by `kernel-bandits sweep examples/own_kernel.py`."""
+"""Your own kernel in a study: periodic rewards. Run it with `kernel-bandits sweep examples/own_kernel.py`."""
 
 import numpy as np
 

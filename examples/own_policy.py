@@ -1,9 +1,9 @@
-"""A policy of one's own in a study: ε-greedy. Run it by `kernel-bandits sweep examples/own_policy.py`."""
+"""Your own policy in a study: ε-greedy. Run it with `kernel-bandits sweep examples/own_policy.py`."""
 
 import numpy as np
 
 import kernel_bandits as kb
-from kernel_bandits.policies import PosteriorPolicy
+from kernel_bandits.policies import Choice, PosteriorPolicy
 
 
 class EpsilonGreedy(PosteriorPolicy):
@@ -13,15 +13,12 @@ class EpsilonGreedy(PosteriorPolicy):
         super().__init__(kb.posteriors.ExactPosterior(kernel, 0.01), np.random.default_rng(seed))
         self.epsilon = epsilon
 
-    def _select(self, points: np.ndarray):
+    def choose(self, points: np.ndarray) -> Choice:
         prediction = self.posterior.predict(points)
-        best = self._argmax(prediction.mean)
-        row = int(self._ties.integers(len(points))) if self._ties.random() < self.epsilon else best
+        best = self.argmax(prediction.mean)
+        row = int(self.generator.integers(len(points))) if self.generator.random() < self.epsilon else best
         propensity = self.epsilon / len(points) + (1 - self.epsilon) * (row == best)
-        return row, prediction.mean[row], prediction.std[row], prediction.mean[row], propensity
-
-    def _select_many(self, points: np.ndarray):
-        return [self._select(offered) for offered in points]
+        return Choice(row, prediction.mean[row], prediction.std[row], prediction.mean[row], propensity)
 
 
 greedy = {"name": EpsilonGreedy, "label": "ε = {epsilon}", "grid": {"epsilon": [0.0, 0.1]}}

@@ -1,6 +1,7 @@
 """The figure and the claims that Chessboard, Step Diagonal and Bump share: λ = μ in {1, 10, 100}, C = 3, 10, 30.
 
-The paper draws a figure for each C; here all three stand in one, a row for each λ, the authors' settings on the left.
+The paper draws a figure for each C. Here one figure shows all three, with a row for each λ and the authors' settings
+on the left.
 """
 
 from __future__ import annotations
@@ -9,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from kernel_bandits import plots
-from kernel_bandits.experiments import Record, RunResult, group
-from kernel_bandits.experiments.claims import Claim, Finding, Pairs, above, below, not_dominated
+from kernel_bandits.experiments import Record, RunResult, group, plots
+from reproduce.claims import Claim, Finding, Pairs, above, below, not_dominated
 from reproduce.settings import ANY, AUTHORS, MARGIN, SANE, STYLES, shorter_runs
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ BATCHED = [(number, f"CBBKB C = {limit}") for number in LAMBDAS for limit in LIM
 
 
 def figure(records: Sequence[Record]) -> Figure:
-    """A row for each λ; regret and processor time with the authors' settings, then with sane ones."""
+    """Draw a row for each λ: regret and processor time with the authors' settings, then with sane ones."""
     plots.require_matplotlib()
     from matplotlib.figure import Figure
 
@@ -46,7 +46,7 @@ def figure(records: Sequence[Record]) -> Figure:
 def by_family(
     groups: Mapping[str, Mapping[str, Sequence[RunResult]]], settings: str, number: int
 ) -> dict[str, Sequence[RunResult]]:
-    """The runs with these settings and this λ by algorithm, uniform play among them."""
+    """Return the runs with these settings and this λ by algorithm, including uniform."""
     suffix = f", λ = {number}"
     return {
         label.removesuffix(suffix): runs
@@ -57,7 +57,7 @@ def by_family(
 
 
 def claims(environment: str, records: Sequence[Record]) -> list[Claim]:
-    """What section 5 and the appendix say of this environment, and what the records say."""
+    """Check what section 5 and the appendix claim about this environment."""
     grid = _Grid(environment, Pairs(records))
     return [
         *grid.regularization(),
@@ -84,7 +84,7 @@ class _Grid:
         findings: Callable[[str], list[Finding]],
         settings: Sequence[str] = (AUTHORS, SANE),
     ) -> Claim:
-        """A claim about this environment; ``findings`` makes its comparisons with one of the settings."""
+        """Return a claim about this environment; ``findings`` makes its comparisons for one of the settings."""
         return Claim(f"{self.environment}: {statement}", place, {name: findings(name) for name in settings}, measure)
 
     def place(self, settings: str) -> str:
@@ -106,7 +106,7 @@ class _Grid:
         return below(f"λ = {number}, time of {first} against {second}", estimate, 1.0)
 
     def slower(self, settings: str, number: int, first: str, second: str, times: float = 1.0) -> Finding:
-        """At one λ: the first algorithm takes more than so many times the time of the second."""
+        """At one λ: the first algorithm takes more than ``times`` times as long as the second."""
         estimate = self.pairs.time_ratio(self.place(settings), *_at(number, first, second))
         return above(f"λ = {number}, time of {first} against {second}", estimate, times)
 
@@ -201,7 +201,7 @@ class _Grid:
                 )
             ]
 
-        def radius(settings: str) -> list[Finding]:  # noqa: ARG001 (it compares both)
+        def radius(_settings: str) -> list[Finding]:
             ours, theirs = self.place(SANE), self.place(AUTHORS)
             policies = [f"K-UCB, λ = {number}" for number in LAMBDAS]
             return [

@@ -1,9 +1,8 @@
-"""Puts the results of ``kernel-bandits reproduce`` into ``docs/reproduce.md`` and the figures beside it.
+"""Write the results of ``kernel-bandits reproduce`` into ``docs/reproduce.md``, and its figures into ``docs/figures``.
 
 Run from the repository: python -m reproduce.page RESULTS
 
-The page's own text stays; what stands between ``<!-- NAME -->`` and ``<!-- end NAME -->`` is written anew, so that
-every number on the page is a measured one.
+Only the text between ``<!-- NAME -->`` and ``<!-- end NAME -->`` is replaced.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_bandits.experiments import Record, Results, RunResult, group, read_results, summarize
-from kernel_bandits.experiments.claims import Claim
 from kernel_bandits.experiments.report import Table, summary_table
+from reproduce.claims import Claim
 from reproduce.lambda_grid import LAMBDAS, by_family
 from reproduce.settings import AUTHORS, SANE, STYLES
 
@@ -61,7 +60,7 @@ def main(folder: Path) -> None:
 
 
 def replaced(text: str, name: str, block: str) -> str:
-    """The text with the block of this name written anew; a text without it is left alone."""
+    """Return the text with the block of this name replaced, if it has one."""
     pattern = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end {re.escape(name)} -->)", re.DOTALL)
     return pattern.sub(lambda match: f"{match[1]}{block}\n{match[2]}", text)
 
@@ -81,7 +80,7 @@ def _runs(results: Sequence[Results]) -> str:
     missing = sum(len(found.missing) for found in results)
     seconds = sum(float(record.result.seconds[-1]) for record in records)
     lacking = f" {missing} runs are missing." if missing else ""
-    processors = sorted({str(record.facts["processor"]) for record in records if "processor" in record.facts})
+    processors = sorted({str(record.provenance["processor"]) for record in records if "processor" in record.provenance})
     return (
         f"{len(records)} runs, {seconds / 60:.0f} minutes of processor time in `select` and `update` "
         f"({'; '.join(processors)}).{lacking}"
@@ -89,7 +88,7 @@ def _runs(results: Sequence[Results]) -> str:
 
 
 def _common_claims(claims: dict[str, list[Claim]]) -> str:
-    """The claims that are made of several environments, a column for each environment and settings."""
+    """Return the claims about several environments, with a column for each environment and settings."""
     by_statement: dict[str, dict[str, Claim]] = {}
     for name, label in GRIDS.items():
         for claim in claims[name]:
@@ -122,15 +121,15 @@ def _agree(claims: Sequence[Claim]) -> bool:
 
 
 def _short(claim: Claim | None, settings: str) -> str:
-    """A verdict in a word or two: how many of its comparisons are as claimed, and how many are open."""
+    """Return a short verdict: how many comparisons are as claimed, and how many are open."""
     if claim is None or settings not in claim.findings:
         return "–"
     outcomes = [finding.outcome for finding in claim.findings[settings]]
     yes, left = outcomes.count(True), outcomes.count(None)
     if left == len(outcomes):
         return "open"
-    told = "**yes**" if yes == len(outcomes) else f"{yes} of {len(outcomes)}" if yes else "**no**"
-    return f"{told}, {left} open" if left else told
+    verdict = "**yes**" if yes == len(outcomes) else f"{yes} of {len(outcomes)}" if yes else "**no**"
+    return f"{verdict}, {left} open" if left else verdict
 
 
 def _list(claims: Sequence[Claim]) -> str:
@@ -139,7 +138,7 @@ def _list(claims: Sequence[Claim]) -> str:
 
 
 def _numbers(claims: Sequence[Claim]) -> str:
-    """Every comparison behind the claims, a table for each claim, folded away."""
+    """Return every comparison behind the claims as collapsed tables, one per claim."""
     lines = ["<details><summary>Every comparison, with 95 % intervals</summary>"]
     for claim in claims:
         rows = [
@@ -158,7 +157,7 @@ def _numbers(claims: Sequence[Claim]) -> str:
 
 
 def _grid_table(records: Sequence[Record], cell: Callable[[Sequence[RunResult]], str]) -> str:
-    """A row for each algorithm, a column for each settings and λ."""
+    """Return a table with a row for each algorithm and a column for each settings and λ."""
     groups = group(records)
     columns = [(settings, number) for settings in (AUTHORS, SANE) for number in LAMBDAS]
     shown = {column: by_family(groups, *column) for column in columns}
@@ -197,7 +196,7 @@ def _rows(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _save(figure: Figure, name: str) -> None:
-    """Write a figure in few enough colours to be a small file."""
+    """Save a figure with few colours, to keep the file small."""
     from PIL import Image  # which matplotlib brings
 
     buffer = io.BytesIO()

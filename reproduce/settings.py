@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernel_bandits import plots
-from kernel_bandits.experiments import Record, group
-from kernel_bandits.plots import Style
+from kernel_bandits.experiments import Record, group, plots
+from kernel_bandits.experiments.plots import Style
 
 AUTHORS, SANE, ANY = "authors' settings", "sane settings", "any settings"
-# Of claims that no setting touches.
+# For claims that do not depend on the settings.
 EVERY = "every setting"
-# What "similar" regret may differ by; the paper gives no number.
+# How much "similar" regrets may differ; the paper gives no number.
 MARGIN = 0.1
 
-# One style for an algorithm in all figures; those of one family share a colour.
+# An algorithm has the same style in all figures; a family shares a colour.
 STYLES = {
     "EK-UCB": Style("#0072B2", (), 2.0, "o"),
     "EK-UCB γ = λ": Style("#56B4E9", (4.0, 1.5), 1.6, "s"),
@@ -32,14 +31,14 @@ STYLES = {
 
 
 def shorter_runs(records: Sequence[Record]) -> str:
-    """In words what a figure must say about its runs: how many and how long, and which are fewer or shorter."""
+    """Say how many runs a figure shows and how long, and which policies have fewer or shorter ones."""
     by_settings = {place.rpartition(", ")[2]: by_policy for place, by_policy in group(records).items()}
     shape = plots.shape_of_runs(by_settings, _together)
     return f"Mean and 95 % interval over paired seeds: {shape}. Time: processor time of select and update."
 
 
 def _together(labels: Sequence[str]) -> str:
-    """Labels by algorithm, with the λ of each: ``CBKB (λ = 1, 10)``."""
+    """Join labels by algorithm, with the λ of each: ``CBKB (λ = 1, 10)``."""
     by_family: dict[str, list[str]] = {}
     for label in labels:
         family, _, number = label.partition(", λ = ")

@@ -26,7 +26,7 @@ def exact():
 
 @pytest.fixture(scope="module")
 def projected():
-    return played(kb.ek_ucb, oversampling=0.7)
+    return played(kb.ek_ucb, dictionary=kb.Kors(oversampling=0.7))
 
 
 def test_exact_radii_by_their_formulas(exact):
@@ -78,7 +78,7 @@ def test_projected_radii_by_their_formulas(projected):
 
 
 def test_history_free_radius_by_its_formula():
-    posterior = played(kb.ek_ucb, history="none", oversampling=0.7).posterior
+    posterior = played(kb.ek_ucb, dictionary=kb.Kors(history="none", oversampling=0.7)).posterior
     expected = math.sqrt(0.2 + posterior.residual_trace) * B + R * math.sqrt(
         2 * math.log(1 / DELTA) + posterior.log_determinant
     )
@@ -112,8 +112,8 @@ INVALID = [
     (kb.Lemma31(**BOUNDS), kb.ek_ucb, {}),
     (kb.ChowdhuryGopalan(**BOUNDS, horizon=10), kb.ek_ucb, {}),
     (kb.KrauseOng(**BOUNDS), kb.ek_ucb, {}),
-    (kb.Lemma31(**BOUNDS), kb.ek_ucb, {"history": "none"}),
-    (kb.Lemma41(**BOUNDS), kb.ek_ucb, {"history": "none"}),
+    (kb.Lemma31(**BOUNDS), kb.ek_ucb, {"dictionary": kb.Kors(history="none")}),
+    (kb.Lemma41(**BOUNDS), kb.ek_ucb, {"dictionary": kb.Kors(history="none")}),
     (kb.Tightened(**BOUNDS), kb.random_features_ucb, {}),
     (kb.Lemma31(**BOUNDS), kb.random_features_ucb, {}),
 ]

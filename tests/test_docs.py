@@ -21,6 +21,12 @@ def test_code_blocks_run(page, tmp_path, monkeypatch):
         exec(compile("\n" * line + block.group(1), str(page), "exec"), namespace)
 
 
+def test_readme_shows_the_output_of_its_example(capsys):
+    text = (ROOT / "README.md").read_text()
+    exec(BLOCK.search(text).group(1), {})
+    assert capsys.readouterr().out == re.search(r"^```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL).group(1)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     targets = [target for target, _ in LINK.findall(page.read_text()) if target]

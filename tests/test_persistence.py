@@ -109,7 +109,7 @@ def rewrite(path, change):
     path.write_bytes(body + persistence.hashlib.sha256(body).digest())
 
 
-@pytest.mark.parametrize("name", ["os:system", "builtins:eval", "subprocess:Popen", "kernel_bandits.plots:nothing"])
+@pytest.mark.parametrize("name", ["os:system", "builtins:eval", "subprocess:Popen", "kernel_bandits.theory:nothing"])
 def test_a_file_cannot_name_a_class_from_elsewhere(saved, name):
     rewrite(saved, lambda manifest: manifest["policy"].update(object=name))
     with pytest.raises(kb.InputError, match=r"not known here; apply kb\.register"):
@@ -147,11 +147,35 @@ def test_foreign_bytes_are_refused(tmp_path_factory, content):
         kb.load(path)
 
 
+def renumber(path, number, manifest=None):
+    """An intact file of another format, perhaps with a manifest that we cannot read."""
+    content = bytearray(path.read_bytes()[: -persistence.DIGEST_BYTES])
+    start = len(persistence.MAGIC)
+    content[start : start + 4] = number.to_bytes(4, "big")
+    if manifest is not None:
+        content[start + 4 :] = len(manifest).to_bytes(8, "big") + manifest
+    path.write_bytes(content + persistence.hashlib.sha256(content).digest())
+
+
 def test_a_newer_file_asks_for_an_upgrade(saved):
-    content = bytearray(saved.read_bytes()[: -persistence.DIGEST_BYTES])
-    content[len(persistence.MAGIC) : len(persistence.MAGIC) + 4] = (persistence.FORMAT + 1).to_bytes(4, "big")
-    saved.write_bytes(content + persistence.hashlib.sha256(content).digest())
+    renumber(saved, persistence.FORMAT + 1)
     with pytest.raises(kb.InputError, match="upgrade kernel-bandits"):
+        kb.load(saved)
+
+
+def test_an_older_file_names_its_release_and_the_way_out(saved):
+    renumber(saved, persistence.FORMAT - 1)
+    release = rf"written by kernel-bandits {kb.__version__} in format {persistence.FORMAT - 1}"
+    with pytest.raises(
+        kb.InputError, match=rf"{release}, .* format {persistence.FORMAT}; .*observed_points.*update_many"
+    ):
+        kb.load(saved)
+
+
+@pytest.mark.parametrize("manifest", [b"", b"not JSON", b"[]", b"{}"])
+def test_an_older_file_that_names_no_release_is_refused_too(saved, manifest):
+    renumber(saved, persistence.FORMAT - 1, manifest)
+    with pytest.raises(kb.InputError, match=r"another release of kernel-bandits in format"):
         kb.load(saved)
 
 
@@ -225,7 +249,7 @@ for number in itertools.count():
 """
 
 
-def test_a_kill_in_the_middle_of_saving_leaves_a_atomic_write(tmp_path):
+def test_a_kill_in_the_middle_of_saving_leaves_a_whole_file(tmp_path):
     path = tmp_path / "policy.kb"
     for delay in (0.0, 0.0013, 0.0031):
         process = subprocess.Popen([sys.executable, "-c", SAVE_FOREVER, path], stdout=subprocess.PIPE, text=True)

@@ -19,7 +19,7 @@ def policies(lengthscale):
     kernel = kb.Gaussian(lengthscale)
     return (
         lambda seed: kb.ek_ucb(kernel, regularization=0.01, seed=seed),
-        lambda seed: kb.ek_ucb(kernel, regularization=0.01, history="none", seed=seed),
+        lambda seed: kb.ek_ucb(kernel, regularization=0.01, dictionary=kb.Kors(history="none"), seed=seed),
         lambda seed: kb.k_ucb(kernel, regularization=0.01, seed=seed),
     )
 

@@ -97,8 +97,8 @@ def test_the_widths_of_a_projected_posterior_add_up_as_the_repaired_proof_says(s
     """Σ min(σ²_{t−1}(s_t), 1) ≤ 2·log det(I + K/λ) + m + Σ residual/λ: the step in which the printed proof fails."""
     generator = np.random.default_rng(seed)
     points, kernel = generator.random((80, 2)), kb.Gaussian(0.3)
-    rule = Kors(generator, leverage_regularization=ridge, oversampling=oversampling)
-    posterior = NystromPosterior(kernel, ridge, rule)
+    rule = Kors(oversampling=oversampling)
+    posterior = NystromPosterior(kernel, ridge, rule, generator)
     widths = left_out = 0.0
     for point in points:
         widths += min(float(posterior.predict(point[None, :]).std[0]) ** 2 / ridge, 1.0)
@@ -129,8 +129,8 @@ def test_proposition_four_one_with_the_budget_of_the_theory():
     failures, smallest = 0, horizon
     for seed in range(40):
         points = np.random.default_rng(seed).random((horizon, 2))
-        rule = Kors(np.random.default_rng(seed), leverage_regularization=mu, oversampling=budget)
-        posterior = NystromPosterior(kernel, mu, rule)
+        rule = Kors(leverage_regularization=mu, oversampling=budget)
+        posterior = NystromPosterior(kernel, mu, rule, np.random.default_rng(seed))
         gram = kernel(points)
         dimension = theory.effective_dimension(gram, mu)
         failed = False
@@ -151,17 +151,17 @@ def test_proposition_four_one_with_the_budget_of_the_theory():
 def test_what_kors_leaves_out_is_bounded_by_what_it_drew(seed, oversampling):
     """Σ‖(I − P_t)φ_t‖² ≤ μ·Σp_t/(γ(1 + ε) − 1): the step that repairs the proof of Theorem 4.1."""
     mu, points = 0.5, np.random.default_rng(seed).random((150, 2))
-    rule = Kors(np.random.default_rng(seed), leverage_regularization=mu, oversampling=oversampling)
+    rule = Kors(leverage_regularization=mu, oversampling=oversampling, history="none")
+    posterior = NystromPosterior(kb.Gaussian(0.2), 0.1, rule, np.random.default_rng(seed))
     probabilities = []
-    propose = rule.propose
+    propose = posterior.dictionary.propose
 
     def recording(candidate):
         proposal = propose(candidate)
         probabilities.append(proposal.probability)
         return proposal
 
-    rule.propose = recording
-    posterior = NystromPosterior(kb.Gaussian(0.2), 0.1, rule, history="none")
+    posterior.dictionary.propose = recording
     for point in points:
         posterior.update(point, 0.0)
     # without history the residual trace is exactly Σ‖(I − P_t)φ_t‖², each point against the anchors of its own round

@@ -11,8 +11,7 @@ import torch
 from botorch.models.transforms import Normalize, Standardize
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from kernel_bandits.errors import UnavailableError
-from kernel_bandits.policies.base import Choice, Policy
+from kernel_bandits.policies import Choice, Policy
 from kernel_bandits.rng import Seed, stream
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ class BotorchUCB(Policy):
     Between two fits the data are new at every round and the hyper-parameters stay. The first two rounds are random.
 
     Args:
-        seed: of the ties and the random rounds.
+        seed: of the tie-breaks and the random rounds.
     """
 
     def __init__(self, seed: Seed) -> None:
@@ -40,31 +39,20 @@ class BotorchUCB(Policy):
         self._model: botorch.models.SingleTaskGP | None = None
 
     @property
-    def posteriors(self) -> tuple[()]:
-        return ()
-
-    @property
-    def round_index(self) -> int:
-        return len(self._rewards)
-
-    @property
     def dictionary_size(self) -> int:
         return len(self._rewards)
 
-    def _select(self, points: FloatArray) -> Choice:
+    def choose(self, points: FloatArray) -> Choice:
         if self._model is None:
-            return int(self._ties.integers(len(points))), 0.0, 0.0, 0.0, None
+            return Choice(int(self.generator.integers(len(points))))
         with torch.no_grad():
             posterior = self._model.posterior(torch.from_numpy(points))
             mean = posterior.mean.squeeze(-1).numpy()
             std = posterior.variance.squeeze(-1).clamp_min(0.0).sqrt().numpy()
-        row = self._argmax(mean + std)
-        return row, mean.item(row), std.item(row), mean.item(row) + std.item(row), None
+        row = self.argmax(mean + std)
+        return Choice(row, mean.item(row), std.item(row), mean.item(row) + std.item(row))
 
-    def _select_many(self, points: FloatArray) -> list[Choice]:
-        return [self._select(offered) for offered in points]
-
-    def _update(self, point: FloatArray, reward: float, chosen: bool) -> None:  # noqa: ARG002 (nothing is kept of select)
+    def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> None:  # noqa: ARG002 (nothing is kept)
         self._points.append(point)
         self._rewards.append(reward)
         count = len(self._rewards)
@@ -80,19 +68,6 @@ class BotorchUCB(Policy):
                 self._state = {
                     name: value for name, value in self._model.state_dict().items() if "transform" not in name
                 }
-
-    def _update_many(self, points: FloatArray, rewards: FloatArray) -> None:
-        for point, reward in zip(points, rewards.tolist(), strict=True):
-            self._update(point, reward, chosen=False)
-
-    def _anticipate(self, key: int, point: FloatArray) -> None:  # noqa: ARG002 (rewards come at once)
-        raise UnavailableError("ask: this peer is compared with rewards that come at once.")
-
-    def _fulfil(self, key: int, reward: float) -> None:
-        """Nothing is ever anticipated."""
-
-    def _abandon(self, key: int) -> None:
-        """Nothing is ever anticipated."""
 
     def _build(self) -> botorch.models.SingleTaskGP:
         points = torch.from_numpy(np.array(self._points))

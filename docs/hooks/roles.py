@@ -1,4 +1,4 @@
-"""Docstrings name other parts by Sphinx roles, which editors understand; the site shows the plain name."""
+"""Show Sphinx roles in docstrings, which editors understand, as plain names."""
 
 import re
 
@@ -6,5 +6,5 @@ ROLE = re.compile(r":(?:class|func|meth|mod|attr):<code>~?([\w.]+)</code>")
 
 
 def on_page_content(html, **_):
-    """Replace Sphinx's roles by the last part of the name they carry."""
+    """Replace each Sphinx role by the last part of its name."""
     return ROLE.sub(lambda match: f"<code>{match[1].rpartition('.')[2]}</code>", html)

@@ -1,16 +1,16 @@
-"""The figures of the Bump setting in the appendix, and what the paper says of them."""
+"""The figures of the Bump setting in the appendix."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from kernel_bandits.experiments import Record
-from kernel_bandits.experiments.claims import Claim
 from reproduce import lambda_grid
+from reproduce.claims import Claim
 
 figure = lambda_grid.figure
 
 
 def claims(records: Sequence[Record]) -> list[Claim]:
-    """The paper's claims about Bump, against the records."""
+    """Check the paper's claims about Bump."""
     return lambda_grid.claims("Bump", records)

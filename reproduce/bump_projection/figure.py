@@ -1,13 +1,12 @@
-"""Figure 1 of the paper: Bump with λ = 10 and three μ, against the other algorithms; and what section 5 says of it."""
+"""Figure 1 of the paper: Bump with λ = 10 and three μ, against the other algorithms."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kernel_bandits import plots
-from kernel_bandits.experiments import Record, group
-from kernel_bandits.experiments.claims import Claim, Finding, Pairs, above, below, not_dominated
+from kernel_bandits.experiments import Record, group, plots
+from reproduce.claims import Claim, Finding, Pairs, above, below, not_dominated
 from reproduce.settings import ANY, AUTHORS, EVERY, MARGIN, SANE, STYLES, shorter_runs
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ RIVALS = ("EK-UCB μ = 1", "EK-UCB μ = 100", "CBBKB C = 10", "CBKB", "SupKernel
 
 
 def figure(records: Sequence[Record]) -> Figure:
-    """Regret and processor time: the authors' settings in the first row, sane ones in the second."""
+    """Draw regret and processor time: the authors' settings in the first row, sane ones in the second."""
     plots.require_matplotlib()
     from matplotlib.figure import Figure
 
@@ -42,7 +41,7 @@ def figure(records: Sequence[Record]) -> Figure:
 
 
 def claims(records: Sequence[Record]) -> list[Claim]:
-    """What section 5 says of Figure 1, against the records."""
+    """Check what section 5 claims about Figure 1."""
     pairs = Pairs(records)
     return [*_projection(pairs), *_exact(pairs), *_others(pairs)]
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernel_bandits import plots
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.environments import Chessboard, Environment, StepDiagonal
-from kernel_bandits.experiments.claims import Claim, Finding
+from kernel_bandits.experiments import plots
+from reproduce.claims import Claim, Finding
 from reproduce.settings import EVERY
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ SIZE = 401
 
 
 def expected_rewards(environment: Environment, size: int = SIZE) -> FloatArray:
-    """Expected rewards on a grid of [0, 1)², shape (size, size): rows are actions, columns contexts."""
+    """Return expected rewards on a grid of [0, 1)², shape (size, size): rows are actions, columns contexts."""
     places = (np.arange(size) + 0.5) / size
     columns = [environment.expected_rewards(np.array([context]), places[:, None]) for context in places]
     return np.column_stack(columns)
 
 
-def figure(folder: Path) -> Figure:  # noqa: ARG001 (nothing is measured here)
-    """Both environments; the actions that are offered as lines."""
+def figure(_folder: Path) -> Figure:
+    """Draw both environments, with the offered actions as lines."""
     plots.require_matplotlib()
     from matplotlib.figure import Figure
 
@@ -49,8 +49,8 @@ def figure(folder: Path) -> Figure:  # noqa: ARG001 (nothing is measured here)
     return drawn
 
 
-def claims(folder: Path) -> list[Claim]:  # noqa: ARG001 (the same)
-    """What the appendix says of the environments."""
+def claims(_folder: Path) -> list[Claim]:
+    """Check what the appendix claims about the environments."""
     return [_values(Chessboard()), _values(StepDiagonal()), _side(), _one_everywhere()]
 
 
@@ -65,7 +65,7 @@ def _values(environment: Environment) -> Claim:
 
 
 def _side() -> Claim:
-    """On which side of the diagonal a = x the band of reward 1 lies."""
+    """Find the side of the diagonal a = x on which the band of reward 1 lies."""
     rewards = expected_rewards(StepDiagonal())
     actions, contexts = np.meshgrid(np.arange(SIZE), np.arange(SIZE), indexing="ij")
     share = float(np.mean((actions < contexts)[rewards == 1.0]))
@@ -78,7 +78,7 @@ def _side() -> Claim:
 
 
 def _one_everywhere() -> Claim:
-    """The published regret takes 1 for the best reward of every round."""
+    """Check whether the best reward of every round is 1, as the published regret assumes."""
     findings = []
     for environment in (Chessboard(), StepDiagonal()):
         contexts = (np.arange(20_000) + 0.5) / 20_000

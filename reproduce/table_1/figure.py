@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from kernel_bandits import plots
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.experiments.claims import MISSING, Claim, Estimate, Finding, below
+from kernel_bandits.experiments import plots
 from kernel_bandits.experiments.report import Table
 from kernel_bandits.experiments.summary import mean_interval
 from reproduce import settings
+from reproduce.claims import MISSING, Claim, Estimate, Finding, below
 from reproduce.table_1.measurements import ACTIONS, ALGORITHMS, LENGTHSCALE, Axis, Measurement, measure, read
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ STYLES = {
     )
 }
 MEASURED = "measured"
-# How far a fitted exponent may lie above the paper's and still be called the same.
+# A fitted exponent may exceed the paper's by this much.
 TOLERANCE = 0.15
 # The paper's time and space, and the exponents of T, m and A in its leading terms (C is the number of actions there).
 PAPER: dict[str, tuple[str, str, dict[tuple[Quantity, Axis], float]]] = {
@@ -55,7 +55,7 @@ PAPER: dict[str, tuple[str, str, dict[tuple[Quantity, Axis], float]]] = {
     "EK-UCB, no history": ("–", "–", {}),
 }
 
-# Where what is kept here is not what the paper keeps.
+# Where this library stores something else than the paper assumes.
 _OURS: dict[tuple[str, str], str] = {
     (label, "memory"): "; kept here are m² and T·d numbers instead of T·m"
     for label in ("CBKB", "CBBKB, C = 10", "EK-UCB")
@@ -63,7 +63,7 @@ _OURS: dict[tuple[str, str], str] = {
 
 
 def points(measurements: Sequence[Measurement], axis: Axis, quantity: Quantity) -> list[tuple[float, float]]:
-    """Abscissa and ordinate (s or MB) of one algorithm and seed on an axis, in order."""
+    """Return abscissa and ordinate (s or MB) of one algorithm and seed on an axis, in order."""
     found = []
     for measurement in measurements:
         if measurement.case.axis != axis:
@@ -78,7 +78,7 @@ def points(measurements: Sequence[Measurement], axis: Axis, quantity: Quantity) 
 
 
 def exponent(measurements: Sequence[Measurement], label: str, axis: Axis, quantity: Quantity) -> Estimate:
-    """Slope in logarithms over the three largest abscissae, seed by seed; interval over seeds."""
+    """Fit the slope of the logarithms over the three largest abscissae for each seed; the interval is over seeds."""
     slopes = []
     for seed in sorted({one.case.seed for one in measurements}):
         own = [one for one in measurements if one.case.seed == seed and one.case.algorithm == label]
@@ -93,7 +93,7 @@ def exponent(measurements: Sequence[Measurement], label: str, axis: Axis, quanti
 
 
 def figure(folder: Path) -> Figure:
-    """Time and peak memory against T, m and A, all axes logarithmic; medians over seeds."""
+    """Draw time and peak memory against T, m and A with logarithmic axes; medians over seeds."""
     plots.require_matplotlib()
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
@@ -126,7 +126,7 @@ def figure(folder: Path) -> Figure:
 
 
 def _medians(measurements: Sequence[Measurement], axis: Axis, quantity: Quantity) -> FloatArray:
-    """The median over seeds of abscissa and ordinate at each step of an axis, shape (steps, 2)."""
+    """Return the medians over seeds of abscissa and ordinate at each step of an axis, shape (steps, 2)."""
     seeds = sorted({one.case.seed for one in measurements})
     curves = [points([one for one in measurements if one.case.seed == seed], axis, quantity) for seed in seeds]
     longest = max((len(curve) for curve in curves), default=0)
@@ -148,7 +148,7 @@ def _note(measurements: Sequence[Measurement]) -> str:
 
 
 def tables(folder: Path) -> list[Table]:
-    """Fitted exponents beside the paper's complexities, and the times and sizes behind them."""
+    """Return the fitted exponents beside the paper's complexities, and the times and sizes behind them."""
     measurements = read(folder)
     heads = ["algorithm", "paper: time", "paper: space"]
     heads += [f"{quantity}: {axis}" for quantity in ("time", "memory") for axis, _ in AXES]
@@ -194,7 +194,7 @@ def _ends(measurements: Sequence[Measurement]) -> Table:
 
 
 def claims(folder: Path) -> list[Claim]:
-    """Each complexity of Table 1 as an upper bound on the fitted exponents, and the claim about rank-one updates."""
+    """Check the complexities of Table 1 as upper bounds on fitted exponents, and the claim about rank-one updates."""
     measurements = read(folder)
     found = []
     for label, (time, space, exponents) in PAPER.items():
@@ -221,7 +221,7 @@ def _power(expected: float) -> str:
 
 
 def _rank_one(measurements: Sequence[Measurement]) -> Claim:
-    """Time of EK-UCB over that of CBBKB at one m, where the curves of both have points."""
+    """Compare the times of EK-UCB and CBBKB at the same m, where both curves have points."""
     sizes = (75.0, 150.0)
     findings = [_ratio_at(measurements, size) for size in sizes]
     return Claim(

@@ -1,8 +1,8 @@
 """Time and memory of every algorithm of Table 1 against T, the number of anchors m and the number of actions A.
 
-A case is played twice: once timed by the processor time of the playing thread, with one BLAS thread, and once traced
-for its peak memory. The environment is smooth, so that m hardly grows once it is explored. m is varied by the kernel's
-lengthscale, which is what decides the effective dimension.
+A case runs twice with one BLAS thread: once for the processor time of the thread, and once traced for peak memory. The
+environment is smooth, so m hardly grows once it is explored. The kernel's lengthscale, which determines the effective
+dimension, varies m.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from time import thread_time
 from typing import Literal, TypeAlias
@@ -29,56 +30,37 @@ LENGTHSCALES = (1.0, 0.5, 0.35, 0.25, 0.18)
 ACTION_NUMBERS = (10, 40, 160, 640)
 
 
-def _k_ucb(kernel: kb.Gaussian, horizon: int, seed: int) -> Policy:  # noqa: ARG001 (all are built alike)
-    return kb.k_ucb(kernel, regularization=RIDGE, seed=seed)
-
-
-def _sup_kernel_ucb(kernel: kb.Gaussian, horizon: int, seed: int) -> Policy:
-    return kb.sup_kernel_ucb(kernel, horizon=horizon, regularization=RIDGE, seed=seed)
-
-
-def _cbkb(kernel: kb.Gaussian, horizon: int, seed: int) -> Policy:  # noqa: ARG001 (the same)
-    return kb.cbkb(kernel, regularization=RIDGE, seed=seed)
-
-
-def _cbbkb(kernel: kb.Gaussian, horizon: int, seed: int) -> Policy:  # noqa: ARG001 (the same)
-    return kb.cbbkb(kernel, regularization=RIDGE, seed=seed)
-
-
-def _ek_ucb(kernel: kb.Gaussian, horizon: int, seed: int) -> Policy:  # noqa: ARG001 (the same)
-    return kb.ek_ucb(kernel, regularization=RIDGE, seed=seed)
-
-
-def _without_history(kernel: kb.Gaussian, horizon: int, seed: int) -> Policy:  # noqa: ARG001 (the same)
-    return kb.ek_ucb(kernel, regularization=RIDGE, history="none", seed=seed)
-
-
 @dataclass(frozen=True, slots=True)
 class Algorithm:
     """An algorithm of Table 1.
 
     Attributes:
         label: its name.
-        build: makes the policy from kernel, horizon and seed.
+        preset: makes the policy.
         horizon: the longest run, on the axis T.
         size_horizon: rounds on the axis m; None where there are no anchors to vary.
         action_horizon: rounds on the axis A.
     """
 
     label: str
-    build: Callable[[kb.Gaussian, int, int], Policy]
+    preset: Callable[..., Policy]
     horizon: int
     size_horizon: int | None
     action_horizon: int
 
+    def policy(self, kernel: kb.Gaussian, horizon: int, seed: int) -> Policy:
+        """Return the policy for a run."""
+        options = {"horizon": horizon} if self.preset is kb.sup_kernel_ucb else {}
+        return self.preset(kernel, regularization=RIDGE, seed=seed, **options)
+
 
 ALGORITHMS = (
-    Algorithm("K-UCB, CGP-UCB", _k_ucb, 2400, None, 400),
-    Algorithm("SupKernelUCB", _sup_kernel_ucb, 2400, None, 400),
-    Algorithm("CBKB", _cbkb, 1200, 300, 200),
-    Algorithm("CBBKB, C = 10", _cbbkb, 4800, 2000, 400),
-    Algorithm("EK-UCB", _ek_ucb, 4800, 2000, 400),
-    Algorithm("EK-UCB, no history", _without_history, 4800, 2000, 400),
+    Algorithm("K-UCB, CGP-UCB", kb.k_ucb, 2400, None, 400),
+    Algorithm("SupKernelUCB", kb.sup_kernel_ucb, 2400, None, 400),
+    Algorithm("CBKB", kb.cbkb, 1200, 300, 200),
+    Algorithm("CBBKB, C = 10", kb.cbbkb, 4800, 2000, 400),
+    Algorithm("EK-UCB", kb.ek_ucb, 4800, 2000, 400),
+    Algorithm("EK-UCB, no history", partial(kb.ek_ucb, dictionary=kb.Kors(history="none")), 4800, 2000, 400),
 )
 
 
@@ -96,14 +78,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a case took, after each of some numbers of rounds.
+    """Time and memory of a case, after several numbers of rounds.
 
     Attributes:
-        case: what was played.
+        case: what was run.
         rounds: T.
-        seconds: processor time of ``select`` and ``update`` up to there.
-        peak_bytes: peak of what Python and NumPy held up to there.
-        sizes: anchors, or points that carry the model.
+        seconds: processor time of ``select`` and ``update`` until then.
+        peak_bytes: peak memory of Python and NumPy until then.
+        sizes: number of anchors, or of points that carry the model.
     """
 
     case: Case
@@ -114,7 +96,7 @@ class Measurement:
 
 
 def cases(quick: bool) -> list[Case]:
-    """All cases, seed by seed; the quick ones are shorter, fewer and smaller."""
+    """Return all cases, ordered by seed; the quick ones are shorter, fewer and smaller."""
     shorter, seeds = (4, 2) if quick else (1, 5)
     sizes = LENGTHSCALES[:3] if quick else LENGTHSCALES
     numbers = ACTION_NUMBERS[:3] if quick else ACTION_NUMBERS
@@ -131,12 +113,12 @@ def cases(quick: bool) -> list[Case]:
 
 
 def measure(folder: Path, quick: bool, progress: Callable[[int, int, str], None]) -> None:
-    """Measure the cases that are not in the folder yet, one after the other.
+    """Measure the cases that the folder does not have yet.
 
     Args:
-        folder: where a line of JSON per case is kept.
-        quick: fewer, shorter cases.
-        progress: called with how many are done, how many there are, and the next in words.
+        folder: holds a line of JSON per case.
+        quick: measure fewer, shorter cases.
+        progress: called with the number done, the total, and a label of the next case.
     """
     folder.mkdir(parents=True, exist_ok=True)
     planned = cases(quick)
@@ -145,13 +127,13 @@ def measure(folder: Path, quick: bool, progress: Callable[[int, int, str], None]
         for number, case in enumerate(planned):
             progress(number, len(planned), f"{case.algorithm}, axis {case.axis}, seed {case.seed}")
             if case not in done:
-                file.write(json.dumps(asdict(play(case)), ensure_ascii=False) + "\n")
+                file.write(json.dumps(asdict(measure_case(case)), ensure_ascii=False) + "\n")
                 file.flush()
     progress(len(planned), len(planned), "")
 
 
 def read(folder: Path) -> list[Measurement]:
-    """The measurements in the folder; a last line that was cut short is left out, and so measured again."""
+    """Read the measurements in the folder. An incomplete last line is dropped, and so measured again."""
     path = folder / FILE
     if not path.exists():
         return []
@@ -168,8 +150,8 @@ def _measurement(data: dict[str, object]) -> Measurement:
     return Measurement(Case(**case), **{key: tuple(value) for key, value in data.items()})  # type: ignore[arg-type] # JSON
 
 
-def play(case: Case) -> Measurement:
-    """Play the case twice, timed and traced."""
+def measure_case(case: Case) -> Measurement:
+    """Run the case twice, timed and traced."""
     with single_threaded():
         timed = list(_rounds(case))
         tracemalloc.start()
@@ -183,11 +165,11 @@ def play(case: Case) -> Measurement:
 
 
 def _rounds(case: Case, peak: Callable[[], int] = lambda: 0) -> Iterator[tuple[int, float, int, int]]:
-    """Rounds, seconds, peak bytes and anchors after an eighth, a quarter, half of the rounds and all of them."""
+    """Yield rounds, seconds, peak bytes and anchors after 1/8, 1/4, 1/2 and all of the rounds."""
     environment = MovingOptimum(2, case.actions)
-    build = next(one.build for one in ALGORITHMS if one.label == case.algorithm)
+    algorithm = next(one for one in ALGORITHMS if one.label == case.algorithm)
     contexts, noise = stream(case.seed, "contexts"), stream(case.seed, "noise")
-    policy = build(kb.Gaussian(case.lengthscale), case.horizon, case.seed)
+    policy = algorithm.policy(kb.Gaussian(case.lengthscale), case.horizon, case.seed)
     stops: Sequence[int] = [case.horizon // 8, case.horizon // 4, case.horizon // 2, case.horizon]
     seconds = 0.0
     for number in range(1, case.horizon + 1):

@@ -1,19 +1,24 @@
-"""Kernelised contextual bandits that stay fast.
+"""Kernelised contextual bandits that stay fast as the history grows.
 
-The map, in the order in which data flows through a round:
+The packages, in the order in which data flows through a round:
 
-- :mod:`~kernel_bandits.environments` offer a context and :mod:`~kernel_bandits.actions` (``Environment``),
-- :mod:`~kernel_bandits.actions` pairs them into points, :mod:`~kernel_bandits.kernels` compares points (``Kernel``),
-- :mod:`~kernel_bandits.features` makes such arrays of the rows of a table (``Features``), for those who have one,
-- :mod:`~kernel_bandits.posteriors` predict mean and standard deviation (``Posterior``), carried by
-- :mod:`~kernel_bandits.dictionaries` of past points (``Dictionary``),
-- :mod:`~kernel_bandits.confidence` says how far above the mean the bound lies, :mod:`~kernel_bandits.theory` why,
-- :mod:`~kernel_bandits.policies` choose (``Policy``): ``ek_ucb``, ``k_ucb`` and the other presets,
-- :mod:`~kernel_bandits.experiments` run them and keep the record (``RunResult``),
-- :mod:`~kernel_bandits.integrations` take them to scikit-learn, Gymnasium, coba and river.
+- :mod:`~kernel_bandits.environments` offer a context and a set of actions (``Environment``).
+- :mod:`~kernel_bandits.actions` pairs each action with the context to a joint point; boxes and masks.
+- :mod:`~kernel_bandits.kernels` compare points (``Kernel``).
+- :mod:`~kernel_bandits.features` turn rows of a table into such points, by name (``Features``).
+- :mod:`~kernel_bandits.posteriors` predict the mean and standard deviation of the reward (``Posterior``).
+- :mod:`~kernel_bandits.dictionaries` choose the past points that a posterior keeps as anchors (``Dictionary``).
+- :mod:`~kernel_bandits.confidence` sets the radius of the upper bound; :mod:`~kernel_bandits.theory` computes bounds.
+- :mod:`~kernel_bandits.policies` choose an action (``Policy``): ``ek_ucb``, ``k_ucb`` and the other presets.
+- :mod:`~kernel_bandits.experiments` run policies in environments and record every round (``RunResult``).
+- :mod:`~kernel_bandits.accelerated` plays thousands of runs at once with JAX.
+- :mod:`~kernel_bandits.integrations` adapt policies and environments to scikit-learn, Gymnasium, coba and river.
 
-Four verbs: ``predict``, ``update``, ``select``, ``run``. Importing this package needs NumPy and SciPy only.
+The verbs are ``predict``, ``update``, ``select`` and ``run``. Importing this package loads only NumPy and SciPy.
 """
+
+import importlib
+from typing import Any
 
 from kernel_bandits import dictionaries, environments, posteriors, theory
 from kernel_bandits.actions import Box
@@ -27,9 +32,10 @@ from kernel_bandits.confidence import (
     StandardDeviations,
     Tightened,
 )
+from kernel_bandits.dictionaries import DictionaryRule, Fixed, Kors, PosteriorVariance, Resampling
 from kernel_bandits.errors import InputError, KernelBanditsError, MissingPackageError, UnavailableError
 from kernel_bandits.experiments.loop import run
-from kernel_bandits.experiments.records import RunResult
+from kernel_bandits.experiments.results import RunResult
 from kernel_bandits.features import (
     Arms,
     Boolean,
@@ -53,7 +59,8 @@ from kernel_bandits.kernels import (
     median_lengthscale,
     register_with_scikit_learn,
 )
-from kernel_bandits.persistence import load, register
+from kernel_bandits.learning import KernelLearning
+from kernel_bandits.persistence import register
 from kernel_bandits.policies import (
     Decision,
     Policy,
@@ -63,6 +70,7 @@ from kernel_bandits.policies import (
     ek_ucb,
     k_ucb,
     lin_ucb,
+    load,
     random_features_ucb,
     sup_kernel_ucb,
     thompson_sampling,
@@ -70,9 +78,8 @@ from kernel_bandits.policies import (
 )
 from kernel_bandits.policies.table import TablePolicy
 from kernel_bandits.policies.table_records import NamedDecision
-from kernel_bandits.posteriors import KernelLearning, Prediction
-
-__version__ = "0.1.0"
+from kernel_bandits.posteriors import Prediction
+from kernel_bandits.version import __version__
 
 __all__ = [
     "Arms",
@@ -86,14 +93,17 @@ __all__ = [
     "Cyclic",
     "Date",
     "Decision",
+    "DictionaryRule",
     "Embedding",
     "Exponential",
     "Features",
+    "Fixed",
     "Gaussian",
     "InputError",
     "Kernel",
     "KernelBanditsError",
     "KernelLearning",
+    "Kors",
     "KrauseOng",
     "Lemma31",
     "Lemma41",
@@ -105,7 +115,9 @@ __all__ = [
     "Ordered",
     "Policy",
     "Polynomial",
+    "PosteriorVariance",
     "Prediction",
+    "Resampling",
     "RunResult",
     "StandardDeviations",
     "TablePolicy",
@@ -133,3 +145,10 @@ __all__ = [
     "thompson_sampling",
     "uniform",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # figures of runs and policies, of no use to a service: loaded when asked for
+    if name == "plots":
+        return importlib.import_module("kernel_bandits.experiments.plots")
+    raise AttributeError(f"module 'kernel_bandits' has no attribute {name!r}")

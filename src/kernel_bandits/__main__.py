@@ -1,5 +1,5 @@
-"""``python -m kernel_bandits`` is the command ``kernel-bandits``."""
+"""Run the command ``kernel-bandits`` as ``python -m kernel_bandits``."""
 
-from kernel_bandits.experiments.command_line import main
+from kernel_bandits.experiments.cli import main
 
 main()

@@ -1,11 +1,11 @@
-"""The actions on offer: rows, masks or a box; and the joint points (context, action) that the kernel compares."""
+"""The offered actions: rows, masks or a box; and the joint points (context, action) that the kernel compares."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernel_bandits.arrays import FloatArray, as_floats, as_points, as_vector, is_finite, require_finite
+from kernel_bandits.arrays import FloatArray, as_floats, as_points, as_reward, as_vector, is_finite, require_finite
 from kernel_bandits.errors import InputError
 
 
@@ -16,7 +16,7 @@ class Box:
     of the box. Boxes are immutable and may differ from round to round, in everything but their dimension.
 
     Args:
-        low: the lower corner, shape (d_a,); one number for every coordinate, or for a box of one dimension.
+        low: the lower corner, shape (d_a,); a single number holds for every coordinate.
         high: the upper corner, likewise. A coordinate in which the two agree is fixed.
 
     Attributes:
@@ -64,22 +64,22 @@ class Box:
         return len(self.low)
 
     def at(self, fractions: FloatArray) -> FloatArray:
-        """Points by how far they lie from low to high in each coordinate, shape (n, d_a), each fraction in [0, 1]."""
-        # the corners come out as they are; between them a sum may be rounded beyond one
+        """Return the points at fractions (n, d_a) of the way from low to high, each in [0, 1]."""
+        # fractions 0 and 1 give the corners exactly; between them a sum may be rounded beyond a corner
         return np.clip((1.0 - fractions) * self.low + fractions * self.high, self.low, self.high)
 
     def fractions(self, points: FloatArray) -> FloatArray:
-        """How far points (n, d_a) lie from low to high, after they were moved into the box; 0 in a fixed coordinate."""
+        """Return the inverse of :meth:`at` for points (n, d_a) clipped to the box; 0 in a fixed coordinate."""
         width = self.high - self.low
         inside = np.clip(points, self.low, self.high) - self.low
         return np.divide(inside, width, out=np.zeros(inside.shape), where=width > 0.0)
 
     def sample(self, generator: np.random.Generator, count: int) -> FloatArray:
-        """Points drawn uniformly, shape (count, d_a)."""
+        """Return points drawn uniformly, shape (count, d_a)."""
         return self.at(generator.random((count, self.dimension)))
 
     def contains(self, points: FloatArray) -> NDArray[np.bool_]:
-        """Whether each of the points (n, d_a) lies in the box, shape (n,)."""
+        """Return whether each of the points (n, d_a) lies in the box, shape (n,)."""
         outside = np.logical_or(points < self.low, points > self.high)
         return np.logical_not(outside.any(axis=1))
 
@@ -96,7 +96,7 @@ class Box:
 
 
 def available_rows(mask: ArrayLike, count: int) -> NDArray[np.intp]:
-    """The rows of ``count`` actions that a mask leaves, in order.
+    """Return the rows of ``count`` actions that a mask leaves, in order.
 
     Args:
         mask: True where the action may be played, shape (count,).
@@ -120,22 +120,22 @@ def pair(
     context_dimension: int | None = None,
     action_dimension: int | None = None,
 ) -> FloatArray:
-    """Points s = (x, a), one row per action.
+    """Return joint points s = (x, a), one row per action.
 
     Args:
         context: x, shape (d_x,); empty for a problem without contexts.
         actions: one action per row, shape (A, d_a).
-        context_dimension: d_x if it is known already; another length is an error.
-        action_dimension: d_a if it is known already.
+        context_dimension: d_x, if it is known already; another length is an error.
+        action_dimension: d_a, if it is known already.
 
     Returns:
-        A fresh array of shape (A, d_x + d_a), finite in every entry.
+        A new array of shape (A, d_x + d_a), finite in every entry.
     """
     return join(as_vector("context", context, context_dimension), as_points("actions", actions, action_dimension))
 
 
 def join(context: FloatArray, actions: FloatArray) -> FloatArray:
-    """:func:`pair` for arrays whose shapes are known to be right; the numbers are checked here."""
+    """Do the work of :func:`pair` for arrays whose shapes are checked already; checks that the numbers are finite."""
     split = len(context)
     points = np.empty((len(actions), split + actions.shape[1]))
     points[:, :split] = context
@@ -144,3 +144,65 @@ def join(context: FloatArray, actions: FloatArray) -> FloatArray:
         require_finite("context", context)
         require_finite("actions", actions)
     return points
+
+
+def require_action_columns(actions: FloatArray) -> None:
+    """Raise if actions have no columns."""
+    if not actions.shape[-1]:
+        raise InputError("actions: expected at least one column, got none; describe an action by a number at least.")
+
+
+def as_rounds(
+    contexts: ArrayLike,
+    actions: ArrayLike,
+    context_dimension: int | None = None,
+    action_dimension: int | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Check the contexts of n rounds and the actions offered in each.
+
+    Args:
+        contexts: shape (n, d_x).
+        actions: offered in every round, shape (A, d_a), or round by round, shape (n, A, d_a).
+        context_dimension: d_x, if it is known already.
+        action_dimension: d_a, if it is known already.
+
+    Returns:
+        Finite contexts (n, d_x) and actions (n, A, d_a).
+    """
+    contexts = as_points("contexts", contexts, context_dimension)
+    actions = as_floats("actions", actions)
+    if actions.ndim == 2:
+        actions = np.broadcast_to(actions, (len(contexts), *actions.shape))
+    if actions.ndim != 3 or len(actions) != len(contexts) or not actions.size:
+        raise InputError(
+            f"actions: expected shape (A, d_a), or (n, A, d_a) with n = {len(contexts)} as many as contexts, "
+            f"and A at least 1, got {actions.shape}."
+        )
+    if action_dimension not in (None, actions.shape[2]):
+        raise InputError(f"actions: expected {action_dimension} columns, got {actions.shape[2]}.")
+    require_finite("contexts", contexts)
+    require_finite("actions", actions)
+    return contexts, actions
+
+
+def as_log(
+    contexts: ArrayLike,
+    actions: ArrayLike,
+    rewards: ArrayLike,
+    context_dimension: int | None = None,
+    action_dimension: int | None = None,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Check a log of n rounds: contexts (n, d_x), the actions that were played (n, d_a), and their rewards (n,)."""
+    contexts = as_points("contexts", contexts, context_dimension)
+    actions = as_points("actions", actions, action_dimension)
+    rewards = as_vector("rewards", rewards)
+    if not len(contexts) == len(actions) == len(rewards):
+        raise InputError(
+            f"contexts, actions and rewards: expected as many of each, "
+            f"got {len(contexts)}, {len(actions)} and {len(rewards)}."
+        )
+    require_finite("contexts", contexts)
+    require_finite("actions", actions)
+    require_finite("rewards", rewards)
+    as_reward(np.abs(rewards).max())
+    return contexts, actions, rewards

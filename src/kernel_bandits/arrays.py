@@ -1,6 +1,6 @@
-"""The shape vocabulary, and every check of an input.
+"""Names for shapes, and all checks of inputs.
 
-Shapes are written with these letters everywhere: ``A`` actions offered in a round, ``d_x`` context columns, ``d_a``
+Shapes use these letters everywhere: ``A`` actions offered in a round, ``d_x`` context columns, ``d_a``
 action columns, ``d = d_x + d_a`` columns of a joint point, ``m`` anchors in the dictionary, ``t`` rounds observed.
 """
 
@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from kernel_bandits.errors import InputError
 
 FloatArray: TypeAlias = NDArray[np.float64]
-# Sums of rewards times features must not overflow.
+# Beyond this, sums of rewards times features could overflow.
 LARGEST_REWARD = 1e100
 _FLOAT64 = np.dtype(np.float64)
 
 
 def as_floats(name: str, value: ArrayLike) -> FloatArray:
-    """``value`` as a float64 array of any shape, or an :class:`InputError` that names it."""
+    """Return ``value`` as a float64 array of any shape, or raise an :class:`InputError` that names it."""
     if type(value) is np.ndarray and value.dtype is _FLOAT64:
         return value
     try:
@@ -37,7 +37,7 @@ def as_floats(name: str, value: ArrayLike) -> FloatArray:
 
 
 def as_vector(name: str, value: ArrayLike, length: int | None = None) -> FloatArray:
-    """A one-dimensional float64 array, of the given length if one is given."""
+    """Return a one-dimensional float64 array, of the given length if there is one."""
     array = as_floats(name, value)
     if array.ndim != 1:
         raise InputError(
@@ -52,7 +52,7 @@ def as_vector(name: str, value: ArrayLike, length: int | None = None) -> FloatAr
 
 
 def as_points(name: str, value: ArrayLike, columns: int | None = None) -> FloatArray:
-    """A non-empty float64 matrix with one point per row, of the given number of columns if one is given."""
+    """Return a non-empty float64 matrix with one point per row, with the given number of columns if there is one."""
     array = as_floats(name, value)
     if array.size == 0 and array.ndim == 1:
         raise InputError(f"{name}: expected at least one row, got none.")
@@ -72,10 +72,10 @@ def as_points(name: str, value: ArrayLike, columns: int | None = None) -> FloatA
 
 
 def is_finite(array: FloatArray) -> bool:
-    """Whether every entry is finite, fast.
+    """Return whether every entry is finite, fast.
 
-    A sum of squares is finite unless it overflows, and a number that is not finite always shows in it: one product
-    settles the ordinary case. NumPy may warn of the overflow, beyond 1e154; call it where that is silenced.
+    If the sum of squares is finite, so is every entry, and one product settles the ordinary case. Entries above 1e154
+    overflow it, and NumPy may warn; call this where that warning is silenced.
     """
     flat = array.ravel()
     return math.isfinite(flat.dot(flat)) or bool(np.isfinite(array).all())
@@ -92,7 +92,7 @@ def require_finite(name: str, array: FloatArray) -> None:
 
 
 def as_reward(value: float) -> float:
-    """A finite Python float."""
+    """Return a reward as a finite Python float."""
     try:
         reward = float(value)
     except (TypeError, ValueError) as reason:
@@ -105,7 +105,7 @@ def as_reward(value: float) -> float:
 
 
 def as_positive(name: str, value: float) -> float:
-    """A finite Python float above zero."""
+    """Return a finite, positive Python float."""
     try:
         number = float(value)
     except (TypeError, ValueError) as reason:
@@ -116,7 +116,7 @@ def as_positive(name: str, value: float) -> float:
 
 
 def as_count(name: str, value: int) -> int:
-    """An integer of at least one."""
+    """Return a positive integer."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise InputError(f"{name}: expected a whole number of at least 1, got {value!r}.")
     return int(value)

@@ -28,8 +28,19 @@ class Confidence(ABC):
         """The paper's β for the next round; enters the upper bound linearly, as β·std/√λ."""
 
 
+class FixedRadius(Confidence):
+    """A radius that depends on λ alone: the same at every round, whatever is observed."""
+
+    @abstractmethod
+    def radius_at(self, regularization: float) -> float:
+        """Return β, given λ."""
+
+    def radius(self, posterior: Posterior[Any]) -> float:
+        return self.radius_at(posterior.regularization)
+
+
 @dataclass(frozen=True)
-class ConstantRadius(Confidence):
+class ConstantRadius(FixedRadius):
     """β = value at every round, the paper's practice (it used 0.1)."""
 
     value: float
@@ -37,12 +48,12 @@ class ConstantRadius(Confidence):
     def __post_init__(self) -> None:
         _require_non_negative("value", self.value)
 
-    def radius(self, posterior: Posterior[Any]) -> float:  # noqa: ARG002 (the same for every posterior)
+    def radius_at(self, regularization: float) -> float:  # noqa: ARG002 (the same for every λ)
         return self.value
 
 
 @dataclass(frozen=True)
-class StandardDeviations(Confidence):
+class StandardDeviations(FixedRadius):
     """β = number·√λ: the bonus is ``number`` Gaussian-process standard deviations, whatever λ.
 
     The default of every policy, with number = 1: the setting that works on all environments here.
@@ -53,8 +64,8 @@ class StandardDeviations(Confidence):
     def __post_init__(self) -> None:
         _require_non_negative("number", self.number)
 
-    def radius(self, posterior: Posterior[Any]) -> float:
-        return self.number * math.sqrt(posterior.regularization)
+    def radius_at(self, regularization: float) -> float:
+        return self.number * math.sqrt(regularization)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,24 +1,24 @@
-"""Every error that this library raises on purpose."""
+"""The exceptions of this library."""
 
 from __future__ import annotations
 
 
 class KernelBanditsError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base class of all exceptions that this library defines."""
 
 
 class InputError(KernelBanditsError, ValueError):
-    """An argument cannot be used; the message says what was expected, what came, and what to do."""
+    """An argument is invalid; the message says what was expected, what was given, and what to do."""
 
 
 class UnavailableError(KernelBanditsError, RuntimeError):
-    """Something asked for was never kept, as the history of a history-free posterior."""
+    """The requested data or resource is not available, such as the history of a history-free posterior."""
 
 
 class MissingPackageError(KernelBanditsError, ImportError):
-    """An optional package is not there, or is too old; the message has the line that installs it."""
+    """An optional package is missing or too old; the message has the command that installs it."""
 
 
 def missing(package: str, extra: str) -> MissingPackageError:
-    """The error for an optional package that could not be imported and the extra of this library that brings it."""
+    """Return the error for an optional package that cannot be imported, with the extra that installs it."""
     return MissingPackageError(f"{package} cannot be imported; try: pip install 'kernel-bandits[{extra}]'")

@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Atomic file writes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import IO
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write into that takes its name, durably, when the context ends well, and vanishes when it does not.
+    """Open a file that takes its name, durably, when the context ends without an error, and is removed otherwise.
 
-    Whatever happens meanwhile, an older file of that name stays until the end.
+    An older file of that name stays until then.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
@@ -28,7 +28,7 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the rename durable, where folders can be synced."""
+    """Make the rename durable on systems that can sync folders."""
     if hasattr(os, "O_DIRECTORY"):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -1,8 +1,8 @@
 """One file per policy: a JSON manifest and the arrays it names, checksummed, written atomically, never pickle.
 
-Layout: a line that names the format, its version (4 bytes), the length of the manifest (8 bytes), the manifest, the
+Layout: a line that names the format, its number (4 bytes), the length of the manifest (8 bytes), the manifest, the
 arrays one after the other, and the SHA-256 of all that. Numbers are big-endian, arrays as they lie in memory. The
-manifest describes the policy as the tree of its attributes. Reading it looks classes up among those of this library,
+manifest describes the policy as the tree of its attributes. The reader looks classes up among those of this library,
 those given to :func:`register` and scikit-learn's kernels, and fills in attributes; nothing that a file names is ever
 called.
 """
@@ -18,22 +18,20 @@ import os
 import sys
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from kernel_bandits.errors import InputError, missing
 from kernel_bandits.io import atomic_write
-
-if TYPE_CHECKING:
-    from kernel_bandits.policies.base import Policy
+from kernel_bandits.version import __version__
 
 Json: TypeAlias = Any
 C = TypeVar("C", bound=type)
 
 MAGIC = b"kernel-bandits policy\n"
-# Raised by one whenever a file of the release before can no longer be read into the classes as they are.
-FORMAT = 1
+# Raise by one when the classes can no longer be filled from a file of the release before.
+FORMAT = 2
 DIGEST_BYTES = hashlib.sha256().digest_size
 _PACKAGE = __name__.partition(".")[0]
 _FOREIGN_KERNELS = "sklearn.gaussian_process.kernels"
@@ -42,36 +40,32 @@ _BIT_GENERATORS = {name: getattr(np.random, name) for name in ("PCG64", "PCG64DX
 
 
 def register(cls: C) -> C:
-    """Allow objects of a class of one's own (a kernel, a radius, a policy) in saved files; use it as a decorator.
+    """Allow objects of your own class (a kernel, a radius, a policy) in saved files; use it as a decorator.
 
-    Their attributes are saved; ``__init__`` is not called on load. The class has to be registered again, under the same
-    module and name, before a file that holds one is loaded.
+    Their attributes are saved; ``__init__`` is not called on load. Register the class again, under the same module and
+    name, before you load a file that holds such an object.
     """
     _registered[f"{cls.__module__}:{cls.__qualname__}"] = cls
     return cls
 
 
-def save(policy: Policy, path: str | os.PathLike[str]) -> None:
-    """Write a policy to a file, whole or not at all: whatever happens meanwhile, an older file stays until the end.
+def save(policy: object, path: str | os.PathLike[str]) -> None:
+    """Write a policy to a file, atomically: an older file of that name stays until the new one is complete.
 
     Args:
-        policy: with everything it has learned, its generators and its pending decisions.
+        policy: saved with everything it has learned, its generators and its pending decisions.
         path: of the file, replaced if it exists.
     """
-    import kernel_bandits
-
     encoder = _Encoder()
     tree = encoder.encode(policy, "policy")
-    described = [{"dtype": block.dtype.str, "shape": block.shape, "order": _order(block)} for block in encoder.arrays]
-    manifest = json.dumps(
-        {"library": kernel_bandits.__version__, "policy": tree, "arrays": described}, allow_nan=False
-    ).encode()
+    described = [{"dtype": block.dtype.str, "shape": block.shape, "order": _layout(block)} for block in encoder.arrays]
+    manifest = json.dumps({"library": __version__, "policy": tree, "arrays": described}, allow_nan=False).encode()
     head = MAGIC + FORMAT.to_bytes(4, "big") + len(manifest).to_bytes(8, "big") + manifest
     target = Path(path)
     try:
         with atomic_write(target) as file:
             digest = hashlib.sha256()
-            for part in (head, *(block.tobytes(order=_order(block)) for block in encoder.arrays)):
+            for part in (head, *(block.tobytes(order=_layout(block)) for block in encoder.arrays)):
                 digest.update(part)
                 file.write(part)
             file.write(digest.digest())
@@ -79,36 +73,30 @@ def save(policy: Policy, path: str | os.PathLike[str]) -> None:
         raise InputError(f"save: cannot write {target} ({reason.strerror}); choose another place.") from reason
 
 
-def load(path: str | os.PathLike[str]) -> Policy:
-    """Read a policy that :func:`save` wrote; it goes on as if it had never been stopped.
+def load(path: str | os.PathLike[str]) -> object:
+    """Read the object that :func:`save` wrote; the caller checks that it is a policy.
 
     Args:
-        path: of the file. A file that is truncated, damaged, foreign, or written by a later release is an
-            :class:`InputError`.
+        path: of the file. A file that is truncated, damaged, foreign, or of another format is an :class:`InputError`.
     """
-    from kernel_bandits.policies.base import Policy
-
     manifest, payload = _read(Path(path))
     try:
-        policy = _Decoder(manifest["arrays"], payload).decode(manifest["policy"])
+        return _Decoder(manifest["arrays"], payload).decode(manifest["policy"])
     except InputError as reason:
         raise InputError(f"load: {path}: {reason}") from reason
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as reason:
         raise InputError(
             f"load: {path} does not describe a policy ({type(reason).__name__}: {reason}); restore an intact copy."
         ) from reason
-    if not isinstance(policy, Policy):
-        raise InputError(f"load: {path} holds {type(policy).__name__}, not a policy; restore an intact copy.")
-    return policy
 
 
-def _order(block: np.ndarray[Any, Any]) -> Any:
-    """Products of matrices that lie differently in memory differ in their last bits, so the layout is kept."""
+def _layout(block: np.ndarray[Any, Any]) -> Any:
+    """Return the memory layout of an array; it decides the last bits of its products, so it is kept."""
     return "F" if block.flags.f_contiguous and not block.flags.c_contiguous else "C"
 
 
 def _read(path: Path) -> tuple[Json, memoryview]:
-    """The manifest and the bytes of the arrays of an intact file."""
+    """Return the manifest of an intact file, and the bytes of its arrays."""
     try:
         content = memoryview(path.read_bytes())
     except OSError as reason:
@@ -119,24 +107,41 @@ def _read(path: Path) -> tuple[Json, memoryview]:
     if hashlib.sha256(body).digest() != bytes(digest):
         raise InputError(f"load: {path} is damaged or truncated (its checksum differs); restore an intact copy.")
     start = len(MAGIC) + 12
-    version = int.from_bytes(body[len(MAGIC) : len(MAGIC) + 4], "big")
-    if version != FORMAT:
-        advice = "upgrade kernel-bandits" if version > FORMAT else "load and save it with the release that wrote it"
-        raise InputError(f"load: {path} has format {version}, this release reads format {FORMAT}; {advice}.")
+    number = int.from_bytes(body[len(MAGIC) : len(MAGIC) + 4], "big")
     length = int.from_bytes(body[len(MAGIC) + 4 : start], "big")
+    if number != FORMAT:
+        raise _wrong_format(path, number, bytes(body[start : start + length]))
     if start + length > len(body):
         raise InputError(f"load: {path} is damaged (its manifest is cut short); restore an intact copy.")
     try:
         manifest = json.loads(bytes(body[start : start + length]))
     except ValueError as reason:
-        raise InputError(f"load: {path} is damaged (its manifest is no JSON); restore an intact copy.") from reason
+        raise InputError(f"load: {path} is damaged (its manifest is not JSON); restore an intact copy.") from reason
     if not (isinstance(manifest, dict) and "policy" in manifest and isinstance(manifest.get("arrays"), list)):
         raise InputError(f"load: {path} has no policy in its manifest; restore an intact copy.")
     return manifest, body[start + length :]
 
 
+def _wrong_format(path: Path, number: int, manifest: bytes) -> InputError:
+    """Return the error for a file of another format; all formats so far name the release in their manifest."""
+    try:
+        release = f"kernel-bandits {json.loads(manifest)['library']}"
+    except (ValueError, KeyError, TypeError):
+        release = "another release of kernel-bandits"
+    if number > FORMAT:
+        advice = f"upgrade kernel-bandits (this is {__version__})"
+    else:
+        advice = (
+            "load it where that is installed, save the arrays policy.observed_points and "
+            "policy.posterior.observed_rewards, and learn them here by update_many of a new policy"
+        )
+    return InputError(
+        f"load: {path} was written by {release} in format {number}, and this release reads format {FORMAT}; {advice}."
+    )
+
+
 def attributes(thing: object) -> dict[str, Any]:
-    """The attributes that make up an object's state, those in slots included."""
+    """Return the attributes that make up an object's state, those in slots included."""
     state = dict(getattr(thing, "__dict__", {}))
     for cls in type(thing).__mro__:
         slots = cls.__dict__.get("__slots__", ())
@@ -147,7 +152,7 @@ def attributes(thing: object) -> dict[str, Any]:
 
 
 def _name_of(cls: type) -> str | None:
-    """The name under which objects of a class are saved; None if they may not be."""
+    """Return the name under which objects of a class are saved; None if they may not be."""
     name = f"{cls.__module__}:{cls.__qualname__}"
     if name in _registered or cls.__module__.startswith(f"{_PACKAGE}."):
         return name
@@ -157,7 +162,7 @@ def _name_of(cls: type) -> str | None:
 
 
 def _class_of(name: str) -> type:
-    """The class saved under a name, found without importing anything but scikit-learn's kernels."""
+    """Return the class saved under a name, without importing anything but scikit-learn's kernels."""
     if name in _registered:
         return _registered[name]
     module_name, _, qualified = name.partition(":")
@@ -178,12 +183,12 @@ def _class_of(name: str) -> type:
 
 
 class _Encoder:
-    """Turns a policy into JSON, setting arrays aside; what is met twice is written once."""
+    """Turns a policy into JSON and collects its arrays; an object met twice is written once."""
 
     def __init__(self) -> None:
         self.arrays: list[np.ndarray[Any, Any]] = []
         self._seen: dict[int, int] = {}
-        # An object that is gone would let another take its id.
+        # Python may give the id of a deleted object to another, so none is deleted meanwhile.
         self._kept: list[object] = []
 
     def encode(self, value: Any, where: str) -> Json:

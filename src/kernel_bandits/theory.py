@@ -7,19 +7,29 @@ these functions follow are listed, with derivations, in ``docs/errata.md``.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_count, as_points, as_positive, require_finite
 from kernel_bandits.errors import InputError
-
-if TYPE_CHECKING:
-    from kernel_bandits.policies.ucb import UpperConfidenceBound
+from kernel_bandits.posteriors.base import Posterior
 
 
-def observed_gram(policy: UpperConfidenceBound) -> FloatArray:
-    """K_T of the points a policy has observed, shape (T, T); needs a policy that keeps its history."""
+class Learner(Protocol):
+    """A policy with one posterior."""
+
+    @property
+    def posterior(self) -> Posterior[Any]:
+        """The model."""
+
+    @property
+    def observed_points(self) -> FloatArray:
+        """Every point learned so far, shape (T, d), if the history is kept."""
+
+
+def observed_gram(policy: Learner) -> FloatArray:
+    """Return K_T of the points a policy has observed, shape (T, T); needs a policy that keeps its history."""
     points = policy.observed_points
     return policy.posterior.kernel(points, points)
 

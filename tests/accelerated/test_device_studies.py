@@ -14,13 +14,15 @@ from kernel_bandits.accelerated import replicas
 from kernel_bandits.accelerated.studies import has_gpu, replica_of
 from kernel_bandits.environments import Environment, Round
 from kernel_bandits.experiments import Failure, Record, Sweep, executor, read_results, study_of
-from kernel_bandits.experiments.command_line import app
+from kernel_bandits.experiments.cli import app
 
+HISTORY_FREE = {"rule": "Kors", "history": "none"}
+NOT_ON_A_DEVICE = {"rule": "PosteriorVariance"}
 STUDY = {
     "environments": [{"name": "Chessboard"}, {"name": "Bump"}],
     "policies": [
         {"name": "ek_ucb", "label": "EK-UCB, {regularization:g}", "grid": {"regularization": [0.1, 1]}},
-        {"name": "ek_ucb", "label": "history-free", "options": {"history": "none", "dictionary": "kors"}},
+        {"name": "ek_ucb", "label": "history-free", "options": {"dictionary": HISTORY_FREE}},
         {"name": "k_ucb", "horizon": 20},
         {"name": "uniform"},
         {"name": "cbkb", "seeds": 1, "horizon": 10},
@@ -38,8 +40,8 @@ def played(tmp_path_factory):
     ordinary, accelerated = tmp_path_factory.mktemp("ordinary"), tmp_path_factory.mktemp("accelerated")
     lines = []
     study = study_of(STUDY)
-    assert all(isinstance(outcome, Record) for outcome in Sweep(study, ordinary).play(executor()))
-    outcomes = list(Sweep(study, accelerated).play(executor(device="gpu", tell=lines.append)))
+    assert all(isinstance(outcome, Record) for outcome in Sweep(study, ordinary).run(executor()))
+    outcomes = list(Sweep(study, accelerated).run(executor(device="gpu", notify=lines.append)))
     assert len(outcomes) == NUMBER_OF_RUNS
     assert all(isinstance(outcome, Record) for outcome in outcomes)
     return ordinary, accelerated, lines
@@ -73,13 +75,13 @@ def test_what_has_no_program_is_played_one_by_one_and_told_in_a_line(played):
 def test_times_are_shares_and_the_record_says_so(played):
     _, accelerated, _ = played
     records = read_results(accelerated).records
-    shared = [record for record in records if "times" in record.facts]
+    shared = [record for record in records if "times" in record.provenance]
     assert len(shared) == NUMBER_OF_RUNS - ONE_BY_ONE
     group = [r for r in shared if r.run.environment.label == "Bump" and r.run.policy.label.startswith("EK-UCB")]
-    assert {record.facts["times"] for record in group} == {"shares of the wall time of 6 runs at once"}
+    assert {record.provenance["times"] for record in group} == {"shares of the wall time of 6 runs at once"}
     # six equal shares of one wall time
     assert len({record.result.seconds[-1] for record in group}) == 1
-    assert group[0].facts["seconds"] == pytest.approx(group[0].result.select_seconds.sum())
+    assert group[0].provenance["seconds"] == pytest.approx(group[0].result.select_seconds.sum())
 
 
 def test_what_is_finished_is_not_played_again(played):
@@ -89,7 +91,7 @@ def test_what_is_finished_is_not_played_again(played):
     files = {path: path.stat().st_mtime_ns for path in (accelerated / "runs").iterdir()}
     lost = next(path for path in files if "k_ucb" in path.name)
     lost.unlink()
-    outcomes = list(Sweep(study, accelerated).play(executor(device="gpu", tell=lambda _: None)))
+    outcomes = list(Sweep(study, accelerated).run(executor(device="gpu", notify=lambda _: None)))
     assert [outcome.run.id for outcome in outcomes] == [lost.stem]
     assert all(path.stat().st_mtime_ns == time for path, time in files.items() if path != lost)
 
@@ -109,9 +111,9 @@ def test_a_batch_that_cannot_be_played_is_played_one_by_one(tmp_path):
         {"environments": [{"name": Shrinking}], "policies": [{"name": "ek_ucb"}], "seeds": 3, "horizon": 12}
     )
     lines = []
-    outcomes = list(Sweep(study, tmp_path).play(executor(device="gpu", tell=lines.append)))
+    outcomes = list(Sweep(study, tmp_path).run(executor(device="gpu", notify=lines.append)))
     assert len(outcomes) == 3
-    assert all(isinstance(outcome, Record) and "times" not in outcome.facts for outcome in outcomes)
+    assert all(isinstance(outcome, Record) and "times" not in outcome.provenance for outcome in outcomes)
     assert "3 of 3 runs are played one by one: environment: expected as many actions" in lines[-1]
 
 
@@ -132,13 +134,13 @@ def test_what_no_one_foresaw_fails_where_it_is_and_the_others_go_on(tmp_path):
     study = study_of(
         {
             "environments": [{"name": Wider}, {"name": "Chessboard"}],
-            "policies": [{"name": "uniform"}, {"name": "ek_ucb", "options": {"leverage_accuracy": "0.5"}}],
+            "policies": [{"name": "uniform"}, {"name": "ek_ucb", "options": {"dictionary": NOT_ON_A_DEVICE}}],
             "seeds": [1],
             "horizon": 40,
         }
     )
     lines = []
-    outcomes = list(Sweep(study, tmp_path).play(executor(device="gpu", tell=lines.append)))
+    outcomes = list(Sweep(study, tmp_path).run(executor(device="gpu", notify=lines.append)))
     failed = {outcome.run.label for outcome in outcomes if isinstance(outcome, Failure)}
     assert failed == {"Wider, uniform, seed 1", "Wider, ek_ucb, seed 1"}
     assert len(outcomes) == 4
@@ -160,9 +162,9 @@ def test_batches_are_halved_until_they_fit(monkeypatch, tmp_path):
     study = study_of(
         {"environments": [{"name": "Chessboard"}], "policies": [{"name": "uniform"}], "seeds": 5, "horizon": 20}
     )
-    outcomes = list(Sweep(study, tmp_path).play(executor(device="gpu", tell=lambda _: None)))
+    outcomes = list(Sweep(study, tmp_path).run(executor(device="gpu", notify=lambda _: None)))
     assert sizes == [5, 3, 2, 2, 2]
-    assert {outcome.facts["times"] for outcome in outcomes} == {"shares of the wall time of 2 runs at once"}
+    assert {outcome.provenance["times"] for outcome in outcomes} == {"shares of the wall time of 2 runs at once"}
     for outcome in outcomes:
         seed = outcome.run.seed
         record = kb.run(kb.uniform(seed=seed), kb.environments.Chessboard(), 20, seed=seed)
@@ -171,7 +173,7 @@ def test_batches_are_halved_until_they_fit(monkeypatch, tmp_path):
 
 def test_where_nothing_is_missing_nothing_is_told():
     lines = []
-    assert list(executor(device="gpu", tell=lines.append)([])) == []
+    assert list(executor(device="gpu", notify=lines.append)([])) == []
     assert lines == []
 
 

@@ -6,9 +6,10 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits import accelerated
-from kernel_bandits.accelerated.engine import CHUNK, traces
-from kernel_bandits.accelerated.models import Room
-from kernel_bandits.accelerated.replicas import computing, play_batch, settings_of
+from kernel_bandits.accelerated.chunk import traces
+from kernel_bandits.accelerated.models import Capacity
+from kernel_bandits.accelerated.replicas import computing, simulate_batch
+from kernel_bandits.accelerated.rounds import CHUNK
 
 HORIZON = 500
 # A GPU adds in another order: history-free replicas on an H200 were seen to differ by 4e-8.
@@ -26,13 +27,18 @@ def efficient(module, environment, history):
     """Replicas or policies that differ in every number that may vary; with few enough anchors for a short test."""
     lengthscale = environment.lengthscale * (1.0 if len(questions(environment)[0]) == 2 else 2.0)
     options = [
-        (kb.Gaussian(lengthscale), {"regularization": 0.1}),
-        (kb.Gaussian(1.5 * lengthscale), {"leverage_regularization": 0.3, "confidence": kb.StandardDeviations(0.5)}),
-        (kb.Gaussian(lengthscale), {"regularization": 1.0, "confidence": kb.ConstantRadius(0.3), "oversampling": 1.0}),
-        (kb.Gaussian(lengthscale), {"max_dictionary_size": 30, "oversampling": 5.0, "leverage_accuracy": 0.2}),
+        (kb.Gaussian(lengthscale), {}, {"regularization": 0.1}),
+        (kb.Gaussian(1.5 * lengthscale), {"leverage_regularization": 0.3}, {"confidence": kb.StandardDeviations(0.5)}),
+        (
+            kb.Gaussian(lengthscale),
+            {"oversampling": 1.0},
+            {"regularization": 1.0, "confidence": kb.ConstantRadius(0.3)},
+        ),
+        (kb.Gaussian(lengthscale), {"max_size": 30, "oversampling": 5.0, "leverage_accuracy": 0.2}, {}),
     ]
     return [
-        module.ek_ucb(kernel, history=history, seed=seed, **chosen) for seed, (kernel, chosen) in enumerate(options)
+        module.ek_ucb(kernel, dictionary=kb.Kors(history=history, **rule), seed=seed, **chosen)
+        for seed, (kernel, rule, chosen) in enumerate(options)
     ]
 
 
@@ -44,16 +50,15 @@ def exact(module, environment):
     ]
 
 
-def played(replicas, environment, horizon=HORIZON, room=None):
-    """The records of replicas and what they believe in the end of some points, by replica."""
+def simulated(replicas, environment, horizon=HORIZON, capacity=None):
+    """The records of replicas and what they believe in the end about some points, by replica."""
     seeds = [replica.seed for replica in replicas]
     with computing("float64", None):
-        _, outcome = play_batch(replicas, environment, horizon, seeds, room=room)
+        _, trajectories = simulate_batch(replicas, environment, horizon, seeds, capacity=capacity)
         points = questions(environment)
-        settings = settings_of(replicas, points.shape[1], "float64")
-        offered = np.broadcast_to(points, (len(replicas), *points.shape)) / np.asarray(settings.divisor)[:, None, :]
-        beliefs = replicas[0].model.evaluate(outcome.state, settings, offered)
-    return outcome, np.asarray(beliefs.mean), np.asarray(beliefs.std)
+        offered = np.array([points / np.array(replica.lengthscales) for replica in replicas])
+        _, beliefs = replicas[0].model.bounds(trajectories.state, offered)
+    return trajectories, np.asarray(beliefs.mean), np.asarray(beliefs.std)
 
 
 def questions(environment):
@@ -62,14 +67,14 @@ def questions(environment):
     return np.hstack([context, offer.actions])
 
 
-def assert_same(replicas, policies, environment, horizon=HORIZON, room=None, tolerance=TOLERANCE):
-    outcome, mean, std = played(replicas, environment, horizon, room)
+def assert_same(replicas, policies, environment, horizon=HORIZON, capacity=None, tolerance=TOLERANCE):
+    trajectories, mean, std = simulated(replicas, environment, horizon, capacity)
     for number, policy in enumerate(policies):
         record = kb.run(policy, environment, horizon, seed=number)
-        np.testing.assert_array_equal(outcome.rows[number], record.action_indices)
-        np.testing.assert_array_equal(outcome.sizes[number], record.dictionary_size)
-        np.testing.assert_allclose(outcome.rewards[number], record.rewards, atol=1e-12)
-        np.testing.assert_allclose(np.cumsum(outcome.regrets[number]), record.regret, atol=1e-10)
+        np.testing.assert_array_equal(trajectories.rows[number], record.action_indices)
+        np.testing.assert_array_equal(trajectories.sizes[number], record.dictionary_size)
+        np.testing.assert_allclose(trajectories.rewards[number], record.rewards, atol=1e-12)
+        np.testing.assert_allclose(np.cumsum(trajectories.regrets[number]), record.regret, atol=1e-10)
         offer = environment.next_round(np.random.default_rng(7))
         prediction = policy.predict(offer.context, offer.actions)
         np.testing.assert_allclose(mean[number], prediction.mean, rtol=0, atol=tolerance)
@@ -84,13 +89,15 @@ def test_efficient_replicas_decide_and_predict_as_the_policies(environment, hist
         efficient(accelerated, environment, history),
         efficient(kb, environment, history),
         environment,
-        room=Room(400, 256 if history == "all" else 0),
+        capacity=Capacity(400, 256 if history == "all" else 0),
     )
 
 
 @by_name
 def test_exact_replicas_decide_and_predict_as_the_policies(environment):
-    assert_same(exact(accelerated, environment), exact(kb, environment), environment, room=Room(0, HORIZON + CHUNK))
+    assert_same(
+        exact(accelerated, environment), exact(kb, environment), environment, capacity=Capacity(0, HORIZON + CHUNK)
+    )
 
 
 @by_name
@@ -104,19 +111,22 @@ def test_uniform_replicas_draw_as_the_policy(environment):
 
 
 @pytest.mark.parametrize("history", ["all", "none"])
-def test_room_grows_without_a_trace_in_the_record(history):
+def test_capacity_grows_without_a_trace_in_the_record(history):
     environment, kernel = kb.environments.Chessboard(), kb.Gaussian(0.1)
-    replicas = [accelerated.ek_ucb(kernel, regularization=0.01, history=history, seed=seed) for seed in range(12)]
-    policies = [kb.ek_ucb(kernel, regularization=0.01, history=history, seed=seed) for seed in range(12)]
+    rule = kb.Kors(history=history)
+    replicas = [accelerated.ek_ucb(kernel, regularization=0.01, dictionary=rule, seed=seed) for seed in range(12)]
+    policies = [kb.ek_ucb(kernel, regularization=0.01, dictionary=rule, seed=seed) for seed in range(12)]
     # 40 → 64 → 96 anchors; the history outgrows its first rows; the last chunk is cut short
-    horizon, room = (270, Room(40, 256)) if history == "all" else (150, Room(40, 0))
+    horizon, capacity = (270, Capacity(40, 256)) if history == "all" else (150, Capacity(40, 0))
     # with λ = 0.01 the policy's step in extended precision shows, which a device has not: 1.6e-7 was seen
-    assert_same(replicas, policies, environment, horizon, room, tolerance=5e-7)
+    assert_same(replicas, policies, environment, horizon, capacity, tolerance=5e-7)
 
 
-def test_exact_room_grows_without_a_trace_in_the_record():
+def test_exact_capacity_grows_without_a_trace_in_the_record():
     environment = kb.environments.Chessboard()
-    assert_same(exact(accelerated, environment), exact(kb, environment), environment, horizon=200, room=Room(0, 128))
+    assert_same(
+        exact(accelerated, environment), exact(kb, environment), environment, horizon=200, capacity=Capacity(0, 128)
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,8 +145,7 @@ def test_changing_settings_seeds_or_horizon_compiles_nothing():
             accelerated.ek_ucb(
                 kb.Gaussian(0.05 * (1 + seed)),
                 regularization=ridge,
-                oversampling=oversampling,
-                history="none",
+                dictionary=kb.Kors(oversampling=oversampling, history="none"),
                 seed=first_seed + seed,
             )
             for seed in range(3)

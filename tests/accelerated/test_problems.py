@@ -56,8 +56,9 @@ class Shrinking(Wandering):
 
 def test_any_environment_is_played_out_on_the_host():
     environment = Wandering()
-    result = accelerated.run_many([accelerated.ek_ucb(kb.Gaussian(0.5), history="none", seed=3)], environment, 60)[0]
-    record = kb.run(kb.ek_ucb(kb.Gaussian(0.5), history="none", seed=3), environment, 60, seed=3)
+    options = {"dictionary": kb.Kors(history="none"), "seed": 3}
+    result = accelerated.run_many([accelerated.ek_ucb(kb.Gaussian(0.5), **options)], environment, 60)[0]
+    record = kb.run(kb.ek_ucb(kb.Gaussian(0.5), **options), environment, 60, seed=3)
     np.testing.assert_array_equal(result.action_indices, record.action_indices)
     np.testing.assert_array_equal(result.actions, record.actions)
     np.testing.assert_array_equal(result.contexts, record.contexts)

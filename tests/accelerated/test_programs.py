@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kernel_bandits.accelerated.engine import CHUNK, next_rooms
-from kernel_bandits.accelerated.exact import ExactModel
-from kernel_bandits.accelerated.models import Room, bucket
-from kernel_bandits.accelerated.nystrom import NystromModel
+from kernel_bandits.accelerated.engine import next_capacities
+from kernel_bandits.accelerated.exact import ExactGrowth
+from kernel_bandits.accelerated.models import Capacity, Demand, bucket
+from kernel_bandits.accelerated.nystrom import NystromGrowth
 from kernel_bandits.accelerated.programs import WORKERS, Compiler
+from kernel_bandits.accelerated.rounds import CHUNK
 
 compiled = Counter()
 
@@ -101,16 +102,18 @@ def test_a_program_that_one_gives_up_is_still_compiled_for_another(monkeypatch):
         np.testing.assert_array_equal(program(jnp.ones(3)), np.full(3, -2.0))
 
 
-def test_rooms_that_may_come_next_are_few_and_the_likeliest_first():
+def test_capacities_that_may_come_next_are_few_and_the_likeliest_first():
     horizon = 2000 + CHUNK
     rows = bucket(horizon)
-    nystrom, exact = NystromModel("gaussian", True), ExactModel("gaussian")
-    further = next_rooms(nystrom, Room(136, 256), horizon, np.inf)
-    assert further == [Room(200, 256), Room(136, rows), Room(200, rows), Room(288, rows)]
-    assert next_rooms(nystrom, Room(200, rows), horizon, np.inf) == [Room(288, rows), Room(408, rows)]
-    assert next_rooms(NystromModel("gaussian", False), Room(136, 0), horizon, 150) == [Room(150, 0)]
-    assert next_rooms(exact, Room(0, 128), horizon, np.inf) == [Room(0, 256)]
-    assert next_rooms(exact, Room(0, 4096), horizon, np.inf) == []
+    demand = Demand(0, horizon, False, np.inf)
+    nystrom, exact = NystromGrowth(history=True), ExactGrowth()
+    larger = next_capacities(nystrom, Capacity(136, 256), demand)
+    assert larger == [Capacity(200, 256), Capacity(136, rows), Capacity(200, rows), Capacity(288, rows)]
+    assert next_capacities(nystrom, Capacity(200, rows), demand) == [Capacity(288, rows), Capacity(408, rows)]
+    capped = demand._replace(max_anchors=150)
+    assert next_capacities(NystromGrowth(history=False), Capacity(136, 0), capped) == [Capacity(150, 0)]
+    assert next_capacities(exact, Capacity(0, 128), demand) == [Capacity(0, 256)]
+    assert next_capacities(exact, Capacity(0, 4096), demand) == []
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits import accelerated
-from kernel_bandits.accelerated.engine import traces
+from kernel_bandits.accelerated.chunk import traces
 from kernel_bandits.accelerated.programs import Compiler
-from kernel_bandits.accelerated.replicas import computing, play_batch, settings_of
+from kernel_bandits.accelerated.replicas import computing, simulate_batch
 
 
 def test_results_come_in_the_order_asked_for_whatever_the_batches():
@@ -49,17 +49,17 @@ def sine_rewards(context, actions):
 def test_float32_predicts_as_float64_to_a_few_digits(history):
     # with one action there is nothing to decide, so both precisions learn from the same points
     environment = accelerated.PureEnvironment(sine_rewards, np.zeros((1, 1)), 2)
-    replicas = [accelerated.ek_ucb(kb.Gaussian(0.5), regularization=0.1, history=history, seed=seed) for seed in (0, 1)]
+    rule = kb.Kors(history=history)
+    replicas = [accelerated.ek_ucb(kb.Gaussian(0.5), dictionary=rule, seed=seed) for seed in (0, 1)]
     points = np.random.default_rng(0).random((50, 3)) * [1.0, 1.0, 0.0]
     beliefs = []
     for dtype in ("float64", "float32"):
         with computing(dtype, "cpu"):
-            _, played = play_batch(replicas, environment, 200, [0, 1], dtype)
-            settings = settings_of(replicas, 3, dtype)
+            _, trajectories = simulate_batch(replicas, environment, 200, [0, 1], dtype)
             offered = jnp.broadcast_to(jnp.asarray(points, dtype), (2, 50, 3))
-            evaluation = replicas[0].model.evaluate(played.state, settings, offered)
-            assert evaluation.mean.dtype == dtype
-            beliefs.append(evaluation)
+            _, believed = replicas[0].model.bounds(trajectories.state, offered)
+            assert believed.mean.dtype == dtype
+            beliefs.append(believed)
     np.testing.assert_allclose(beliefs[1].mean, beliefs[0].mean, atol=1e-2)
     np.testing.assert_allclose(beliefs[1].std, beliefs[0].std, atol=1e-2)
 
@@ -77,10 +77,18 @@ def test_float32_predicts_as_float64_to_a_few_digits(history):
             "expected StandardDeviations or ConstantRadius",
         ),
         (lambda: accelerated.ek_ucb(kb.Gaussian(1.0), regularization=0.0), "regularization: expected a positive"),
-        (lambda: accelerated.ek_ucb(kb.Gaussian(1.0), oversampling=-1.0), "oversampling: expected a positive"),
-        (lambda: accelerated.ek_ucb(kb.Gaussian(1.0), history="some"), "history: expected 'all' or 'none'"),
-        (lambda: accelerated.ek_ucb(kb.Gaussian(1.0), leverage_accuracy=-1.0), "leverage_accuracy"),
-        (lambda: accelerated.ek_ucb(kb.Gaussian(1.0), max_dictionary_size=0), "max_dictionary_size"),
+        (
+            lambda: accelerated.ek_ucb(kb.Gaussian(1.0), dictionary=kb.Kors(oversampling=-1.0)),
+            "oversampling: expected a positive",
+        ),
+        (
+            lambda: accelerated.ek_ucb(kb.Gaussian(1.0), dictionary=kb.Kors(history="some")),
+            "history: expected 'all' or 'none'",
+        ),
+        (lambda: accelerated.ek_ucb(kb.Gaussian(1.0), dictionary=kb.Kors(leverage_accuracy=-1.0)), "leverage_accuracy"),
+        (lambda: accelerated.ek_ucb(kb.Gaussian(1.0), dictionary=kb.Kors(max_size=0)), "max_size"),
+        (lambda: accelerated.ek_ucb(kb.Gaussian(1.0), dictionary="kors"), "dictionary: expected"),
+        (lambda: accelerated.ek_ucb(kb.Gaussian(1.0), dictionary=kb.Resampling()), "other rules run with"),
         (lambda: accelerated.k_ucb(kb.Gaussian(1.0), regularization=-1.0), "regularization"),
         (lambda: accelerated.run_many([], kb.environments.Bump(), 10), "at least one"),
         (lambda: accelerated.run_many([accelerated.uniform()], kb.environments.Bump(), 0), "horizon"),

@@ -42,16 +42,16 @@ def test_score_is_the_appendix_formula_with_the_augmented_dictionary(seed, size,
     """Past probabilities are those the rule itself used, below one where oversampling is small."""
     generator = np.random.default_rng(seed)
     points = generator.random((size + 1, 2))
-    rule = Kors(CoinsThatSucceed(), leverage_regularization=mu, leverage_accuracy=accuracy, oversampling=oversampling)
-    posterior = NystromPosterior(kernel, 0.1, rule)
+    rule = Kors(leverage_regularization=mu, leverage_accuracy=accuracy, oversampling=oversampling)
+    posterior = NystromPosterior(kernel, 0.1, rule, CoinsThatSucceed())
     probabilities = []
     for point in points[:size]:
-        probabilities.append(rule.propose(candidate_at(posterior, point)).probability)
+        probabilities.append(posterior.dictionary.propose(candidate_at(posterior, point)).probability)
         posterior.update(point, 0.0)
     assert posterior.dictionary_size == size
     expected = dense.kors_score(kernel, points[:size], probabilities, points[size], mu, accuracy)
     # directions down to 1e-6 of k(s, s) are kept, which amplifies rounding as much
-    assert rule.score(candidate_at(posterior, points[size])) == pytest.approx(expected, abs=1e-8)
+    assert posterior.dictionary.score(candidate_at(posterior, points[size])) == pytest.approx(expected, abs=1e-8)
 
 
 @settings(max_examples=40, deadline=None)
@@ -61,17 +61,17 @@ def test_points_that_add_no_direction_keep_their_weight_in_the_score(seed, mu):
     generator = np.random.default_rng(seed)
     places = generator.random((3, 2))
     kernel = kb.Gaussian(0.3)
-    rule = Kors(CoinsThatSucceed(), leverage_regularization=mu, oversampling=0.4)
-    posterior = NystromPosterior(kernel, 0.1, rule)
+    rule = Kors(leverage_regularization=mu, oversampling=0.4)
+    posterior = NystromPosterior(kernel, 0.1, rule, CoinsThatSucceed())
     drawn, probabilities = [], []
     for place in generator.integers(3, size=15):
-        probabilities.append(rule.propose(candidate_at(posterior, places[place])).probability)
+        probabilities.append(posterior.dictionary.propose(candidate_at(posterior, places[place])).probability)
         drawn.append(places[place])
         posterior.update(places[place], 0.0)
     assert posterior.dictionary_size <= 3
     for query in np.vstack([places, generator.random((3, 2))]):
         expected = dense.kors_score(kernel, np.array(drawn), probabilities, query, mu, 0.5)
-        assert rule.score(candidate_at(posterior, query)) == pytest.approx(expected, abs=1e-10)
+        assert posterior.dictionary.score(candidate_at(posterior, query)) == pytest.approx(expected, abs=1e-10)
 
 
 def test_frequencies_are_the_probabilities():
@@ -79,11 +79,10 @@ def test_frequencies_are_the_probabilities():
     kernel, first, second = kb.Gaussian(0.3), np.array([0.2, 0.2]), np.array([0.3, 0.2])
     count, probability = 0, None
     for seed in range(2000):
-        rule = Kors(np.random.default_rng(seed), leverage_regularization=1.0, oversampling=1.0)
-        rule._ahead[0] = 0.0
-        posterior = NystromPosterior(kernel, 1.0, rule)
+        posterior = NystromPosterior(kernel, 1.0, Kors(oversampling=1.0), np.random.default_rng(seed))
+        posterior.dictionary._ahead[0] = 0.0
         posterior.update(first, 0.0)
-        probability = rule.propose(candidate_at(posterior, second)).probability
+        probability = posterior.dictionary.propose(candidate_at(posterior, second)).probability
         posterior.update(second, 0.0)
         count += posterior.dictionary_size == 2
     assert 0.1 < probability < 0.9
@@ -94,17 +93,17 @@ def test_posterior_variance_rule_is_the_exact_leverage_score_when_everything_is_
     """At μ = λ with Z = S the exact ridge leverage of the next point is σ²/(1 + σ²)."""
     generator = np.random.default_rng(0)
     points, kernel, regularization = generator.random((20, 2)), kb.Exponential(0.5), 0.3
-    rule = PosteriorVariance(CoinsThatSucceed(), leverage_accuracy=0.0, oversampling=1.0)
-    posterior = NystromPosterior(kernel, regularization, rule)
+    rule = PosteriorVariance(leverage_accuracy=0.0, oversampling=1.0)
+    posterior = NystromPosterior(kernel, regularization, rule, CoinsThatSucceed())
     for point in points[:19]:
         posterior.update(point, 0.0)
     gram = kernel(points)
     exact = np.linalg.solve(gram + regularization * np.eye(20), gram)[19, 19]
-    assert rule.score(candidate_at(posterior, points[19])) == pytest.approx(exact, abs=1e-10)
+    assert posterior.dictionary.score(candidate_at(posterior, points[19])) == pytest.approx(exact, abs=1e-10)
 
 
 def test_kors_scores_no_more_once_the_dictionary_is_full():
-    posterior = kb.ek_ucb(kb.Gaussian(0.2), max_dictionary_size=3, seed=0).posterior
+    posterior = kb.ek_ucb(kb.Gaussian(0.2), dictionary=Kors(max_size=3), seed=0).posterior
     for point in np.random.default_rng(0).random((30, 2)):
         posterior.update(point, 0.0)
     assert posterior.dictionary_size == 3
@@ -117,7 +116,7 @@ def test_cap_stops_growth_but_not_learning():
     points = generator.random((500, 2))
     rewards = np.sin(6 * points[:, 0])
     free = kb.ek_ucb(kb.Gaussian(0.2), seed=0).posterior
-    capped = kb.ek_ucb(kb.Gaussian(0.2), max_dictionary_size=10, seed=0).posterior
+    capped = kb.ek_ucb(kb.Gaussian(0.2), dictionary=Kors(max_size=10), seed=0).posterior
     for point, reward in zip(points, rewards, strict=True):
         free.update(point, reward)
         capped.update(point, reward)
@@ -148,8 +147,8 @@ def test_larger_leverage_regularization_keeps_fewer_points():
     points = np.random.default_rng(0).random((1000, 2))
     sizes = []
     for mu in (1.0, 10.0, 100.0):
-        rule = Kors(np.random.default_rng(1), leverage_regularization=mu, oversampling=1.0, leverage_accuracy=0.5)
-        posterior = NystromPosterior(kb.Gaussian(0.1), 1.0, rule)
+        rule = Kors(leverage_regularization=mu, oversampling=1.0, leverage_accuracy=0.5)
+        posterior = NystromPosterior(kb.Gaussian(0.1), 1.0, rule, np.random.default_rng(1))
         for point in points:
             posterior.update(point, 0.0)
         sizes.append(posterior.dictionary_size)
@@ -160,19 +159,22 @@ def test_larger_leverage_regularization_keeps_fewer_points():
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: kb.ek_ucb(kb.Gaussian(), dictionary="nystrom"), "expected 'kors'"),
-        (lambda: kb.ek_ucb(kb.Gaussian(), dictionary=np.empty((0, 2))), "at least one row"),
-        (lambda: kb.ek_ucb(kb.Gaussian(), dictionary=[[np.nan]]), "finite"),
-        (lambda: kb.ek_ucb(kb.Gaussian(), dictionary=[[0.5]], max_dictionary_size=3), "takes no leverage options"),
-        (lambda: kb.ek_ucb(kb.Gaussian(), dictionary=[[0.5, 0.5]]).select([0.5], [[0.5, 0.5]]), "have 2 columns"),
-        (lambda: kb.ek_ucb(kb.Gaussian(), oversampling=0.0), "oversampling"),
-        (lambda: kb.ek_ucb(kb.Gaussian(), leverage_accuracy=-0.1), "leverage_accuracy"),
-        (lambda: kb.ek_ucb(kb.Gaussian(), leverage_regularization=-1.0), "leverage_regularization"),
-        (lambda: kb.ek_ucb(kb.Gaussian(), max_dictionary_size=0), "max_dictionary_size"),
-        (
-            lambda: kb.ek_ucb(kb.Gaussian(), dictionary="posterior_variance", leverage_regularization=7.0),
-            "μ = λ only",
-        ),
+        (lambda: kb.ek_ucb(kb.Gaussian(), dictionary="nystrom"), r"write one of kb.Kors\(\)"),
+        (lambda: kb.ek_ucb(kb.Gaussian(), dictionary="kors"), r"write dictionary=kb.Kors\(\)"),
+        (lambda: kb.ek_ucb(kb.Gaussian(), dictionary=kb.Kors), r"kb.Kors\(…\), with parentheses"),
+        (lambda: kb.ek_ucb(kb.Gaussian(), dictionary=[[0.5]]), r"write dictionary=kb.Fixed\(points\)"),
+        (lambda: kb.Fixed(np.empty((0, 2))), "at least one row"),
+        (lambda: kb.Fixed([[np.nan]]), "finite"),
+        (lambda: kb.ek_ucb(kb.Gaussian(), dictionary=kb.Fixed([[0.5, 0.5]])).select([0.5], [[0.5, 0.5]]), "2 columns"),
+        (lambda: kb.Kors(oversampling=0.0), "oversampling"),
+        (lambda: kb.Kors(leverage_accuracy=-0.1), "leverage_accuracy"),
+        (lambda: kb.Kors(leverage_regularization=-1.0), "leverage_regularization"),
+        (lambda: kb.PosteriorVariance(max_size=0), "max_size"),
+        (lambda: kb.ek_ucb(kb.Gaussian(), dictionary=kb.Kors(history="some")), "expected 'all' or 'none'"),
+        (lambda: kb.ek_ucb(kb.Gaussian(), oversampling=3.0), r"Kors\(oversampling=3.0\)"),
+        (lambda: kb.ek_ucb(max_dictionary_size=9, history="none"), r"Kors\(max_size=9, history='none'\)"),
+        (lambda: kb.thompson_sampling(kb.Gaussian(), history="none"), r"Kors\(history='none'\)"),
+        (lambda: kb.sup_kernel_ucb(kb.Gaussian(), horizon=9, leverage_accuracy=0.2), "leverage_accuracy=0.2"),
     ],
 )
 def test_bad_options_are_named(build, words):

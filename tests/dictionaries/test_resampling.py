@@ -14,8 +14,9 @@ from kernel_bandits.posteriors import NystromPosterior
 KERNEL, RIDGE = kb.Gaussian(0.3), 0.1
 
 
-def resampling(seed=0, **options):
-    return Resampling(np.random.default_rng(seed), **{"regularization": RIDGE, **options})
+def resampled(kernel=KERNEL, seed=0, **options):
+    rule = Resampling(**{"batch_variance_limit": 1.0, **options})
+    return NystromPosterior(kernel, RIDGE, rule, np.random.default_rng(seed))
 
 
 def stream(seed, count):
@@ -33,7 +34,7 @@ def dense_variances(anchors, points, queries, kernel=KERNEL):
 
 
 def test_probabilities_by_the_formula():
-    rule = resampling(oversampling=3.0)
+    rule = resampled(oversampling=3.0).dictionary
     variances, counts = np.array([0.0, 1e-12, 0.1, 1 / 3, 5.0]), np.ones(5)
     np.testing.assert_allclose(rule.probabilities(variances, counts), [0.0, 3e-12, 0.3, 1.0, 1.0], rtol=1e-12)
     # three coins of 0.3 each: 1 − 0.7³
@@ -43,7 +44,7 @@ def test_probabilities_by_the_formula():
 def test_frequencies_agree_with_the_probabilities():
     """4,000 drawings of 40 points. Every count within its two-sided 1e-6 binomial band: false alarm below 4e-5."""
     points, rewards = stream(0, 40)
-    posterior = NystromPosterior(KERNEL, RIDGE, resampling(oversampling=1.5))
+    posterior = resampled(oversampling=1.5)
     for point, reward in zip(points, rewards, strict=True):
         posterior.update(point, reward)
     variances = dense_variances(posterior.dictionary_points, points, points)
@@ -51,7 +52,7 @@ def test_frequencies_agree_with_the_probabilities():
     assert ((chances > 0.05) & (chances < 0.95)).sum() > 20
     draws = 4000
     rule = posterior.dictionary
-    counts = sum(rule.redraw(variances, np.ones(40)).astype(int) for _ in range(draws))
+    counts = sum(rule.flip(variances, np.ones(40)).astype(int) for _ in range(draws))
     low, high = stats.binom.interval(1 - 1e-6, draws, chances)
     assert ((counts >= low) & (counts <= high)).all()
 
@@ -60,7 +61,7 @@ def test_frequencies_agree_with_the_probabilities():
 def test_posterior_equals_from_scratch_after_every_observation(limit):
     points, rewards = stream(0, 80)
     queries = stream(1, 10)[0]
-    posterior = NystromPosterior(KERNEL, RIDGE, resampling(batch_variance_limit=limit))
+    posterior = resampled(batch_variance_limit=limit)
     for t, (point, reward) in enumerate(zip(points, rewards, strict=True), start=1):
         posterior.update(point, reward)
         expected = dense.nystrom(KERNEL, posterior.dictionary_points, points[:t], rewards[:t], RIDGE, queries)
@@ -91,7 +92,7 @@ def reference_run(points, coins, oversampling, limit):
 @pytest.mark.parametrize("limit", [1.0, 1.3, 2.0, 6.0])
 def test_draws_when_and_what_the_description_says(limit):
     points, rewards = stream(3, 70)
-    posterior = NystromPosterior(ROUGH, RIDGE, resampling(seed=5, oversampling=0.8, batch_variance_limit=limit))
+    posterior = resampled(ROUGH, seed=5, oversampling=0.8, batch_variance_limit=limit)
     expected = reference_run(points, np.random.default_rng(5), 0.8, limit)
     changes = 0
     for t, (point, reward) in enumerate(zip(points, rewards, strict=True)):
@@ -113,8 +114,7 @@ def test_oversampling_sets_the_size_whatever_the_limit():
     points, rewards = stream(0, 400)
 
     def size(oversampling, limit):
-        rule = resampling(oversampling=oversampling, batch_variance_limit=limit)
-        posterior = NystromPosterior(KERNEL, RIDGE, rule)
+        posterior = resampled(oversampling=oversampling, batch_variance_limit=limit)
         for point, reward in zip(points, rewards, strict=True):
             posterior.update(point, reward)
         return posterior.dictionary_size, posterior.effective_dimension
@@ -132,11 +132,11 @@ def test_repeats_are_one_point_with_a_count():
     order = generator.integers(12, size=300)
     points, rewards = places[order], generator.normal(size=300)
     queries = generator.random((9, 2))
-    posterior = NystromPosterior(KERNEL, RIDGE, resampling(batch_variance_limit=1.2))
+    posterior = resampled(batch_variance_limit=1.2)
     for point, reward in zip(points, rewards, strict=True):
         posterior.update(point, reward)
-    assert len(posterior._history) == 12
-    np.testing.assert_array_equal(np.sort(posterior._history.counts), np.sort(np.bincount(order)))
+    assert len(posterior._model.history) == 12
+    np.testing.assert_array_equal(np.sort(posterior._model.history.counts), np.sort(np.bincount(order)))
     anchors = posterior.dictionary_points
     assert len({tuple(anchor) for anchor in anchors}) == len(anchors)
     expected = dense.nystrom(KERNEL, anchors, points, rewards, RIDGE, queries)
@@ -178,7 +178,6 @@ def test_a_resampling_that_fails_changes_nothing():
     [
         (lambda: kb.cbbkb(KERNEL, batch_variance_limit=0.5), "at least 1"),
         (lambda: kb.cbbkb(KERNEL, oversampling=-1.0), "oversampling"),
-        (lambda: NystromPosterior(KERNEL, 0.1, resampling(), history="none"), "whole history"),
     ],
 )
 def test_bad_options_are_named(build, words):

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from kernel_bandits.experiments.console import drawn
+from kernel_bandits.experiments.console import terminal_table
 from kernel_bandits.experiments.report import Table
 
 
@@ -14,7 +14,7 @@ def test_a_table_that_is_too_wide_breaks_labels_and_keeps_numbers_whole():
     ]
     written = io.StringIO()
     console = Console(file=written, width=40)
-    console.print(drawn(Table("", ("environment", "policy", "cumulative regret"), rows)))
+    console.print(terminal_table(Table("", ("environment", "policy", "cumulative regret"), rows)))
     told = written.getvalue()
     assert max(map(len, told.splitlines())) <= 40
     assert all(text in told for text in ("cumulative regret", "1.5 ± 12.7", "2.5 ± 12.7"))

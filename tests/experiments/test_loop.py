@@ -79,9 +79,9 @@ def test_bad_horizons_are_named(horizon):
 
 def test_a_round_is_played_once():
     simulation = Simulation(kb.environments.Chessboard(), seed=0)
-    with pytest.raises(kb.InputError, match=r"offer\(\) first"):
+    with pytest.raises(kb.InputError, match=r"offer\(\) before each"):
         simulation.play(0)
     simulation.offer()
     simulation.play(0)
-    with pytest.raises(kb.InputError, match=r"offer\(\) first"):
+    with pytest.raises(kb.InputError, match=r"offer\(\) before each"):
         simulation.play(0)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from kernel_bandits import plots
-from kernel_bandits.experiments import Part, Results, Run, group, play_run, study_of
-from kernel_bandits.experiments.claims import Claim, Finding
+from kernel_bandits.experiments import Results, Run, execute, group, plots, study_of
 from kernel_bandits.experiments.report import Section, Table, page, write_report
+from kernel_bandits.experiments.study import reference
+from reproduce.claims import Claim, Finding
+from reproduce.report import check_of
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 GROUNDS = {"light": (255, 255, 255), "dark": (0x17, 0x18, 0x1A)}  # --ground of the page's style
@@ -29,12 +30,12 @@ def records():
             "policies": [{"name": "ek_ucb", "label": "EK-UCB " + NASTY}, {"name": "uniform"}],
         }
     )
-    return tuple(play_run(run) for run in study.runs)
+    return tuple(execute(run) for run in study.runs)
 
 
 @pytest.fixture(scope="module")
 def sections(records):
-    missing = (Run(Part("Chessboard"), Part("uniform"), 3, 30),)
+    missing = (Run(reference("Chessboard"), reference("uniform"), 3, 30),)
     results = Results("study", "Study " + NASTY, records, missing, {"run": "its content is not what was written"})
     claims = [
         Claim("It learns.", "section 5", {"settings": [Finding("λ = 1", "−3.0 ± 0.5", True)]}, "paired difference"),
@@ -43,7 +44,7 @@ def sections(records):
     figure = plots.comparison_figure(group(records))
     table = Table("Extra " + NASTY, ("what", "value"), (("one", "1"),), "a note")
     return [
-        Section(results.title, results, [("caption " + NASTY, figure)], claims),
+        Section(results.title, results, [("caption " + NASTY, figure)], [check_of(claim) for claim in claims]),
         Section("Second", None, [("again", figure)], (), [table]),
     ]
 
@@ -92,11 +93,11 @@ def test_the_page_is_well_formed_and_says_what_was_found(read, records):
         "ek_ucb(kernel=Gaussian(lengthscale=0.1))",
         "0–2",
         f"{final.mean():.1f} ± ",
-        records[0].facts["numpy"],
+        records[0].provenance["numpy"],
         "a note",
     ):
         assert told in read.text
-    assert records[0].facts["host"] not in read.text.split()
+    assert records[0].provenance["host"] not in read.text.split()
 
 
 def test_the_page_needs_nothing_beside_it(read, sections):

@@ -14,7 +14,7 @@ from kernel_bandits.experiments import Failure, Sweep, executor, load_study, rea
 @pytest.fixture(scope="module")
 def one_process(study_file, tmp_path_factory):
     folder = tmp_path_factory.mktemp("one_process")
-    outcomes = list(Sweep(load_study(study_file), folder).play(executor(jobs=1)))
+    outcomes = list(Sweep(load_study(study_file), folder).run(executor(jobs=1)))
     assert not [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     return folder
 
@@ -44,7 +44,7 @@ def test_two_processes_leave_the_same_records(study_file, one_process, tmp_path)
     assert answer.process.returncode == 0, answer.stderr
     assert_same_records(tmp_path, one_process)
     assert len(record_files(tmp_path)) == NUMBER_OF_RUNS
-    assert len({record.facts["process"] for record in read_results(tmp_path).records}) == 2
+    assert len({record.provenance["process"] for record in read_results(tmp_path).records}) == 2
 
 
 def test_a_killed_sweep_goes_on_and_leaves_finished_runs_as_they_are(study_file, one_process, tmp_path):
@@ -56,7 +56,7 @@ def test_a_killed_sweep_goes_on_and_leaves_finished_runs_as_they_are(study_file,
     assert 3 <= len(finished) < NUMBER_OF_RUNS
     answer = command("sweep", study_file, "--jobs", 2, "--out", tmp_path)
     assert answer.process.returncode == 0, answer.stderr
-    assert f"{len(finished)} of {NUMBER_OF_RUNS} runs were finished before." in answer.stdout
+    assert f"{len(finished)} of {NUMBER_OF_RUNS} runs are finished already." in answer.stdout
     assert finished.items() <= fingerprints(record_files(tmp_path)).items()
     assert_same_records(tmp_path, one_process)
 
@@ -80,7 +80,7 @@ def test_ctrl_c_keeps_what_is_done(study_file, one_process, tmp_path):
     wait_for_records(tmp_path, 2, interrupted.process)
     interrupted.stop(signal.SIGINT)
     assert interrupted.finish() == 130
-    assert interrupted.stderr == "Stopped; what is finished is kept. Run again to go on.\n"
+    assert interrupted.stderr == "Interrupted. Finished runs are kept; run the command again to continue.\n"
     finished = fingerprints(record_files(tmp_path))
     assert 2 <= len(finished) < NUMBER_OF_RUNS
     assert command("sweep", study_file, "--jobs", 1, "--out", tmp_path).process.returncode == 0
@@ -95,12 +95,12 @@ def test_a_finished_sweep_plays_nothing(study_file, one_process):
         assert not runs
         return iter(())
 
-    assert list(Sweep(load_study(study_file), one_process).play(unwanted)) == []
+    assert list(Sweep(load_study(study_file), one_process).run(unwanted)) == []
     assert fingerprints(record_files(one_process)) == before
 
 
 def test_damaged_records_are_reported_and_run_again(study_file, one_process, tmp_path):
-    list(Sweep(load_study(study_file), tmp_path).play(executor()))
+    list(Sweep(load_study(study_file), tmp_path).run(executor()))
     cut, flipped, *whole = record_files(tmp_path)
     cut.write_bytes(cut.read_bytes()[:-100])
     content = bytearray(flipped.read_bytes())
@@ -135,7 +135,7 @@ def test_records_by_other_code_are_told(tmp_path):
     answer = command("sweep", tmp_path / "edited.py", "--jobs", 1, "--out", out)
     assert answer.process.returncode == 0
     assert answer.stderr == (
-        "1 of them with other code than there is now, of the library or of the study's own; "
+        "1 of them come from another version of the library or of the study's own code; "
         f"delete {out} to run them again.\n"
     )
 
@@ -150,7 +150,7 @@ def test_a_run_under_two_labels_is_played_once_and_appears_twice(tmp_path):
         }
     )
     assert len(study.runs) == 2
-    assert len(list(Sweep(study, tmp_path).play(executor()))) == 1
+    assert len(list(Sweep(study, tmp_path).run(executor()))) == 1
     assert [record.run.environment.label for record in read_results(tmp_path).records] == ["here", "there"]
 
 
@@ -159,28 +159,28 @@ def test_runs_that_another_study_has_played_are_taken_over(tmp_path):
         tables = {"environments": [{"name": "Bump"}], "seeds": 2, "horizon": 5}
         return study_of({**tables, "policies": [{"name": name, "label": f"{label} {name}"} for name in policies]})
 
-    list(Sweep(study("one", "uniform", "lin_ucb"), tmp_path / "one").play(executor()))
+    list(Sweep(study("one", "uniform", "lin_ucb"), tmp_path / "one").run(executor()))
     sweep = Sweep(study("other", "uniform", "k_ucb"), tmp_path / "other")
     sweep.adopt([tmp_path / "one", tmp_path / "nowhere"])
     assert [run.policy.name for run in sweep.missing] == ["k_ucb", "k_ucb"]
-    list(sweep.play(executor()))
+    list(sweep.run(executor()))
     records = {folder: read_results(tmp_path / folder).records for folder in ("one", "other")}
     taken, given = (
         [record for record in records[folder] if record.run.policy.name == "uniform"] for folder in ("other", "one")
     )
     assert [record.run.policy.label for record in taken] == ["other uniform"] * 2
     for one, other in zip(taken, given, strict=True):
-        assert one.facts == other.facts
+        assert one.provenance == other.provenance
         np.testing.assert_array_equal(one.result.select_seconds, other.result.select_seconds)
 
 
 def test_a_second_sweep_into_a_folder_is_refused_while_the_first_is_at_work(study_file, tmp_path):
-    first = Sweep(load_study(study_file), tmp_path).play(executor())
+    first = Sweep(load_study(study_file), tmp_path).run(executor())
     next(first)
-    with pytest.raises(kb.UnavailableError, match="another sweep is at work"):
-        next(Sweep(load_study(study_file), tmp_path).play(executor()))
+    with pytest.raises(kb.UnavailableError, match="another sweep is running"):
+        next(Sweep(load_study(study_file), tmp_path).run(executor()))
     first.close()
-    next(Sweep(load_study(study_file), tmp_path).play(executor()))
+    next(Sweep(load_study(study_file), tmp_path).run(executor()))
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -196,7 +196,7 @@ def test_a_run_that_fails_leaves_the_others_alone(tmp_path, jobs):
         "    {'name': 'ek_ucb', 'options': {'confidence': {'name': Failing}}}, {'name': 'uniform'}]}\n"
     )
     study = load_study(tmp_path / "failing.py")
-    outcomes = list(Sweep(study, tmp_path).play(executor(jobs)))
+    outcomes = list(Sweep(study, tmp_path).run(executor(jobs)))
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     assert [failure.run.policy.name for failure in failures] == ["ek_ucb"] * 2
     assert {failure.message for failure in failures} == {"ArithmeticError: no radius"}

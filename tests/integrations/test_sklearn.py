@@ -166,7 +166,7 @@ def test_coins_are_those_of_the_random_state():
         ({"regularization": 0.0}, "regularization"),
         ({"dictionary": "best"}, "dictionary"),
         ({"history": "some"}, "history"),
-        ({"max_dictionary_size": 0}, "max_dictionary_size"),
+        ({"max_dictionary_size": 0}, "max_size"),
         ({"kernel": RBF}, "instance and not the class"),
     ],
 )

@@ -8,17 +8,10 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
-from kernel_bandits.learning.fit import (
-    LEAST_NOISE,
-    LEAST_VARIANCE,
-    LONGEST,
-    PLAUSIBLE_NATS,
-    SHORTEST,
-    Objective,
-    RewardModel,
-    Sample,
-    Units,
-)
+from kernel_bandits.learning.fit import Sample
+from kernel_bandits.learning.objective import PLAUSIBLE_NATS, EvidenceObjective
+from kernel_bandits.learning.prior import PRIOR
+from kernel_bandits.learning.units import RewardModel, Units
 
 FAMILIES = [kb.Gaussian(), kb.Exponential(), kb.Matern(smoothness=1.5), kb.Matern(smoothness=2.5)]
 
@@ -50,7 +43,7 @@ def test_the_optimum_is_that_of_scikit_learn(family, theirs):
     ).fit(points, rewards)
     # scikit-learn orders its parameters: log v, log ℓ, log λ
     variance, *lengthscales, noise = regressor.kernel_.theta
-    objective = Objective(family, points, rewards, np.arange(2), weigh_prior=False)
+    objective = EvidenceObjective(family, points, rewards, np.arange(2), weigh_prior=False)
     found = objective.maximise(np.log([0.3, 0.3, 1.0, 0.05]), iterations=500, tolerance=1e-9)
     np.testing.assert_allclose(found, [*lengthscales, variance, noise], atol=0.02)
     assert objective.score(found, 0.0).evidence == pytest.approx(regressor.log_marginal_likelihood_value_, abs=1e-3)
@@ -60,7 +53,7 @@ def test_the_optimum_is_that_of_scikit_learn(family, theirs):
 def test_the_objective_has_the_gradient_it_says(family):
     points, rewards = data(30, irrelevant=1)
     units = Units(points, rewards, np.array([0, 1, 1]))
-    objective = Objective(family, units.scaled(points), (rewards - 3.0) / units.reward_spread, units.groups)
+    objective = EvidenceObjective(family, units.scaled(points), (rewards - 3.0) / units.reward_spread, units.groups)
     parameters = np.log([0.4, 0.8, 1.5, 0.02])
     step = 1e-5
     differences = [
@@ -200,9 +193,11 @@ def test_degenerate_samples_leave_a_finite_sensible_model(name):
     model = sample.fit(kb.Matern(), None)
     units = sample.units
     lengthscales = model.kernel.lengthscale / units.spreads
-    assert ((lengthscales > 0.999 * SHORTEST) & (lengthscales < 1.001 * LONGEST)).all()
-    assert 0.999 * LEAST_VARIANCE < model.variance / units.reward_spread**2 < 100.0
-    assert 0.999 * LEAST_NOISE < model.noise / units.reward_spread**2 < 10.0
+    assert (
+        (lengthscales > 0.999 * PRIOR.lengthscale_bounds[0]) & (lengthscales < 1.001 * PRIOR.lengthscale_bounds[1])
+    ).all()
+    assert 0.999 * PRIOR.variance_bounds[0] < model.variance / units.reward_spread**2 < 100.0
+    assert 0.999 * PRIOR.noise_bounds[0] < model.noise / units.reward_spread**2 < 10.0
     assert abs(model.mean - units.reward_centre) <= 3.0 * units.reward_spread
     again = sample.fit(kb.Matern(), model)
     assert np.isfinite(sample.score(again).objective)

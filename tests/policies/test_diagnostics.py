@@ -47,7 +47,7 @@ def test_memory_counts_every_array_once():
 @pytest.mark.parametrize("name", ["ek_ucb", "k_ucb", "cbkb", "thompson_sampling", "ek_ucb-history-free"])
 def test_contributions_add_up_to_the_mean(name):
     preset, _, history = name.partition("-")
-    policy = play(build(preset, **({"history": "none"} if history else {})))
+    policy = play(build(preset, **({"dictionary": kb.Kors(history="none")} if history else {})))
     context, actions, _ = next(rounds(1, seed=9))
     decision = policy.select(context, actions)
     everything = policy.explain(decision, count=1000)

@@ -16,17 +16,17 @@ PRESETS = sorted(
     if function.__module__ == presets.__name__ and not name.startswith("_")
 )
 VARIANTS = [(name, {}) for name in PRESETS] + [
-    ("ek_ucb", {"history": "none"}),
-    ("ek_ucb", {"dictionary": "posterior_variance"}),
-    ("ek_ucb", {"dictionary": np.random.default_rng(0).random((7, 3))}),
+    ("ek_ucb", {"dictionary": kb.Kors(history="none")}),
+    ("ek_ucb", {"dictionary": kb.PosteriorVariance()}),
+    ("ek_ucb", {"dictionary": kb.Fixed(np.random.default_rng(0).random((7, 3)))}),
     ("cbbkb", {"batch_variance_limit": 1.5}),
-    ("sup_kernel_ucb", {"dictionary": "kors"}),
+    ("sup_kernel_ucb", {"dictionary": kb.Kors()}),
     ("random_features_ucb", {"features": "quadrature"}),
     ("lin_ucb", {"intercept": False}),
     ("ek_ucb", {"exploration_rate": 0.2}),
     ("thompson_sampling", {"dictionary": None}),
     ("ek_ucb", {"learn_kernel": True}),
-    ("ek_ucb", {"learn_kernel": kb.KernelLearning(warm_up=40), "history": "none"}),
+    ("ek_ucb", {"learn_kernel": kb.KernelLearning(warm_up=40), "dictionary": kb.Kors(history="none")}),
     ("k_ucb", {"learn_kernel": True}),
 ]
 # Fourier features and learned kernels are known for a few shapes only; every other policy takes any kernel.
@@ -224,7 +224,7 @@ def test_a_kernel_that_is_not_finite_is_reported_and_changes_nothing(variant, va
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_kernel_that_fails_in_the_pass_over_the_history_changes_nothing(value):
     kernel = PoisonedKernel(value)
-    policy = build("ek_ucb", kernel=kernel, oversampling=1e9)
+    policy = build("ek_ucb", kernel=kernel, dictionary=kb.Kors(oversampling=1e9))
     play(policy, 20)
     before = pickle.dumps(policy)
     kernel.most_rows = 5
@@ -236,8 +236,8 @@ def test_a_kernel_that_fails_in_the_pass_over_the_history_changes_nothing(value)
 
 def test_one_action_and_no_context(variant):
     name, options = variant
-    if isinstance(options.get("dictionary"), np.ndarray):
-        options = {"dictionary": np.zeros((1, 1))}
+    if isinstance(options.get("dictionary"), kb.Fixed):
+        options = {"dictionary": kb.Fixed(np.zeros((1, 1)))}
     policy = build(name, **options)
     for t in range(5):
         decision = policy.select([], [[0.3]])
@@ -348,7 +348,13 @@ def test_policies_by_different_rules_have_different_names_for_themselves():
         "UpperConfidenceBound(NystromPosterior(Gaussian(lengthscale=0.5), regularization=0.1, Kors, history='all', "
         "round_index=0, dictionary_size=0), StandardDeviations(number=1.0), exploration_rate=0.1)"
     )
-    built = [kb.ek_ucb(kernel), kb.ek_ucb(kernel, history="none"), kb.cbkb(kernel), kb.k_ucb(kernel), kb.uniform()]
+    built = [
+        kb.ek_ucb(kernel),
+        kb.ek_ucb(kernel, dictionary=kb.Kors(history="none")),
+        kb.cbkb(kernel),
+        kb.k_ucb(kernel),
+        kb.uniform(),
+    ]
     assert len({repr(policy) for policy in built}) == len(built)
 
 

@@ -39,9 +39,9 @@ def test_same_choice_as_without_pruning(seed, lengthscale, regularization, numbe
     if repeats:
         actions[300:] = actions[:300]
     context = generator.random(1)
-    state = policy._ties.bit_generator.state
+    state = policy.generator.bit_generator.state
     pruned = policy.select(context, actions)
-    policy._ties.bit_generator.state = state
+    policy.generator.bit_generator.state = state
     minimum = pruning.MINIMUM_ACTIONS
     try:
         pruning.MINIMUM_ACTIONS = 10**9

@@ -86,7 +86,7 @@ def test_efficient_variant_plays_the_same_when_its_dictionaries_span_the_data():
     environment = kb.environments.StepDiagonal()
     options = {"horizon": 150, "regularization": 0.05, "seed": 1}
     exact = kb.sup_kernel_ucb(kb.Exponential(0.3), **options)
-    efficient = kb.sup_kernel_ucb(kb.Exponential(0.3), dictionary="kors", oversampling=1e12, **options)
+    efficient = kb.sup_kernel_ucb(kb.Exponential(0.3), dictionary=kb.Kors(oversampling=1e12), **options)
     one, other = kb.run(exact, environment, 150, seed=1), kb.run(efficient, environment, 150, seed=1)
     np.testing.assert_array_equal(one.action_indices, other.action_indices)
     assert stage_counts(exact) == stage_counts(efficient)
@@ -100,7 +100,7 @@ def test_efficient_variant_is_carried_by_fewer_points_at_like_regret():
     for seed in range(5):
         policy = kb.sup_kernel_ucb(kb.Gaussian(0.1), seed=seed, **options)
         exact.append((kb.run(policy, environment, 600, seed).regret[-1], policy.dictionary_size))
-        policy = kb.sup_kernel_ucb(kb.Gaussian(0.1), dictionary="kors", seed=seed, **options)
+        policy = kb.sup_kernel_ucb(kb.Gaussian(0.1), dictionary=kb.Kors(), seed=seed, **options)
         efficient.append((kb.run(policy, environment, 600, seed).regret[-1], policy.dictionary_size))
     exact, efficient = np.array(exact), np.array(efficient)
     assert (efficient[:, 1] < 0.8 * exact[:, 1]).all()

@@ -21,8 +21,8 @@ def learned(policy, count=25):
 
 
 POSTERIORS = {
-    "nystrom": lambda: kb.ek_ucb(kb.Gaussian(0.3), max_dictionary_size=6, seed=0),
-    "history-free": lambda: kb.ek_ucb(kb.Gaussian(0.3), history="none", seed=0),
+    "nystrom": lambda: kb.ek_ucb(kb.Gaussian(0.3), dictionary=kb.Kors(max_size=6), seed=0),
+    "history-free": lambda: kb.ek_ucb(kb.Gaussian(0.3), dictionary=kb.Kors(history="none"), seed=0),
     "exact": lambda: kb.k_ucb(kb.Gaussian(0.3), seed=0),
     "linear": lambda: kb.lin_ucb(seed=0),
 }

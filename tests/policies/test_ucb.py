@@ -90,7 +90,7 @@ class CountingKernel:
 def test_select_then_update_evaluates_the_kernel_once(preset):
     """Only the rows of select are evaluated; with a full dictionary an update touches the kernel no more."""
     kernel = CountingKernel()
-    options = {"max_dictionary_size": 5} if preset is kb.ek_ucb else {}
+    options = {"dictionary": kb.Kors(max_size=5)} if preset is kb.ek_ucb else {}
     policy = preset(kernel, seed=0, **options)
     generator = np.random.default_rng(0)
     for t in range(100):
@@ -132,7 +132,7 @@ def test_history_free_policy_holds_still_once_its_dictionary_does():
         children += list(thing) if isinstance(thing, (list, tuple)) else []
         return [size for child in children for size in sizes(child, seen)]
 
-    policy = kb.ek_ucb(kb.Gaussian(0.1), history="none", max_dictionary_size=30, seed=0)
+    policy = kb.ek_ucb(kb.Gaussian(0.1), dictionary=kb.Kors(history="none", max_size=30), seed=0)
     environment = kb.environments.Chessboard()
     kb.run(policy, environment, 500, seed=0)
     assert policy.dictionary_size == 30

@@ -18,8 +18,8 @@ KERNEL = kb.Gaussian(0.4)
 PROBES = np.random.default_rng(99).random((15, 2))
 
 
-def nystrom(rule, history="all"):
-    return NystromPosterior(KERNEL, LAMBDA, rule, history)
+def nystrom(rule):
+    return NystromPosterior(KERNEL, LAMBDA, rule, coins())
 
 
 def coins():
@@ -28,11 +28,11 @@ def coins():
 
 BUILDERS = {
     "exact": lambda: ExactPosterior(KERNEL, LAMBDA),
-    "kors": lambda: nystrom(Kors(coins(), leverage_regularization=LAMBDA)),
-    "kors-history-free": lambda: nystrom(Kors(coins(), leverage_regularization=LAMBDA), "none"),
-    "posterior-variance": lambda: nystrom(PosteriorVariance(coins())),
+    "kors": lambda: nystrom(Kors()),
+    "kors-history-free": lambda: nystrom(Kors(history="none")),
+    "posterior-variance": lambda: nystrom(PosteriorVariance()),
     "fixed": lambda: nystrom(Fixed(np.random.default_rng(3).random((12, 2)))),
-    "resampling": lambda: nystrom(Resampling(coins(), regularization=LAMBDA, batch_variance_limit=3.0)),
+    "resampling": lambda: nystrom(Resampling(batch_variance_limit=3.0)),
     "linear": lambda: FeaturePosterior(kb.Linear(), LAMBDA, LinearFeatures(True)),
 }
 # A resampled dictionary draws its coins in the order in which points became history.

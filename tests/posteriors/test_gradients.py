@@ -18,10 +18,10 @@ KERNELS = [
 POSTERIORS = {
     "exact": lambda kernel: kb.k_ucb(kernel, seed=0),
     "projected": lambda kernel: kb.ek_ucb(kernel, seed=0),
-    "few anchors": lambda kernel: kb.ek_ucb(kernel, max_dictionary_size=4, seed=0),
-    "history-free": lambda kernel: kb.ek_ucb(kernel, history="none", seed=0),
+    "few anchors": lambda kernel: kb.ek_ucb(kernel, dictionary=kb.Kors(max_size=4), seed=0),
+    "history-free": lambda kernel: kb.ek_ucb(kernel, dictionary=kb.Kors(history="none"), seed=0),
     "resampled": lambda kernel: kb.cbbkb(kernel, seed=0),
-    "fixed": lambda kernel: kb.ek_ucb(kernel, dictionary=np.random.default_rng(1).random((9, 3)), seed=0),
+    "fixed": lambda kernel: kb.ek_ucb(kernel, dictionary=kb.Fixed(np.random.default_rng(1).random((9, 3))), seed=0),
 }
 FEATURES = {
     "linear": lambda: kb.lin_ucb(seed=0),

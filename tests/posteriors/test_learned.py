@@ -15,7 +15,7 @@ from kernel_bandits.posteriors import ExactPosterior
 PRESETS = {
     "ek_ucb": kb.ek_ucb,
     "k_ucb": kb.k_ucb,
-    "history-free": lambda *kernel, **options: kb.ek_ucb(*kernel, history="none", **options),
+    "history-free": lambda *kernel, **options: kb.ek_ucb(*kernel, **{"dictionary": kb.Kors(history="none"), **options}),
 }
 
 
@@ -127,10 +127,10 @@ def test_the_kernel_changes_at_doubling_times_alone_and_every_change_is_told():
     assert isinstance(kernels[-1].right, kb.Gaussian)
 
 
-@pytest.mark.parametrize("options", [{}, {"dictionary": "posterior_variance"}, {"max_dictionary_size": 7}], ids=str)
-def test_late_rewards_survive_a_change_of_dictionary(options):
+@pytest.mark.parametrize("rule", [kb.Kors(), kb.PosteriorVariance(), kb.Kors(max_size=7)], ids=str)
+def test_late_rewards_survive_a_change_of_dictionary(rule):
     """With decisions pending all the time, the posterior is the dense one of the kernel and anchors it has now."""
-    policy = kb.ek_ucb(seed=0, **options)
+    policy = kb.ek_ucb(seed=0, dictionary=rule)
     generator = np.random.default_rng(0)
     waiting, played = [], []
     for number in range(140):
@@ -163,7 +163,7 @@ def test_late_rewards_survive_a_change_of_dictionary(options):
 @pytest.mark.parametrize("history", ["all", "none"])
 def test_a_dictionary_that_is_empty_when_the_kernel_is_learned(history):
     learning = kb.KernelLearning(first_round=8, sample_size=4)
-    policy = kb.ek_ucb(seed=0, leverage_regularization=1e6, learn_kernel=learning, history=history)
+    policy = kb.ek_ucb(seed=0, dictionary=kb.Kors(leverage_regularization=1e6, history=history), learn_kernel=learning)
     play(policy, 7)
     assert policy.dictionary_size == 0
     play(policy, 20, seed=1)
@@ -286,7 +286,7 @@ def test_late_rewards_survive_a_change_of_kernel():
 
 
 def test_without_a_history_the_kernel_is_learned_in_a_warm_up_and_then_frozen():
-    policy = kb.ek_ucb(history="none", learn_kernel=kb.KernelLearning(warm_up=64), seed=0)
+    policy = kb.ek_ucb(dictionary=kb.Kors(history="none"), learn_kernel=kb.KernelLearning(warm_up=64), seed=0)
     play(policy, 64)
     kernel, changes = policy.posterior.kernel, policy.posterior.kernel_changes
     assert changes
@@ -296,7 +296,9 @@ def test_without_a_history_the_kernel_is_learned_in_a_warm_up_and_then_frozen():
     assert policy.posterior.kernel_changes == changes
     with pytest.raises(kb.UnavailableError):
         _ = policy.observed_points
-    fixed = kb.ek_ucb(kernel, regularization=policy.posterior.regularization, history="none", seed=0)
+    fixed = kb.ek_ucb(
+        kernel, regularization=policy.posterior.regularization, dictionary=kb.Kors(history="none"), seed=0
+    )
     play(fixed, 364)
     grown = policy.dictionary_size / fixed.dictionary_size
     # nothing is left of the warm-up: as much memory as a policy that never learned its kernel

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from kernel_bandits.experiments import load_study, play_run
+from kernel_bandits.experiments import execute, load_study
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,4 +18,4 @@ def study(name):
 def records(name):
     """Two seeds of a few rounds, each policy a little shorter where the study has it shorter."""
     runs = study(name).capped(seeds=2).runs
-    return tuple(play_run(replace(run, horizon=run.horizon // 125)) for run in runs)
+    return tuple(execute(replace(run, horizon=run.horizon // 125)) for run in runs)

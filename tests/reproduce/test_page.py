@@ -7,7 +7,7 @@ import pytest
 from short_runs import ROOT, records
 
 from kernel_bandits.experiments import Study, write_record
-from kernel_bandits.experiments.storage import write_manifest
+from kernel_bandits.experiments.store import write_manifest
 from reproduce import page
 from reproduce.table_1 import measurements
 from reproduce.table_1.measurements import Case

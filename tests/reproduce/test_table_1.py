@@ -5,7 +5,7 @@ import pytest
 
 from reproduce.table_1 import figure as table_1
 from reproduce.table_1 import measurements
-from reproduce.table_1.measurements import ALGORITHMS, Case, Measurement, cases, measure, play, read
+from reproduce.table_1.measurements import ALGORITHMS, Case, Measurement, cases, measure, measure_case, read
 
 LABELS = [algorithm.label for algorithm in ALGORITHMS]
 
@@ -73,7 +73,7 @@ def test_every_algorithm_is_planned_on_every_axis_it_has():
 
 @pytest.mark.parametrize("label", LABELS)
 def test_a_case_is_timed_and_traced_at_the_same_rounds(label):
-    found = play(Case("T", label, 40, 0.5, 10, 0))
+    found = measure_case(Case("T", label, 40, 0.5, 10, 0))
     assert found.rounds == (5, 10, 20, 40)
     assert all(np.diff(found.seconds) > 0)
     assert all(np.diff(found.peak_bytes) >= 0)
@@ -91,9 +91,9 @@ def test_measuring_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
         if len(played) == 2:
             raise KeyboardInterrupt
         played.append(case)
-        return play(case)
+        return measure_case(case)
 
-    monkeypatch.setattr(measurements, "play", stopping)
+    monkeypatch.setattr(measurements, "measure_case", stopping)
     steps = []
     with pytest.raises(KeyboardInterrupt):
         measure(tmp_path, True, lambda *step: steps.append(step[:2]))

@@ -1,14 +1,16 @@
-"""Whole studies at once: thousands of replicas of EK-UCB, K-UCB and uniform play in one compiled program.
+"""Thousands of replicas of EK-UCB, K-UCB and uniform play in one compiled program.
 
-An optional leaf that needs JAX and that nothing else imports. :func:`ek_ucb`, :func:`k_ucb` and :func:`uniform`
-describe policies, :func:`run_many` plays them, on a GPU where there is one, and answers the records that
-``kernel_bandits.run`` would: same seed, same run. :class:`PureEnvironment` is an environment of your own as a function.
+An optional package that needs JAX. :func:`ek_ucb`, :func:`k_ucb` and :func:`uniform` describe policies;
+:func:`run_many` runs them, on a GPU if there is one, and returns the records that ``kernel_bandits.run`` returns for
+the same seeds. :class:`PureEnvironment` is an environment of your own, written as a function.
 """
+
+from importlib import import_module
 
 from kernel_bandits.errors import missing
 
 try:
-    import jax  # noqa: F401
+    import_module("jax")
 except ImportError as reason:
     raise missing("jax", "jax") from reason
 

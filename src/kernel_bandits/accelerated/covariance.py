@@ -1,4 +1,4 @@
-"""The stationary kernels as functions that compile, with a lengthscale per replica."""
+"""The stationary kernels as functions that compile, with lengthscales of each replica."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ from typing import Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import Exponential, Gaussian, KernelLike, Matern
+from kernel_bandits.kernels.stationary import Stationary
 
 Family: TypeAlias = Literal["gaussian", "exponential", "matern32", "matern52"]
-# The c in c·‖(x − y)/ℓ‖², the argument of :func:`of_squared_distance`; as in kernel_bandits.kernels.
-_FACTORS: dict[Family, float] = {"gaussian": -0.5, "exponential": 1.0, "matern32": 3.0, "matern52": 5.0}
 
 
 def family_of(kernel: KernelLike) -> Family:
-    """The family a kernel belongs to; one compiled program serves one family."""
+    """Return the family of a kernel; one compiled program serves one family."""
     if type(kernel) is Gaussian:
         return "gaussian"
     if type(kernel) is Exponential:
@@ -30,18 +27,18 @@ def family_of(kernel: KernelLike) -> Family:
     )
 
 
-def scaling_of(kernel: KernelLike) -> tuple[float, FloatArray]:
-    """The factor of squared distances and what columns are divided by first: both as the kernel itself computes."""
-    factor = _FACTORS[family_of(kernel)]
-    assert isinstance(kernel, (Gaussian, Exponential, Matern))
+def scaling_of(kernel: KernelLike) -> tuple[float, tuple[float, ...]]:
+    """Return the factor of squared distances and the divisor of each column, both as the kernel itself uses them."""
+    family_of(kernel)
+    assert isinstance(kernel, Stationary)
     lengthscale = kernel.lengthscale
     if isinstance(lengthscale, float):
-        return factor / lengthscale / lengthscale, np.ones(1)
-    return factor, lengthscale
+        return kernel.factor / lengthscale / lengthscale, (1.0,)
+    return kernel.factor, tuple(lengthscale.tolist())
 
 
 def squared_distances(left: jax.Array, right: jax.Array) -> jax.Array:
-    """‖x − y‖² from differences, column by column, so that no array of all differences is ever held.
+    """Return ‖x − y‖² from differences, column by column, so that the differences are never held in one array.
 
     Args:
         left: shape (…, n, d).
@@ -58,7 +55,10 @@ def squared_distances(left: jax.Array, right: jax.Array) -> jax.Array:
 
 
 def of_squared_distance(family: Family, squared: jax.Array) -> jax.Array:
-    """k, given the factor times ‖(x − y)/ℓ‖²."""
+    """Return k, given the factor times ‖(x − y)/ℓ‖².
+
+    :mod:`kernel_bandits.kernels.stationary` computes the same values in place and in pieces, for speed.
+    """
     if family == "gaussian":
         return jnp.exp(squared)
     distance = jnp.sqrt(squared)
@@ -70,10 +70,10 @@ def of_squared_distance(family: Family, squared: jax.Array) -> jax.Array:
 
 
 def gram(family: Family, factor: jax.Array, left: jax.Array, right: jax.Array) -> jax.Array:
-    """k(left, right) of each replica.
+    """Return k(left, right) of each replica.
 
     Args:
-        family: which kernel.
+        family: of the kernel.
         factor: shape (R,).
         left: points in units of the lengthscale, shape (R, n, d).
         right: shape (R, m, d).

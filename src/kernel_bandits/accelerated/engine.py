@@ -1,221 +1,28 @@
-"""The loop on the device: rounds compiled in chunks, memory that grows between them, and the record of every round."""
+"""Run replicas to the end of their tables: the host grows memory between chunks and records every round."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from numpy.typing import NDArray
 
-from kernel_bandits.accelerated.models import BLOCK, Model, Observation, Room, S, Settings, bucket, pick
-from kernel_bandits.accelerated.problems import ExpectedRewards, Tables
+from kernel_bandits.accelerated.chunk import ChunkEnd, ChunkRecord, advance
+from kernel_bandits.accelerated.models import AnyModel, Batch, Capacity, Demand, Growth
 from kernel_bandits.accelerated.programs import Compiler, Program
-from kernel_bandits.accelerated.seeding import streams
-from kernel_bandits.accelerated.selection import choose
+from kernel_bandits.accelerated.rounds import CHUNK, Rounds, RoundSource
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 
-# Rounds of one compiled program; between two the host looks whether there is room, and rounding is taken back.
-CHUNK = 128
-
-# How often each program was traced, by what it is specialised to; :func:`traces` reads it.
-_traces: Counter[str] = Counter()
-
-
-def traces() -> dict[str, int]:
-    """How often each program was compiled so far; a program that is used again with the same shapes is not."""
-    return dict(_traces)
-
-
-class Rounds(NamedTuple):
-    """What ``CHUNK`` rounds bring, whatever is played.
-
-    Attributes:
-        points: offered, divided by the lengthscale where there is one per column, shape (B, R, A, d).
-        expected: their expected rewards, shape (B, R, A).
-        chances: noise and coin, shape (B, R, 2).
-        words: the next words of the generators of ties, shape (R, B + 2).
-    """
-
-    points: jax.Array
-    expected: jax.Array
-    chances: jax.Array
-    words: jax.Array
-
-
-class Log(NamedTuple):
-    """What happened in ``CHUNK`` rounds, arrays of shape (R, B) of which the first columns count.
-
-    Attributes:
-        rows: of the chosen actions.
-        sizes: points that carry the model after the round.
-        rewards: noisy.
-        regrets: of the round alone.
-    """
-
-    rows: jax.Array
-    sizes: jax.Array
-    rewards: jax.Array
-    regrets: jax.Array
-
-
-class Outcome(NamedTuple):
-    """How a chunk ended; scalars but for the last.
-
-    Attributes:
-        done: rounds that count.
-        full: some replica had no room for an anchor at the next round.
-        finite: the model is made of numbers.
-        used: words of the generators of ties that were used up, shape (R,).
-    """
-
-    done: jax.Array
-    full: jax.Array
-    finite: jax.Array
-    used: jax.Array
-
-
-def play_chunk(
-    model: Model[S], state: S, settings: Settings, rounds: Rounds, limit: jax.Array
-) -> tuple[S, Log, Outcome]:
-    """Play up to ``limit`` rounds; fewer if a replica runs out of room."""
-    shapes = f"{rounds.points.shape[1:]}, {[leaf.shape[1:] for leaf in state]} {rounds.points.dtype.name}"
-    _traces[f"{model} {shapes}"] += 1
-
-    def step(carry: tuple[S, Outcome], offer: tuple[jax.Array, ...]) -> tuple[tuple[S, Outcome], Any]:
-        state, outcome = carry
-        number, points, expected, chances = offer
-        noise, coin = chances[:, 0], chances[:, 1]
-        evaluation = model.evaluate(state, settings, points)
-        bounds = evaluation.mean + settings.bonus[:, None] * evaluation.std
-        words = jnp.take_along_axis(rounds.words, outcome.used[:, None] + jnp.arange(2), axis=1)
-        row, used = choose(bounds, words)
-        reward = pick(expected, row) + noise
-        within = number < limit
-        observation = Observation(row, pick(points, row), reward, coin, number % BLOCK, within & ~outcome.full)
-        state, features, full = model.observe(state, settings, evaluation, observation)
-        live = observation.live & ~full
-        outcome = outcome._replace(
-            done=outcome.done + live,
-            full=outcome.full | (full & within),
-            used=outcome.used + jnp.where(live, used, 0),
-        )
-        return (state, outcome), (row, model.sizes(state), features)
-
-    def block(carry: tuple[jax.Array, S, Outcome, Any]) -> tuple[jax.Array, S, Outcome, Any]:
-        start, state, outcome, happened = carry
-        numbers = start + jnp.arange(BLOCK, dtype=jnp.int32)
-        tables = (rounds.points, rounds.expected, rounds.chances)
-        offers = (numbers, *(lax.dynamic_slice_in_dim(table, start, BLOCK) for table in tables))
-        (state, outcome), further = lax.scan(step, (state, outcome), offers)
-        happened = jax.tree.map(partial(lax.dynamic_update_slice_in_dim, start_index=start, axis=0), happened, further)
-        return start + BLOCK, model.settle(state), outcome, happened
-
-    def goes_on(carry: tuple[jax.Array, S, Outcome, Any]) -> jax.Array:
-        return (carry[0] < limit) & ~carry[2].full
-
-    replicas = len(settings.bonus)
-    outcome = Outcome(jnp.int32(0), jnp.bool_(False), jnp.bool_(True), jnp.zeros(replicas, jnp.int32))
-    nothing = jnp.zeros((CHUNK, replicas), jnp.int32)
-    no_features = jnp.zeros((CHUNK, replicas, model.width(state)), rounds.chances.dtype)
-    carry = (jnp.int32(0), state, outcome, (nothing, nothing, no_features))
-    _, state, outcome, (rows, sizes, features) = lax.while_loop(goes_on, block, carry)
-    chosen = jnp.take_along_axis(rounds.expected, rows[:, :, None], axis=2)[:, :, 0]
-    rewards, regrets = chosen + rounds.chances[:, :, 0], rounds.expected.max(axis=2) - chosen
-    state = model.refine(state, features, rewards)
-    finite = jnp.array([jnp.isfinite(leaf).all() for leaf in state if leaf.ndim == 2]).all()
-    return state, Log(rows.T, sizes.T, rewards.T, regrets.T), outcome._replace(finite=finite)
-
 
 @dataclass(frozen=True, eq=False)
-class Draws:
-    """The randomness of the policies of S seeds in T rounds: coins (S, T) and the words that break ties (S, T)."""
-
-    coins: FloatArray
-    words: NDArray[np.uint32]
-
-
-def table_length(horizon: int) -> int:
-    """Rounds that tables have room for: whole chunks, in few sizes so that horizons share programs."""
-    return bucket(horizon + CHUNK)
-
-
-def draw(horizon: int, seeds: Sequence[int]) -> Draws:
-    """The coins and tie-breaks that the policies of ``kernel_bandits`` would draw for each seed."""
-    coins = np.zeros((len(seeds), table_length(horizon)))
-    words = np.zeros((len(seeds), table_length(horizon)), np.uint32)
-    for row, generator in enumerate(streams(seeds, "coins")):
-        generator.random(out=coins[row, :horizon])
-    for row, generator in enumerate(streams(seeds, "ties")):
-        # a round uses two at most, and all rounds together hardly ever one more than there are rounds
-        words[row, : horizon + 2] = generator.integers(0, 2**32, size=horizon + 2, dtype=np.uint32)
-    return Draws(coins, words)
-
-
-class _DeviceTables(NamedTuple):
-    """Tables on the device, and the row of each replica in them."""
-
-    contexts: jax.Array
-    noise: jax.Array
-    actions: jax.Array
-    expected: jax.Array | None
-    coins: jax.Array
-    words: jax.Array
-    scene: jax.Array
-    player: jax.Array
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def cut(
-    rewards: ExpectedRewards | None,
-    dtype: str,
-    parameters: tuple[jax.Array, ...],
-    tables: _DeviceTables,
-    divisor: jax.Array,
-    start: jax.Array,
-    used: jax.Array,
-) -> Rounds:
-    """The rounds from ``start`` on, as :func:`play_chunk` takes them."""
-
-    def part(table: jax.Array, rows: jax.Array) -> jax.Array:
-        return jnp.swapaxes(lax.dynamic_slice_in_dim(table, start, CHUNK, axis=1)[rows], 0, 1)
-
-    contexts = part(tables.contexts, tables.scene)
-    actions = tables.actions if tables.actions.ndim == 2 else part(tables.actions, tables.scene)
-    if rewards is None:
-        assert tables.expected is not None
-        expected = part(tables.expected, tables.scene)
-    else:
-        of_context = partial(_expected_rewards, rewards, parameters, tables.actions)
-        expected = jax.vmap(jax.vmap(of_context))(contexts)
-    actions = jnp.broadcast_to(actions, (*contexts.shape[:2], *actions.shape[-2:]))
-    repeated = jnp.broadcast_to(contexts[:, :, None, :], (*actions.shape[:3], contexts.shape[2]))
-    points = jnp.concatenate([repeated, actions], axis=3) / divisor[:, None, :]
-    positions = used[:, None] + jnp.arange(CHUNK + 2)
-    return Rounds(
-        points.astype(dtype),
-        expected.astype(dtype),
-        jnp.stack([part(tables.noise, tables.scene), part(tables.coins, tables.player)], axis=2).astype(dtype),
-        jnp.take_along_axis(tables.words[tables.player], positions, axis=1, mode="clip"),
-    )
-
-
-def _expected_rewards(
-    rewards: ExpectedRewards, parameters: tuple[jax.Array, ...], actions: jax.Array, context: jax.Array
-) -> jax.Array:
-    return rewards(context, actions, *parameters)
-
-
-@dataclass(frozen=True, eq=False)
-class Played:
-    """What R replicas did in T rounds; arrays of shape (R, T), and the state they ended in."""
+class Trajectories:
+    """T rounds of R replicas, arrays of shape (R, T), and the state at the end."""
 
     rows: NDArray[np.int64]
     sizes: NDArray[np.int64]
@@ -224,112 +31,141 @@ class Played:
     state: Any
 
 
-def play(
-    model: Model[Any],
-    settings: Settings,
-    tables: Tables,
-    draws: Draws,
-    scene: NDArray[np.intp],
-    player: NDArray[np.intp],
-    room: Room | None = None,
+def simulate(
+    model: AnyModel,
+    batch: Batch[Any],
+    source: RoundSource,
+    capacity: Capacity | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Played:
-    """Play replicas of one model to the end of the tables.
+) -> Trajectories:
+    """Run replicas of one model over all rounds of a source.
 
     Args:
         model: the same for all.
-        settings: of each replica; their dtype is the one that is computed in.
-        tables: what is met.
-        draws: what is drawn.
-        scene: the row of each replica in the tables, shape (R,).
-        player: the row of each replica in the draws, shape (R,).
-        room: what there is room for at first, if not what the model says.
-        progress: called with the number of finished rounds now and then.
+        batch: their settings, whose dtype is the one computed in.
+        source: their rounds.
+        capacity: the first one, if not that of the model.
+        progress: called with the number of finished rounds after each chunk.
     """
-    horizon = tables.horizon
-    dtype = settings.divisor.dtype.name
-    on_device = _upload(tables, draws, scene, player)
-    rewards = None if tables.pure is None else tables.pure.expected_rewards
-    parameters = () if tables.pure is None else tuple(map(jnp.asarray, tables.pure.parameters))
-    divisor = settings.divisor.astype(jnp.float64)
-    room = room or model.first_room()
-    state = model.start(settings, room)
-    most, last = settings.max_dictionary_size.max().item(), horizon + CHUNK
-    device = next(iter(settings.bonus.devices()))
-    compiler = Compiler(play_chunk, model, device, ahead=device.platform != "cpu")
-    used = jnp.zeros(len(scene), jnp.int32)
-    shape = (len(scene), horizon)
-    rows, sizes, received, regrets = np.empty(shape, int), np.empty(shape, int), np.empty(shape), np.empty(shape)
-    columns: tuple[NDArray[Any], ...] = (rows, sizes, received, regrets)
-    done, count, full = 0, 0, False
-    log: Log | None = None
+    horizon, replicas = source.horizon, len(batch.lengthscales)
+    runner, recorder = _Runner(model, batch, horizon, capacity), _Recorder(replicas, horizon)
+    used = jnp.zeros(replicas, jnp.int32)
+    done, full = 0, False
     try:
         while done < horizon:
-            before, room = room, model.further_room(room, done + CHUNK, last, full, most)
-            if room != before:
-                state = model.enlarge(state, settings, room)
-            rounds = cut(rewards, dtype, parameters, on_device, divisor, done, used)
-            rest = settings, rounds, np.int32(min(CHUNK, horizon - done))
-            if room != before or done == 0:
-                program = _prepared(compiler, model, next_rooms(model, room, last, most), state, rest)
-            state, further, outcome = program(state, *rest)
-            # the device is busy: time to write down what came before
-            _write(columns, log, done - count, count)
-            used, log = used + outcome.used, further
-            count, full, finite = (
-                scalar.item() for scalar in jax.device_get((outcome.done, outcome.full, outcome.finite))
-            )
+            runner.reserve(done + CHUNK, full)
+            record, end = runner.advance(source.chunk(done, used), min(CHUNK, horizon - done))
+            # the device is busy: time to write the chunk before
+            recorder.flush()
+            used = used + end.used
+            count, full, finite = (scalar.item() for scalar in jax.device_get((end.done, end.full, end.finite)))
             if not finite:
                 raise KernelBanditsError(
                     f"The model is no longer finite after {done} rounds; check the scale of points and rewards, "
                     "and that float32 is fine enough for this regularization."
                 )
+            recorder.add(record, count)
             done += count
             if progress is not None:
                 progress(done)
     finally:
-        compiler.forget()
-    _write(columns, log, done - count, count)
-    return Played(rows, sizes, received, regrets, state)
+        runner.close()
+    return recorder.trajectories(runner.state)
 
 
-def next_rooms(model: Model[Any], room: Room, horizon: int, most: float) -> list[Room]:
-    """What room may be wanted after this one, the likeliest first; see :meth:`Model.further_room`."""
+class _Runner:
+    """The state of the replicas, its capacity, and the program for it.
 
-    def fuller(room: Room) -> Room:
-        return model.further_room(room, 0, horizon, True, most)
+    Args:
+        model: the same for all replicas.
+        batch: of the replicas.
+        horizon: the number of rounds to come.
+        capacity: the first one, if not that of the model.
+    """
 
-    def longer(room: Room) -> Room:
-        return model.further_room(room, min(room.rounds + 1, horizon), horizon, False, most)
+    def __init__(self, model: AnyModel, batch: Batch[Any], horizon: int, capacity: Capacity | None) -> None:
+        self.state = model.start(batch)
+        self._growth: Growth[Any] | None = model.growth
+        # the last chunk is written to its full length
+        self._demand = Demand(0, horizon + CHUNK, False, batch.max_anchors.max().item())
+        self._program: Program | None = None
+        device = next(iter(batch.lengthscales.devices()))
+        self._compiler = Compiler(advance, model, device, ahead=device.platform != "cpu")
+        if self._growth is not None:
+            self._capacity = capacity or self._growth.first
+            self.state = self._growth.enlarge(self.state, self._capacity)
 
-    candidates = fuller(room), longer(room), longer(fuller(room)), fuller(longer(fuller(room)))
-    return [candidate for candidate in dict.fromkeys(candidates) if candidate != room]
+    def reserve(self, rounds: int, full: bool) -> None:
+        """Make room for rounds, and for further anchors if there was none."""
+        if self._growth is None:
+            return
+        capacity = self._growth.next(self._capacity, self._demand._replace(rounds=rounds, full=full))
+        if capacity != self._capacity:
+            self.state = self._growth.enlarge(self.state, capacity)
+            self._capacity, self._program = capacity, None
+
+    def advance(self, rounds: Rounds, limit: int) -> tuple[ChunkRecord, ChunkEnd]:
+        """Run up to ``limit`` rounds."""
+        arguments = rounds, np.int32(limit)
+        if self._program is None:
+            self._program = self._prepared(*arguments)
+        self.state, record, end = self._program(self.state, *arguments)
+        return record, end
+
+    def close(self) -> None:
+        """Cancel programs that were to be compiled ahead."""
+        self._compiler.forget()
+
+    def _prepared(self, *arguments: Any) -> Program:
+        """Return the program for the state; meanwhile those for the next capacities are compiled."""
+        self._compiler.ask(self.state, *arguments)
+        if self._growth is not None:
+            for capacity in next_capacities(self._growth, self._capacity, self._demand):
+                larger = jax.eval_shape(partial(self._growth.enlarge, capacity=capacity), self.state)
+                self._compiler.prepare(larger, *arguments)
+        return self._compiler.program(self.state, *arguments)
 
 
-def _prepared(
-    compiler: Compiler, model: Model[Any], rooms: Sequence[Room], state: Any, rest: tuple[Any, ...]
-) -> Program:
-    """The program for a state; those for states with these rooms are compiled meanwhile."""
-    compiler.ask(state, *rest)
-    for room in rooms:
-        compiler.prepare(jax.eval_shape(partial(model.start, room=room), rest[0]), *rest)
-    return compiler.program(state, *rest)
+def next_capacities(growth: Growth[Any], capacity: Capacity, demand: Demand) -> list[Capacity]:
+    """Return the capacities that may be needed after this one, the likeliest first."""
+
+    def fuller(capacity: Capacity) -> Capacity:
+        return growth.next(capacity, demand._replace(rounds=0, full=True))
+
+    def longer(capacity: Capacity) -> Capacity:
+        rounds = min(capacity.rounds + 1, demand.horizon)
+        return growth.next(capacity, demand._replace(rounds=rounds, full=False))
+
+    candidates = fuller(capacity), longer(capacity), longer(fuller(capacity)), fuller(longer(fuller(capacity)))
+    return [candidate for candidate in dict.fromkeys(candidates) if candidate != capacity]
 
 
-def _write(columns: tuple[NDArray[Any], ...], log: Log | None, start: int, count: int) -> None:
-    """Write the rounds of a log that count behind ``start``."""
-    for column, part in zip(columns, jax.device_get(log) or (), strict=log is not None):
-        column[:, start : start + count] = part[:, :count]
+class _Recorder:
+    """Columns of all rounds; a chunk is fetched from the device only when it is flushed."""
 
+    def __init__(self, replicas: int, horizon: int) -> None:
+        shape = (replicas, horizon)
+        self._rows, self._sizes = np.empty(shape, int), np.empty(shape, int)
+        self._rewards, self._regrets = np.empty(shape), np.empty(shape)
+        self._written = 0
+        self._pending: tuple[ChunkRecord, int] | None = None
 
-def _upload(tables: Tables, draws: Draws, scene: NDArray[np.intp], player: NDArray[np.intp]) -> _DeviceTables:
-    return _DeviceTables(
-        jnp.asarray(tables.contexts),
-        jnp.asarray(tables.noise),
-        jnp.asarray(tables.actions),
-        None if tables.expected is None else jnp.asarray(tables.expected),
-        jnp.asarray(draws.coins),
-        jnp.asarray(draws.words),
-        jnp.asarray(scene, jnp.int32),
-        jnp.asarray(player, jnp.int32),
-    )
+    def add(self, record: ChunkRecord, count: int) -> None:
+        """Take a chunk of which ``count`` rounds count."""
+        self._pending = record, count
+
+    def flush(self) -> None:
+        """Write the chunk taken last."""
+        if self._pending is None:
+            return
+        record, count = self._pending
+        columns: tuple[NDArray[Any], ...] = (self._rows, self._sizes, self._rewards, self._regrets)
+        for column, part in zip(columns, jax.device_get(record), strict=True):
+            column[:, self._written : self._written + count] = part[:, :count]
+        self._written += count
+        self._pending = None
+
+    def trajectories(self, state: Any) -> Trajectories:
+        """Return all rounds."""
+        self.flush()
+        return Trajectories(self._rows, self._sizes, self._rewards, self._regrets, state)

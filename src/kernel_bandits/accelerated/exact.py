@@ -1,193 +1,155 @@
-"""K-UCB of many replicas at once, and uniform play; for moderate horizons, since a replica holds a t×t matrix."""
+"""K-UCB of many replicas at once; for moderate horizons, since a replica holds a t×t matrix."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from kernel_bandits.accelerated.covariance import Family, gram
-from kernel_bandits.accelerated.models import Evaluation, Model, Observation, Room, Settings, pad, pick, product
+from kernel_bandits.accelerated.models import (
+    Batch,
+    Capacity,
+    Demand,
+    Growth,
+    Model,
+    Observation,
+    Step,
+    pad,
+    pick,
+    product,
+)
 
-# Rounds there is room for at first; doubled where there are more.
-FIRST_ROOM = Room(0, 128)
+T = TypeVar("T")
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, order=True)
+class ExactSettings(Generic[T]):
+    """The numbers of one replica, or arrays of shape (R,).
+
+    Attributes:
+        regularization: λ.
+        bonus: β/√λ, the factor of the standard deviation.
+        factor: the factor of squared distances in the kernel.
+    """
+
+    regularization: T
+    bonus: T
+    factor: T
 
 
 class ExactState(NamedTuple):
     """R replicas with room for t rounds; rows and columns of rounds to come are zero.
 
     Attributes:
+        settings: each of shape (R,).
         points: shape (R, t, d).
         factor: J = L⁻¹ with LLᵀ = K + λI, shape (R, t, t).
         whitened: v = Jy, shape (R, t).
-        rounds: how many rounds were observed, a scalar.
+        rounds: the number of observed rounds, a scalar.
     """
 
+    settings: ExactSettings[jax.Array]
     points: jax.Array
     factor: jax.Array
     whitened: jax.Array
     rounds: jax.Array
 
 
+class ExactBeliefs(NamedTuple):
+    """Mean and standard deviation of the offered points, shape (R, A), and φ, shape (R, A, t)."""
+
+    mean: jax.Array
+    std: jax.Array
+    features: jax.Array
+
+
 @dataclass(frozen=True)
-class ExactModel(Model[ExactState]):
+class ExactModel(Model[ExactSettings[jax.Array], ExactState, ExactBeliefs]):
     """K-UCB; the formulas of :mod:`kernel_bandits.posteriors.exact`."""
 
     family: Family
 
-    def first_room(self) -> Room:
-        return FIRST_ROOM
+    @property
+    def growth(self) -> ExactGrowth:
+        return ExactGrowth()
 
-    def further_room(
-        self,
-        room: Room,
-        rounds: int,
-        horizon: int,  # noqa: ARG002 (t×t matrices are not made before there are t rounds)
-        full: bool,  # noqa: ARG002
-        most: float,  # noqa: ARG002
-    ) -> Room:
-        more = room.rounds
-        while more < rounds:
-            more *= 2
-        return Room(0, more)
+    @property
+    def upkeep(self) -> None:
+        """Bordering accumulates no rounding."""
 
-    def start(self, settings: Settings, room: Room) -> ExactState:
-        return _start(settings, room)
-
-    def enlarge(self, state: ExactState, settings: Settings, room: Room) -> ExactState:  # noqa: ARG002
-        return _enlarge(state, room)
-
-    def width(self, state: ExactState) -> int:  # noqa: ARG002
-        return 0
+    def start(self, batch: Batch[ExactSettings[jax.Array]]) -> ExactState:
+        replicas, dimension = batch.lengthscales.shape
+        zeros = partial(jnp.zeros, dtype=batch.lengthscales.dtype)
+        return ExactState(
+            settings=batch.settings,
+            points=zeros((replicas, 0, dimension)),
+            factor=zeros((replicas, 0, 0)),
+            whitened=zeros((replicas, 0)),
+            rounds=jnp.int32(0),
+        )
 
     def sizes(self, state: ExactState) -> jax.Array:
         return jnp.broadcast_to(state.rounds, len(state.whitened))
 
-    def evaluate(self, state: ExactState, settings: Settings, points: jax.Array) -> Evaluation:
-        kernel = gram(self.family, settings.factor, points, state.points)
+    def bounds(self, state: ExactState, points: jax.Array) -> tuple[jax.Array, ExactBeliefs]:
+        kernel = gram(self.family, state.settings.factor, points, state.points)
         # φ = J k_S(s) ; mean = φᵀJy ; variance = k(s, s) − ‖φ‖²
         features = product("ram,rnm->ran", kernel, state.factor)
         mean = product("ram,rm->ra", features, state.whitened)
         variance = 1.0 - jnp.sum(features * features, axis=2)
         std = jnp.sqrt(jnp.maximum(variance, 0.0))
-        return Evaluation(mean, std, features, features)
+        return mean + state.settings.bonus[:, None] * std, ExactBeliefs(mean, std, features)
 
-    def observe(
-        self, state: ExactState, settings: Settings, evaluation: Evaluation, observation: Observation
-    ) -> tuple[ExactState, jax.Array, jax.Array]:
-        features, mean = pick(evaluation.features, observation.row), pick(evaluation.mean, observation.row)
-        # l² = k(s, s) + λ − ‖φ‖², never below λ but for rounding
+    def observe(self, state: ExactState, observation: Observation[ExactBeliefs]) -> Step[ExactState]:
+        features = pick(observation.beliefs.features, observation.row)
+        mean = pick(observation.beliefs.mean, observation.row)
+        # l² = k(s, s) + λ − ‖φ‖², at least λ but for rounding
         variance = jnp.maximum(1.0 - jnp.sum(features * features, axis=1), 0.0)
-        pivot = jnp.sqrt(variance + settings.regularization)[:, None]
-        # the further row of J is [−φᵀJ, 1]/l, and v = Jy gains (r − φᵀv)/l
+        pivot = jnp.sqrt(variance + state.settings.regularization)[:, None]
+        # the new row of J is [−φᵀJ, 1]/l, and v = Jy gains (r − φᵀv)/l
         unit = (jnp.arange(features.shape[1]) == state.rounds).astype(features.dtype)
         row = (unit - product("rm,rmn->rn", features, state.factor)) / pivot
         error = (observation.reward - mean)[:, None] / pivot
         row, error = jnp.where(observation.live, row, 0.0), jnp.where(observation.live, error, 0.0)
         put = partial(lax.dynamic_update_slice_in_dim, start_index=state.rounds, axis=1)
-        state = ExactState(
-            put(state.points, observation.point[:, None]),
-            put(state.factor, row[:, None]),
-            put(state.whitened, error),
-            state.rounds + observation.live,
+        return Step(
+            state._replace(
+                points=put(state.points, observation.point[:, None]),
+                factor=put(state.factor, row[:, None]),
+                whitened=put(state.whitened, error),
+                rounds=state.rounds + observation.live,
+            )
         )
-        return state, jnp.zeros((len(error), 0), error.dtype), jnp.bool_(False)
-
-    def settle(self, state: ExactState) -> ExactState:
-        return state
-
-    def refine(
-        self,
-        state: ExactState,
-        features: jax.Array,  # noqa: ARG002 (bordering piles up no rounding)
-        rewards: jax.Array,  # noqa: ARG002
-    ) -> ExactState:
-        return state
-
-
-class UniformState(NamedTuple):
-    """How many rounds were observed, and as many zeros as there are replicas."""
-
-    rounds: jax.Array
-    sizes: jax.Array
 
 
 @dataclass(frozen=True)
-class UniformModel(Model[UniformState]):
-    """Uniform play: to a model that believes the same of all actions, all are tied."""
+class ExactGrowth(Growth[ExactState]):
+    """Room for twice as many rounds whenever it runs out: t×t matrices are not made before there are t rounds."""
 
-    def first_room(self) -> Room:
-        return Room(0, 0)
+    @property
+    def first(self) -> Capacity:
+        return Capacity(0, 128)
 
-    def further_room(
-        self,
-        room: Room,
-        rounds: int,  # noqa: ARG002
-        horizon: int,  # noqa: ARG002
-        full: bool,  # noqa: ARG002
-        most: float,  # noqa: ARG002
-    ) -> Room:
-        return room
+    def next(self, capacity: Capacity, demand: Demand) -> Capacity:
+        rounds = capacity.rounds
+        while rounds < demand.rounds:
+            rounds *= 2
+        return Capacity(0, rounds)
 
-    def start(self, settings: Settings, room: Room) -> UniformState:  # noqa: ARG002
-        return UniformState(jnp.int32(0), jnp.zeros(len(settings.bonus), jnp.int32))
-
-    def enlarge(self, state: UniformState, settings: Settings, room: Room) -> UniformState:  # noqa: ARG002
-        return state
-
-    def width(self, state: UniformState) -> int:  # noqa: ARG002
-        return 0
-
-    def sizes(self, state: UniformState) -> jax.Array:
-        return state.sizes
-
-    def evaluate(self, state: UniformState, settings: Settings, points: jax.Array) -> Evaluation:  # noqa: ARG002
-        zeros = jnp.zeros(points.shape[:2], points.dtype)
-        return Evaluation(zeros, zeros, zeros[:, :, None], zeros[:, :, None])
-
-    def observe(
-        self,
-        state: UniformState,
-        settings: Settings,  # noqa: ARG002
-        evaluation: Evaluation,
-        observation: Observation,
-    ) -> tuple[UniformState, jax.Array, jax.Array]:
-        state = state._replace(rounds=state.rounds + observation.live)
-        return state, jnp.zeros((len(state.sizes), 0), evaluation.mean.dtype), jnp.bool_(False)
-
-    def settle(self, state: UniformState) -> UniformState:
-        return state
-
-    def refine(
-        self,
-        state: UniformState,
-        features: jax.Array,  # noqa: ARG002
-        rewards: jax.Array,  # noqa: ARG002
-    ) -> UniformState:
-        return state
+    def enlarge(self, state: ExactState, capacity: Capacity) -> ExactState:
+        return _enlarge(state, capacity)
 
 
 @partial(jax.jit, static_argnums=1)
-def _start(settings: Settings, room: Room) -> ExactState:
-    replicas, dimension = settings.divisor.shape
-    dtype = settings.divisor.dtype
-    return ExactState(
-        jnp.zeros((replicas, room.rounds, dimension), dtype),
-        jnp.zeros((replicas, room.rounds, room.rounds), dtype),
-        jnp.zeros((replicas, room.rounds), dtype),
-        jnp.int32(0),
-    )
-
-
-@partial(jax.jit, static_argnums=1)
-def _enlarge(state: ExactState, room: Room) -> ExactState:
-    return ExactState(
-        pad(state.points, 1, room.rounds),
-        pad(pad(state.factor, 1, room.rounds), 2, room.rounds),
-        pad(state.whitened, 1, room.rounds),
-        state.rounds,
+def _enlarge(state: ExactState, capacity: Capacity) -> ExactState:
+    return state._replace(
+        points=pad(state.points, 1, capacity.rounds),
+        factor=pad(pad(state.factor, 1, capacity.rounds), 2, capacity.rounds),
+        whitened=pad(state.whitened, 1, capacity.rounds),
     )

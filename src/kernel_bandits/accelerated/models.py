@@ -1,83 +1,77 @@
-"""What a compiled program is made of: the settings that vary across replicas, and the model they are settings of."""
+"""The interface between the engine and a model: what a compiled program is made of."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 
-S = TypeVar("S", bound=tuple[Any, ...])
+Settings = TypeVar("Settings")
+State = TypeVar("State", bound=tuple[Any, ...])
+Beliefs = TypeVar("Beliefs")
 
-# Rounds that a model may let wait before they enter its matrices.
+# Rounds that a model may collect before they enter its matrices.
 BLOCK = 8
 
 
-class Settings(NamedTuple):
-    """Numbers that may differ from replica to replica, each of shape (R,) but for the last.
+class Batch(NamedTuple, Generic[Settings]):
+    """The R replicas of one program.
 
     Attributes:
-        regularization: λ.
-        bonus: β/√λ, what a standard deviation is multiplied by.
-        leverage_regularization: μ of KORS.
-        leverage_factor: 1 + ε of KORS.
-        oversampling: γ of KORS.
-        max_dictionary_size: cap on m.
-        factor: of squared distances in the kernel.
-        divisor: what the columns of points are divided by, shape (R, d).
+        settings: the numbers that the model takes, each of shape (R,).
+        lengthscales: the divisors of the columns of points, shape (R, d).
+        max_anchors: caps on the number of anchors, infinite where there is none, shape (R,).
     """
 
-    regularization: jax.Array
-    bonus: jax.Array
-    leverage_regularization: jax.Array
-    leverage_factor: jax.Array
-    oversampling: jax.Array
-    max_dictionary_size: jax.Array
-    factor: jax.Array
-    divisor: jax.Array
+    settings: Settings
+    lengthscales: jax.Array
+    max_anchors: jax.Array
 
 
-class Room(NamedTuple):
-    """How much a state has room for; what a compiled program is specialised to.
+class Capacity(NamedTuple):
+    """The number of anchors and rounds that a state can hold; a program is specialised to it.
 
     Attributes:
-        anchors: m, 0 where there are none.
-        rounds: t, 0 where rounds are not kept.
+        anchors: m, 0 for a model without anchors.
+        rounds: t, 0 for a model that keeps no rounds.
     """
 
     anchors: int
     rounds: int
 
 
-class Evaluation(NamedTuple):
-    """What the model believes of the offered points, and intermediate results that the update needs again.
+class Demand(NamedTuple):
+    """What the next rounds need.
 
     Attributes:
-        mean: shape (R, A).
-        std: shape (R, A).
-        features: φ, shape (R, A, m).
-        solved: Pφ, shape (R, A, m), where the model has it.
+        rounds: how many the state must hold now.
+        horizon: how many there will be.
+        full: whether a replica had no place for an anchor.
+        max_anchors: the number of anchors that no replica will exceed.
     """
 
-    mean: jax.Array
-    std: jax.Array
-    features: jax.Array
-    solved: jax.Array
+    rounds: int
+    horizon: int
+    full: bool
+    max_anchors: float
 
 
-class Observation(NamedTuple):
-    """One round of every replica: what was played and what came back.
+class Observation(NamedTuple, Generic[Beliefs]):
+    """One round of every replica.
 
     Attributes:
-        row: of the played point among the offered ones, shape (R,).
-        point: divided by the lengthscale where there is one per column, shape (R, d).
+        beliefs: about the offered points, as :meth:`Model.bounds` returned them.
+        row: the chosen point among the offered ones, shape (R,).
+        point: the chosen point, in units of the lengthscales, shape (R, d).
         reward: shape (R,).
         coin: uniform on [0, 1), shape (R,).
-        slot: how many rounds came since the last :meth:`Model.settle`, a scalar.
+        slot: rounds since the last :meth:`Upkeep.settle`, a scalar.
         live: whether the round counts; one that does not changes nothing. A scalar.
     """
 
+    beliefs: Beliefs
     row: jax.Array
     point: jax.Array
     reward: jax.Array
@@ -86,87 +80,108 @@ class Observation(NamedTuple):
     live: jax.Array
 
 
-class Model(ABC, Generic[S]):
-    """A posterior of R replicas with room for so many anchors and so many rounds; implementations are plain data.
+class Step(NamedTuple, Generic[State]):
+    """The result of one round.
 
-    A state is a tuple of arrays whose shapes say how much room there is. Replicas are in step: all have seen t rounds.
+    Attributes:
+        state: after the round.
+        features: as they were learned, shape (R, m), zeros if the round did not count; None for a model without upkeep.
+        full: whether a replica had no place for an anchor, in which case the round changed nothing.
     """
 
-    @abstractmethod
-    def first_room(self) -> Room:
-        """What there is room for at first."""
+    state: State
+    features: jax.Array | None = None
+    full: jax.Array | bool = False
 
-    @abstractmethod
-    def further_room(self, room: Room, rounds: int, horizon: int, full: bool, most: float) -> Room:
-        """The least room that will do; the same where there is enough.
 
-        Args:
-            room: as it stands.
-            rounds: how many there must be room for now.
-            horizon: how many there will be.
-            full: whether there must be room for more anchors.
-            most: anchors that no replica will exceed.
-        """
+class Model(ABC, Generic[Settings, State, Beliefs]):
+    """What R replicas believe, in step: all have seen t rounds. Implementations are plain data.
 
-    @abstractmethod
-    def start(self, settings: Settings, room: Room) -> S:
-        """Nothing observed."""
+    A state is a tuple of arrays that includes the settings.
+    """
 
+    @property
     @abstractmethod
-    def enlarge(self, state: S, settings: Settings, room: Room) -> S:
-        """The same state with more room."""
+    def growth(self) -> Growth[State] | None:
+        """How the state gets room for more; None if it never needs any."""
+
+    @property
+    @abstractmethod
+    def upkeep(self) -> Upkeep[State] | None:
+        """How the matrices stay accurate; None if there is nothing to do."""
 
     @abstractmethod
-    def width(self, state: S) -> int:
-        """The length m of the features that :meth:`observe` returns."""
+    def start(self, batch: Batch[Settings]) -> State:
+        """Return the state before the first round, without room for any."""
 
     @abstractmethod
-    def sizes(self, state: S) -> jax.Array:
-        """How many points carry the model of each replica, shape (R,)."""
+    def bounds(self, state: State, points: jax.Array) -> tuple[jax.Array, Beliefs]:
+        """Return the upper confidence bounds at points (R, A, d), shape (R, A), and the beliefs behind them."""
 
     @abstractmethod
-    def evaluate(self, state: S, settings: Settings, points: jax.Array) -> Evaluation:
-        """Mean and standard deviation at points of shape (R, A, d)."""
+    def observe(self, state: State, observation: Observation[Beliefs]) -> Step[State]:
+        """Learn one round."""
 
     @abstractmethod
-    def observe(
-        self, state: S, settings: Settings, evaluation: Evaluation, observation: Observation
-    ) -> tuple[S, jax.Array, jax.Array]:
-        """Learn one round.
+    def sizes(self, state: State) -> jax.Array:
+        """Return the number of points that carry the model of each replica, shape (R,)."""
 
-        Returns:
-            The state; the features as they were learned, shape (R, m), zeros if the round did not count; and whether
-            some replica had no room, in which case the round changed nothing.
-        """
+
+class Growth(ABC, Generic[State]):
+    """How a state gets room for more anchors and rounds; each capacity has a program of its own."""
+
+    @property
+    @abstractmethod
+    def first(self) -> Capacity:
+        """The capacity to start with."""
 
     @abstractmethod
-    def settle(self, state: S) -> S:
-        """Bring matrices up to date with rounds that wait; called every ``BLOCK`` rounds."""
+    def next(self, capacity: Capacity, demand: Demand) -> Capacity:
+        """Return the least capacity that meets the demand; the same one if it does."""
 
     @abstractmethod
-    def refine(self, state: S, features: jax.Array, rewards: jax.Array) -> S:
-        """Take back the rounding that rounds with these features (B, R, m) and rewards (B, R) have piled up."""
+    def enlarge(self, state: State, capacity: Capacity) -> State:
+        """Return the same state with more room."""
+
+
+class Upkeep(ABC, Generic[State]):
+    """How the matrices of a state stay accurate."""
+
+    @abstractmethod
+    def width(self, state: State) -> int:
+        """Return the length m of the features in a :class:`Step`."""
+
+    @abstractmethod
+    def settle(self, state: State) -> State:
+        """Apply the rounds collected so far to the matrices; called every ``BLOCK`` rounds."""
+
+    @abstractmethod
+    def refine(self, state: State, features: jax.Array, rewards: jax.Array) -> State:
+        """Remove the rounding accumulated over rounds with these features (B, R, m) and rewards (B, R)."""
+
+
+AnyModel: TypeAlias = Model[Any, Any, Any]
 
 
 def product(subscripts: str, *operands: jax.Array) -> jax.Array:
-    """``einsum`` in full precision, also in float32, where an accelerator would round the factors first."""
+    """Return ``einsum`` in full precision; by default an accelerator rounds float32 factors first."""
     return jnp.einsum(subscripts, *operands, precision="highest")
 
 
 def pick(rows: jax.Array, row: jax.Array) -> jax.Array:
-    """One row of each replica: shape (R, A, …) to (R, …)."""
+    """Return one row of each replica: shape (R, A, …) to (R, …)."""
     index = row.reshape(-1, *(1,) * (rows.ndim - 1))
     return jnp.take_along_axis(rows, index, axis=1)[:, 0]
 
 
 def bucket(number: int) -> int:
-    """The least of 512, 576, 640, …, 1024, 1152, … that is not below the number: eight sizes to a doubling."""
+    """Round up to one of 512, 576, 640, …, 1024, 1152, …: eight sizes to a doubling."""
     step = max(512, 1 << (number - 1).bit_length()) // 16
     return max(512, -(-number // step) * step)
 
 
 def pad(array: jax.Array, axis: int, length: int) -> jax.Array:
-    """Zeros behind an axis up to a length."""
+    """Extend an axis to a length with zeros."""
     widths = [(0, 0)] * array.ndim
     widths[axis] = (0, length - array.shape[axis])
     return jnp.pad(array, widths)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import jax
@@ -13,27 +14,37 @@ import numpy as np
 from kernel_bandits.accelerated.seeding import streams
 from kernel_bandits.arrays import FloatArray, as_count, as_points
 from kernel_bandits.environments import Bump, Chessboard, Environment, MovingOptimum, StepDiagonal
+from kernel_bandits.environments.moving import moving_optimum_rewards
+from kernel_bandits.environments.paper import bump_rewards, chessboard_rewards, step_diagonal_rewards
 from kernel_bandits.errors import InputError
 from kernel_bandits.rng import stream
 
 ExpectedRewards: TypeAlias = Callable[..., jax.Array]
 
+# One function object per class for the whole process: compiled programs are found by it.
+_REWARDS: dict[type[Environment], ExpectedRewards] = {
+    Bump: partial(bump_rewards, jnp),
+    Chessboard: partial(chessboard_rewards, jnp),
+    StepDiagonal: partial(step_diagonal_rewards, jnp),
+    MovingOptimum: partial(moving_optimum_rewards, jnp),
+}
+
 
 def uniform_contexts(generator: np.random.Generator, horizon: int, dimension: int) -> FloatArray:
-    """Contexts uniform on [0, 1]^d_x, those that drawing one after the other gives, shape (T, d_x)."""
+    """Draw contexts uniform on [0, 1]^d_x, the same as one draw per round gives, shape (T, d_x)."""
     return generator.random((horizon, dimension))
 
 
 @dataclass(frozen=True, eq=False)
 class PureEnvironment:
-    """An environment whose offered actions are the same at every round and whose expected reward compiles.
+    """An environment that offers the same actions at every round and whose expected reward compiles.
 
     Attributes:
-        expected_rewards: ``f(context, actions, *parameters)`` in ``jax.numpy``, (d_x,) and (A, d_a) to (A,); a
-            module-level function, so that environments that share it share its compiled program.
+        expected_rewards: ``f(context, actions, *parameters)`` in ``jax.numpy``, from (d_x,) and (A, d_a) to (A,). Make
+            it a module-level function: environments that share it share its compiled program.
         actions: offered at every round, shape (A, d_a).
         context_dimension: d_x.
-        parameters: arrays and numbers that tell instances apart.
+        parameters: arrays and numbers that distinguish instances.
         noise_std: standard deviation of the Gaussian reward noise, in reward units.
         draw_contexts: ``draw(generator, horizon, context_dimension)`` with a NumPy generator, shape (T, d_x).
     """
@@ -50,71 +61,36 @@ class PureEnvironment:
         as_count("context_dimension", self.context_dimension)
 
 
-def bump_rewards(
-    context: jax.Array, actions: jax.Array, best: jax.Array, centre: jax.Array, weights: jax.Array
-) -> jax.Array:
-    """Those of :class:`~kernel_bandits.environments.Bump`."""
-    return jnp.maximum(0.0, 1.0 - jnp.abs(actions[:, 0] - best) - weights @ (context - centre))
-
-
-def chessboard_rewards(context: jax.Array, actions: jax.Array, values: jax.Array) -> jax.Array:
-    """Those of :class:`~kernel_bandits.environments.Chessboard`."""
-    row = jnp.minimum((4 * context[0]).astype(int), 3)
-    columns = jnp.minimum((4 * actions[:, 0]).astype(int), 3)
-    return values[row, columns]
-
-
-def step_diagonal_rewards(context: jax.Array, actions: jax.Array) -> jax.Array:
-    """Those of :class:`~kernel_bandits.environments.StepDiagonal`."""
-    action = actions[:, 0]
-    above = jnp.abs(context[0] - (action + 0.15)) < 0.1
-    below = jnp.abs(context[0] - (action - 0.15)) < 0.1
-    return jnp.where(above, 1.0, jnp.where(below, 0.5, 0.0))
-
-
-def moving_optimum_rewards(
-    context: jax.Array, actions: jax.Array, weights: jax.Array, phases: jax.Array, width: jax.Array
-) -> jax.Array:
-    """Those of :class:`~kernel_bandits.environments.MovingOptimum`."""
-    place = 0.5 * (1.0 + jnp.cos(jnp.pi * (weights @ context) + phases))
-    offsets = (actions - place) / width
-    return jnp.exp(-0.5 * jnp.sum(offsets * offsets, axis=1))
-
-
 def as_pure(environment: Environment | PureEnvironment) -> PureEnvironment | None:
-    """The environment as a pure function; None for a class that only its own Python methods describe."""
+    """Return the environment as a pure function, or None if only its own Python methods describe it."""
     if isinstance(environment, PureEnvironment):
         return environment
     if not isinstance(environment, Environment):
         raise InputError(f"environment: expected an Environment or a PureEnvironment instance, got {environment!r}.")
-    # A subclass may redefine anything, so only these very classes are known.
-    kind = type(environment)
-    if isinstance(environment, Bump) and kind is Bump:
-        parameters: tuple[FloatArray | float, ...] = (environment.best_action, environment.centre, environment.weights)
-        rewards: ExpectedRewards = bump_rewards
-    elif isinstance(environment, Chessboard) and kind is Chessboard:
-        rewards, parameters = chessboard_rewards, (environment._VALUES,)
-    elif isinstance(environment, StepDiagonal) and kind is StepDiagonal:
-        rewards, parameters = step_diagonal_rewards, ()
-    elif isinstance(environment, MovingOptimum) and kind is MovingOptimum:
-        rewards, parameters = moving_optimum_rewards, (environment.weights, environment.phases, environment._WIDTH)
-    else:
+    # A subclass may redefine anything, so the class itself must be known.
+    rewards = _REWARDS.get(type(environment))
+    if rewards is None:
         return None
+    assert isinstance(environment, (Bump, Chessboard, StepDiagonal, MovingOptimum))
     return PureEnvironment(
-        rewards, environment.actions, environment.context_dimension, parameters, environment.noise_std
+        rewards,
+        environment.actions,
+        environment.context_dimension,
+        environment.reward_parameters,
+        environment.noise_std,
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """What S seeds meet in T rounds; nothing of it depends on what is played.
+    """The rounds of S seeds, T each; nothing in them depends on the chosen actions.
 
     Attributes:
         horizon: how many of the T rounds count; zeros follow.
         contexts: shape (S, T, d_x).
         noise: shape (S, T), in reward units.
-        actions: shape (A, d_a), or (S, T, A, d_a) where they change.
-        expected: shape (S, T, A); None where ``pure`` computes it on the device.
+        actions: shape (A, d_a), or (S, T, A, d_a) if they change.
+        expected: shape (S, T, A); None if ``pure`` computes it on the device.
         pure: the environment as a function, or None.
     """
 
@@ -127,16 +103,16 @@ class Tables:
 
 
 def tabulate(environment: Environment | PureEnvironment, horizon: int, seeds: Sequence[int], length: int) -> Tables:
-    """The contexts and noise that ``kernel_bandits.run`` would draw for each seed, in tables of ``length`` rounds.
+    """Draw the contexts and noise that ``kernel_bandits.run`` draws for each seed, in tables of ``length`` rounds.
 
-    A :class:`PureEnvironment` and the environments of this package are drawn at once; of any other environment the
-    methods are called round by round, which takes some microseconds of the host each.
+    A :class:`PureEnvironment` and the environments of this package are drawn at once. The methods of any other
+    environment are called round by round on the host, which takes some microseconds a round.
     """
     pure = as_pure(environment)
     if pure is None:
         assert isinstance(environment, Environment)
-        played = [_play_out(environment, horizon, seed) for seed in seeds]
-        columns = (np.array(column) for column in zip(*played, strict=True))
+        rounds = [_rounds_of_seed(environment, horizon, seed) for seed in seeds]
+        columns = (np.array(column) for column in zip(*rounds, strict=True))
         contexts, noise, actions, expected = (_lengthened(column, length) for column in columns)
         return Tables(horizon, contexts, noise, actions, expected, None)
     contexts = np.zeros((len(seeds), length, pure.context_dimension))
@@ -160,7 +136,7 @@ def _lengthened(column: FloatArray, length: int) -> FloatArray:
     return np.pad(column, widths)
 
 
-def _play_out(environment: Environment, horizon: int, seed: int) -> tuple[FloatArray, ...]:
+def _rounds_of_seed(environment: Environment, horizon: int, seed: int) -> tuple[FloatArray, ...]:
     contexts, noise = stream(seed, "contexts"), stream(seed, "noise")
     offers = [environment.next_round(contexts) for _ in range(horizon)]
     shapes = {offer.rows.shape for offer in offers}

@@ -1,4 +1,4 @@
-"""Programs, compiled once for each set of shapes; while one runs, those that may be wanted next are compiled."""
+"""Compile each program once per set of shapes, and in the background those that may be needed next."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import jax.numpy as jnp
 
 Program: TypeAlias = Callable[..., Any]
 
-# Programs compiled at a time. Eight took half the time that they take one after the other: Python traces them under
-# one lock, and XLA has threads of its own.
+# Programs compiled at a time. Eight at a time took half as long as one after the other: Python traces them under one
+# lock, and XLA has threads of its own.
 WORKERS = 3
-# Trying Triton's kernels for the products takes half the compilation and gains nothing. Loops as nodes of a CUDA graph
-# spare the host's look at their condition.
+# Trying Triton's kernels for the products takes half of the compilation and gains nothing. Loops as nodes of a CUDA
+# graph spare the host from checking their condition.
 _COMPILER_OPTIONS: dict[str, bool | str] = {
     "xla_gpu_enable_triton_gemm": False,
     "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE",
@@ -27,13 +27,13 @@ _lock = Lock()
 
 
 class Compiler:
-    """Compiles a function of a static argument, a state that is given away, and further arguments.
+    """Compile a function of a static argument, a state that is donated, and further arguments.
 
     Args:
-        function: what to compile.
+        function: to compile.
         static: its first argument.
-        device: what to compile for.
-        ahead: whether to compile in the background what may be wanted; not where the host itself computes.
+        device: to compile for.
+        ahead: whether to compile in the background; leave it off where the host itself computes.
     """
 
     def __init__(self, function: Callable[..., Any], static: Hashable, device: jax.Device, ahead: bool) -> None:
@@ -44,27 +44,27 @@ class Compiler:
         self._asked: list[Future[Program]] = []
 
     def program(self, *arguments: Any) -> Program:
-        """The program for arguments of these shapes, which takes them without the static one."""
+        """Return the program for arguments of these shapes; it takes them without the static one."""
         while True:
             try:
                 return self.ask(*arguments).result()
             except CancelledError:
-                # someone else had it prepared, and wants it no more
+                # another compiler had asked for it and cancelled
                 continue
 
     def prepare(self, *arguments: Any) -> None:
-        """The program for arguments of these shapes may be wanted."""
+        """Compile the program for arguments of these shapes ahead, if that is switched on."""
         if self._ahead:
             self._asked.append(self.ask(*arguments))
 
     def forget(self) -> None:
-        """Programs that were to be prepared, and are not begun, are not wanted any more."""
+        """Cancel the programs asked for by :meth:`prepare` that are not begun."""
         with _lock:
             for future in self._asked:
                 future.cancel()
 
     def ask(self, *arguments: Any) -> Future[Program]:
-        """Have the program for arguments of these shapes compiled, unless it is or was."""
+        """Start compiling the program for arguments of these shapes, unless that is under way or done."""
         shapes = jax.tree.map(_shape, arguments)
         key = self._function, self._static, self._device, *jax.tree.leaves(shapes)
         with _lock:
@@ -74,7 +74,7 @@ class Compiler:
             return known
 
     def _compile(self, shapes: tuple[Any, ...]) -> Program:
-        # what is set for a thread does not hold in another
+        # these settings are per thread
         with jax.enable_x64(True), jax.default_device(self._device):
             return _jitted(self._function).lower(self._static, *shapes).compile()
 
@@ -90,7 +90,7 @@ def _pool() -> ThreadPoolExecutor:
 
 @cache
 def _jitted(function: Callable[..., Any]) -> Any:
-    """The function to be compiled; with the options above if this version of JAX knows them."""
+    """Return the function to compile, with the options above if this version of JAX knows them."""
     options = _COMPILER_OPTIONS
     try:
         jax.jit(jnp.negative, compiler_options=options).lower(0.0).compile()

@@ -1,4 +1,4 @@
-"""Policies as plain data, and the run of many of them."""
+"""Describe policies as plain data and run many of them at once."""
 
 from __future__ import annotations
 
@@ -16,18 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.accelerated.covariance import family_of, scaling_of
-from kernel_bandits.accelerated.engine import Played, draw, play, table_length
-from kernel_bandits.accelerated.exact import ExactModel, UniformModel
-from kernel_bandits.accelerated.models import Model, Room, Settings
+from kernel_bandits.accelerated.engine import Trajectories, simulate
+from kernel_bandits.accelerated.exact import ExactModel, ExactSettings
+from kernel_bandits.accelerated.models import AnyModel, Batch, Capacity
 from kernel_bandits.accelerated.nystrom import NystromModel
+from kernel_bandits.accelerated.nystrom_state import NystromSettings
 from kernel_bandits.accelerated.problems import PureEnvironment, Tables, tabulate
-from kernel_bandits.arrays import FloatArray, as_count, as_positive
-from kernel_bandits.confidence import Confidence, ConstantRadius, StandardDeviations
+from kernel_bandits.accelerated.rounds import RoundSource, draw, table_length
+from kernel_bandits.accelerated.uniform import UniformModel
+from kernel_bandits.arrays import as_count, as_positive
+from kernel_bandits.confidence import Confidence, FixedRadius, StandardDeviations
+from kernel_bandits.dictionaries import Kors
+from kernel_bandits.dictionaries.base import as_rule
+from kernel_bandits.dictionaries.leverage import OVERSAMPLING
 from kernel_bandits.environments import Environment
 from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits.experiments.records import RunResult
+from kernel_bandits.experiments.results import RunResult
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.posteriors.nystrom import HistoryMode
 
 Precision: TypeAlias = Literal["float64", "float32"]
 Device: TypeAlias = Literal["cpu", "gpu"]
@@ -35,27 +40,30 @@ Device: TypeAlias = Literal["cpu", "gpu"]
 # Replicas of one compiled program: enough to fill a large GPU, few enough for dictionaries of a thousand anchors.
 BATCH_SIZE = 1024
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
+_KORS = Kors()
 
 
 class OutOfMemoryError(UnavailableError):
-    """The memory of the device does not suffice for so many replicas at once."""
+    """The device has not enough memory for this many replicas at once."""
 
 
 @dataclass(frozen=True)
 class Replica:
-    """A policy to be: what it computes, its numbers, and the seed of its coins and ties.
+    """A policy that is yet to run.
 
     Attributes:
-        model: what one compiled program is made for.
-        numbers: the fields of ``Settings`` up to the factor of squared distances.
-        divisor: the lengthscale of each column, or (1,) where the factor holds it.
-        seed: a whole number.
+        model: one compiled program serves all replicas with the same model.
+        settings: the numbers that the model takes; None if it takes none.
+        seed: of the coins and tie-breaks, a whole number.
+        lengthscales: one per column, or (1,) if the settings hold a common one.
+        max_anchors: hard cap on the number of anchors.
     """
 
-    model: Model[Any]
-    numbers: tuple[float, ...]
-    divisor: tuple[float, ...]
+    model: AnyModel
+    settings: Any
     seed: int
+    lengthscales: tuple[float, ...] = (1.0,)
+    max_anchors: float = math.inf
 
 
 def ek_ucb(
@@ -63,32 +71,27 @@ def ek_ucb(
     *,
     regularization: float = 0.1,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
-    leverage_regularization: float | None = None,
-    leverage_accuracy: float = 0.5,
-    oversampling: float = 2.0,
-    max_dictionary_size: int | None = None,
-    history: HistoryMode = "all",
+    dictionary: Kors = _KORS,
     seed: int = 0,
 ) -> Replica:
-    """EK-UCB with a KORS dictionary; the arguments are those of :func:`kernel_bandits.ek_ucb`."""
-    if history not in ("all", "none"):
-        raise InputError(f"history: expected 'all' or 'none', got {history!r}.")
+    """Describe EK-UCB with a KORS dictionary; the arguments are those of :func:`kernel_bandits.ek_ucb`."""
+    if not isinstance(as_rule(dictionary), Kors):
+        raise InputError(
+            f"dictionary: expected kernel_bandits.Kors(…), got {dictionary!r}; other rules run with kernel_bandits.run."
+        )
     regularization = as_positive("regularization", regularization)
-    mu = regularization if leverage_regularization is None else leverage_regularization
-    if not (math.isfinite(leverage_accuracy) and leverage_accuracy >= 0):
-        raise InputError(f"leverage_accuracy: expected a finite number of at least 0, got {leverage_accuracy!r}.")
-    limit = math.inf if max_dictionary_size is None else as_count("max_dictionary_size", max_dictionary_size)
-    factor, divisor = scaling_of(kernel)
-    numbers = (
-        regularization,
-        _bonus(confidence, regularization),
-        as_positive("leverage_regularization", mu),
-        1.0 + leverage_accuracy,
-        as_positive("oversampling", oversampling),
-        float(limit),
-        factor,
+    mu, oversampling, limit = dictionary.leverage_regularization, dictionary.oversampling, dictionary.max_size
+    factor, lengthscales = scaling_of(kernel)
+    settings = NystromSettings(
+        regularization=regularization,
+        bonus=_bonus(confidence, regularization),
+        leverage_regularization=regularization if mu is None else float(mu),
+        leverage_accuracy=float(dictionary.leverage_accuracy),
+        oversampling=OVERSAMPLING if oversampling is None else float(oversampling),
+        factor=factor,
     )
-    return Replica(NystromModel(family_of(kernel), history == "all"), numbers, tuple(divisor.tolist()), seed)
+    model = NystromModel(family_of(kernel), dictionary.history == "all")
+    return Replica(model, settings, seed, lengthscales, math.inf if limit is None else float(limit))
 
 
 def k_ucb(
@@ -98,29 +101,26 @@ def k_ucb(
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     seed: int = 0,
 ) -> Replica:
-    """K-UCB; the arguments are those of :func:`kernel_bandits.k_ucb`. A replica takes 8t² bytes."""
+    """Describe K-UCB; the arguments are those of :func:`kernel_bandits.k_ucb`. A replica takes 8t² bytes."""
     regularization = as_positive("regularization", regularization)
-    factor, divisor = scaling_of(kernel)
-    numbers = (regularization, _bonus(confidence, regularization), 1.0, 1.0, 1.0, math.inf, factor)
-    return Replica(ExactModel(family_of(kernel)), numbers, tuple(divisor.tolist()), seed)
+    factor, lengthscales = scaling_of(kernel)
+    settings = ExactSettings(regularization, bonus=_bonus(confidence, regularization), factor=factor)
+    return Replica(ExactModel(family_of(kernel)), settings, seed, lengthscales)
 
 
 def uniform(*, seed: int = 0) -> Replica:
-    """Uniform play."""
-    return Replica(UniformModel(), (1.0, 0.0, 1.0, 1.0, 1.0, math.inf, 1.0), (1.0,), seed)
+    """Describe uniform play."""
+    return Replica(UniformModel(), None, seed)
 
 
 def _bonus(confidence: Confidence, regularization: float) -> float:
-    if isinstance(confidence, StandardDeviations):
-        radius = confidence.number * math.sqrt(regularization)
-    elif isinstance(confidence, ConstantRadius):
-        radius = confidence.value
-    else:
+    """Return β/√λ."""
+    if not isinstance(confidence, FixedRadius):
         raise InputError(
             f"confidence: expected StandardDeviations or ConstantRadius, got {confidence!r}; radii that follow the "
             "posterior run with kernel_bandits.run."
         )
-    return radius / math.sqrt(regularization)
+    return confidence.radius_at(regularization) / math.sqrt(regularization)
 
 
 def run_many(
@@ -134,27 +134,27 @@ def run_many(
     batch_size: int = BATCH_SIZE,
     progress: Callable[[int], None] | None = None,
 ) -> list[RunResult]:
-    """Play many policies in an environment at once.
+    """Run many policies in an environment at once.
 
-    The same seed meets the same contexts and noise, flips the same coins and breaks ties alike as under
-    ``kernel_bandits.run``: the record is that of the policy there, but for what rounding does to it.
+    A seed draws the same contexts, noise, coins and tie-breaks as under ``kernel_bandits.run``: the record is the one
+    of the policy there, up to rounding.
 
     Args:
-        replicas: what :func:`ek_ucb`, :func:`k_ucb` and :func:`uniform` describe. Those that differ in numbers alone
-            share a program, and are sorted by their numbers into batches of one size.
-        environment: one of ``kernel_bandits.environments``, any other with as many actions at every round, or a
-            :class:`PureEnvironment`.
+        replicas: from :func:`ek_ucb`, :func:`k_ucb` and :func:`uniform`. Those that differ only in numbers share a
+            program; they are sorted by their numbers into batches of one size.
+        environment: one of ``kernel_bandits.environments``, any other with the same number of actions at every round,
+            or a :class:`PureEnvironment`.
         horizon: T, the number of rounds.
-        seeds: of the contexts and the noise, one per replica; that of each replica unless given.
-        dtype: ``"float32"`` halves the memory and decides otherwise than float64 now and then.
-        device: ``"gpu"`` or ``"cpu"``; the GPU unless there is none.
-        batch_size: the most replicas that are in memory at once; memory is that of the largest dictionary in the batch
-            for all.
-        progress: called with the number of runs that have finished after each batch.
+        seeds: of the contexts and the noise, one per replica; by default the seed of the replica.
+        dtype: ``"float32"`` halves the memory, and now and then decides differently from float64.
+        device: ``"gpu"`` or ``"cpu"``; by default the GPU if there is one.
+        batch_size: the largest number of replicas in memory at once; each takes the memory of the largest dictionary
+            in its batch.
+        progress: called with the number of finished runs after each batch.
 
     Returns:
-        One record per replica, in order. ``select_seconds`` holds the time of its batch, shared evenly over replicas
-        and rounds, and ``update_seconds`` zeros: the two are one program.
+        One record per replica, in order. ``select_seconds`` is the time of the batch, shared evenly over replicas and
+        rounds, and ``update_seconds`` is zero: the two are one program.
     """
     horizon, batch_size = as_count("horizon", horizon), as_count("batch_size", batch_size)
     seeds = [replica.seed for replica in replicas] if seeds is None else list(seeds)
@@ -182,33 +182,39 @@ def run_many(
 
 @contextmanager
 def computing(dtype: Precision, device: Device | None) -> Iterator[None]:
-    """Double precision switched on, and arrays placed on the device."""
+    """Switch on double precision and place arrays on the device."""
     if dtype not in ("float64", "float32"):
         raise InputError(f"dtype: expected 'float64' or 'float32', got {dtype!r}.")
     try:
         chosen = jax.devices(device)[0]
     except RuntimeError as reason:
         raise InputError(
-            f"device: JAX has no {device!r} here ({reason}); leave it out to take what there is."
+            f"device: JAX has no {device!r} here ({reason}); leave it out to use the device there is."
         ) from reason
     with jax.enable_x64(True), jax.default_device(chosen):
         yield
 
 
 def batches(replicas: Sequence[Replica], batch_size: int) -> Iterator[list[int]]:
-    """Positions of replicas of one model, at most so many, neighbours in their numbers.
+    """Yield positions of replicas of one model, at most ``batch_size`` of them, with similar settings.
 
-    The batches of a model are of one size, since each size has programs of its own; the last repeats a replica for it.
+    The batches of a model have one size, since each size has programs of its own; the last batch repeats a replica to
+    reach it.
     """
-    by_model: dict[Model[Any], list[int]] = {}
+    by_model: dict[AnyModel, list[int]] = {}
     for position, replica in enumerate(replicas):
         by_model.setdefault(replica.model, []).append(position)
     for positions in by_model.values():
-        ordered = sorted(positions, key=lambda position: (replicas[position].numbers, replicas[position].divisor))
-        size = math.ceil(len(ordered) / math.ceil(len(ordered) / batch_size))
-        for start in range(0, len(ordered), size):
-            batch = ordered[start : start + size]
+        if replicas[positions[0]].settings is not None:
+            positions.sort(key=lambda position: _order(replicas[position]))
+        size = math.ceil(len(positions) / math.ceil(len(positions) / batch_size))
+        for start in range(0, len(positions), size):
+            batch = positions[start : start + size]
             yield batch + batch[-1:] * (size - len(batch))
+
+
+def _order(replica: Replica) -> tuple[Any, ...]:
+    return replica.settings, replica.max_anchors, replica.lengthscales
 
 
 def _run_batch(
@@ -219,65 +225,75 @@ def _run_batch(
     dtype: Precision,
 ) -> list[RunResult]:
     started = perf_counter()
-    tables, played = play_batch(replicas, environment, horizon, seeds, dtype)
+    tables, trajectories = simulate_batch(replicas, environment, horizon, seeds, dtype)
     share = np.full(horizon, (perf_counter() - started) / (len(replicas) * horizon))
     zeros = np.zeros(horizon)
-    _, scene = distinct(seeds)
-    regret = np.cumsum(played.regrets, axis=1)
+    _, table_rows = distinct(seeds)
+    regret = np.cumsum(trajectories.regrets, axis=1)
     rounds = np.arange(horizon)
     return [
         RunResult(
             regret=regret[i],
-            rewards=played.rewards[i],
+            rewards=trajectories.rewards[i],
             action_indices=rows,
-            actions=tables.actions[rows] if tables.actions.ndim == 2 else tables.actions[scene[i], rounds, rows],
-            contexts=tables.contexts[scene[i], :horizon],
-            dictionary_size=played.sizes[i],
+            actions=tables.actions[rows] if tables.actions.ndim == 2 else tables.actions[table_rows[i], rounds, rows],
+            contexts=tables.contexts[table_rows[i], :horizon],
+            dictionary_size=trajectories.sizes[i],
             select_seconds=share,
             update_seconds=zeros,
         )
-        for i, rows in enumerate(played.rows)
+        for i, rows in enumerate(trajectories.rows)
     ]
 
 
-def play_batch(
+def simulate_batch(
     replicas: Sequence[Replica],
     environment: Environment | PureEnvironment,
     horizon: int,
     seeds: Sequence[int],
     dtype: Precision = "float64",
-    room: Room | None = None,
+    capacity: Capacity | None = None,
     progress: Callable[[int], None] | None = None,
-) -> tuple[Tables, Played]:
-    """Play replicas of one model at once, inside :func:`computing`; what was met and what was done.
+) -> tuple[Tables, Trajectories]:
+    """Run replicas of one model at once, inside :func:`computing`; return the rounds they met and the choices made.
 
-    ``progress`` is told the number of finished rounds after each chunk of them.
+    Args:
+        replicas: of one model.
+        environment: as for :func:`run_many`.
+        horizon: T.
+        seeds: of the contexts and the noise, one per replica.
+        dtype: to compute in.
+        capacity: the first one, if not that of the model.
+        progress: called with the number of finished rounds after each chunk.
     """
-    unique_seeds, scene = distinct(seeds)
-    unique_players, player = distinct([replica.seed for replica in replicas])
+    environment_seeds, environment_rows = distinct(seeds)
+    policy_seeds, policy_rows = distinct([replica.seed for replica in replicas])
     with ThreadPoolExecutor(1) as other:
-        drawing = other.submit(draw, horizon, unique_players)
-        tables = tabulate(environment, horizon, unique_seeds, table_length(horizon))
+        drawing = other.submit(draw, horizon, policy_seeds)
+        tables = tabulate(environment, horizon, environment_seeds, table_length(horizon))
         draws = drawing.result()
-    dimension = tables.contexts.shape[2] + tables.actions.shape[-1]
-    settings = settings_of(replicas, dimension, dtype)
-    return tables, play(replicas[0].model, settings, tables, draws, scene, player, room, progress)
+    batch = batch_of(replicas, tables.contexts.shape[2] + tables.actions.shape[-1], dtype)
+    source = RoundSource(tables, draws, environment_rows, policy_rows, batch.lengthscales)
+    return tables, simulate(replicas[0].model, batch, source, capacity, progress)
 
 
 def distinct(seeds: Sequence[int]) -> tuple[list[int], NDArray[np.intp]]:
-    """Each seed once, and the place of every seed among them; as an array large seeds beside small ones are rounded."""
+    """Return each seed once, and the place of every seed among them; a NumPy array would round large seeds."""
     places = {seed: place for place, seed in enumerate(dict.fromkeys(seeds))}
     return list(places), np.array([places[seed] for seed in seeds], np.intp)
 
 
-def settings_of(replicas: Sequence[Replica], dimension: int, dtype: Precision) -> Settings:
-    """The numbers of replicas as arrays, for points of ``dimension`` columns."""
-    wrong = {len(replica.divisor) for replica in replicas} - {1, dimension}
+def batch_of(replicas: Sequence[Replica], dimension: int, dtype: Precision) -> Batch[Any]:
+    """Return the settings of replicas as arrays, for points of ``dimension`` columns."""
+    wrong = {len(replica.lengthscales) for replica in replicas} - {1, dimension}
     if wrong:
         raise InputError(
             f"lengthscale: {wrong.pop()} lengthscales were given for points with {dimension} columns; "
             "give one number, or one per column, context columns first."
         )
-    divisor: FloatArray = np.array([np.broadcast_to(replica.divisor, dimension) for replica in replicas])
-    columns = np.array([replica.numbers for replica in replicas]).T
-    return Settings._make(jnp.asarray(column, dtype) for column in (*columns, divisor))
+    lengthscales = np.array([np.broadcast_to(replica.lengthscales, dimension) for replica in replicas])
+    return Batch(
+        jax.tree.map(lambda *values: jnp.asarray(values, dtype), *(replica.settings for replica in replicas)),
+        jnp.asarray(lengthscales, dtype),
+        jnp.asarray([replica.max_anchors for replica in replicas], dtype),
+    )

@@ -1,7 +1,7 @@
-"""Generators of many seeds at once: those of :func:`kernel_bandits.rng.stream`, without its time for each.
+"""Make the generators of :func:`kernel_bandits.rng.stream` for many seeds at once.
 
-NumPy's ``SeedSequence`` takes a seed through some eighty steps of 32-bit arithmetic; here all seeds take them together.
-Three quarters of the time to make a generator go there.
+NumPy's ``SeedSequence`` takes a seed through about eighty steps of 32-bit arithmetic, three quarters of the time that a
+generator takes; here all seeds take them together.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HALF = np.uint32(16)
 
 
 def streams(seeds: Sequence[int], name: str) -> Iterator[np.random.Generator]:
-    """``stream(seed, name)`` for each seed."""
+    """Yield ``stream(seed, name)`` for each seed."""
     if not all(_is_whole(seed) and 0 <= seed < 2 ** (32 * _POOL) for seed in seeds):
         yield from (stream(seed, name) for seed in seeds)
         return
@@ -64,7 +64,7 @@ class _Hash:
 
 
 def _states(entropy: Sequence[Words]) -> NDArray[np.uint64]:
-    """The four 64-bit words that seed a PCG64, of each seed, from at least four words of entropy; shape (S, 4)."""
+    """Return the four 64-bit words that seed the PCG64 of each seed, from at least four words of entropy; (S, 4)."""
     scramble = _Hash(_START, _STEP)
     pool = [scramble(words) for words in entropy[:_POOL]]
     for source in range(_POOL):

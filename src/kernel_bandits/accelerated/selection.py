@@ -1,23 +1,25 @@
-"""The choice among upper bounds, with the tie-breaks that NumPy's generator would draw."""
+"""Select among upper bounds, with the tie-breaks that NumPy's generator draws."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
 
+from kernel_bandits.policies.ties import TIE_TOLERANCE
+
 # Policies break ties up to this share of the largest bound; in float32 rounding is coarser.
-TIE_TOLERANCES = {"float64": 1e-12, "float32": 1e-6}
+TIE_TOLERANCES = {"float64": TIE_TOLERANCE, "float32": 1e-6}
 
 
 def choose(values: jax.Array, words: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The row of the largest value of each replica; among equals, up to rounding, one at random.
+    """Return the row of the largest value of each replica; among equals, up to rounding, one at random.
 
     Args:
         values: upper bounds, shape (R, A).
         words: the next two 32-bit words of each replica's generator of ties, shape (R, 2), uint32.
 
     Returns:
-        The rows, shape (R,), and how many words were used up, shape (R,).
+        The rows, shape (R,), and the number of words used, shape (R,).
     """
     peak = values.max(axis=1)
     tied = values >= (peak - TIE_TOLERANCES[values.dtype.name] * jnp.abs(peak))[:, None]
@@ -30,17 +32,17 @@ def choose(values: jax.Array, words: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def bounded(words: jax.Array, count: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What ``Generator.integers(count)`` draws: ⌊word·count/2³²⌋, passing over a word that would favour some numbers.
+    """Draw as ``Generator.integers(count)`` does: ⌊word·count/2³²⌋, skipping a word that would bias the draw.
 
-    Two words in a row are passed over with probability below 1e-12 at ten thousand actions; the second is taken here.
+    Two words in a row are skipped with probability below 1e-12 at ten thousand actions; the second is used here.
 
     Returns:
-        Whole numbers below count and how many words they took, none where count is 1; each of shape (R,).
+        Whole numbers below count, and how many words each took (none where count is 1); each of shape (R,).
     """
     count64 = count.astype(jnp.uint64)
     products = words.astype(jnp.uint64) * count64[:, None]
     low = products[:, 0] & jnp.uint64(0xFFFFFFFF)
-    passed_over = low < (jnp.uint64(2**32) - count64) % count64
-    rank = jnp.where(passed_over, products[:, 1], products[:, 0]) >> jnp.uint64(32)
-    used = jnp.where(count > 1, 1 + passed_over, 0)
+    skipped = low < (jnp.uint64(2**32) - count64) % count64
+    rank = jnp.where(skipped, products[:, 1], products[:, 0]) >> jnp.uint64(32)
+    used = jnp.where(count > 1, 1 + skipped, 0)
     return rank.astype(jnp.int32), used.astype(jnp.int32)

@@ -1,6 +1,6 @@
-"""Studies on a device: runs of one environment, horizon and kind of policy are replicas of one program.
+"""Run studies on a device: runs with the same environment, horizon and model are replicas of one program.
 
-Records are those of the other executors, with the same ids, columns and seeds, but for rounding and for their times.
+Records have the same ids, columns and seeds as those of the other executors; only rounding and times differ.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from kernel_bandits.accelerated.replicas import (
     uniform,
 )
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.experiments.execute import Executor, Outcome
-from kernel_bandits.experiments.facts import machine_facts
-from kernel_bandits.experiments.records import Record, RunResult
-from kernel_bandits.experiments.study import Run
+from kernel_bandits.experiments.execution.base import Executor, Outcome
+from kernel_bandits.experiments.provenance import provenance
+from kernel_bandits.experiments.results import Record, RunResult
+from kernel_bandits.experiments.study.specification import Run
 
 Entry: TypeAlias = tuple[Run, Replica]
 
@@ -37,67 +37,68 @@ _REPLICAS: dict[Any, Callable[..., Replica]] = {
     policies.k_ucb: k_ucb,
     policies.uniform: uniform,
 }
-# Options that policies have and replicas have not, at the values that switch them off.
-_OFF = {"dictionary": "kors", "exploration_rate": 0}
+# Options that only policies have, at the values that switch them off.
+_OFF = {"exploration_rate": 0}
 
 
 def has_gpu() -> bool:
-    """Whether JAX sees a GPU."""
+    """Return whether JAX sees a GPU."""
     try:
         return bool(jax.devices("gpu"))
     except RuntimeError:
         return False
 
 
-def on_device(
-    runs: Sequence[Run], otherwise: Executor, tell: Callable[[str], None], batch_size: int = BATCH_SIZE
+def execute_on_device(
+    runs: Sequence[Run], fallback: Executor, notify: Callable[[str], None], batch_size: int = BATCH_SIZE
 ) -> Iterator[Outcome]:
-    """Play runs on the GPU, or with JAX on the processor where there is none.
+    """Execute runs on the GPU, or with JAX on the processor if there is none.
 
     Args:
         runs: of a study.
-        otherwise: plays the runs that have no replica, and those of batches that cannot be played.
-        tell: takes a line about what is played elsewhere.
+        fallback: executes the runs that have no replica, and those of batches that fail.
+        notify: takes a line about the runs that are executed one by one.
         batch_size: the most runs that are in memory at once; fewer where memory does not suffice.
     """
     if not runs:
         return
     if not has_gpu():
-        tell("JAX sees no GPU here; its programs run on the processor.")
+        notify("JAX sees no GPU here; its programs run on the processor.")
     entries, reasons = _entries(runs)
     for group in _groups(entries):
         for numbers in batches([replica for _, replica in group], batch_size):
-            # the last batch may name one run several times
+            # the last batch may repeat a run
             batch = [group[number] for number in dict.fromkeys(numbers)]
             started = datetime.now(UTC)
             try:
-                results, at_once = _play(batch, len(numbers))
+                results, at_once = _run_batch(batch, len(numbers))
             except Exception as reason:
-                # played one by one a run that fails is one failure, and the others go on
+                # one by one, a run that fails does not take the others with it
                 reasons |= {run.id: _in_a_line(reason) for run, _ in batch}
             else:
                 yield from _records(batch, results, at_once, started)
     rest = [run for run in runs if run.id in reasons]
     if rest:
-        tell(f"{len(rest)} of {len(runs)} runs are played one by one: {_summary(rest, reasons)}")
-        yield from otherwise(rest)
+        notify(f"{len(rest)} of {len(runs)} runs are played one by one: {_summary(rest, reasons)}")
+        yield from fallback(rest)
 
 
 def replica_of(run: Run) -> Replica:
-    """The replica that plays a run, or an :class:`InputError` that says why there is none."""
-    factory = _REPLICAS.get(run.policy.factory)
+    """Return the replica for a run, or raise an :class:`InputError` that says why there is none."""
+    _, policy = run.resolved()
+    factory = _REPLICAS.get(policy.factory)
     if factory is None:
-        raise InputError(f"{run.policy.name} has no program for a GPU.")
-    options = {key: value for key, value in run.policy.options.items() if key not in _OFF or value != _OFF[key]}
+        raise InputError(f"{policy.name} has no program for a GPU.")
+    options = {key: value for key, value in policy.options.items() if key not in _OFF or value != _OFF[key]}
     given = {} if "seed" in options else {"seed": run.seed}
-    replica: Replica = replace(run.policy, options=options, factory=factory).build(**given)
+    replica: Replica = replace(policy, options=options, factory=factory).build(**given)
     if replica.seed is None:
         raise InputError("seed: None cannot be repeated on a GPU.")
     return replica
 
 
 def _entries(runs: Iterable[Run]) -> tuple[list[Entry], dict[str, str]]:
-    """Runs with their replicas, and why the others have none, by id."""
+    """Return the runs with their replicas, and the reasons why the others have none, by id."""
     entries: list[Entry] = []
     reasons: dict[str, str] = {}
     for run in runs:
@@ -109,7 +110,7 @@ def _entries(runs: Iterable[Run]) -> tuple[list[Entry], dict[str, str]]:
 
 
 def _groups(entries: Iterable[Entry]) -> list[list[Entry]]:
-    """Entries that one program can play."""
+    """Group the entries that share a program."""
     groups: dict[Any, list[Entry]] = {}
     for run, replica in entries:
         place = json.dumps(run.environment.settings, sort_keys=True)
@@ -117,12 +118,12 @@ def _groups(entries: Iterable[Entry]) -> list[list[Entry]]:
     return list(groups.values())
 
 
-def _play(batch: Sequence[Entry], size: int) -> tuple[list[RunResult], int]:
-    """All at once, or where memory does not suffice in halves, quarters and so on; and how many that were."""
+def _run_batch(batch: Sequence[Entry], size: int) -> tuple[list[RunResult], int]:
+    """Run a batch, in halves or quarters if memory is short; return the results and the number of runs at once."""
     run = batch[0][0]
     replicas, seeds = [replica for _, replica in batch], [run.seed for run, _ in batch]
-    environment = run.environment.build()
-    # filled up to the size of the other batches, whose programs it then shares
+    environment = run.resolved()[0].build()
+    # filled up to the size of the other batches, to share their programs
     more = size - len(batch)
     while True:
         try:
@@ -138,15 +139,15 @@ def _play(batch: Sequence[Entry], size: int) -> tuple[list[RunResult], int]:
 
 
 def _records(batch: Sequence[Entry], results: Sequence[RunResult], at_once: int, started: datetime) -> Iterator[Record]:
-    facts = {
+    made_with = {
         "started": started.isoformat(timespec="seconds"),
-        **machine_facts(),
+        **provenance(),
         "jax": jax.__version__,
         "device": jax.devices()[0].device_kind,
         "times": f"shares of the wall time of {at_once} runs at once",
     }
     for (run, _), result in zip(batch, results, strict=True):
-        yield Record(run, result, {**facts, "seconds": float(result.seconds[-1])})
+        yield Record(run, result, {**made_with, "seconds": float(result.seconds[-1])})
 
 
 def _in_a_line(reason: Exception) -> str:
@@ -156,5 +157,5 @@ def _in_a_line(reason: Exception) -> str:
 
 
 def _summary(runs: Iterable[Run], reasons: Mapping[str, str]) -> str:
-    """Why, each reason once."""
+    """Return each reason once."""
     return " ".join(dict.fromkeys(reasons[run.id] for run in runs))

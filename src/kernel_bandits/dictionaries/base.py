@@ -1,14 +1,22 @@
-"""The rule's side of an update: it is shown a candidate and proposes; the posterior acts and reports back."""
+"""A rule says how a dictionary is chosen; the dictionary is its running state.
+
+The posterior shows each point to the dictionary as a candidate, the dictionary proposes, the posterior acts and reports
+back.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_bandits.arrays import FloatArray, as_count
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import InputError, UnavailableError
+
+HistoryMode: TypeAlias = Literal["all", "none"]
 
 
 class Candidate(NamedTuple):
@@ -20,8 +28,8 @@ class Candidate(NamedTuple):
         features: φ(s) = J k_Z(s), shape (m,); inner products with anchors are inner products of features.
         residual: k(s, s) − ‖φ(s)‖², the squared distance to the span of the anchors.
         prior_variance: k(s, s).
-        variance: σ²(s) of the paper, the posterior variance over λ, before this observation; in a block only if the
-            rule uses it.
+        variance: σ²(s) of the paper, the posterior variance over λ, before this observation; it may be 0 for a
+            dictionary that does not use it.
     """
 
     features: FloatArray
@@ -31,48 +39,63 @@ class Candidate(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """What the rule wants.
+    """What the dictionary wants.
 
     Attributes:
         draw: the candidate should join the dictionary.
-        probability: with which it came up.
+        probability: the chance with which it was drawn.
         resample: the whole dictionary should be drawn anew once the candidate is learned.
     """
 
-    draw: bool
-    probability: float
+    draw: bool = False
+    probability: float = 1.0
     resample: bool = False
 
 
 NOTHING = Proposal(draw=False, probability=0.0)
 
 
-class Dictionary(ABC):
-    """A rule that decides which observed points become anchors.
+class PlayedPoints(NamedTuple):
+    """The points that a dictionary may be drawn from anew.
 
-    ``propose`` changes nothing, so that an update that fails afterwards leaves the rule as it was; ``commit`` follows
-    once the update is certain. ``absorb`` does both for a run of observations that leave the anchors as they are.
-
-    Args:
-        max_dictionary_size: hard cap on m; once it is reached nothing is added and the anchors stay as they are.
+    Attributes:
+        points: shape (n, d), oldest first; points whose reward is still to come are the last.
+        counts: how often each was observed, shape (n,); 1 unless the dictionary merges repeats.
+        variances: returns σ² of the paper at each of them, shape (n,), in O(n·m²).
     """
 
-    # Whether the rule looks at a candidate's variance; a log is absorbed faster by one that does not.
-    uses_variance = False
+    points: FloatArray
+    counts: FloatArray
+    variances: Callable[[], FloatArray]
 
-    def __init__(self, max_dictionary_size: int | None = None) -> None:
-        self.max_dictionary_size = (
-            None if max_dictionary_size is None else as_count("max_dictionary_size", max_dictionary_size)
-        )
 
-    def is_full(self, size: int) -> bool:
-        """Whether a dictionary of this size may not grow."""
-        return self.max_dictionary_size is not None and size >= self.max_dictionary_size
+class Dictionary(ABC):
+    """The running state of a rule: decides which observed points become anchors.
+
+    ``propose`` changes nothing, so that an update that fails afterwards leaves the dictionary as it was; ``commit``
+    follows once the update is certain. The other members have defaults that are right for every rule; a rule replaces
+    them to be faster, or to do more than let points in one by one.
+
+    Attributes:
+        uses_variance: whether ``propose`` looks at a candidate's variance. A dictionary that does not learns a log
+            faster.
+        merges_repeats: whether a point that is observed again is kept as one point with a count. A pass over the
+            history then costs as many rows as there are different points.
+        max_size: hard cap on m; None for none.
+        leverage_regularization: the μ of a dictionary that stands for ridge leverage scores. Where a whole history is
+            learned at once, its anchors are then chosen at this level instead of drawn, see :meth:`adopt`. None for a
+            dictionary that has to see every point.
+    """
+
+    uses_variance: bool = True
+    merges_repeats: bool = False
+    max_size: int | None = None
+    leverage_regularization: float | None = None
 
     @property
-    @abstractmethod
     def initial_points(self) -> FloatArray | None:
         """Anchors to start from, shape (m, d), or None."""
+        return None
 
     @abstractmethod
     def propose(self, candidate: Candidate) -> Proposal:
@@ -80,22 +103,92 @@ class Dictionary(ABC):
 
     @abstractmethod
     def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
-        """Take note that the proposal was carried out.
+        """Take note that the proposal was carried out; not called for one that resamples.
 
         Args:
             candidate: as it was proposed.
-            proposal: the answer to it.
+            proposal: the response to it.
             appended: whether the point became an anchor; a drawn point that adds no direction does not.
         """
 
-    @abstractmethod
     def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:
         """Take note of a block of candidates, observed one by one, as far as the anchors stay as they are.
 
         Args:
             block: the candidates; they will be learned, so nothing of this is taken back.
-            redundant: which of them add no direction, so that the anchors stay as they are even if they come up.
+            redundant: which of them add no direction, so that the anchors stay as they are even if they are drawn.
 
         Returns:
             How many leading candidates were noted; the next one, if there is one, is for ``propose``.
         """
+        for row, candidate in enumerate(map(Candidate, *map(np.asarray, block))):
+            proposal = self.propose(candidate)
+            if proposal.resample or (proposal.draw and not redundant[row]):
+                return row
+            self.commit(candidate, proposal, appended=False)
+        return len(redundant)
+
+    def redraw(self, played: PlayedPoints) -> FloatArray:
+        """Draw the dictionary anew, after a proposal to resample.
+
+        Returns:
+            The next anchors, shape (m, d). Those that add no direction to the others are passed over.
+        """
+        raise UnavailableError(
+            f"redraw: {type(self).__name__} proposed to draw the dictionary anew from {len(played.points)} points, but "
+            "has no redraw; write one that returns the next anchors, shape (m, d)."
+        )
+
+    def adopt(self, inverse: FloatArray) -> None:
+        """Go on with anchors that were not drawn one by one, but by ``redraw`` or from a whole history.
+
+        Args:
+            inverse: (μI + Σ φφᵀ)⁻¹ over everything that was played, in the coordinates of these anchors, where μ is
+                ``leverage_regularization``, or λ if that is None.
+        """
+        del inverse  # only a dictionary that keeps scores needs it
+
+    def is_full(self, size: int) -> bool:
+        """Whether a dictionary of this size may not grow."""
+        return self.max_size is not None and size >= self.max_size
+
+
+class DictionaryRule(ABC):
+    """How the points that carry a posterior are chosen: a specification, frozen, without state of its own.
+
+    Attributes:
+        history: ``"all"`` keeps every point and reward, 8(d + 1) bytes a round, so that a point that becomes an anchor
+            finds the past projected onto it too. ``"none"`` keeps none: the past has no mass on a direction that is
+            added later (the operator W̃ in the proof of Theorem 4.1), memory is O(m²) and nothing grows with t.
+    """
+
+    history: HistoryMode = "all"
+
+    @abstractmethod
+    def start(self, regularization: float, generator: np.random.Generator) -> Dictionary:
+        """Start a dictionary.
+
+        Args:
+            regularization: the λ of the posterior that it carries.
+            generator: of the coins, for this dictionary alone.
+        """
+
+    def for_learned_kernel(self) -> DictionaryRule:
+        """The rule to use where the kernel is learned; the same unless a default depends on it."""
+        return self
+
+
+def as_rule(rule: Any) -> DictionaryRule:
+    """Check that ``dictionary=`` is a rule, and name the rule to write if it is not."""
+    if isinstance(rule, DictionaryRule):
+        if rule.history not in ("all", "none"):
+            raise InputError(f"history: expected 'all' or 'none', got {rule.history!r}.")
+        return rule
+    named = {"kors": "kb.Kors()", "posterior_variance": "kb.PosteriorVariance()"}
+    if isinstance(rule, str):
+        advice = f"write dictionary={named[rule]}" if rule in named else f"write one of {', '.join(named.values())}"
+    elif isinstance(rule, type) and issubclass(rule, DictionaryRule):
+        advice = f"write dictionary=kb.{rule.__name__}(…), with parentheses"
+    else:
+        advice = "for fixed anchors write dictionary=kb.Fixed(points)"
+    raise InputError(f"dictionary: expected a rule such as kb.Kors(), got {rule!r}; {advice}.")

@@ -2,52 +2,64 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_positive
-from kernel_bandits.dictionaries.base import Candidate, Dictionary, Proposal
+from kernel_bandits.dictionaries.base import Candidate, Dictionary, DictionaryRule, PlayedPoints, Proposal
 from kernel_bandits.errors import InputError
 
 
-class Resampling(Dictionary):
+@dataclass(frozen=True, kw_only=True)
+class Resampling(DictionaryRule):
     """Every observed point has the same chance at each resampling: p_i = min(1, q̄·σ²(s_i)).
 
     σ² is the posterior variance over λ given all observations, the newest included (Calandriello et al. 2019). A point
-    that was observed n times is one point whose n coins are flipped together: it comes in with 1 − (1 − p_i)ⁿ.
+    that was observed n times is one point whose n coins are flipped together: it is drawn with 1 − (1 − p_i)ⁿ.
     Resampling happens when 1 + Σ σ²(s), over the points observed since the last one and with the σ² of its moment,
     exceeds the limit (Calandriello et al. 2020).
 
     Args:
-        coins: the generator of the coins.
-        regularization: the λ of the posterior this rule belongs to.
         oversampling: q̄. It sets the dictionary size, whatever the limit.
         batch_variance_limit: C of BBKB, at least 1. At 1 the dictionary is drawn anew every round, which is BKB.
     """
 
-    def __init__(
-        self,
-        coins: np.random.Generator,
-        *,
-        regularization: float,
-        oversampling: float = 2.0,
-        batch_variance_limit: float = 1.0,
-    ) -> None:
-        super().__init__()
-        self.regularization = as_positive("regularization", regularization)
-        self.oversampling = as_positive("oversampling", oversampling)
-        self.batch_variance_limit = as_positive("batch_variance_limit", batch_variance_limit)
-        if self.batch_variance_limit < 1.0:
+    oversampling: float = 2.0
+    batch_variance_limit: float = 10.0
+
+    def __post_init__(self) -> None:
+        as_positive("oversampling", self.oversampling)
+        if as_positive("batch_variance_limit", self.batch_variance_limit) < 1.0:
             raise InputError(
-                f"batch_variance_limit: expected at least 1, got {batch_variance_limit!r}; 1 resamples every round."
+                f"batch_variance_limit: expected at least 1, got {self.batch_variance_limit!r}; "
+                "1 resamples every round."
             )
+
+    def start(self, regularization: float, generator: np.random.Generator) -> ResamplingDictionary:
+        return ResamplingDictionary(self, regularization, generator)
+
+
+class ResamplingDictionary(Dictionary):
+    """The state of :class:`Resampling`: the running batch, and σ² frozen at its start.
+
+    Args:
+        rule: the specification.
+        regularization: the λ of the posterior.
+        coins: the generator of the coins.
+    """
+
+    uses_variance = False
+    merges_repeats = True
+
+    def __init__(self, rule: Resampling, regularization: float, coins: np.random.Generator) -> None:
+        self.regularization = regularization
+        self.oversampling = float(rule.oversampling)
+        self.batch_variance_limit = float(rule.batch_variance_limit)
         self._coins = coins
         self._frozen_covariance = np.empty((0, 0))
         self._batch_variance = 0.0
-
-    @property
-    def initial_points(self) -> FloatArray | None:
-        return None
 
     def _frozen_variance(self, candidate: Candidate) -> FloatArray:
         features = candidate.features
@@ -59,11 +71,12 @@ class Resampling(Dictionary):
         total = 1.0 + self._batch_variance + float(self._frozen_variance(candidate))
         return Proposal(draw=False, probability=0.0, resample=total > self.batch_variance_limit)
 
-    def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:  # noqa: ARG002
-        """Count the point into the running batch; nothing is ever appended."""
+    def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
+        del proposal, appended  # none is drawn singly
         self._batch_variance += float(self._frozen_variance(candidate))
 
-    def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:  # noqa: ARG002 (none is drawn singly)
+    def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:
+        del redundant
         sums = self._batch_variance + np.cumsum(self._frozen_variance(block))
         count = int(np.searchsorted(1.0 + sums, self.batch_variance_limit, side="right"))
         if count:
@@ -76,11 +89,11 @@ class Resampling(Dictionary):
             # 1 − (1 − p)ⁿ with p = min(1, q̄σ²), accurate for small p
             return -np.expm1(counts * np.log1p(-np.minimum(1.0, self.oversampling * variances)))
 
-    def redraw(self, variances: FloatArray, counts: FloatArray) -> NDArray[np.bool_]:
-        """Flip all coins: which points stand in the next dictionary.
+    def flip(self, variances: FloatArray, counts: FloatArray) -> NDArray[np.bool_]:
+        """Flip all coins: which points are drawn.
 
-        Where none comes up, as may happen with a few points repeated often, the likeliest stands: an empty dictionary
-        would forget everything.
+        Where none is, as may happen with a few points repeated often, the likeliest is: an empty dictionary would
+        forget everything.
         """
         chances = self.probabilities(variances, counts)
         drawn = self._coins.random(len(variances)) < chances
@@ -88,7 +101,9 @@ class Resampling(Dictionary):
             drawn[chances.argmax()] = True
         return drawn
 
-    def begin_batch(self, covariance: FloatArray) -> None:
-        """Freeze the variance of a posterior that was just rebuilt."""
-        self._frozen_covariance = covariance.copy()
+    def redraw(self, played: PlayedPoints) -> FloatArray:
+        return played.points[self.flip(played.variances(), played.counts)]
+
+    def adopt(self, inverse: FloatArray) -> None:
+        self._frozen_covariance = inverse.copy()
         self._batch_variance = 0.0

@@ -1,4 +1,4 @@
-"""Where policies are tried: contexts, offered actions, and rewards whose expectation is known.
+"""Test problems for policies: contexts, offered actions, and rewards whose expectation is known.
 
 Swappable: the paper's :class:`Bump`, :class:`Chessboard` and :class:`StepDiagonal`, and :class:`MovingOptimum`, in
 which the best action follows the context; :class:`MovingPeak` is the same with a box of actions.

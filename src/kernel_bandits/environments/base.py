@@ -1,4 +1,4 @@
-"""What every environment offers. Environments hold no state: what happens is a function of the generators passed in."""
+"""The environment interface. Environments hold no state: a round is a function of the generators passed in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_bandits.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What a policy is shown: a context (d_x,) and the offered actions, rows (A, d_a) or a box of dimension d_a."""
+    """A context (d_x,) and the offered actions: rows (A, d_a), or a box of dimension d_a."""
 
     context: FloatArray
     actions: FloatArray | Box
@@ -26,7 +26,7 @@ class Round:
 
     @property
     def rows(self) -> FloatArray:
-        """The offered actions where there are finitely many, shape (A, d_a); an error where they are a box."""
+        """The offered actions, shape (A, d_a); an error if they are a box."""
         if isinstance(self.actions, Box):
             raise InputError(f"actions: expected rows, and this round offers {self.actions!r}.")
         return self.actions
@@ -38,9 +38,9 @@ class Environment(ABC):
     The regret of a decision is the largest expected reward over the *offered* actions less that of the chosen one.
 
     Attributes:
-        noise_std: standard deviation of the Gaussian reward noise, in reward units; 0.1 unless a class says otherwise.
-        lengthscale: of a Gaussian kernel that suits the expected reward, in the units of contexts and actions; None
-            where a class does not say.
+        noise_std: standard deviation of the Gaussian reward noise, in reward units; 0.1 by default.
+        lengthscale: a Gaussian lengthscale that suits the expected reward, in the units of contexts and actions; None
+            if unknown.
     """
 
     noise_std = 0.1
@@ -52,10 +52,10 @@ class Environment(ABC):
 
     @abstractmethod
     def expected_rewards(self, context: FloatArray, actions: FloatArray) -> FloatArray:
-        """The noise-free reward of each action, shape (A,); policies never see it."""
+        """Return the noise-free reward of each action, shape (A,); policies never see it."""
 
     def noise(self, noise: np.random.Generator) -> float:
-        """One draw of the Gaussian reward noise, the same whichever action is played."""
+        """Draw Gaussian reward noise; it does not depend on the action."""
         return self.noise_std * float(noise.standard_normal())
 
     @property
@@ -65,8 +65,8 @@ class Environment(ABC):
 
 
 class ContinuousEnvironment(Environment):
-    """An environment that offers boxes, and says where in them its optimum is: no number of points would tell."""
+    """An environment that offers boxes and knows where its optimum lies: no finite set of points would show it."""
 
     @abstractmethod
     def best_action(self, context: FloatArray) -> FloatArray:
-        """An action of the offered box whose expected reward is the largest, shape (d_a,); policies never see it."""
+        """Return an action of the box with the largest expected reward, shape (d_a,); policies never see it."""

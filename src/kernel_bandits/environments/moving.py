@@ -1,6 +1,8 @@
-"""Environments whose best action depends on the context in every dimension; the paper's Bump has none of that."""
+"""Environments whose best action depends on every dimension of the context, unlike the paper's Bump."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -9,11 +11,22 @@ from kernel_bandits.arrays import FloatArray, as_count
 from kernel_bandits.environments.base import ContinuousEnvironment, Environment, Round
 
 
+def moving_place(xp: Any, context: Any, weights: Any, phases: Any) -> Any:
+    """Return a*(x) with a*_j = ½(1 + cos(π⟨w_j, x⟩ + b_j)), shape (2,)."""
+    return 0.5 * (1.0 + xp.cos(np.pi * (weights @ context) + phases))
+
+
+def moving_optimum_rewards(xp: Any, context: Any, actions: Any, weights: Any, phases: Any, width: Any) -> Any:
+    """Return exp(−‖a − a*(x)‖²/(2·width²)) for each action, shape (A,); ``xp`` is NumPy or ``jax.numpy``."""
+    across, along = ((actions - moving_place(xp, context, weights, phases)) / width).T
+    return xp.exp(-0.5 * (across * across + along * along))
+
+
 class MovingOptimum(Environment):
     """A smooth peak in the action square whose place follows the context.
 
     r(x, a) = exp(−‖a − a*(x)‖²/(2·0.25²)) with a*_j(x) = ½(1 + cos(π⟨w_j, x⟩ + b_j)): as the context moves through
-    [0, 1]^d_x, the best place travels through [0, 1]^2. The offered actions are the same at every round.
+    [0, 1]^d_x, the best action moves through [0, 1]^2. The offered actions are the same at every round.
 
     Args:
         context_dimension: d_x.
@@ -34,26 +47,30 @@ class MovingOptimum(Environment):
         self.phases = generator.uniform(0.0, 2.0 * np.pi, 2)
 
     def best_place(self, context: FloatArray) -> FloatArray:
-        """a*(x), shape (2,)."""
-        return 0.5 * (1.0 + np.cos(np.pi * (self.weights @ context) + self.phases))
+        """Return a*(x), shape (2,)."""
+        return moving_place(np, context, self.weights, self.phases)
+
+    @property
+    def reward_parameters(self) -> tuple[FloatArray | float, ...]:
+        """The arguments of the reward function after the context and the actions."""
+        return self.weights, self.phases, self._WIDTH
 
     def next_round(self, contexts: np.random.Generator) -> Round:
         return Round(contexts.random(self.context_dimension), self.actions.copy())
 
     def expected_rewards(self, context: FloatArray, actions: FloatArray) -> FloatArray:
-        offsets = (actions - self.best_place(context)) / self._WIDTH
-        return np.exp(-0.5 * np.einsum("ij,ij->i", offsets, offsets))
+        return moving_optimum_rewards(np, context, actions, self.weights, self.phases, self._WIDTH)
 
     def __repr__(self) -> str:
         return f"MovingOptimum({self.context_dimension}, {len(self.actions)}, instance_seed={self.instance_seed})"
 
 
 class MovingPeak(ContinuousEnvironment):
-    """:class:`MovingOptimum` with the whole square [0, 1]² on offer: its optimum is 1 in every context.
+    """:class:`MovingOptimum` that offers the whole square [0, 1]²; its optimum is 1 in every context.
 
     Args:
         context_dimension: d_x.
-        instance_seed: draws the path of the peak, the one of a :class:`MovingOptimum` of the same seed.
+        instance_seed: draws the path of the peak: that of a :class:`MovingOptimum` with the same seed.
     """
 
     lengthscale = MovingOptimum.lengthscale

@@ -1,21 +1,44 @@
-"""The three environments of the paper's section 5 and appendix, with the instances its published code draws."""
+"""The three environments of the paper's section 5 and appendix, with the instances that its published code draws.
+
+Each reward is a function of arrays: ``xp`` is NumPy here and ``jax.numpy`` in :mod:`kernel_bandits.accelerated`.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.environments.base import Environment, Round
 
-# NumPy's legacy generator with seed 123 draws these, in this order; they are written out since that stream is frozen
-# history.
+# NumPy's legacy generator with seed 123 draws these, in this order; they are written out because that stream is frozen.
 PUBLISHED_ACTIONS = (0.08, 0.70, 0.82, 0.28, 0.63, 0.00, 0.05, 0.50, 0.81, 0.04)
 PUBLISHED_BEST_ACTION = 0.81
 PUBLISHED_CENTRE = (0.1085423, 0.51165472, 0.9097694, 0.21837601, 0.36310407)
 PUBLISHED_WEIGHTS = (0.70994563, 0.4227836, -0.21411118, -0.53739704, -0.23965057)
 NUMBER_OF_ACTIONS = 10
+
+
+def bump_rewards(xp: Any, context: Any, actions: Any, best_action: Any, centre: Any, weights: Any) -> Any:
+    """Return max(0, 1 − |a − a*| − ⟨w*, x − x*⟩) for each action, shape (A,)."""
+    return xp.maximum(0.0, 1.0 - xp.abs(actions[:, 0] - best_action) - weights @ (context - centre))
+
+
+def chessboard_rewards(xp: Any, context: Any, actions: Any, values: Any) -> Any:
+    """Return the value of the square of the 4×4 board that each (x, a) lies in, shape (A,)."""
+    row = xp.minimum((4 * context).astype(int), 3)
+    columns = xp.minimum((4 * actions[:, 0]).astype(int), 3)
+    return values[row, columns]
+
+
+def step_diagonal_rewards(xp: Any, context: Any, actions: Any) -> Any:
+    """Return 1 where |x − (a + 0.15)| < 0.1, ½ where |x − (a − 0.15)| < 0.1, else 0, shape (A,)."""
+    action = actions[:, 0]
+    above = xp.abs(context[0] - (action + 0.15)) < 0.1
+    below = xp.abs(context[0] - (action - 0.15)) < 0.1
+    return xp.where(above, 1.0, xp.where(below, 0.5, 0.0))
 
 
 class _TenActions(Environment):
@@ -26,30 +49,33 @@ class _TenActions(Environment):
     """
 
     context_dimension: int
+    actions: FloatArray
 
     def __init__(self, instance_seed: int | None = None) -> None:
         self.instance_seed = instance_seed
         if instance_seed is None:
-            self._draw_instance(None, np.array(PUBLISHED_ACTIONS))
+            self.actions = np.array(PUBLISHED_ACTIONS)[:, None]
+            self._set_published_instance()
         else:
             generator = np.random.default_rng(instance_seed)
-            self._draw_instance(generator, generator.choice(100, size=NUMBER_OF_ACTIONS, replace=False) / 100)
+            self.actions = generator.choice(100, size=NUMBER_OF_ACTIONS, replace=False)[:, None] / 100
+            self._draw_instance(generator)
 
     @abstractmethod
-    def _draw_instance(self, generator: np.random.Generator | None, actions: FloatArray) -> None:
-        """Set the actions and whatever else an instance consists of; no generator means the published instance."""
+    def _set_published_instance(self) -> None:
+        """Set the parameters of the published instance."""
 
     @abstractmethod
-    def _expected(self, context: FloatArray, action: FloatArray) -> FloatArray:
-        """The expected reward of scalar actions (A,)."""
+    def _draw_instance(self, generator: np.random.Generator) -> None:
+        """Draw the parameters of another instance."""
+
+    @property
+    @abstractmethod
+    def reward_parameters(self) -> tuple[FloatArray | float, ...]:
+        """The arrays and numbers that the reward function takes after the context and the actions."""
 
     def next_round(self, contexts: np.random.Generator) -> Round:
         return Round(contexts.random(self.context_dimension), self.actions.copy())
-
-    def expected_rewards(self, context: FloatArray, actions: FloatArray) -> FloatArray:
-        return self._expected(context, actions[:, 0])
-
-    actions: FloatArray
 
     def __repr__(self) -> str:
         instance = "" if self.instance_seed is None else f"instance_seed={self.instance_seed}"
@@ -66,30 +92,34 @@ class Bump(_TenActions):
     context_dimension = 5
     lengthscale = 1.0
 
-    def _draw_instance(self, generator: np.random.Generator | None, actions: FloatArray) -> None:
-        self.actions = actions[:, None]
-        if generator is None:
-            self.best_action = PUBLISHED_BEST_ACTION
-            self.centre, self.weights = np.array(PUBLISHED_CENTRE), np.array(PUBLISHED_WEIGHTS)
-        else:
-            self.best_action = float(generator.choice(actions))
-            self.centre = generator.random(self.context_dimension)
-            self.weights = generator.uniform(-1.0, 1.0, self.context_dimension)
+    def _set_published_instance(self) -> None:
+        self.best_action = PUBLISHED_BEST_ACTION
+        self.centre, self.weights = np.array(PUBLISHED_CENTRE), np.array(PUBLISHED_WEIGHTS)
 
-    def _expected(self, context: FloatArray, action: FloatArray) -> FloatArray:
-        # r(x, a) = max(0, 1 − |a − a*| − ⟨w*, x − x*⟩)
-        return np.maximum(0.0, 1.0 - np.abs(action - self.best_action) - self.weights @ (context - self.centre))
+    def _draw_instance(self, generator: np.random.Generator) -> None:
+        self.best_action = float(generator.choice(self.actions[:, 0]))
+        self.centre = generator.random(self.context_dimension)
+        self.weights = generator.uniform(-1.0, 1.0, self.context_dimension)
+
+    @property
+    def reward_parameters(self) -> tuple[FloatArray | float, ...]:
+        return self.best_action, self.centre, self.weights
+
+    def expected_rewards(self, context: FloatArray, actions: FloatArray) -> FloatArray:
+        return bump_rewards(np, context, actions, self.best_action, self.centre, self.weights)
 
 
 class _Plane(_TenActions):
-    """A piecewise constant reward on the unit square of (x, a)."""
+    """A piecewise constant reward on the unit square of (x, a); an instance consists of its actions alone."""
 
     context_dimension = 1
     lengthscale = 0.1
 
-    def _draw_instance(self, generator: np.random.Generator | None, actions: FloatArray) -> None:  # noqa: ARG002
-        # An instance is its actions; nothing else is drawn.
-        self.actions = actions[:, None]
+    def _set_published_instance(self) -> None:
+        """Nothing but the actions."""
+
+    def _draw_instance(self, generator: np.random.Generator) -> None:
+        """Nothing but the actions."""
 
 
 class Chessboard(_Plane):
@@ -98,16 +128,20 @@ class Chessboard(_Plane):
     # rows: quarter of x; columns: quarter of a
     _VALUES = np.array([[0.0, 0.5, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0], [0.0, 0.5, 0.0, 0.5], [0.0, 0.0, 1.0, 0.0]])
 
-    def _expected(self, context: FloatArray, action: FloatArray) -> FloatArray:
-        row = min(int(4 * context[0]), 3)
-        columns = np.minimum((4 * action).astype(int), 3)
-        return self._VALUES[row, columns]
+    @property
+    def reward_parameters(self) -> tuple[FloatArray | float, ...]:
+        return (self._VALUES,)
+
+    def expected_rewards(self, context: FloatArray, actions: FloatArray) -> FloatArray:
+        return chessboard_rewards(np, context, actions, self._VALUES)
 
 
 class StepDiagonal(_Plane):
     """Reward 1 where |x − (a + 0.15)| < 0.1, ½ where |x − (a − 0.15)| < 0.1, else 0."""
 
-    def _expected(self, context: FloatArray, action: FloatArray) -> FloatArray:
-        above = np.abs(context[0] - (action + 0.15)) < 0.1
-        below = np.abs(context[0] - (action - 0.15)) < 0.1
-        return np.where(above, 1.0, np.where(below, 0.5, 0.0))
+    @property
+    def reward_parameters(self) -> tuple[FloatArray | float, ...]:
+        return ()
+
+    def expected_rewards(self, context: FloatArray, actions: FloatArray) -> FloatArray:
+        return step_diagonal_rewards(np, context, actions)

@@ -1,34 +1,57 @@
-"""Runs and what they leave behind: the loop, studies as data, records, and what they say together."""
+"""Run policies in environments: the loop and its result, studies as data, execution, records and reports.
 
-from kernel_bandits.experiments.execute import Failure, executor, play_run
-from kernel_bandits.experiments.loop import run
-from kernel_bandits.experiments.parts import Part
-from kernel_bandits.experiments.records import Record, RunResult
-from kernel_bandits.experiments.storage import Results, read_record, read_results, write_record
-from kernel_bandits.experiments.study import Run, Study
-from kernel_bandits.experiments.summary import Summary, group, mean_interval, summarize
-from kernel_bandits.experiments.sweep import Sweep
-from kernel_bandits.experiments.tables import load_study, study_of
+Only :mod:`loop` and :mod:`results` are loaded with the library; the other names are loaded on first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernel_bandits.experiments.execution import Failure, execute, executor
+    from kernel_bandits.experiments.loop import run
+    from kernel_bandits.experiments.results import Record, RunResult
+    from kernel_bandits.experiments.store import Results, read_record, read_results, write_record
+    from kernel_bandits.experiments.study import Component, Reference, Run, Study, load_study, study_of, validate
+    from kernel_bandits.experiments.summary import Summary, group, mean_interval, summarize
+    from kernel_bandits.experiments.sweep import Sweep
 
 __all__ = [
+    "Component",
     "Failure",
-    "Part",
     "Record",
+    "Reference",
     "Results",
     "Run",
     "RunResult",
     "Study",
     "Summary",
     "Sweep",
+    "execute",
     "executor",
     "group",
     "load_study",
     "mean_interval",
-    "play_run",
     "read_record",
     "read_results",
     "run",
     "study_of",
     "summarize",
+    "validate",
     "write_record",
 ]
+_MODULES = {
+    "execution": ("Failure", "execute", "executor"),
+    "loop": ("run",),
+    "results": ("Record", "RunResult"),
+    "store": ("Results", "read_record", "read_results", "write_record"),
+    "study": ("Component", "Reference", "Run", "Study", "load_study", "study_of", "validate"),
+    "summary": ("Summary", "group", "mean_interval", "summarize"),
+    "sweep": ("Sweep",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

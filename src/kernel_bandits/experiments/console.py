@@ -1,4 +1,4 @@
-"""What the command line shows: progress with the time left, and tables."""
+"""Output of the command line: progress with the time left, and tables."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from kernel_bandits.experiments.report import Table
 
 PLAIN_LINES = 10
-
-
 Show: TypeAlias = Callable[[int, int, str], None]
 
 
 @contextmanager
 def progress(console: Console) -> Iterator[Show]:
-    """A function to call with how many are done, of how many, and a label: a bar, or in a log a line now and then."""
+    """Yield a function that shows (done, total, label): a bar on a terminal, a few lines in a log."""
     if console.is_terminal:
         columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
         with Progress(*columns, console=console, transient=True) as bar:
@@ -34,15 +32,15 @@ def progress(console: Console) -> Iterator[Show]:
 
 
 def _plain_lines() -> Show:
-    """For logs, where a bar that redraws itself is noise."""
-    started, first, told = perf_counter(), None, 0
+    """Return a function that prints at most ten lines."""
+    started, first, printed = perf_counter(), None, 0
 
     def show(done: int, total: int, label: str) -> None:
-        nonlocal first, told
+        nonlocal first, printed
         first = done if first is None else first
-        # What was there from the start says nothing about the speed.
-        if done > first and done * PLAIN_LINES // total > told:
-            told = done * PLAIN_LINES // total
+        # Work done before the start does not count for the speed.
+        if done > first and done * PLAIN_LINES // total > printed:
+            printed = done * PLAIN_LINES // total
             elapsed = perf_counter() - started
             left = elapsed / (done - first) * (total - done)
             print(f"{done} of {total}, {elapsed:.0f} s, about {left:.0f} s left ({label})", flush=True)
@@ -50,10 +48,10 @@ def _plain_lines() -> Show:
     return show
 
 
-def drawn(table: Table) -> rich.table.Table:
-    """A table for the terminal; a first cell is not repeated.
+def terminal_table(table: Table) -> rich.table.Table:
+    """Return a table for the terminal; a first cell that repeats is left blank.
 
-    Columns from the third on are numbers: they stand to the right, and where room is short the others are broken.
+    Columns from the third on hold numbers: they are right-aligned and never wrapped.
     """
     shown = rich.table.Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, caption=table.note)
     for number, head in enumerate(table.heads):

@@ -1,4 +1,4 @@
-"""The loop: a round is offered, the policy plays, a reward comes back, the record grows."""
+"""The loop: the environment offers a round, the policy selects an action, the reward updates the policy."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_count, as_vector
 from kernel_bandits.environments.base import ContinuousEnvironment, Environment, Round
 from kernel_bandits.errors import InputError
-from kernel_bandits.experiments.records import RunResult
+from kernel_bandits.experiments.results import RunResult
 from kernel_bandits.policies.base import Policy
 from kernel_bandits.rng import Seed, stream
 
 
 class Feedback(NamedTuple):
-    """What playing an action brings: the noisy reward, and the regret, which the policy never sees."""
+    """The noisy reward of an action, and its regret, which the policy never sees."""
 
     reward: float
     regret: float
 
 
 class Game(Protocol):
-    """Rounds one after the other: each is offered once, then played once."""
+    """A sequence of rounds; each is offered once, then played once."""
 
     def offer(self) -> Round:
-        """The next round."""
+        """Return the next round."""
         ...
 
     def play(self, action: int | FloatArray) -> Feedback:
-        """Play an action of the round that was offered last; NaN stands for a regret that nobody knows.
+        """Play an action of the offered round. The regret is NaN if it is unknown.
 
         Args:
-            action: its row among the offered actions, or where a box was offered the point itself, shape (d_a,).
+            action: its row among the offered actions, or the point itself, shape (d_a,), if a box was offered.
         """
         ...
 
 
 class Simulation:
-    """An environment in play: its rounds and its noise are drawn from one seed, whatever is played.
+    """An environment as a game. Its contexts and its noise do not depend on the actions played.
 
     Args:
-        environment: draws contexts, offers actions, knows expected rewards.
+        environment: draws contexts, offers actions and knows expected rewards.
         seed: of the contexts and the noise.
     """
 
@@ -63,9 +63,9 @@ class Simulation:
         return self._offered
 
     def play(self, action: int | FloatArray) -> Feedback:
-        """Reward and regret of an action of the round that was offered last."""
+        """Return reward and regret of an action of the offered round."""
         if self._offered is None:
-            raise InputError("play: no round is on offer; call offer() first, once for every round.")
+            raise InputError("play: no round is on offer; call offer() before each play().")
         context, actions = self._offered.context, self._offered.actions
         if isinstance(actions, Box):
             played = np.stack([self._best_action(context, actions), as_vector("action", action, actions.dimension)])
@@ -88,8 +88,8 @@ class Simulation:
     def _best_action(self, context: FloatArray, box: Box) -> FloatArray:
         if not isinstance(self.environment, ContinuousEnvironment):
             raise InputError(
-                f"environment: {self.environment.name} offers a Box; subclass ContinuousEnvironment and say with "
-                "best_action(context) where its optimum is."
+                f"environment: {self.environment.name} offers a Box; subclass ContinuousEnvironment and "
+                "implement best_action(context), which returns the optimum."
             )
         return as_vector("best_action", self.environment.best_action(context), box.dimension)
 
@@ -102,16 +102,16 @@ def run(
     progress: Callable[[int], None] | None = None,
     clock: Callable[[], float] = perf_counter,
 ) -> RunResult:
-    """Play a policy in an environment.
+    """Run a policy in an environment.
 
     Args:
-        policy: learns as it goes; afterwards it holds what it has learned.
-        environment: draws contexts, offers actions, answers rewards.
+        policy: updated in place, round by round.
+        environment: draws contexts, offers actions and returns rewards.
         horizon: T, the number of rounds.
-        seed: of the contexts and the noise. Policies run with one seed meet the same contexts and the same noise.
-        progress: called with the number of finished rounds after each one.
-        clock: what ``select`` and ``update`` are timed with, in seconds. ``time.process_time`` counts what this process
-            computes, and so is not disturbed by other work on the machine.
+        seed: of the contexts and the noise. Policies run with the same seed meet the same contexts and noise.
+        progress: called after each round with the number of finished rounds.
+        clock: returns seconds, to time ``select`` and ``update``. ``time.process_time`` counts only the work of this
+            process.
     """
     return record(policy, Simulation(environment, seed), horizon, progress, clock)
 
@@ -123,7 +123,7 @@ def record(
     progress: Callable[[int], None] | None = None,
     clock: Callable[[], float] = perf_counter,
 ) -> RunResult:
-    """Play a policy through a game and keep one row per round; :func:`run` is this for an environment."""
+    """Run a policy through a game; :func:`run` does so for an environment."""
     horizon = as_count("horizon", horizon)
     regrets, rewards = np.empty(horizon), np.empty(horizon)
     select_seconds, update_seconds = np.empty(horizon), np.empty(horizon)

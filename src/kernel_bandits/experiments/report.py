@@ -1,4 +1,4 @@
-"""A study's report: one HTML page that needs nothing beside it, with figures, claims, tables, settings and machine."""
+"""Reports: one self-contained HTML page with figures, tables, settings and provenance."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernel_bandits.experiments.claims import FAILS, HOLDS, UNDECIDED, Claim
-from kernel_bandits.experiments.records import Record, RunResult
-from kernel_bandits.experiments.storage import Results
-from kernel_bandits.experiments.summary import summarize
+from kernel_bandits.experiments.results import Record
+from kernel_bandits.experiments.store import Results
+from kernel_bandits.experiments.summary import group, summarize
 from kernel_bandits.io import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Facts that differ from run to run; what they say of the whole study is told in words.
+# These differ from run to run; the page summarizes them in words.
 _PER_RUN = ("started", "seconds", "host", "process")
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table for the page; the first column is text, the others stand to the right.
+    """A table of texts.
 
     Attributes:
         title: above it.
         heads: of the columns.
-        rows: cells in words.
+        rows: of cells.
         note: below it.
     """
 
@@ -41,26 +40,41 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Section:
-    """What the page says of one study.
+class Check:
+    """A statement that was checked against the records of a study.
 
     Attributes:
-        title: its heading.
-        results: the study's records; None for what is measured without one.
+        line: statement and verdict, for the terminal.
+        cells: the statement, the verdict and a remark, as HTML; a row at the top of the page.
+        block: the numbers, as HTML; in the section of the study.
+    """
+
+    line: str
+    cells: tuple[str, str, str]
+    block: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """The part of the page about one study.
+
+    Attributes:
+        title: the heading.
+        results: the records of the study; None if the figures need none.
         figures: captions and figures.
-        claims: the paper's claims and what was found.
-        tables: beside the summary of the records, which is made here.
+        checks: statements about the study.
+        tables: in addition to the summary of the records.
     """
 
     title: str
     results: Results | None
     figures: Sequence[tuple[str, Figure]]
-    claims: Sequence[Claim] = ()
+    checks: Sequence[Check] = ()
     tables: Sequence[Table] = ()
 
 
 def write_report(path: Path, title: str, sections: Sequence[Section]) -> None:
-    """Write the page; the file is complete or not there.
+    """Write the page atomically.
 
     Args:
         path: of the HTML file.
@@ -72,7 +86,7 @@ def write_report(path: Path, title: str, sections: Sequence[Section]) -> None:
 
 
 def page(title: str, sections: Sequence[Section]) -> str:
-    """The page as text."""
+    """Return the page as text."""
     body = [f"<h1>{escape(title)}</h1>", *_overview(sections)]
     for number, section in enumerate(sections, start=1):
         body += _section(number, section)
@@ -80,13 +94,11 @@ def page(title: str, sections: Sequence[Section]) -> str:
 
 
 def summary_table(results: Results) -> Table:
-    """Runs, regret, dictionary and time of every policy in every environment."""
-    cells: dict[tuple[str, str], list[RunResult]] = {}
-    for record in results.records:
-        cell = record.run.environment.label, record.run.policy.label
-        cells.setdefault(cell, []).append(record.result)
+    """Return runs, regret, dictionary size and time of every policy in every environment."""
+    groups = group(results.records)
     rows = []
-    for (environment, policy), runs in cells.items():
+    cells = ((place, label, runs) for place, by_policy in groups.items() for label, runs in by_policy.items())
+    for environment, policy, runs in cells:
         summary = summarize(runs)
         interval = "" if len(runs) < 2 else f" ± {summary.regret_interval:.1f}"
         counts = str(summary.runs), str(runs[0].horizon), f"{summary.regret:.1f}{interval}"
@@ -99,30 +111,25 @@ def summary_table(results: Results) -> Table:
 
 
 def _overview(sections: Sequence[Section]) -> Iterator[str]:
-    # Studies may share runs, which were played once.
+    # Studies may share runs.
     found = {record.run.id: record for one in sections if one.results for record in one.results.records}
     records = list(found.values())
     if records:
         seconds = sum(float(record.result.seconds[-1]) for record in records)
-        began = min((str(record.facts["started"]) for record in records if "started" in record.facts), default="")
-        since = f", begun {began}" if began else ""
+        started = [str(record.provenance["started"]) for record in records if "started" in record.provenance]
+        since = f", started {min(started)}" if started else ""
         yield f"<p>{len(records)} runs, {seconds / 60:.0f} minutes of processor time{since}.</p>"
     if len(sections) > 1:
         links = (f'<li><a href="#s{n}">{escape(section.title)}</a></li>' for n, section in enumerate(sections, 1))
         yield f"<nav><ol>{''.join(links)}</ol></nav>"
-    if any(section.claims for section in sections):
-        yield "<h2>The paper's claims</h2>"
-        yield "<p>Each with its numbers in its section below.</p>"
-        rows = [
-            (f'<a href="#s{n}">{escape(claim.statement)}</a>', _badge(claim.verdict), escape(_by_settings(claim)))
-            for n, section in enumerate(sections, 1)
-            for claim in section.claims
-        ]
-        yield _html_table(("claim", "verdict", "with each settings"), rows, "claims")
-
-
-def _by_settings(claim: Claim) -> str:
-    return "; ".join(f"{settings}: {claim.verdict_with(settings)}" for settings in claim.findings)
+    rows = [
+        (f'<a href="#s{number}">{check.cells[0]}</a>', *check.cells[1:])
+        for number, section in enumerate(sections, 1)
+        for check in section.checks
+    ]
+    if rows:
+        yield "<h2>Claims</h2><p>The sections below have the numbers.</p>"
+        yield _html_table(("claim", "verdict", "by settings"), rows, "claims")
 
 
 def _section(number: int, section: Section) -> Iterator[str]:
@@ -130,36 +137,14 @@ def _section(number: int, section: Section) -> Iterator[str]:
     for caption, figure in section.figures:
         yield f'<figure><img alt="{escape(caption, quote=True)}" src="{_as_uri(figure)}">'
         yield f"<figcaption>{escape(caption)}</figcaption></figure>"
-    if section.claims:
+    if section.checks:
         yield "<h3>Claims</h3>"
-        yield from map(_claim, section.claims)
+        yield from (check.block for check in section.checks)
     for table in section.tables:
         yield _table(table)
     if section.results is not None:
         yield from _of_results(section.results)
     yield "</section>"
-
-
-def _claim(claim: Claim) -> str:
-    lines = [f'<div class="claim"><p><b>{escape(claim.statement)}</b> {_badge(claim.verdict)}<br>']
-    lines.append(f"<small>{escape(claim.place)}. Measured as: {escape(claim.measure)}.</small></p>")
-    for settings, findings in claim.findings.items():
-        items = "".join(f'<li class="{_MARKS[finding.outcome]}">{escape(str(finding))}</li>' for finding in findings)
-        told = f"{escape(settings)}: {escape(claim.verdict_with(settings))}"
-        lines.append(
-            f"<details{' open' if len(findings) < 4 else ''}><summary>{told}</summary><ul>{items}</ul></details>"
-        )
-    return "\n".join([*lines, "</div>"])
-
-
-# So many numbers are shown at once; more are a click away.
-_SHOWN = 3
-_MARKS = {True: "yes", False: "no", None: "undecided"}
-
-
-def _badge(verdict: str) -> str:
-    kind = {HOLDS: "yes", FAILS: "no", UNDECIDED: "undecided"}.get(verdict, "partly")
-    return f'<span class="badge {kind}">{escape(verdict)}</span>'
 
 
 def _of_results(results: Results) -> Iterator[str]:
@@ -171,7 +156,7 @@ def _of_results(results: Results) -> Iterator[str]:
         return
     yield _table(summary_table(results))
     yield f"<details><summary>Settings</summary>{_table(_settings(results.records))}</details>"
-    yield f"<details><summary>Versions and machine</summary>{_table(_facts(results.records))}</details>"
+    yield f"<details><summary>Versions and machine</summary>{_table(_provenance(results.records))}</details>"
 
 
 def _settings(records: Sequence[Record]) -> Table:
@@ -179,37 +164,33 @@ def _settings(records: Sequence[Record]) -> Table:
     seeds: dict[tuple[str, str], list[int]] = {}
     for record in records:
         run = record.run
-        cell = run.environment.label, run.policy.label
-        seeds.setdefault(cell, []).append(run.seed)
-        rows[cell] = (*cell, _in_words(run.environment.settings), _in_words(run.policy.settings))
-    told = tuple((*row, _ranges(seeds[cell])) for cell, row in rows.items())
-    return Table("", ("environment", "policy", "environment's settings", "policy's settings", "seeds"), told)
+        seeds.setdefault(run.cell, []).append(run.seed)
+        rows[run.cell] = (*run.cell, _in_words(run.environment.settings), _in_words(run.policy.settings))
+    heads = ("environment", "policy", "environment's settings", "policy's settings", "seeds")
+    return Table("", heads, tuple((*row, _ranges(seeds[cell])) for cell, row in rows.items()))
 
 
-def _in_words(settings: Mapping[str, Any]) -> str:
-    options = (f"{key}={_value(value)}" for key, value in settings.items() if key != "name")
-    return f"{settings['name']}({', '.join(options)})"
-
-
-def _value(value: Any) -> str:
-    return _in_words(value) if isinstance(value, Mapping) and "name" in value else str(value)
+def _in_words(value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return str(value)
+    return f"{value['name']}({', '.join(f'{key}={_in_words(item)}' for key, item in value.items() if key != 'name')})"
 
 
 def _ranges(seeds: Sequence[int]) -> str:
-    """Whole numbers in words: ``0–19`` for a run of them."""
+    """Return whole numbers as text, consecutive ones as ``0–19``."""
     ordered = sorted(seeds)
     if len(ordered) > 2 and ordered == list(range(ordered[0], ordered[-1] + 1)):
         return f"{ordered[0]}–{ordered[-1]}"
     return ", ".join(map(str, ordered))
 
 
-def _facts(records: Sequence[Record]) -> Table:
+def _provenance(records: Sequence[Record]) -> Table:
     values: dict[str, list[str]] = {}
     for record in records:
-        for key, value in record.facts.items():
+        for key, value in record.provenance.items():
             if key not in _PER_RUN and str(value) not in values.setdefault(key, []):
                 values[key].append(str(value))
-    return Table("", ("what", "value"), tuple((key, "; ".join(found)) for key, found in values.items()))
+    return Table("", ("name", "value"), tuple((key, "; ".join(found)) for key, found in values.items()))
 
 
 def _table(table: Table) -> str:
@@ -225,11 +206,11 @@ def _html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], kind: str =
 
 
 def _as_uri(figure: Figure) -> str:
-    """The figure as SVG inside an address: sharp in print, and its names cannot meet those of another."""
+    """Return the figure as an SVG data URI: sharp in print, and separate from the page's other figures."""
     import matplotlib as mpl
 
     buffer = io.BytesIO()
-    # A fixed salt and no date: the same records, the same page.
+    # With a fixed salt and no date the same records give the same page.
     with mpl.rc_context({"svg.hashsalt": "kernel-bandits"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()

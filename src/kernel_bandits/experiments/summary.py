@@ -1,4 +1,4 @@
-"""What runs say together: means and intervals over seeds."""
+"""Means and confidence intervals over runs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from scipy.special import stdtrit
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.experiments.records import RunResult
+from kernel_bandits.experiments.results import RunResult
 
 if TYPE_CHECKING:
-    from kernel_bandits.experiments.records import Record
+    from kernel_bandits.experiments.results import Record
 
 COVERAGE = 0.95
 Groups: TypeAlias = dict[str, dict[str, list[RunResult]]]
@@ -21,14 +21,14 @@ Groups: TypeAlias = dict[str, dict[str, list[RunResult]]]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the runs of one policy in one environment say.
+    """Statistics of the runs of one policy in one environment.
 
     Attributes:
-        runs: n, how many there are.
+        runs: n, the number of runs.
         regret: mean cumulative regret after the last round, in reward units.
         regret_interval: half-width of its 95 % Student interval over the runs; NaN for a single run.
         dictionary_size: mean number of points that carry the model after the last round.
-        round_microseconds: mean time of ``select`` and ``update`` over all rounds, those that add an anchor included.
+        round_microseconds: mean time of ``select`` and ``update``, over all rounds.
     """
 
     runs: int
@@ -39,16 +39,16 @@ class Summary:
 
 
 def group(records: Iterable[Record]) -> Groups:
-    """The results by environment label, then policy label, both in order of appearance, then in order of records."""
+    """Return results by environment label, then by policy label, in order of appearance."""
     groups: Groups = {}
     for record in records:
-        by_policy = groups.setdefault(record.run.environment.label, {})
-        by_policy.setdefault(record.run.policy.label, []).append(record.result)
+        environment, policy = record.run.cell
+        groups.setdefault(environment, {}).setdefault(policy, []).append(record.result)
     return groups
 
 
 def mean_interval(samples: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean over the first axis and half-width of its 95 % Student interval.
+    """Return the mean over the first axis and the half-width of its 95 % Student interval.
 
     Args:
         samples: shape (n, …), one row per run.
@@ -65,7 +65,7 @@ def mean_interval(samples: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def summarize(runs: Sequence[RunResult]) -> Summary:
-    """The summary of the runs, at least one, of one policy in one environment."""
+    """Return the summary of one or more runs of one policy in one environment."""
     regret, half_width = mean_interval(np.array([result.regret[-1] for result in runs]))
     round_seconds = np.concatenate([result.select_seconds + result.update_seconds for result in runs])
     return Summary(

@@ -1,7 +1,6 @@
-"""A study and the folder of its records: what is missing is played and kept, what is there stays.
+"""Sweeps: execute the missing runs of a study and keep their records in a folder.
 
-Only the process that sweeps writes records, and one per run, so that a run that a cluster had to start twice is
-recorded once.
+Only the sweeping process writes records, one per run, so a run that a cluster had to start twice is recorded once.
 """
 
 from __future__ import annotations
@@ -12,24 +11,24 @@ from dataclasses import replace
 from pathlib import Path
 
 from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits.experiments.execute import Executor, Outcome
-from kernel_bandits.experiments.facts import machine_facts
-from kernel_bandits.experiments.records import Record
-from kernel_bandits.experiments.storage import find_records, require_arrow, write_manifest, write_record
-from kernel_bandits.experiments.study import Run, Study
-from kernel_bandits.experiments.travel import own_code
+from kernel_bandits.experiments.execution.base import Executor, Outcome
+from kernel_bandits.experiments.execution.serialization import code_digests
+from kernel_bandits.experiments.provenance import provenance
+from kernel_bandits.experiments.results import Record
+from kernel_bandits.experiments.store import Results, find_records, require_arrow, write_manifest, write_record
+from kernel_bandits.experiments.study.specification import Run, Study
 
 
 class Sweep:
-    """A study and the folder its records are kept in; the folder is made if it is not there.
+    """A study and the folder of its records, which is created if needed.
 
     Attributes:
         study: what to run.
         folder: where records are kept.
-        missing: runs without a whole record when the sweep was made.
-        damaged: why a file cannot be read, by run id; their runs are among the missing.
-        outdated: runs with a record by another version of the library, or of the study's own code. An id says what is
-            run and not by which code, so they count as finished.
+        missing: runs without a complete record when the sweep was created or last adopted records.
+        damaged: why a file cannot be read, by run id; these runs are missing too.
+        outdated: finished runs recorded by another version of the library or of the study's own code. A run id does not
+            depend on code, so they count as finished.
     """
 
     def __init__(self, study: Study, folder: str | Path) -> None:
@@ -41,54 +40,68 @@ class Sweep:
             write_manifest(self.folder, study)
         except OSError as reason:
             raise InputError(f"{self.folder}: cannot be written to ({reason.strerror}); choose another.") from reason
-        found, self.damaged = find_records(self.folder, study.runs)
-        # One run may stand in a study under several labels; it is played once.
-        to_play: dict[str, Run] = {}
-        for run in study.runs:
-            if run.id not in found:
-                to_play.setdefault(run.id, run)
-        self.missing = tuple(to_play.values())
-        self._code = own_code(study.runs)
-        self.outdated = tuple(run for run in study.runs if run.id in found and self._is_outdated(found[run.id], run))
+        self._records, self.damaged = find_records(self.folder, study.runs)
+        self._code = code_digests(study.runs)
+        self.missing = self._without_record()
+        self.outdated = tuple(run for run in study.runs if run.id in self._records and self._is_outdated(run))
+
+    @property
+    def results(self) -> Results:
+        """The records so far, as :func:`read_results` reads them from the folder."""
+        records = (replace(self._records[run.id], run=run) for run in self.study.runs if run.id in self._records)
+        missing = tuple(run for run in self.study.runs if run.id not in self._records)
+        damaged = {run: reason for run, reason in self.damaged.items() if run not in self._records}
+        return Results(self.study.name, self.study.title, tuple(records), missing, damaged)
 
     def adopt(self, others: Iterable[str | Path]) -> None:
-        """Take over records of missing runs from the folders of other studies: one run may belong to several."""
+        """Copy records of missing runs from the folders of other studies, which may share runs with this one."""
         for other in others:
             found, _ = find_records(Path(other), self.missing)
             for run in self.missing:
                 if run.id in found:
-                    write_record(self.folder, replace(found[run.id], run=run))
-            self.missing = tuple(run for run in self.missing if run.id not in found)
+                    self._keep(replace(found[run.id], run=run))
+            self.missing = self._without_record()
 
-    def play(self, play_runs: Executor) -> Iterator[Outcome]:
-        """Play the missing runs, keep a record of each, and yield outcomes as they come.
+    def run(self, execute_runs: Executor) -> Iterator[Outcome]:
+        """Execute the missing runs, keep a record of each, and yield outcomes as they finish.
 
         Args:
-            play_runs: an :func:`executor`, or anything else that takes runs and yields their outcomes.
+            execute_runs: an :func:`executor`, or any function that takes runs and yields their outcomes.
         """
-        with _alone_in(self.folder):
-            for outcome in play_runs(self.missing):
+        with _lock(self.folder):
+            for outcome in execute_runs(self.missing):
                 if isinstance(outcome, Record):
-                    self._keep(outcome)
+                    code = {"code": self._code[outcome.run.id]}
+                    self._keep(replace(outcome, provenance={**outcome.provenance, **code}))
                 yield outcome
 
+    def _without_record(self) -> tuple[Run, ...]:
+        # A run may appear in a study under several labels; it is executed once.
+        missing: dict[str, Run] = {}
+        for run in self.study.runs:
+            if run.id not in self._records:
+                missing.setdefault(run.id, run)
+        return tuple(missing.values())
+
     def _keep(self, record: Record) -> None:
-        facts = {**record.facts, "code": self._code[record.run.id]}
         try:
-            write_record(self.folder, replace(record, facts=facts))
+            write_record(self.folder, record)
         except OSError as reason:
             raise UnavailableError(
-                f"{self.folder}: a record cannot be written ({reason.strerror}); make room and run again to go on."
+                f"{self.folder}: a record cannot be written ({reason.strerror}). "
+                "Free some space and run the command again to continue."
             ) from reason
+        self._records[record.run.id] = record
 
-    def _is_outdated(self, record: Record, run: Run) -> bool:
-        made_with = record.facts.get("kernel_bandits"), record.facts.get("code")
-        return made_with != (machine_facts()["kernel_bandits"], self._code[run.id])
+    def _is_outdated(self, run: Run) -> bool:
+        made_with = self._records[run.id].provenance
+        current = provenance()["kernel_bandits"], self._code[run.id]
+        return (made_with.get("kernel_bandits"), made_with.get("code")) != current
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Nobody else sweeps into the folder meanwhile; the lock goes with the process, however that ends."""
+def _lock(folder: Path) -> Iterator[None]:
+    """Keep other sweeps out of the folder. The lock ends with the process."""
     try:
         import fcntl
     except ImportError:  # a system without such locks
@@ -99,6 +112,6 @@ def _alone_in(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UnavailableError(
-                f"{folder}: another sweep is at work there; wait for it or choose another."
+                f"{folder}: another sweep is running there; wait for it or choose another folder."
             ) from None
         yield

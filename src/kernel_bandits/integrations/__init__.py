@@ -1,4 +1,4 @@
-"""Where people already are: one module per library, which imports that library when it is imported itself.
+"""Adapters to other libraries, one module each; a module imports its library when it is imported itself.
 
 - :mod:`~kernel_bandits.integrations.sklearn`: a regressor over the posterior of EK-UCB,
 - :mod:`~kernel_bandits.integrations.gymnasium`: our environments there, and our policies in theirs,

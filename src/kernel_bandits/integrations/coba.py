@@ -18,15 +18,15 @@ except ImportError as reason:
 
 
 class KernelBanditLearner(Learner):  # type: ignore[misc] # coba has no types
-    """A policy as a coba learner: it plays among the features of the actions and learns from the reward.
+    """A policy as a coba learner: it chooses by the features of the actions and learns from the reward.
 
-    Contexts and actions are numbers or sequences of numbers; a context of None is an empty one. coba turns its own
-    categorical values into such before a learner sees them. The probability that coba records is the propensity of the
-    decision, None where the policy does not choose at random; coba's ``score`` is not offered.
+    Contexts and actions are numbers or sequences of numbers; a context of None is an empty one. coba encodes
+    its categorical values before a learner sees them. The probability that coba records is the propensity of the
+    decision, None if the policy does not choose at random; coba's ``score`` is not offered.
 
     Args:
-        policy: an experiment that tries the learner in several environments gives each a copy of it.
-        name: what coba's tables and plots call it; the class of the policy unless given.
+        policy: an experiment with several environments gives each a copy of it.
+        name: shown in coba's tables and plots; by default the class of the policy.
     """
 
     def __init__(self, policy: Policy, name: str | None = None) -> None:
@@ -35,11 +35,11 @@ class KernelBanditLearner(Learner):  # type: ignore[misc] # coba has no types
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """What coba's learner table shows."""
+        """The columns of coba's learner table."""
         return {"family": self.name}
 
     def predict(self, context: Any, actions: Sequence[Any]) -> tuple[Any, float | None]:
-        """Choose an action: one of the objects in ``actions``, and its propensity."""
+        """Return the chosen action, one of the objects in ``actions``, and its propensity."""
         described = [_features("action", action) for action in actions]
         if len({len(row) for row in described}) > 1:
             raise InputError("actions: expected as many numbers for each action, got different ones.")
@@ -47,12 +47,12 @@ class KernelBanditLearner(Learner):  # type: ignore[misc] # coba has no types
         return actions[decision.index], decision.propensity
 
     def learn(self, context: Any, action: Any, reward: float, probability: float | None) -> None:  # noqa: ARG002
-        """Learn a reward; a posterior needs no weights, so the probability is of no use to it."""
+        """Learn a reward; the probability is not used, since a posterior needs no weights."""
         self.policy.update(_features("context", context), _features("action", action), reward)
 
 
 def _features(name: str, value: Any) -> FloatArray:
-    """What coba passes as a context or an action, as a vector."""
+    """Return a context or an action of coba as a vector."""
     if value is None:
         return np.empty(0)
     if isinstance(value, Mapping):

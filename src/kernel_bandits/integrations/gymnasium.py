@@ -1,6 +1,6 @@
 """Our environments in Gymnasium, and our policies in its contextual bandits.
 
-Importing this module registers the environments, which is how Gymnasium finds those of other packages:
+Importing this module registers the environments, as Gymnasium expects of other packages:
 ``gymnasium.make("kernel_bandits.integrations.gymnasium:kernel_bandits/Chessboard-v0")`` imports it by itself.
 """
 
@@ -17,7 +17,7 @@ from kernel_bandits.arrays import FloatArray, as_points
 from kernel_bandits.environments import Bump, Chessboard, Environment, MovingOptimum, MovingPeak, Round, StepDiagonal
 from kernel_bandits.errors import InputError, missing
 from kernel_bandits.experiments.loop import Feedback, Simulation, record
-from kernel_bandits.experiments.records import RunResult
+from kernel_bandits.experiments.results import RunResult
 from kernel_bandits.policies.base import Policy
 
 try:
@@ -28,7 +28,7 @@ except ImportError as reason:
 
 NAMESPACE = "kernel_bandits"
 ROUNDS_PER_EPISODE = 2000
-# Those whose contexts lie in the unit cube.
+# The environments whose contexts lie in the unit cube.
 REGISTERED: dict[str, type[Environment]] = {
     environment.__name__: environment for environment in (Bump, Chessboard, MovingOptimum, MovingPeak, StepDiagonal)
 }
@@ -37,16 +37,15 @@ Describe: TypeAlias = Callable[[Any, dict[str, Any]], ArrayLike]
 
 
 class ContextualBandit(gymnasium.Env[FloatArray, Any]):
-    """An environment as Gymnasium knows them: the observation is a context, an action is a row of those offered.
+    """An environment as a Gymnasium one: the observation is a context, an action is a row of those offered.
 
-    ``info["actions"]`` describes the actions of the round that is on offer, shape (A, d_a), and after a step
-    ``info["regret"]`` is the regret of the action played. Where the environment offers a box, an action is a point of
-    it, and there is nothing to describe. Episodes do not end by themselves; the registered ids end
-    them after 2,000 rounds. ``reset(seed=s)`` draws the contexts and the noise of ``kernel_bandits.run(…, seed=s)``;
-    without a seed the same stream of rounds goes on.
+    ``info["actions"]`` holds the features of the offered actions, shape (A, d_a), and after a step ``info["regret"]``
+    is the regret of the action played. If the environment offers a box, an action is a point of it, and ``info`` holds
+    no features. Episodes do not end by themselves; the registered ids end them after 2,000 rounds. ``reset(seed=s)``
+    draws the contexts and the noise of ``kernel_bandits.run(…, seed=s)``; without a seed the same stream goes on.
 
     Args:
-        environment: draws contexts and offers as many actions, or the same box, in every round.
+        environment: offers the same number of actions, or the same box, in every round.
         low: lower bound of the contexts, for the observation space.
         high: upper bound of the contexts.
     """
@@ -70,7 +69,7 @@ class ContextualBandit(gymnasium.Env[FloatArray, Any]):
 
     def step(self, action: Any) -> tuple[FloatArray, SupportsFloat, bool, bool, dict[str, Any]]:
         if self._simulation is None:
-            raise InputError("step: no round is on offer; call reset() first.")
+            raise InputError("step: no round has begun; call reset() first.")
         if not self.action_space.contains(action):
             raise InputError(f"action: expected one of {self.action_space}, got {action!r}.")
         feedback = self._simulation.play(action)
@@ -84,7 +83,7 @@ class ContextualBandit(gymnasium.Env[FloatArray, Any]):
         if space != self.action_space:
             raise InputError(
                 f"environment: {self.environment!r} offers {space} after {self.action_space} in another round; "
-                "an action space is the same in all."
+                "an action space must not change."
             )
         return offer.context.copy(), {} if isinstance(offer.actions, Box) else {"actions": offer.actions.copy()}
 
@@ -96,12 +95,12 @@ def _space(offer: Round) -> spaces.Space[Any]:
 
 
 def build(name: str, **options: Any) -> ContextualBandit:
-    """The registered environment of a name, such as ``Chessboard``; options as ``instance_seed`` go to its class."""
+    """Build a registered environment by name, such as ``Chessboard``; options are passed to its class."""
     return ContextualBandit(REGISTERED[name](**options), low=0.0, high=1.0)
 
 
 def register() -> None:
-    """Make ``kernel_bandits/Chessboard-v0`` and its like known to ``gymnasium.make``; a second call does nothing."""
+    """Register ``kernel_bandits/Chessboard-v0`` and the others with ``gymnasium.make``; a second call does nothing."""
     for name in REGISTERED:
         identifier = f"{NAMESPACE}/{name}-v0"
         if identifier not in gymnasium.registry:
@@ -114,7 +113,7 @@ def register() -> None:
 
 
 class _Play:
-    """A Gymnasium contextual bandit as a game: an episode may be one round or many."""
+    """A Gymnasium contextual bandit as a sequence of rounds; an episode may be one round or many."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], actions: ArrayLike | Describe | None, seed: int | None) -> None:
         self._box = _bounded(env.action_space, actions)
@@ -157,7 +156,7 @@ class _Play:
 
     def play(self, action: int | FloatArray) -> Feedback:
         if isinstance(self._space, spaces.Box):
-            # in the precision of the space, which may round beyond its walls
+            # the precision of the space may round beyond its bounds
             action = np.clip(np.asarray(action, dtype=self._space.dtype), self._space.low, self._space.high)
         else:
             assert isinstance(self._space, spaces.Discrete)
@@ -168,7 +167,7 @@ class _Play:
 
 
 def _bounded(space: spaces.Space[Any], actions: ArrayLike | Describe | None) -> Box | None:
-    """A Box action space as a box, where it is bounded and its actions are vectors that are not described otherwise."""
+    """Return a Box action space as a box if it is bounded and its actions are vectors without features of their own."""
     if actions is not None or not isinstance(space, spaces.Box) or len(space.shape) != 1 or not space.is_bounded():
         return None
     return Box(space.low, space.high)
@@ -183,23 +182,21 @@ def play(
     seed: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> RunResult:
-    """Let a policy play a Gymnasium contextual bandit.
+    """Run a policy on a Gymnasium contextual bandit.
 
-    The context is the observation, flattened as ``gymnasium.spaces.flatten`` does. An episode that ends is followed by
-    the next, so that one-round episodes and long ones are played alike.
+    The context is the observation, flattened by ``gymnasium.spaces.flatten``. When an episode ends, the next begins.
 
     Args:
-        policy: learns as it goes; afterwards it holds what it has learned.
+        policy: learns during the run and keeps what it has learned.
         env: with a Discrete action space, or a bounded Box whose points have one axis.
         horizon: T, the number of rounds.
-        actions: what the actions are like: an array (A, d_a), or a function of observation and info that answers one,
-            called every round. Without it ``info["actions"]`` where the environment has it, else one column per action,
-            1 in its own and 0 in the others.
+        actions: the features of the actions: an array (A, d_a), or a function of observation and info that returns one,
+            called every round. By default ``info["actions"]`` if the environment has it, otherwise a one-hot code.
         seed: of the first reset.
-        progress: called with the number of finished rounds after each one.
+        progress: called after each round with the number of rounds finished.
 
     Returns:
-        The record; its regret is NaN unless the environment tells ``info["regret"]``.
+        The result; its regret is NaN unless the environment provides ``info["regret"]``.
     """
     return record(policy, _Play(env, actions, seed), horizon, progress)
 

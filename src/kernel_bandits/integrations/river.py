@@ -20,16 +20,16 @@ except ImportError as reason:
 
 
 class KernelBandit(ContextualPolicy):
-    """A policy as river knows them: it pulls arms that are described by features.
+    """A policy as a river bandit policy: it pulls arms that are described by features.
 
-    ``river.bandit.evaluate`` shows a policy no observation, so there it learns over the features of the arms alone;
-    ``river.bandit.evaluate_offline`` passes contexts, dictionaries of numbers with the same keys every time.
+    ``river.bandit.evaluate`` passes no context, so there the policy learns from the features of the arms alone;
+    ``river.bandit.evaluate_offline`` passes contexts: dictionaries of numbers with the same keys every time.
 
     Args:
-        policy: stays as it is; what learns is a copy of it, and every clone that river makes starts from it again.
+        policy: is copied; the copy learns, and every clone that river makes starts from the original again.
         actions: the features of each arm, shape (d_a,): a mapping by arm, or an array with a row for arms 0, 1, ….
-        reward_obj: what river keeps per arm for its ranking; a mean unless given.
-        burn_in: how often each arm is pulled before the policy decides.
+        reward_obj: the statistic that river keeps per arm for its ranking; by default a mean.
+        burn_in: the number of pulls of each arm before the policy decides.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class KernelBandit(ContextualPolicy):
             raise InputError(f"actions: expected the features of every arm, got none for {arm!r}.") from reason
 
     def _vector(self, context: Mapping[Any, float] | None) -> FloatArray:
-        """The values of a context in the order of its names, which are those of the first one learned."""
+        """Return the values of a context in the order of its names, which must be those of the first one learned."""
         if context is None:
             return np.empty(0)
         if self._names is not None and set(self._names) != set(context):

@@ -1,4 +1,4 @@
-"""A scikit-learn regressor over the posterior that EK-UCB plays by."""
+"""A scikit-learn regressor over the posterior of EK-UCB."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.errors import missing
+from kernel_bandits.dictionaries import DictionaryRule, Fixed, Kors, PosteriorVariance
+from kernel_bandits.dictionaries.base import HistoryMode
+from kernel_bandits.errors import InputError, missing
 from kernel_bandits.kernels import Gaussian, KernelLike, median_lengthscale
 from kernel_bandits.numerics.blas_threads import threads_for
-from kernel_bandits.policies.base import MANY
+from kernel_bandits.policies.base import MANY_ROWS
 from kernel_bandits.policies.presets import ek_ucb
 from kernel_bandits.policies.ucb import ROWS_AT_ONCE
 from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.nystrom import HistoryMode
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -30,17 +31,17 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
     """Kernel ridge regression carried by a dictionary of training points, with standard deviations; learns online.
 
     The Gaussian process of ``GaussianProcessRegressor(kernel, alpha=regularization, optimizer=None)`` projected on m
-    anchors: O(m²) per predicted row and per learned row. ``fit`` starts anew, ``partial_fit`` goes on. Only
-    ``kernel=None`` and ``normalize_y=True`` look at the first batch as a whole; with neither, any division of the data
-    into batches ends where one ``fit`` does.
+    anchors: O(m²) per predicted row and per learned row. ``fit`` starts anew, ``partial_fit`` continues. Only
+    ``kernel=None`` and ``normalize_y=True`` use the first batch as a whole; with neither, the result does not depend on
+    how the data are divided into batches.
 
     Args:
         kernel: covariance of rows, ours or one of ``sklearn.gaussian_process.kernels``, whose hyper-parameters stay as
             they are. None is a Gaussian with the median distance between rows of the first batch as lengthscale.
         regularization: the λ of the ridge; the noise variance in the units of the target that the model sees.
-        normalize_y: whether the model sees the target less its mean and divided by its standard deviation. Both are
-            those of the first batch, of ``fit`` or of ``partial_fit``, and stay: give a stream a first batch that
-            shows its level and spread, or turn this off, and the model expects 0 where it has seen nothing.
+        normalize_y: whether to subtract the mean from the target and divide it by its standard deviation. Both are
+            those of the first batch, of ``fit`` or of ``partial_fit``, and stay: give a stream a first batch that shows
+            its level and spread, or turn this off; the model then expects 0 far from all data.
         dictionary: ``"kors"``, ``"posterior_variance"``, or rows of shape (m, d) that stay the dictionary for good.
         leverage_regularization: the μ at which leverage scores are taken; λ unless given. Larger means fewer anchors.
         leverage_accuracy: the ε in the factor 1 + ε on the score.
@@ -51,8 +52,8 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
 
     Attributes:
         posterior_: the :class:`~kernel_bandits.posteriors.NystromPosterior` of the target the model sees.
-        y_mean_: what is taken off the target.
-        y_scale_: what it is divided by.
+        y_mean_: the number subtracted from the target.
+        y_scale_: the number it is divided by.
         n_features_in_: d.
     """
 
@@ -82,7 +83,7 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> NystromRegressor:
-        """Learn rows X (n, d) and their targets y (n,), and nothing else."""
+        """Learn rows X (n, d) and their targets y (n,), forgetting any before."""
         return self._learn(X, y, anew=True)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> NystromRegressor:
@@ -97,26 +98,39 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
             self.y_mean_ = float(targets.mean()) if self.normalize_y else 0.0
             # A constant target has no spread to divide by.
             self.y_scale_ = (float(targets.std()) or 1.0) if self.normalize_y else 1.0
-        with threads_for(self.posterior_.dictionary_size, MANY) or nullcontext():
+        with threads_for(self.posterior_.dictionary_size, MANY_ROWS) or nullcontext():
             self.posterior_.update_many(rows, (targets - self.y_mean_) / self.y_scale_)
         return self
 
     def _build(self, rows: FloatArray) -> Posterior[Any]:
-        """The posterior of an EK-UCB that has learned nothing."""
+        """Return the posterior of a new EK-UCB policy."""
         kernel = self.kernel
         if kernel is None:
             kernel = Gaussian(median_lengthscale(rows) if len(rows) > 1 else 1.0)
         return ek_ucb(
             kernel,
             regularization=self.regularization,
-            dictionary=self.dictionary,
-            leverage_regularization=self.leverage_regularization,
-            leverage_accuracy=self.leverage_accuracy,
-            oversampling=self.oversampling,
-            max_dictionary_size=self.max_dictionary_size,
-            history=self.history,
+            dictionary=self._rule(),
             seed=check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
         ).posterior
+
+    def _rule(self) -> DictionaryRule:
+        """The rule that the parameters describe; they are flat, so that a grid search reaches them."""
+        if not isinstance(self.dictionary, str):
+            return Fixed(self.dictionary, self.history)
+        options: dict[str, Any] = {
+            "oversampling": self.oversampling,
+            "leverage_accuracy": self.leverage_accuracy,
+            "max_size": self.max_dictionary_size,
+            "history": self.history,
+        }
+        if self.dictionary == "posterior_variance":
+            return PosteriorVariance(**options)
+        if self.dictionary == "kors":
+            return Kors(leverage_regularization=self.leverage_regularization, **options)
+        raise InputError(
+            f"dictionary: expected 'kors', 'posterior_variance' or an array of rows, got {self.dictionary!r}."
+        )
 
     @overload
     def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> FloatArray: ...
@@ -125,12 +139,12 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
     def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """The expected target of rows X (n, d).
+        """Return the expected target of rows X (n, d).
 
         Args:
             X: one row each.
-            return_std: whether to answer the posterior standard deviation of the expected target too; the noise is not
-                in it.
+            return_std: whether to return the posterior standard deviation of the expected target too, without the
+                noise.
 
         Returns:
             The mean, shape (n,), or the mean and the standard deviation, in the units of y.

@@ -1,13 +1,13 @@
 """Covariance functions on joint points, in scikit-learn's protocol.
 
-A kernel is called as ``kernel(X, Y)`` with points as rows and answers their cross-Gram matrix; ``kernel.diag(X)``
-answers k(x, x) row by row. Any object that does both works in every policy, scikit-learn's Gaussian-process kernels
-included. The other way round, :func:`register_with_scikit_learn` lets scikit-learn's ``GaussianProcessRegressor`` take
-the kernels here, whose parameters it treats as fixed. Kernels are immutable; ``+`` and ``*`` combine them with each
-other and with numbers.
+``kernel(X, Y)`` takes points as rows and returns their cross-Gram matrix; ``kernel.diag(X)`` returns k(x, x) for each
+row. Any object with these two methods works in every policy, including scikit-learn's Gaussian-process kernels.
+Conversely, after :func:`register_with_scikit_learn`, scikit-learn's ``GaussianProcessRegressor`` accepts the kernels
+here and treats their parameters as fixed. Kernels are immutable; ``+`` and ``*`` combine them with each other and with
+numbers.
 
-Continuous actions need derivatives. A kernel that has ``kernel.gradient(X, Y, weights)`` gives its own, as all kernels
-here do; for any other :func:`weighted_gradient` takes differences.
+Continuous actions need derivatives. All kernels here have a method ``kernel.gradient(X, Y, weights)``; for kernels
+without it, :func:`weighted_gradient` uses finite differences.
 """
 
 from kernel_bandits.kernels.base import (

@@ -1,4 +1,4 @@
-"""The kernel protocol, its derivatives, and the algebra of sums and products."""
+"""The kernel protocol, gradients, and sums and products of kernels."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from kernel_bandits.errors import InputError, missing
 
 @runtime_checkable
 class KernelLike(Protocol):
-    """What a policy needs of a kernel; scikit-learn's kernels have it too."""
+    """The methods that a policy needs of a kernel; scikit-learn's kernels have them too."""
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
-        """The cross-Gram matrix k(X, Y), shape (len(X), len(Y)); Y defaults to X."""
+        """Return the cross-Gram matrix k(X, Y), shape (len(X), len(Y)); Y defaults to X."""
         ...
 
     def diag(self, X: FloatArray) -> FloatArray:
-        """k(x, x) for each row of X, shape (len(X),)."""
+        """Return k(x, x) for each row of X, shape (len(X),)."""
         ...
 
 
 @runtime_checkable
 class Differentiable(Protocol):
-    """A kernel that knows its derivative."""
+    """A kernel with a gradient."""
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
-        """Σ_j weights_ij·∂k(x_i, y_j)/∂x_i, the second argument held fixed.
+        """Return Σ_j weights_ij·∂k(x_i, y_j)/∂x_i, with the second argument held fixed.
 
-        A weighted sum is what the chain rule asks for, and it never needs an array of shape (n, m, d).
+        The chain rule needs only this weighted sum, which avoids an array of shape (n, m, d).
 
         Args:
             X: shape (n, d).
@@ -39,7 +39,7 @@ class Differentiable(Protocol):
             weights: shape (n, m).
 
         Returns:
-            One row for each point of X, shape (n, d), a fresh array. Where the kernel has a kink, 0 will do.
+            A new array with one row for each point of X, shape (n, d). Use 0 where the kernel has a kink.
         """
         ...
 
@@ -47,18 +47,18 @@ class Differentiable(Protocol):
 class Kernel(ABC):
     """A positive-definite function of two points; subclasses are final."""
 
-    # NumPy must not take a kernel for a number, as in array + kernel.
+    # Keeps NumPy from treating a kernel as a number, as in array + kernel.
     __array_ufunc__ = None
     requires_vector_input = True
     n_dims = 0
 
     @abstractmethod
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
-        """The cross-Gram matrix k(X, Y), shape (len(X), len(Y)), a fresh array; Y defaults to X."""
+        """Return the cross-Gram matrix k(X, Y), shape (len(X), len(Y)), as a new array; Y defaults to X."""
 
     @abstractmethod
     def diag(self, X: FloatArray) -> FloatArray:
-        """k(x, x) for each row of X, shape (len(X),)."""
+        """Return k(x, x) for each row of X, shape (len(X),)."""
 
     def __add__(self, other: KernelLike | float) -> Sum:
         return Sum(self, as_kernel(other))
@@ -72,7 +72,7 @@ class Kernel(ABC):
     def __rmul__(self, other: KernelLike | float) -> Product:
         return Product(as_kernel(other), self)
 
-    # The rest is what scikit-learn's regressor asks of a kernel whose hyper-parameters are all fixed.
+    # The remaining members are what scikit-learn's regressor needs of a kernel without free hyper-parameters.
     def __sklearn_clone__(self) -> Kernel:
         return self
 
@@ -107,7 +107,7 @@ class Constant(Kernel):
 
 
 class Sum(Kernel):
-    """k₁ + k₂, as ``kernel + kernel`` builds it."""
+    """k₁ + k₂, the result of ``kernel + kernel``."""
 
     def __init__(self, left: KernelLike, right: KernelLike) -> None:
         self.left, self.right = left, right
@@ -126,13 +126,13 @@ class Sum(Kernel):
 
 
 class Product(Kernel):
-    """k₁·k₂, as ``kernel * kernel`` builds it."""
+    """k₁·k₂, the result of ``kernel * kernel``."""
 
     def __init__(self, left: KernelLike, right: KernelLike) -> None:
         self.left, self.right = left, right
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
-        # a number times a kernel is the common case, and a matrix of equal numbers a waste
+        # a number times a kernel is the common case; avoid a matrix of equal numbers
         if isinstance(self.left, Constant):
             return self.left.value * self.right(X, Y)
         return self.left(X, Y) * self.right(X, Y)
@@ -152,7 +152,7 @@ class Product(Kernel):
 
 
 def as_kernel(value: KernelLike | float) -> KernelLike:
-    """A kernel as it is, a number as :class:`Constant`; anything else is an error."""
+    """Return a kernel unchanged and a number as a :class:`Constant`; raise an error for anything else."""
     if isinstance(value, (int, float)):
         return Constant(value)
     if not isinstance(value, KernelLike) or isinstance(value, type):
@@ -164,11 +164,11 @@ def as_kernel(value: KernelLike | float) -> KernelLike:
 
 
 def weighted_gradient(kernel: KernelLike, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
-    """:meth:`Differentiable.gradient` of any kernel: its own, or central differences at 2d kernel evaluations."""
+    """Return :meth:`Differentiable.gradient` of any kernel, by central differences (2d evaluations) if it has none."""
     if isinstance(kernel, Differentiable):
         return kernel.gradient(X, Y, weights)
     gradient = np.empty(X.shape)
-    # The error of central differences is least at a step of about ε^{1/3} times the scale of the data.
+    # The error of central differences is smallest at a step of about ε^{1/3} times the scale of the data.
     scale = np.ptp(np.concatenate([X, Y]), axis=0)
     steps = np.cbrt(np.finfo(float).eps) * np.where(scale > 0.0, scale, np.maximum(1.0, np.abs(X[0])))
     for column, step in enumerate(steps):
@@ -176,13 +176,13 @@ def weighted_gradient(kernel: KernelLike, X: FloatArray, Y: FloatArray, weights:
         above[:, column] += step
         below[:, column] -= step
         rise = np.vecdot(weights, kernel(above, Y) - kernel(below, Y))
-        # the step that the rounded coordinates are really apart
+        # divide by the actual distance of the rounded coordinates
         gradient[:, column] = rise / (above[:, column] - below[:, column])
     return gradient
 
 
 def register_with_scikit_learn() -> None:
-    """Let scikit-learn accept the kernels of this module wherever it asks for an instance of its own kernel class."""
+    """Make scikit-learn accept the kernels of this module wherever it requires an instance of its own kernel class."""
     try:
         from sklearn.gaussian_process.kernels import Kernel as ScikitLearnKernel
     except ImportError as reason:

@@ -1,4 +1,4 @@
-"""A kernel on contexts times a kernel on actions, and the checks of what a kernel returns."""
+"""Tensor products of a context kernel and an action kernel, and checks of what a kernel returns."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kernel_bandits.kernels.base import Kernel, KernelLike, Product, Sum, as_ker
 class TensorProduct(Kernel):
     """k((x, a), (x', a')) = k_context(x, x')·k_action(a, a'), the paper's tensor-product example (section 3.3).
 
-    The points of one round share their context, so the context factor is evaluated for a single row whenever the
-    context columns of all rows are equal: once per round instead of once per action.
+    All points of a round share one context. If the context columns of all rows are equal, the context factor is
+    evaluated for a single row: once per round instead of once per action.
 
     Args:
         context_kernel: the kernel of the first ``context_dimension`` columns.
@@ -65,12 +65,12 @@ class TensorProduct(Kernel):
 
 
 def require_columns(kernel: KernelLike, points: FloatArray, context_columns: int | None = None) -> None:
-    """Raise unless a kernel takes points as wide as these, and splits them where contexts end.
+    """Raise unless a kernel accepts points with this number of columns, and splits them where the context ends.
 
     Args:
-        kernel: ours or another, which may complain in words of its own.
-        points: shape (n, d), n ≥ 1; the first is tried.
-        context_columns: d_x where it is known.
+        kernel: any kernel; the message of a foreign one is passed on.
+        points: shape (n, d), n ≥ 1; the first point is tried.
+        context_columns: d_x, if it is known.
     """
     if context_columns is not None:
         _require_split(kernel, context_columns)
@@ -86,10 +86,10 @@ def require_columns(kernel: KernelLike, points: FloatArray, context_columns: int
 
 
 def require_gram(kernel: KernelLike, gram: FloatArray, shape: tuple[int, int]) -> None:
-    """Raise unless what a foreign kernel answered is a matrix of numbers of the right shape."""
+    """Raise unless a foreign kernel returned a float64 matrix of the right shape."""
     if gram.shape != shape or gram.dtype != np.float64:
         raise InputError(
-            f"kernel: a {type(kernel).__name__} answered {gram.dtype} of shape {gram.shape} for {shape[0]} and "
+            f"kernel: a {type(kernel).__name__} returned {gram.dtype} of shape {gram.shape} for {shape[0]} and "
             f"{shape[1]} points; kernel(X, Y) must be float64 of shape (len(X), len(Y)). "
             "In a sum or product with a scikit-learn kernel, ours comes first."
         )

@@ -1,4 +1,4 @@
-"""Kernels that depend on the inner product of two points alone."""
+"""Kernels that depend only on the inner product of two points."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Polynomial(Kernel):
     Args:
         degree: a whole number of at least 1.
         lengthscale: ℓ, one positive number or one per column.
-        offset: at least 0; scikit-learn's ``DotProduct`` calls its square root sigma_0.
+        offset: at least 0; its square root is sigma_0 in scikit-learn's ``DotProduct``.
     """
 
     def __init__(self, degree: int = 2, lengthscale: Lengthscale = 1.0, offset: float = 1.0) -> None:

@@ -1,4 +1,4 @@
-"""Explicit finite-dimensional features: the alternative to a dictionary."""
+"""Explicit finite-dimensional features, the alternative to a dictionary."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from kernel_bandits.kernels import Exponential, Gaussian, KernelLike, Matern
 
 
 class FeatureMap(ABC):
-    """A function of points whose inner products are, or approximate, a kernel."""
+    """A feature map whose inner products equal or approximate a kernel."""
 
     exact: bool
 
     @abstractmethod
     def __call__(self, points: FloatArray) -> FloatArray:
-        """Features of points (n, d), shape (n, D); the same points always have the same features."""
+        """Return the features of points (n, d), shape (n, D); equal points have equal features."""
 
     @abstractmethod
     def gradient(self, points: FloatArray, weights: FloatArray) -> FloatArray:
-        """Σ_j weights_ij·∂φ_j(s_i)/∂s_i for points (n, d) and weights (n, D), shape (n, d)."""
+        """Return Σ_j weights_ij·∂φ_j(s_i)/∂s_i for points (n, d) and weights (n, D), shape (n, d)."""
 
 
 class LinearFeatures(FeatureMap):
-    """The columns themselves, and a constant 1 if there is an intercept.
+    """The columns themselves, plus a constant 1 if there is an intercept.
 
     Args:
         intercept: whether the model has a constant term.
@@ -52,8 +52,7 @@ class LinearFeatures(FeatureMap):
 class _FourierFeatures(FeatureMap):
     """√w·cos(ωᵀx) and √w·sin(ωᵀx): k(x, y) = E cos(ωᵀ(x − y)) under the kernel's spectral density (Bochner).
 
-    The frequencies depend on the number of columns, which is known with the first points; they are computed then and
-    kept.
+    The frequencies depend on the number of columns, so they are computed at the first call and kept.
     """
 
     exact = False
@@ -65,10 +64,10 @@ class _FourierFeatures(FeatureMap):
 
     @abstractmethod
     def _frequencies(self, dimension: int) -> tuple[FloatArray, FloatArray]:
-        """Frequencies (D/2, d) for unit lengthscale and their weights (D/2,), which sum to 1."""
+        """Return the frequencies (D/2, d) for unit lengthscale and their weights (D/2,), which sum to 1."""
 
     def _phases(self, points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """ωᵀx, shape (n, D/2), with the frequencies ω and √w."""
+        """Return ωᵀx, shape (n, D/2), the frequencies ω, and √w."""
         if self._spectrum is None or self._spectrum[0].shape[1] != points.shape[1]:
             self._spectrum = self._frequencies(points.shape[1])
         frequencies, weights = self._spectrum
@@ -88,7 +87,7 @@ class _FourierFeatures(FeatureMap):
 
 
 class RandomFourierFeatures(_FourierFeatures):
-    """Frequencies drawn from the spectral density (Rahimi & Recht 2007): error O(D^{-1/2}), whatever the dimension.
+    """Frequencies drawn from the spectral density (Rahimi & Recht 2007): error O(D^{-1/2}) in any dimension.
 
     Args:
         kernel: a :class:`Gaussian`, :class:`Exponential` or :class:`Matern`.
@@ -121,12 +120,12 @@ class RandomFourierFeatures(_FourierFeatures):
 class QuadratureFourierFeatures(_FourierFeatures):
     """Frequencies at the nodes of Gauss–Hermite quadrature (Mutný & Krause 2018).
 
-    The error falls exponentially once there are more than about (e/4)·(diameter/lengthscale)² nodes per column; below
-    that the features say little. Their number is a power of the dimension, so three columns are the limit.
+    The error falls exponentially with more than about (e/4)·(diameter/lengthscale)² nodes per column; with fewer, the
+    features are inaccurate. Their number grows exponentially with the dimension, so three columns are the limit.
 
     Args:
         kernel: a :class:`Gaussian`.
-        number_of_features: D; the largest even number n of nodes with n^d ≤ D is taken, so that there are n^d features.
+        number_of_features: an upper bound on D = n^d; n, the number of nodes per column, is the largest even one.
     """
 
     def __init__(self, kernel: KernelLike, number_of_features: int) -> None:
@@ -150,7 +149,7 @@ class QuadratureFourierFeatures(_FourierFeatures):
         )
         products = np.meshgrid(*[node_weights / math.sqrt(math.pi)] * dimension, indexing="ij")
         weights = np.prod(np.stack(products, axis=-1).reshape(-1, dimension), axis=1)
-        # ω and −ω have the same cosine and opposite sines: one of each pair with twice the weight is enough
+        # ω and −ω have the same cosine and opposite sines: keep one of each pair, with twice the weight
         half = grid[:, 0] > 0
         return grid[half], 2.0 * weights[half]
 

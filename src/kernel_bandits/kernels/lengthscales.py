@@ -1,4 +1,4 @@
-"""Lengthscales: one for all columns or one per column, and a first choice from a sample."""
+"""Lengthscales, one for all columns or one per column, and the median heuristic."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Scales:
             )
 
     def squared_distances(self, X: FloatArray, Y: FloatArray, factor: float) -> FloatArray:
-        """factor·‖(x − y)/ℓ‖² from differences, not from norms: close points far from the origin stay apart."""
+        """Return factor·‖(x − y)/ℓ‖², from differences and not from norms, which lose digits far from the origin."""
         if self.scalar is None:
             self.check(X)
             X, Y = X / self.values, Y / self.values
@@ -53,20 +53,20 @@ class Scales:
 def median_lengthscale(
     points: ArrayLike, *, per_dimension: bool = False, sample_size: int = 1000, seed: int = 0
 ) -> float | FloatArray:
-    """A lengthscale from a sample of joint points: the median distance between two of them.
+    """Return the median distance between two joint points of a sample, the usual first choice of a lengthscale.
 
-    A lengthscale ten times too small makes every point a stranger to every other, one ten times too large makes the
-    reward look flat; the median distance is the usual first choice between the two.
+    A lengthscale ten times too short leaves all points nearly uncorrelated; one ten times too long makes the rewards
+    look flat.
 
     Args:
-        points: joint points, shape (n, d) with n ≥ 2: contexts beside actions as they will be played.
-        per_dimension: one lengthscale per column, the median distance in that column times √d, so that at typical
-            distances all columns together add up to one lengthscale. Columns that never vary get 1.
-        sample_size: at most so many of the points are compared, drawn without replacement.
-        seed: of that draw.
+        points: typical joint points, context columns first, shape (n, d) with n ≥ 2.
+        per_dimension: return one lengthscale per column, the median distance in that column times √d, so that the
+            columns together contribute about one lengthscale at typical distances. Constant columns get 1.
+        sample_size: the largest number of points to compare, drawn without replacement.
+        seed: the seed of that draw.
 
     Returns:
-        A float, or an array of length d with ``per_dimension=True``. Equal points are left out of the median.
+        A float, or an array of length d with ``per_dimension=True``. Pairs of equal points do not count.
     """
     sample = as_points("points", points)
     require_finite("points", sample)

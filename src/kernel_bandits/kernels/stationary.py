@@ -1,4 +1,4 @@
-"""Kernels that depend on the scaled distance of two points alone."""
+"""Kernels that depend only on the scaled distance of two points."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from kernel_bandits.kernels.base import Kernel
 from kernel_bandits.kernels.lengthscales import Lengthscale, Scales
 from kernel_bandits.numerics.linalg import times
 
-# Numbers that are worked on at once where several steps follow each other: they stay in the cache.
+# Entries processed at once in a sequence of steps, so that they stay in the cache.
 PIECE = 2**14
 
 
 class Stationary(Kernel):
     """A function of the distance ‖(x − y)/ℓ‖ alone that is 1 at distance 0."""
 
-    _factor = 1.0
+    # the c in c·‖(x − y)/ℓ‖², the argument of the kernel as a function
+    factor = 1.0
 
     def __init__(self, lengthscale: Lengthscale = 1.0) -> None:
         self._scales = Scales(lengthscale)
@@ -31,13 +32,13 @@ class Stationary(Kernel):
         return self._scales.values.copy() if self._scales.scalar is None else self._scales.scalar
 
     def scaled(self, X: FloatArray) -> FloatArray:
-        """X/ℓ, in which the kernel has unit lengthscale."""
+        """Return X/ℓ, in which the kernel has unit lengthscale."""
         self._scales.check(X)
         return X / self._scales.values
 
     @abstractmethod
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
-        """The kernel, given ``_factor``·‖(x − y)/ℓ‖², which it may overwrite."""
+        """The kernel, given ``factor``·‖(x − y)/ℓ‖², which it may overwrite."""
 
     @abstractmethod
     def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -48,14 +49,14 @@ class Stationary(Kernel):
 
     @abstractmethod
     def with_lengthscale(self, lengthscale: Lengthscale) -> Stationary:
-        """The same kernel with another lengthscale."""
+        """Return the same kernel with another lengthscale."""
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
-        return self._of_squared_distance(self._scales.squared_distances(X, X if Y is None else Y, self._factor))
+        return self._of_squared_distance(self._scales.squared_distances(X, X if Y is None else Y, self.factor))
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
-        # ∂k/∂x = 2·(dk/dq)·(x − y)/ℓ², and Σ_j v_ij(x_i − y_j) = x_i·Σ_j v_ij − (vY)_i: a product of matrices, about a
-        # point of X, so that points far from the origin keep their digits
+        # ∂k/∂x = 2·(dk/dq)·(x − y)/ℓ², and Σ_j v_ij(x_i − y_j) = x_i·Σ_j v_ij − (vY)_i: a matrix product, with a
+        # point of X as origin, so that points far from 0 keep their digits
         slopes = weights * self.value_and_slope(self._scales.squared_distances(X, Y, 1.0))[1]
         origin = X[0]
         differences = (X - origin) * slopes.sum(axis=1)[:, None] - times(slopes, Y - origin)
@@ -77,10 +78,10 @@ class Gaussian(Stationary):
 
     Args:
         lengthscale: ℓ, one positive number or one per column of the joint point (context columns first), in the units
-            of the data. :func:`median_lengthscale` finds one from a sample.
+            of the data. :func:`median_lengthscale` estimates one from a sample.
     """
 
-    _factor = -0.5
+    factor = -0.5
 
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
         return np.exp(squared, out=squared)
@@ -133,7 +134,7 @@ class Matern(Stationary):
             )
         super().__init__(lengthscale)
         self.smoothness = float(smoothness)
-        self._factor = 2 * self.smoothness
+        self.factor = 2 * self.smoothness
         self._other_arguments = f", smoothness={smoothness:g}"
 
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:

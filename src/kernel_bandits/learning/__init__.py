@@ -1,1 +1,5 @@
-"""Learning a kernel from rewards: the evidence of a model, and the model with the most evidence."""
+"""Learning a kernel from rewards: when (:class:`KernelLearning`), by what evidence and prior, and the best model."""
+
+from kernel_bandits.learning.schedule import KernelLearning
+
+__all__ = ["KernelLearning"]

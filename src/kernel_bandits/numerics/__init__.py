@@ -1,1 +1,1 @@
-"""Numerical building blocks: linear algebra by identity, BLAS threads, and ascent from many starts."""
+"""Numerical building blocks: linear-algebra identities, BLAS threads, and gradient ascent from many starts."""

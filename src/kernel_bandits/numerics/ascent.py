@@ -1,7 +1,7 @@
-"""Local maximisation over the unit cube from many starts at once: projected BFGS, every start in step with the others.
+"""Local maximisation over the unit cube from many starts at once, by projected BFGS.
 
-It is what L-BFGS-B does, with whole matrices in place of a limited memory, since actions have few coordinates. SciPy's
-climbs from one start at a time, and a posterior evaluates one point hardly faster than thirty.
+This does what L-BFGS-B does, with full matrices instead of limited memory, since actions have few coordinates. All
+starts advance together because a posterior evaluates thirty points almost as fast as one; SciPy runs one at a time.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 
-# Points of the unit cube (n, d) to values (n,) and gradients (n, d).
+# Maps points of the unit cube (n, d) to values (n,) and gradients (n, d).
 Objective: TypeAlias = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
-# A step is accepted if it gains this share of what the slope promises (Armijo).
+# A step is accepted if it gains this share of the gain that the slope predicts (Armijo).
 SUFFICIENT_GAIN = 1e-4
-# A step that fails is cut to between these shares, where a parabola through the values has its top.
+# A rejected step is shortened to the maximum of a parabola through the values, by a factor within these bounds.
 SHORTEST_CUT, LONGEST_CUT = 0.1, 0.5
 CUTS = 8
-# Steps are at most so long in any coordinate: beyond, a model of the curvature here says nothing.
+# Longest step in any coordinate: the local model of the curvature is useless beyond.
 LONGEST_STEP = 0.5
-# A coordinate is near a wall within this distance, or less close to the top.
+# Largest distance at which a coordinate counts as near a wall; it shrinks close to a maximum.
 NEAR_WALL = 0.01
-# Curvature along a step counts as at least this share of what was assumed (Powell's damping): the model stays concave.
+# The curvature along a step is taken to be at least this share of the model's (Powell's damping), to keep it concave.
 LEAST_CURVATURE = 0.2
-# After so many steps it shows which starts are on their way to the top.
+# Number of steps after which the most promising starts are known.
 TRIAL_STEPS = 3
 
 
@@ -40,15 +40,15 @@ def ascend(
     survivors: int | None = None,
     iterations: int = 50,
 ) -> tuple[FloatArray, FloatArray]:
-    """Climb from each start; no point ends lower than it began.
+    """Maximise an objective from each start; no start ends lower than it began.
 
     Args:
-        objective: to maximise over [0, 1]^d.
+        objective: the function to maximise over [0, 1]^d.
         starts: shape (n, d).
-        first_step: length of the first step from each.
-        tolerance: a start has arrived when a step promises or brings less than this, in the units of the objective.
-        survivors: so many go on after a few steps, the highest of those that have not arrived; all unless given.
-        iterations: at most.
+        first_step: length of the first step from each start.
+        tolerance: a start has converged when a step predicts or gains less than this, in units of the objective.
+        survivors: how many starts continue after a few steps, the highest that have not converged; default all.
+        iterations: the largest number of steps.
 
     Returns:
         Where each start ended, shape (n, d), and the values there, shape (n,).
@@ -69,7 +69,7 @@ def ascend(
             break
         new_x, new_f, new_g = _line_search(objective, x, f, g, step)
         gained = new_f - f > tolerance
-        # a model of the curvature that leads nowhere is forgotten, once
+        # reset a curvature model that yields no gain, once
         learned = _with_curvature(B, new_x - x, g - new_g)
         curvature[moving] = np.where(gained[:, None, None], learned, _first_curvature(new_g, first_step))
         ends[moving], values[moving], gradients[moving] = new_x, new_f, new_g
@@ -80,15 +80,15 @@ def ascend(
 
 
 def _first_curvature(gradients: FloatArray, first_step: float) -> FloatArray:
-    """B ≈ −Hessian, a multiple of the identity, for which B⁻¹g has the length of the first step; shape (n, d, d)."""
+    """Return B ≈ −Hessian as a multiple of the identity for which B⁻¹g has the length of the first step, (n, d, d)."""
     steepness = np.maximum(np.linalg.norm(gradients, axis=1), np.finfo(float).tiny)
     return np.eye(gradients.shape[1]) * (steepness / first_step)[:, None, None]
 
 
 def _direction(x: FloatArray, g: FloatArray, B: FloatArray) -> FloatArray:
-    """B⁻¹g over the coordinates that are free to move, and g/B for each by itself that is pushed against a wall nearby.
+    """Return B⁻¹g over the free coordinates, and g_i/B_ii for each coordinate that is pushed against a nearby wall.
 
-    Were the latter part of B⁻¹g, the wall could bend an ascent into a descent (Bertsekas 1982).
+    If the latter were part of B⁻¹g, the projection onto the wall could turn ascent into descent (Bertsekas 1982).
     """
     diagonal = np.diagonal(B, axis1=1, axis2=2)
     reach = np.linalg.norm(np.clip(x + g / diagonal, 0.0, 1.0) - x, axis=1)
@@ -104,7 +104,7 @@ def _direction(x: FloatArray, g: FloatArray, B: FloatArray) -> FloatArray:
 def _line_search(
     objective: Objective, x: FloatArray, f: FloatArray, g: FloatArray, step: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Steps cut back, each for itself, until they gain enough; one that never does stays where it was."""
+    """Shorten each step separately until it gains enough; a start whose step never does stays where it was."""
     new_x, new_f, new_g = x.copy(), f.copy(), g.copy()
     length = np.ones(len(x))
     pending = np.arange(len(x))
@@ -118,18 +118,18 @@ def _line_search(
         pending, promise, gain = pending[~good], promise[~good], gain[~good]
         if not len(pending):
             break
-        # gain(t) ≈ promise·t − (promise − gain)t² has its top at t = ½·promise/(promise − gain)
+        # gain(t) ≈ promise·t − (promise − gain)t² is largest at t = ½·promise/(promise − gain)
         cut = np.where(np.isfinite(gain), 0.5 * promise / (promise - gain), SHORTEST_CUT)
         length[pending] *= np.clip(np.nan_to_num(cut, nan=SHORTEST_CUT), SHORTEST_CUT, LONGEST_CUT)
     return new_x, new_f, new_g
 
 
 def _with_curvature(B: FloatArray, s: FloatArray, y: FloatArray) -> FloatArray:
-    """The BFGS update of B by steps s and falls y of the gradient, damped so that B stays positive definite."""
+    """Return the BFGS update of B for steps s and gradient decreases y, damped so that B stays positive definite."""
     Bs = np.einsum("nij,nj->ni", B, s)
     assumed, seen = np.vecdot(s, Bs), np.vecdot(s, y)
     with np.errstate(divide="ignore", invalid="ignore"):
-        # y ← θy + (1 − θ)Bs such that sᵀy = 0.2·sᵀBs, where it would be less
+        # y ← θy + (1 − θ)Bs such that sᵀy = 0.2·sᵀBs, if it is smaller
         theta = np.where(seen < LEAST_CURVATURE * assumed, (1.0 - LEAST_CURVATURE) * assumed / (assumed - seen), 1.0)
         y = theta[:, None] * y + (1.0 - theta)[:, None] * Bs
         # B ← B − Bs(Bs)ᵀ/sᵀBs + yyᵀ/sᵀy

@@ -1,8 +1,8 @@
-"""One BLAS thread where more would only wait for each other.
+"""Limit BLAS to one thread where several would only wait for each other.
 
-A round on a few hundred anchors is tens of matrix products of some microseconds each; handing them to several threads
-costs more than it saves. Large products are left to as many threads as the libraries have. The limit needs
-threadpoolctl, which is optional: without it the libraries do as they like.
+A round with a few hundred anchors makes tens of matrix products of a few microseconds each; distributing them over
+threads costs more than it saves. Large products may use all threads. Setting the limit needs threadpoolctl, which is
+optional; without it BLAS uses its own settings.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
-# OpenBLAS shares products of a matrix with a vector from so many rows on, other products from so many multiplications.
+# OpenBLAS uses several threads for matrix-vector products from this many rows on, and for other products from this many
+# multiplications.
 SHARED_SIZE, SHARED_PRODUCT = 200, 2**18
-# From so many multiplications on several threads are faster than one: half a millisecond of work or more.
+# Multiplications (and rows of a factorisation) from which several threads beat one: about half a millisecond of work.
 WORTH_SHARING = 16_000_000
 WORTH_FACTORISING_TOGETHER = 500
 
 
 class _OneThread:
-    """Sets BLAS libraries to one thread and back to what they had; a second entry does nothing more.
+    """A re-entrant context that limits BLAS libraries to one thread and restores their settings at the end.
 
     Args:
-        everywhere: whether in all of them, or in SciPy's alone: NumPy's is given nothing by this library that it would
-            share among threads.
+        everywhere: limit all libraries, or only SciPy's. This library gives NumPy's BLAS only products that it computes
+            in one thread.
     """
 
     def __init__(self, everywhere: bool = False) -> None:
@@ -36,7 +37,7 @@ class _OneThread:
 
     @cached_property
     def libraries(self) -> list[tuple[Callable[[], int], Callable[[int], None]]]:
-        """How to ask for and set the threads of each library that had several when first looked at."""
+        """The getter and setter of the thread count, for each library that had several threads at first access."""
         try:
             from threadpoolctl import ThreadpoolController
         except ImportError:
@@ -63,7 +64,7 @@ class _OneThread:
 
 
 def _accessors(library: Any) -> tuple[Callable[[], int], Callable[[int], None]]:
-    """The library's own functions where their names are known, since looking them up takes longer than calling them."""
+    """Return the library's getter and setter, directly if their names are known: a lookup takes longer than a call."""
     for prefix in ("scipy_", ""):
         for suffix in ("", "64_", "_64"):
             ask = getattr(library.dynlib, f"{prefix}openblas_get_num_threads{suffix}", None)
@@ -78,10 +79,10 @@ _one_thread_everywhere = _OneThread(everywhere=True)
 
 
 def threads_for(size: int, count: int = 1) -> AbstractContextManager[None] | None:
-    """The threads that pay for products of ``count`` rows with a square matrix of ``size`` rows.
+    """Return a context with the best number of threads for products of ``count`` rows with a ``size``×``size`` matrix.
 
     Returns:
-        A context to compute them in, or None where there is nothing to change.
+        The context, or None if there is nothing to change.
     """
     product = count * size * size
     if (size < SHARED_SIZE and product <= SHARED_PRODUCT) or product >= WORTH_SHARING:
@@ -90,16 +91,16 @@ def threads_for(size: int, count: int = 1) -> AbstractContextManager[None] | Non
 
 
 def factorisation_threads(size: int) -> AbstractContextManager[None]:
-    """A context for factorising a square matrix of ``size`` rows; LAPACK shares even the smallest among threads."""
+    """Return a context for factorising a ``size``×``size`` matrix; LAPACK uses threads even for the smallest."""
     return one_thread if size < WORTH_FACTORISING_TOGETHER and one_thread.libraries else nullcontext()
 
 
 def single_threaded() -> AbstractContextManager[None]:
-    """A context with one thread in every BLAS library.
+    """Return a context with one thread in every BLAS library.
 
-    For runs beside each other, and for runs that must not depend on how many threads there are: the sums of a product
-    shared among threads are taken in another order.
+    It serves runs in parallel processes, and runs that must not depend on the number of threads: with several threads a
+    product sums in a different order.
     """
-    # Looked at inside the context they would be taken for libraries that have one thread for good.
+    # First access must be outside the context, where the libraries still have their threads.
     assert isinstance(one_thread.libraries, list)
     return _one_thread_everywhere

@@ -1,8 +1,8 @@
-"""Linear algebra of the posteriors: one identity per function, each named above its line.
+"""Linear algebra of the posteriors, one identity per function.
 
-Matrices are C-contiguous and sized exactly: SciPy's BLAS wrappers copy what is not contiguous. A C-contiguous matrix is
-handed to Fortran routines as its transpose, which costs nothing. All products that a BLAS may share among threads go
-through SciPy: NumPy brings a BLAS of its own, and the threads of the two wait for each other.
+Matrices are C-contiguous and sized exactly, because SciPy's BLAS wrappers copy anything else. A C-contiguous matrix is
+passed to Fortran routines as its transpose, without a copy. All products that BLAS may run on several threads go
+through SciPy: NumPy has its own BLAS, and the threads of the two would wait for each other.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.numerics.blas_threads import SHARED_SIZE, factorisation_threads
 
-# OpenBLAS computes products of up to so many multiplications, and of matrices of up to so many entries with a vector,
-# in the calling thread; there NumPy is as good and has the smaller overhead.
+# OpenBLAS computes products of up to this many multiplications, and matrix-vector products of up to this many entries,
+# in the calling thread; for these NumPy is equally fast and has less overhead.
 SINGLE_THREADED_PRODUCT = 2**18
 SINGLE_THREADED_MATRIX = 2**13
-# Up to so many multiplications, half of them by zeros, an ordinary product is faster than a triangular one.
+# Up to this many multiplications, half of them by zero, an ordinary product is faster than a triangular one.
 TRIANGULAR_PRODUCT = 700_000
-# A triangle is mirrored in blocks of so many rows, which fit the cache.
+# A triangle is mirrored in blocks of this many rows, which fit the cache.
 MIRROR_ROWS = 128
 _BELOW_DIAGONAL = np.tri(MIRROR_ROWS, k=-1, dtype=bool)
-# NumPy converts a Python 0.0 at every call.
+# An array, since NumPy converts a Python 0.0 at every call.
 _ZERO = np.zeros(())
 
 
 def not_negative(values: FloatArray) -> FloatArray:
-    """max(v, 0): what rounding has made negative is zero."""
+    """Return max(v, 0), for values that rounding may have made negative."""
     clipped: FloatArray = np.maximum(values, _ZERO)
     return clipped
 
 
 def safe_sqrt(variance: FloatArray) -> FloatArray:
-    """√max(v, 0): the one place where a variance that rounding made negative is guarded."""
+    """Return √max(v, 0): the one place that guards against variances made negative by rounding."""
     root: FloatArray = np.sqrt(np.maximum(variance, _ZERO))
     return root
 
 
 def half_inverse(root: FloatArray) -> FloatArray:
-    """½/√v, the derivative of √v, given √v; 0 where √v is 0 and has none."""
+    """Return ½/√v, the derivative of √v, given √v; 0 where √v = 0."""
     return np.divide(0.5, root, out=np.zeros_like(root), where=root > 0.0)
 
 
 def times_upper(rows: FloatArray, upper: FloatArray) -> FloatArray:
-    """rows·upper for an upper-triangular matrix; overwrites ``rows`` where it can."""
+    """Return rows·upper for an upper-triangular matrix; may overwrite ``rows``."""
     if rows.size * len(upper) <= TRIANGULAR_PRODUCT:
         return times(rows, upper)
     # (upperᵀ·rowsᵀ)ᵀ, seen by Fortran as lower times a matrix stored by columns
@@ -54,34 +54,34 @@ def times_upper(rows: FloatArray, upper: FloatArray) -> FloatArray:
 
 
 def times_upper_transpose(rows: FloatArray, upper: FloatArray) -> FloatArray:
-    """rows·upperᵀ for an upper-triangular matrix; overwrites ``rows`` where it can."""
+    """Return rows·upperᵀ for an upper-triangular matrix; may overwrite ``rows``."""
     # (upper·rowsᵀ)ᵀ, seen by Fortran as lowerᵀ times a matrix stored by columns
     return blas.dtrmm(1.0, upper.T, rows.T, lower=1, trans_a=1, overwrite_b=1).T if rows.size else rows
 
 
 def times(rows: FloatArray, matrix: FloatArray) -> FloatArray:
-    """rows·matrix."""
+    """Return rows·matrix."""
     if rows.size * matrix.shape[1] <= SINGLE_THREADED_PRODUCT:
         return rows.dot(matrix)
     return blas.dgemm(1.0, matrix.T, rows.T).T
 
 
 def times_transpose(rows: FloatArray, matrix: FloatArray) -> FloatArray:
-    """rows·matrixᵀ."""
+    """Return rows·matrixᵀ."""
     if rows.size * len(matrix) <= SINGLE_THREADED_PRODUCT:
         return rows.dot(matrix.T)
     return blas.dgemm(1.0, matrix.T, rows.T, trans_a=1).T
 
 
 def transpose_times(left: FloatArray, right: FloatArray) -> FloatArray:
-    """leftᵀ·right."""
+    """Return leftᵀ·right."""
     if left.size * right.shape[1] <= SINGLE_THREADED_PRODUCT:
         return left.T.dot(right)
     return blas.dgemm(1.0, right.T, left.T, trans_b=1).T
 
 
 def quadratic_forms(rows: FloatArray, symmetric: FloatArray) -> FloatArray:
-    """vᵀSv for each row v, at the price of a triangular product where they are many."""
+    """Return vᵀSv for each row v; for many rows at the cost of a triangular product."""
     if rows.size * len(symmetric) <= SINGLE_THREADED_PRODUCT:
         return np.vecdot(rows.dot(symmetric), rows)
     # vᵀSv = 2·vᵀUv − Σ S_jj v_j² with the upper triangle U of S
@@ -90,21 +90,21 @@ def quadratic_forms(rows: FloatArray, symmetric: FloatArray) -> FloatArray:
 
 
 def times_vector(matrix: FloatArray, vector: FloatArray) -> FloatArray:
-    """matrix·vector."""
+    """Return matrix·vector."""
     if matrix.size <= SINGLE_THREADED_MATRIX:
         return matrix.dot(vector)
     return blas.dgemv(1.0, matrix.T, vector, trans=1)
 
 
 def transpose_times_vector(matrix: FloatArray, vector: FloatArray) -> FloatArray:
-    """matrixᵀ·vector."""
+    """Return matrixᵀ·vector."""
     if matrix.size <= SINGLE_THREADED_MATRIX:
         return vector.dot(matrix)
     return blas.dgemv(1.0, matrix.T, vector)
 
 
 def symmetric_times_vector(symmetric: FloatArray, vector: FloatArray) -> FloatArray:
-    """symmetric·vector; where it is large only one triangle is read."""
+    """Return symmetric·vector; for a large matrix, only one triangle is read."""
     if symmetric.size <= SINGLE_THREADED_MATRIX:
         return symmetric.dot(vector)
     product: FloatArray = blas.dsymv(1.0, symmetric.T, vector, lower=1)
@@ -112,7 +112,7 @@ def symmetric_times_vector(symmetric: FloatArray, vector: FloatArray) -> FloatAr
 
 
 def upper_times_vector(upper: FloatArray, vector: FloatArray) -> FloatArray:
-    """upper·vector for an upper-triangular matrix."""
+    """Return upper·vector for an upper-triangular matrix."""
     if upper.size <= SINGLE_THREADED_MATRIX:
         return upper.dot(vector)
     product: FloatArray = blas.dtrmv(upper.T, vector, lower=1, trans=1)
@@ -120,17 +120,17 @@ def upper_times_vector(upper: FloatArray, vector: FloatArray) -> FloatArray:
 
 
 def subtract_outer(symmetric: FloatArray, vector: FloatArray) -> None:
-    """S ← S − v vᵀ in place; unscaled products commute, so S stays symmetric to the last bit."""
+    """Compute S ← S − v vᵀ in place; unscaled products commute, so S stays exactly symmetric."""
     if vector.size >= SHARED_SIZE:
         blas.dger(-1.0, vector, vector, a=symmetric.T, overwrite_a=1)
     elif vector.size:
-        # as fast here as a rank-one update, and never shared among threads
+        # equally fast here as a rank-one update, and always in one thread
         column = vector[:, None]
         blas.dgemm(-1.0, column, column, beta=1.0, c=symmetric.T, trans_b=1, overwrite_c=1)
 
 
 def add_gram(symmetric: FloatArray, rows: FloatArray, sign: float) -> None:
-    """S ← S ± Σ v vᵀ over rows v, in place; one triangle is computed and mirrored."""
+    """Compute S ← S ± Σ v vᵀ over rows v in place; one triangle is computed and mirrored."""
     if rows.size:
         rows = np.ascontiguousarray(rows)
         blas.dsyrk(sign, rows.T, beta=1.0, c=symmetric.T, lower=1, overwrite_c=1)
@@ -148,9 +148,9 @@ def _mirror_upper(matrix: FloatArray) -> None:
 
 
 def border_inverse_factor(factor: FloatArray, coefficients: FloatArray, pivot: float) -> FloatArray:
-    """The transposed inverse Cholesky factor after one more row [φᵀ, l] of L.
+    """Return the transposed inverse Cholesky factor Jᵀ after adding the row [φᵀ, l] to L.
 
-    With J = L⁻¹ the further row of J, column of Jᵀ, is [r, 1]/l where r = −Jᵀφ.
+    With J = L⁻¹, the new row of J (column of Jᵀ) is [r, 1]/l where r = −Jᵀφ.
     """
     size = len(coefficients)
     bordered = np.zeros((size + 1, size + 1))
@@ -161,7 +161,7 @@ def border_inverse_factor(factor: FloatArray, coefficients: FloatArray, pivot: f
 
 
 def border_symmetric(matrix: FloatArray, column: FloatArray, corner: float) -> FloatArray:
-    """[[M, v], [vᵀ, c]]."""
+    """Return [[M, v], [vᵀ, c]]."""
     size = len(column)
     bordered = np.empty((size + 1, size + 1))
     bordered[:size, :size] = matrix
@@ -171,7 +171,7 @@ def border_symmetric(matrix: FloatArray, column: FloatArray, corner: float) -> F
 
 
 def border_inverse(inverse: FloatArray, solved: FloatArray, schur: float) -> FloatArray:
-    """The inverse of [[A, a], [aᵀ, c]] from P = A⁻¹, Pa and the Schur complement s = c − aᵀPa.
+    """Return the inverse of [[A, a], [aᵀ, c]] from P = A⁻¹, Pa and the Schur complement s = c − aᵀPa.
 
     It is [[P + Pa(Pa)ᵀ/s, −Pa/s], [·, 1/s]].
     """
@@ -183,15 +183,16 @@ def border_inverse(inverse: FloatArray, solved: FloatArray, schur: float) -> Flo
 def independent_rows(
     gram: FloatArray, tolerance: float, mean_residual: float = 0.0, limit: int | None = None
 ) -> tuple[NDArray[np.intp], FloatArray]:
-    """Rows of a Gram matrix that are independent of the rows before them, and Jᵀ, the inverse factor of their block.
+    """Select independent rows of a Gram matrix; return their indices and Jᵀ, the inverse factor of their block.
 
-    Pivoted Cholesky of the Gram matrix scaled to unit diagonal: each row is the one that those before it explain least.
+    This is pivoted Cholesky of the Gram matrix scaled to unit diagonal: each selected row is the one that the previous
+    ones explain least.
 
     Args:
         gram: shape (n, n).
-        tolerance: it stops when the largest residual is so small,
-        mean_residual: or when their mean is; 0 for never,
-        limit: or at so many rows.
+        tolerance: stop when the largest residual is at most this.
+        mean_residual: stop when the mean residual is at most this; 0 for never.
+        limit: stop at this many rows.
     """
     scale = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     alive = np.flatnonzero(scale > 0)
@@ -202,7 +203,7 @@ def independent_rows(
     with factorisation_threads(len(correlation)):
         factor, pivots, rank, _ = lapack.dpstrf(correlation, lower=1, tol=tolerance)
         if mean_residual:
-            # what k columns leave unexplained is n − Σ_{j ≤ k} ‖L_j‖²
+            # the sum of residuals after k columns is n − Σ_{j ≤ k} ‖L_j‖²
             lower = np.tril(factor[:, :rank])
             unexplained = len(alive) - np.cumsum(np.einsum("ij,ij->j", lower, lower))
             rank = min(rank, 1 + int(np.count_nonzero(unexplained > mean_residual * len(alive))))
@@ -215,19 +216,19 @@ def independent_rows(
 
 
 def factorise(symmetric: FloatArray) -> float:
-    """Put Lᵀ with LLᵀ = S in the upper triangle of a positive-definite S, in place; answers log det S."""
+    """Put Lᵀ with LLᵀ = S into the upper triangle of a positive-definite S, in place; return log det S."""
     with factorisation_threads(len(symmetric)):
         _, info = lapack.dpotrf(symmetric.T, lower=1, overwrite_a=1, clean=0)
     if info != 0:
-        raise KernelBanditsError("A matrix that must be positive definite is not; the kernel may not be one.")
+        raise KernelBanditsError("A matrix that must be positive definite is not; check the kernel.")
     return 2.0 * float(np.log(np.diagonal(symmetric)).sum())
 
 
 def inverse_and_log_determinant(symmetric: FloatArray) -> tuple[FloatArray, float]:
-    """The inverse and log-determinant of a positive-definite matrix, through its Cholesky factor."""
+    """Return the inverse and log-determinant of a positive-definite matrix, through its Cholesky factor."""
     if not symmetric.size:
         return np.empty((0, 0)), 0.0
-    # factor and inverse take the place of one copy
+    # the factor and the inverse are computed in one copy
     inverse = symmetric.copy()
     log_determinant = factorise(inverse)
     with factorisation_threads(len(symmetric)):
@@ -237,7 +238,7 @@ def inverse_and_log_determinant(symmetric: FloatArray) -> tuple[FloatArray, floa
 
 
 def correlate(normals: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Rows of independent standard normals (n, A) as rows with the given covariance, which may be singular."""
+    """Transform rows of independent standard normals (n, A) to the given covariance, which may be singular."""
     with factorisation_threads(len(covariance)):
         factor, info = lapack.dpotrf(covariance, lower=1, clean=1)
     if info:

@@ -3,11 +3,14 @@
 Swappable: one :class:`UpperConfidenceBound` rule over any posterior and any radius, assembled by presets
 (:func:`k_ucb`, :func:`cgp_ucb`, :func:`ek_ucb`, :func:`cbkb`, :func:`cbbkb`, :func:`lin_ucb`,
 :func:`random_features_ucb`); :class:`ThompsonSampling` draws from any posterior, :class:`SupKernelUCB` has a control
-flow of its own, and :class:`Uniform` learns nothing.
+flow of its own, and :class:`Uniform` learns nothing. A policy of your own derives from :class:`PosteriorPolicy` and
+implements ``choose``, or from :class:`Policy` and implements ``learn`` too.
 """
 
-from kernel_bandits.policies.base import BoxPolicy, Decision, Policy
+from kernel_bandits.policies.base import Policy, load
+from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.policies.diagnostics import Diagnostics
+from kernel_bandits.policies.hooks import Hooks
 from kernel_bandits.policies.posterior_policy import Explanation, PosteriorPolicy
 from kernel_bandits.policies.presets import (
     cbbkb,
@@ -27,10 +30,11 @@ from kernel_bandits.policies.ucb import UpperConfidenceBound
 from kernel_bandits.policies.uniform import Uniform
 
 __all__ = [
-    "BoxPolicy",
+    "Choice",
     "Decision",
     "Diagnostics",
     "Explanation",
+    "Hooks",
     "Policy",
     "PosteriorPolicy",
     "SupKernelUCB",
@@ -43,6 +47,7 @@ __all__ = [
     "ek_ucb",
     "k_ucb",
     "lin_ucb",
+    "load",
     "random_features_ucb",
     "sup_kernel_ucb",
     "thompson_sampling",

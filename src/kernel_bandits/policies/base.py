@@ -1,146 +1,52 @@
-"""What every policy offers."""
+"""What every policy offers to its callers."""
 
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits import persistence
-from kernel_bandits.actions import Box, available_rows, join
-from kernel_bandits.arrays import FloatArray, as_floats, as_points, as_reward, as_vector, require_finite
+from kernel_bandits.actions import Box, as_log, as_rounds, available_rows, join, require_action_columns
+from kernel_bandits.arrays import FloatArray, as_points, as_reward, as_vector, require_finite
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import require_columns
 from kernel_bandits.numerics.blas_threads import threads_for
+from kernel_bandits.policies.decision import Decision, LastChoice
 from kernel_bandits.policies.diagnostics import Diagnostics, diagnose
+from kernel_bandits.policies.hooks import Hooks
 from kernel_bandits.policies.ledger import Ledger
-from kernel_bandits.posteriors.base import Posterior
 
-# Rows that a product of the many-at-once methods has at least, as far as threads are concerned.
-MANY = 256
-# Values this close to the largest, relative, count as equal to it.
-TIE_TOLERANCE = 1e-12
+# The least number of rows in a product of the many-at-once methods; it decides the number of BLAS threads.
+MANY_ROWS = 256
 
 
-@dataclass(slots=True)
-class Decision:
-    """The action to play and what the policy believed of it.
-
-    Attributes:
-        index: its row among the offered actions; −1 where a box was offered, which has no rows.
-        action: the action itself, shape (d_a,).
-        mean: its expected reward.
-        std: the posterior standard deviation of its expected reward.
-        upper_bound: its upper confidence bound; under a UCB rule the largest of all offered actions. Under Thompson
-            sampling the value that was drawn for it.
-        context: the context it was chosen for, shape (d_x,).
-        propensity: the probability with which it was chosen, where the policy chooses at random among finitely many
-            actions; else None.
-        id: what :meth:`Policy.tell` names it by; None unless it comes from :meth:`Policy.ask`.
-    """
-
-    index: int
-    action: FloatArray
-    mean: float
-    std: float
-    upper_bound: float
-    context: FloatArray
-    propensity: float | None = None
-    id: int | None = None
-
-    def to_dict(self) -> dict[str, int | float | list[float] | None]:
-        """Every attribute as plain numbers and lists, for a log: ``json.dumps(decision.to_dict())``."""
-        return {**asdict(self), "action": self.action.tolist(), "context": self.context.tolist()}
-
-
-# A Decision before its action is looked up: the row chosen, its mean, std and upper bound, and its propensity.
-Choice: TypeAlias = tuple[int, float, float, float, float | None]
-
-
-def require_action_columns(actions: FloatArray) -> None:
-    """Raise if actions are described by nothing."""
-    if not actions.shape[-1]:
-        raise InputError("actions: expected at least one column, got none; describe an action by a number at least.")
-
-
-class Policy(ABC):
+class Policy(Hooks):
     """Plays one of the offered actions and learns from its reward. Rewards are maximised.
 
     The dimensions of contexts and actions are those of the first observation; the actions, and how many there are, may
     change from round to round.
 
+    To write a policy, implement the hooks :meth:`choose` and :meth:`learn`, and any other of :class:`Hooks` whose
+    default can be bettered. The methods of this class are final.
+
     Args:
-        ties: the generator that breaks ties.
+        generator: breaks ties, and draws whatever else the policy leaves to chance.
     """
 
-    def __init__(self, ties: np.random.Generator) -> None:
-        self._ties = ties
+    def __init__(self, generator: np.random.Generator) -> None:
+        super().__init__(generator)
         self._dimensions: tuple[int | None, int | None] = (None, None)
-        # The point select chose last and its bytes: its update needs no second check, and computes nothing twice. The
-        # bytes are None while what a policy keeps of its last choice is of no use.
-        self._chosen_point = np.empty(0)
-        self._chosen_bytes: bytes | None = None
+        self._last = LastChoice()
         self._ledger = Ledger()
 
-    @property
-    @abstractmethod
-    def posteriors(self) -> Sequence[Posterior[Any]]:
-        """The models the policy plays by: one, one per stage, or none."""
-
-    @property
-    @abstractmethod
-    def round_index(self) -> int:
-        """How many rewards came in: t."""
-
-    @property
-    @abstractmethod
-    def dictionary_size(self) -> int:
-        """How many points or features carry the model: m of a dictionary, t of an exact posterior, 0 without one."""
-
-    @abstractmethod
-    def _select(self, points: FloatArray) -> Choice:
-        """Choose among valid joint points (A, d); the model stays as it is."""
-
-    @abstractmethod
-    def _select_many(self, points: FloatArray) -> list[Choice]:
-        """Choose among valid joint points (n, A, d) in each of n rounds; the model stays as it is.
-
-        What is kept of the last ``_select`` for its update stays too.
-        """
-
-    @abstractmethod
-    def _update(self, point: FloatArray, reward: float, chosen: bool) -> None:
-        """Learn from a valid joint point; either succeeds or changes nothing.
-
-        Args:
-            point: shape (d,).
-            reward: finite.
-            chosen: whether it is the point that the last ``_select`` chose.
-        """
-
-    @abstractmethod
-    def _update_many(self, points: FloatArray, rewards: FloatArray) -> None:
-        """Learn from valid joint points (n, d) in order."""
-
-    @abstractmethod
-    def _anticipate(self, key: int, point: FloatArray) -> None:
-        """Count the point that the last ``_select`` chose as played; its reward comes under ``key``, or never."""
-
-    @abstractmethod
-    def _fulfil(self, key: int, reward: float) -> None:
-        """Learn the reward of an anticipated point; either succeeds or changes nothing."""
-
-    @abstractmethod
-    def _abandon(self, key: int) -> None:
-        """Forget an anticipated point whose reward never comes."""
-
-    # What a bad kernel or a huge number makes of the arithmetic is reported as an error, not as a warning on the way.
+    # A bad kernel or a huge number is reported by an error, so NumPy need not warn of the arithmetic on the way to it.
+    @final
     @np.errstate(invalid="ignore", over="ignore")
     def select(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
         """Choose an action for a context.
@@ -151,8 +57,8 @@ class Policy(ABC):
         Args:
             context: shape (d_x,); empty for a problem without contexts.
             actions: one offered action per row, shape (A, d_a), A ≥ 1; or a box, any point of which may be played.
-            mask: True for the rows that may be played, shape (A,); all of them unless given. What stands in the other
-                rows does not matter.
+            mask: True for the rows that may be played, shape (A,); by default all of them. The other rows may hold
+                anything.
         """
         if isinstance(actions, Box):
             return self._select_in_box(context, actions, mask)
@@ -162,30 +68,26 @@ class Policy(ABC):
             indices = available_rows(mask, len(actions))
             actions = actions[indices]
         context = as_vector("context", context, self._dimensions[0])
-        require_action_columns(actions)
         points = join(context, actions)
         if self._dimensions[0] is None:
+            require_action_columns(actions)
             self._check_first(points, len(context))
         threads = threads_for(self.dictionary_size, len(points))
         if threads is None:
-            row, mean, std, upper_bound, propensity = self._select(points)
+            choice = self.choose(points)
         else:
             with threads:
-                row, mean, std, upper_bound, propensity = self._select(points)
-        self._chosen_point = point = points[row]
-        self._chosen_bytes = point.tobytes()
+                choice = self.choose(points)
+        row = choice.index
+        point = points[row]
+        self._last.keep(choice, point, self.round_index)
         split, own = len(context), point.copy()
         if indices is not None:
             row = int(indices[row])
-        return Decision(row, own[split:], mean, std, upper_bound, own[:split], propensity)
+        return Decision(row, own[split:], choice.mean, choice.std, choice.upper_bound, own[:split], choice.propensity)
 
     def _select_in_box(self, context: ArrayLike, box: Box, mask: ArrayLike | None) -> Decision:
-        """Reduce a box to a few points and choose among them; an error leaves the generator as it was."""
-        if not isinstance(self, BoxPolicy):
-            raise InputError(
-                f"actions: {type(self).__name__} chooses among finitely many actions and was offered a Box; "
-                "offer rows, for instance box.sample(generator, 100)."
-            )
+        """Choose from the shortlist of a box; an error leaves the generator as it was."""
         if mask is not None:
             raise InputError("mask: a box has no rows to leave out; offer a smaller box.")
         if self._dimensions[1] not in (None, box.dimension):
@@ -194,13 +96,19 @@ class Policy(ABC):
         if self._dimensions[0] is None:
             self._check_first(join(context, box.low[None, :]), len(context))
         require_finite("context", context)
-        state = self._ties.bit_generator.state
+        state = self.generator.bit_generator.state
         try:
-            return replace(self.select(context, self._finalists(context, box)), index=-1, propensity=None)
+            return replace(self.select(context, self.shortlist(context, box)), index=-1, propensity=None)
+        except NotImplementedError as reason:
+            raise InputError(
+                f"actions: {type(self).__name__} chooses among finitely many actions and was offered a Box; "
+                "offer rows, for instance box.sample(generator, 100)."
+            ) from reason
         except BaseException:
-            self._ties.bit_generator.state = state
+            self.generator.bit_generator.state = state
             raise
 
+    @final
     def update(self, context: ArrayLike, action: ArrayLike, reward: float) -> None:
         """Learn the reward of an action that was played in a context.
 
@@ -211,9 +119,9 @@ class Policy(ABC):
         """
         context = as_vector("context", context, self._dimensions[0])
         action = as_vector("action", action, self._dimensions[1])
-        chosen = context.tobytes() + action.tobytes() == self._chosen_bytes
-        if chosen:
-            point = self._chosen_point
+        choice = self._last.choice_of(context, action, self.round_index)
+        if choice is not None:
+            point = self._last.point
         else:
             require_finite("context", context)
             require_finite("action", action)
@@ -221,16 +129,14 @@ class Policy(ABC):
             if self._dimensions[0] is None:
                 require_action_columns(action)
                 self._check_first(point[None, :], len(context))
-        threads = threads_for(self.dictionary_size)
-        if threads is None:
-            self._update(point, as_reward(reward), chosen)
-        else:
-            with threads:
-                self._update(point, as_reward(reward), chosen)
-        self._dimensions = (len(context), len(action))
+        self._change_model(self.learn, point, as_reward(reward), choice)
+        self._rewards_learned += 1
+        if self._dimensions[0] is None:
+            self._dimensions = (len(context), len(action))
 
+    @final
     def select_many(self, contexts: ArrayLike, actions: ArrayLike | Box) -> list[Decision]:
-        """Choose an action for each of many contexts with the model as it stands, at the speed of matrix products.
+        """Choose an action for each of many contexts with the model as it is, at the speed of matrix products.
 
         Args:
             contexts: one per row, shape (n, d_x).
@@ -243,34 +149,29 @@ class Policy(ABC):
             return [self.select(context, actions) for context in contexts]
         contexts, actions = self._rounds(contexts, actions)
         repeated = np.broadcast_to(contexts[:, None, :], (*actions.shape[:2], contexts.shape[1]))
-        with threads_for(self.dictionary_size, MANY) or nullcontext():
-            choices = self._select_many(np.concatenate([repeated, actions], axis=2))
+        with threads_for(self.dictionary_size, MANY_ROWS) or nullcontext():
+            choices = self.choose_many(np.concatenate([repeated, actions], axis=2))
         return [
-            Decision(row, offered[row].copy(), mean, std, upper_bound, context.copy(), propensity)
-            for (row, mean, std, upper_bound, propensity), offered, context in zip(
-                choices, actions, contexts, strict=True
+            Decision(
+                choice.index,
+                offered[choice.index].copy(),
+                choice.mean,
+                choice.std,
+                choice.upper_bound,
+                context.copy(),
+                choice.propensity,
             )
+            for choice, offered, context in zip(choices, actions, contexts, strict=True)
         ]
 
     def _rounds(self, contexts: ArrayLike, actions: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Contexts (n, d_x) and the actions offered with each, shape (n, A, d_a), checked."""
-        contexts = as_points("contexts", contexts, self._dimensions[0])
-        actions = as_floats("actions", actions)
-        if actions.ndim == 2:
-            actions = np.broadcast_to(actions, (len(contexts), *actions.shape))
-        if actions.ndim != 3 or len(actions) != len(contexts) or not actions.size:
-            raise InputError(
-                f"actions: expected shape (A, d_a), or (n, A, d_a) with n = {len(contexts)} as many as contexts, "
-                f"and A at least 1, got {actions.shape}."
-            )
-        if self._dimensions[1] not in (None, actions.shape[2]):
-            raise InputError(f"actions: expected {self._dimensions[1]} columns, got {actions.shape[2]}.")
-        require_finite("contexts", contexts)
-        require_finite("actions", actions)
+        """Return contexts (n, d_x) and the actions offered with each, shape (n, A, d_a), checked."""
+        contexts, actions = as_rounds(contexts, actions, *self._dimensions)
         if self._dimensions[0] is None:
             self._check_first(np.concatenate((contexts[0], actions[0, 0]))[None, :], contexts.shape[1])
         return contexts, actions
 
+    @final
     def update_many(self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike) -> None:
         """Learn a log of rounds in order; the model is that of :meth:`update` one by one, reached faster.
 
@@ -281,28 +182,19 @@ class Policy(ABC):
             actions: the action that was played in each, shape (n, d_a).
             rewards: shape (n,).
         """
-        contexts = as_points("contexts", contexts, self._dimensions[0])
-        actions = as_points("actions", actions, self._dimensions[1])
-        rewards = as_vector("rewards", rewards)
-        if not len(contexts) == len(actions) == len(rewards):
-            raise InputError(
-                f"contexts, actions and rewards: expected as many of each, "
-                f"got {len(contexts)}, {len(actions)} and {len(rewards)}."
-            )
-        require_finite("contexts", contexts)
-        require_finite("actions", actions)
-        require_finite("rewards", rewards)
-        as_reward(np.abs(rewards).max())
+        contexts, actions, rewards = as_log(contexts, actions, rewards, *self._dimensions)
         points = np.hstack([contexts, actions])
         if self._dimensions[0] is None:
             require_action_columns(actions)
             self._check_first(points, contexts.shape[1])
-        with threads_for(self.dictionary_size, MANY) or nullcontext():
-            self._update_many(points, rewards)
+        learned = self._rewards_learned
+        self._change_model(self.learn_many, points, rewards, rows=MANY_ROWS)
+        self._rewards_learned = learned + len(rewards)
         self._dimensions = (contexts.shape[1], actions.shape[1])
 
+    @final
     def ask(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
-        """Choose an action whose reward comes later; the decision's ``id`` names it until then.
+        """Choose an action whose reward arrives later; the decision's ``id`` names it until then.
 
         The standard deviations count the chosen point from now on, so that a burst of asks explores different actions;
         the means wait for :meth:`tell`.
@@ -310,17 +202,15 @@ class Policy(ABC):
         Args:
             context: shape (d_x,).
             actions: shape (A, d_a), A ≥ 1; or a box.
-            mask: True for the rows that may be played, shape (A,); all of them unless given.
+            mask: True for the rows that may be played, shape (A,); by default all of them.
         """
         decision = self.select(context, actions, mask)
-        point = np.concatenate((decision.context, decision.action))
-        with threads_for(self.dictionary_size) or nullcontext():
-            self._anticipate(self._ledger.issued, point)
-        self._chosen_bytes = None
+        self._change_model(self.anticipate, self._ledger.issued, self._last.point.copy(), self._last.choice)
         self._dimensions = (len(decision.context), len(decision.action))
         return replace(decision, id=self._ledger.issue())
 
-    def tell(self, id: int, reward: float) -> None:  # noqa: A002 (the public name of a decision's id)
+    @final
+    def tell(self, id: int, reward: float) -> None:
         """Learn the reward of a decision of :meth:`ask`; in any order, once each.
 
         Args:
@@ -329,6 +219,7 @@ class Policy(ABC):
         """
         self.tell_many([id], [reward])
 
+    @final
     def tell_many(self, ids: Sequence[int], rewards: ArrayLike) -> None:
         """Learn the rewards of decisions of :meth:`ask`.
 
@@ -338,28 +229,29 @@ class Policy(ABC):
             ids: of n decisions.
             rewards: shape (n,).
         """
-        keys = [self._ledger.require_open("tell", key) for key in ids]
-        if len(set(keys)) < len(keys):
-            twice = next(key for key in keys if keys.count(key) > 1)
-            raise InputError(f"tell: decision {twice} stands twice among the ids; a reward counts once.")
+        keys = self._ledger.require_all_open("tell", ids)
         numbers = [as_reward(reward) for reward in as_vector("rewards", rewards, len(keys)).tolist()]
-        with threads_for(self.dictionary_size) or nullcontext():
-            for key, reward in zip(keys, numbers, strict=True):
-                self._fulfil(key, reward)
-                self._ledger.settle(key, f"was told already, with reward {reward!r}")
+        self._change_model(self._fulfil_all, keys, numbers)
 
-    def expire(self, id: int) -> None:  # noqa: A002 (as in tell)
-        """Give up on a decision of :meth:`ask` whose reward will never come; it no longer narrows the bounds.
+    def _fulfil_all(self, keys: Sequence[int], rewards: Sequence[float]) -> None:
+        for key, reward in zip(keys, rewards, strict=True):
+            self.fulfil(key, reward)
+            self._rewards_learned += 1
+            self._ledger.settle(key, f"was told already, with reward {reward!r}")
+
+    @final
+    def expire(self, id: int) -> None:
+        """Give up on a decision of :meth:`ask` whose reward will never arrive; it no longer narrows the bounds.
 
         Args:
             id: ``decision.id``.
         """
         key = self._ledger.require_open("expire", id)
-        with threads_for(self.dictionary_size) or nullcontext():
-            self._abandon(key)
-        self._ledger.settle(key, "has expired (a reward that comes after all is learned by update)")
+        self._change_model(self.abandon, key)
+        self._ledger.settle(key, "has expired (a reward that arrives after all is learned by update)")
 
-    def expire_before(self, id: int) -> tuple[int, ...]:  # noqa: A002 (as in tell)
+    @final
+    def expire_before(self, id: int) -> tuple[int, ...]:
         """Give up on all pending decisions that were asked for before a certain one.
 
         A bad id changes nothing. If the kernel fails in the middle, the decisions before that stay expired.
@@ -381,20 +273,32 @@ class Policy(ABC):
         """The ids of the decisions of :meth:`ask` that were neither told nor expired, oldest first."""
         return self._ledger.open
 
+    @final
     def diagnostics(self) -> Diagnostics:
-        """What the policy has become: sizes, dimensions, drift, memory."""
+        """Return the state of the policy in numbers: sizes, dimensions, drift, memory."""
         return diagnose(self, self.round_index, self.posteriors, len(self.pending))
 
+    @final
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy to one file, atomically; :func:`kernel_bandits.load` brings it back to go on bit for bit.
+        """Write the policy to one file, atomically; :func:`kernel_bandits.load` reads it back to go on bit for bit.
 
         Args:
             path: of the file, replaced if it exists.
         """
         persistence.save(self, path)
 
+    def _change_model(self, hook: Callable[..., None], *arguments: Any, rows: int = 1) -> None:
+        """Call a hook that changes the model, with the BLAS threads that pay; the last choice is then out of date."""
+        threads = threads_for(self.dictionary_size, rows)
+        if threads is None:
+            hook(*arguments)
+        else:
+            with threads:
+                hook(*arguments)
+        self._last.forget()
+
     def _check_first(self, points: FloatArray, context_columns: int) -> None:
-        """Before the first observation, whether dictionary and kernel take points of this width."""
+        """Raise if, before the first observation, dictionary or kernel do not take points of this width."""
         for posterior in self.posteriors[:1]:
             if posterior.dimension not in (None, points.shape[1]):
                 raise InputError(
@@ -403,32 +307,15 @@ class Policy(ABC):
                 )
             require_columns(posterior.kernel, points, context_columns)
 
-    def _argmax(self, values: FloatArray) -> int:
-        """The index of the largest value; among equals, up to rounding, one at random."""
-        best = int(values.argmax())
-        # Far from all data the bounds of different actions agree but for the order of rounding, which must not decide.
-        peak = values.item(best)
-        tied = values >= peak - TIE_TOLERANCE * abs(peak)
-        if np.count_nonzero(tied) <= 1:
-            return best
-        indices = np.flatnonzero(tied)
-        return int(indices[self._ties.integers(len(indices))])
 
-    @staticmethod
-    def _count_tied(values: FloatArray) -> int:
-        """How many values count as the largest."""
-        peak = float(values.max())
-        return int(np.count_nonzero(values >= peak - TIE_TOLERANCE * abs(peak)))
+def load(path: str | os.PathLike[str]) -> Policy:
+    """Read a policy that :meth:`Policy.save` wrote; it goes on as if it had never been stopped.
 
-
-class BoxPolicy(Policy):
-    """A policy that can choose in a box, too: it reduces the box to a few points, then chooses among those."""
-
-    @abstractmethod
-    def _finalists(self, context: FloatArray, box: Box) -> FloatArray:
-        """Actions of the box, shape (n, d_a), of which ``_select`` chooses one; the model stays as it is.
-
-        Args:
-            context: finite, shape (d_x,).
-            box: of the dimension of the actions seen so far.
-        """
+    Args:
+        path: of the file. A file that is truncated, damaged, foreign, or of another format is an
+            :class:`InputError`.
+    """
+    policy = persistence.load(path)
+    if not isinstance(policy, Policy):
+        raise InputError(f"load: {path} holds {type(policy).__name__}, not a policy; restore an intact copy.")
+    return policy

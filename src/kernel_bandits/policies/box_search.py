@@ -1,8 +1,8 @@
-"""Where in a box the upper confidence bound is largest.
+"""Search a box for the action with the largest upper confidence bound.
 
-Three steps: candidates that cover the box are evaluated by matrix products, more of them around the best; the bound is
-climbed from the best of all, every climber in step with the others; the highest ends are the finalists. Coordinates are
-fractions of the box, 0 at its low and 1 at its high corner.
+Three steps: candidates that cover the box are evaluated by matrix products, and more of them around the best; gradient
+ascent starts from the best of all, all climbers in step; the highest ends are the finalists. Coordinates are fractions
+of the box, 0 at its low and 1 at its high corner.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from kernel_bandits.posteriors.base import Posterior
 # All numbers here were chosen on 1,800 random posteriors (benchmarks/boxes.py): fewer miss more of the largest bounds.
 # Quasi-random candidates as powers of 2, for boxes of 1, 2, 3 and from 4 dimensions on.
 CANDIDATES = (8, 8, 9, 10)
-# They cover a cube that is so much wider, and those outside are moved to its walls, where bounds are often largest.
+# They cover a cube wider than the box by this factor; those outside are moved to the walls, where bounds are often
+# largest.
 STRETCH = 1.1
-# Anchors that are candidates too: a short lengthscale makes peaks that nothing else comes near.
+# The largest number of anchors that are candidates too: with a short lengthscale no other candidate is near a peak.
 ANCHORS = 128
-# Around each of the best candidates so many more are drawn, at distances of 1/100 to 2 spacings of the others.
+# Neighbours drawn around each of the best candidates, at distances of 1/100 to 2 spacings (powers of 10).
 CENTRES, NEIGHBOURS, DISTANCES = 8, 32, (-2.0, 0.3)
-# The bound is climbed from so many peaks of the candidates, no other within half a spacing, and from so many of those
-# drawn around the best, where no other is within a 20th.
+# Ascent starts from this many peaks of the candidates, at least half a spacing apart, and this many of the neighbours,
+# at least a 20th of a spacing apart.
 PEAKS, PEAK_RADIUS = 64, 0.5
 FINE_PEAKS, FINE_RADIUS = 8, 0.05
 FIRST_STEP = 0.25
@@ -52,7 +53,7 @@ class _Bound:
     box: Box
 
     def values(self, fractions: FloatArray) -> FloatArray:
-        """At fractions (n, d_a), shape (n,); an error where the kernel is not finite."""
+        """Return the bound at fractions (n, d_a), shape (n,); raise if the kernel is not finite there."""
         values = np.empty(len(fractions))
         for start in range(0, len(fractions), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
@@ -63,7 +64,7 @@ class _Bound:
         return values
 
     def with_gradients(self, fractions: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Values (n,) and gradients (n, d_a) at fractions (n, d_a)."""
+        """Return values (n,) and gradients (n, d_a) at fractions (n, d_a)."""
         points = join(self.context, self.box.at(fractions))
         with threads_for(self.posterior.dictionary_size, len(points)) or nullcontext():
             evaluation = self.posterior.evaluate(points)
@@ -74,14 +75,14 @@ class _Bound:
 def finalists(
     posterior: Posterior[Any], bonus: float, context: FloatArray, box: Box, generator: np.random.Generator
 ) -> FloatArray:
-    """Points of a box among which the largest mean + bonus·std is, as far as is known, the largest of the box.
+    """Return points of a box, one of which has the largest mean + bonus·std that the search has found.
 
     Args:
-        posterior: whose bound it is; stays as it is.
-        bonus: of one standard deviation.
+        posterior: predicts; stays as it is.
+        bonus: the factor on the standard deviation.
         context: shape (d_x,), finite.
         box: of actions, dimension d_a.
-        generator: moves the quasi-random candidates, anew each time, so that no place is overlooked for good.
+        generator: shifts the quasi-random candidates at every call, so that no place is overlooked for good.
 
     Returns:
         Actions, shape (n, d_a).
@@ -103,25 +104,25 @@ def finalists(
     )
     ends = ends[np.argsort(heights)[-FINALISTS:]]
     if len(anchors):
-        # A kernel with a kink has its peaks at anchors, which a climber circles: try the nearest ones themselves.
+        # A kernel with a kink has its peaks at anchors, and ascent circles them: try the nearest anchors themselves.
         ends = np.concatenate([ends, anchors[cdist(ends, anchors, "sqeuclidean").argmin(axis=1)]])
     return box.at(ends)
 
 
 def candidates(posterior: Posterior[Any], context: FloatArray, box: Box, generator: np.random.Generator) -> FloatArray:
-    """Actions that cover a box evenly, and some of the anchors', shape (n, d_a); arguments as for :func:`finalists`."""
+    """Return actions that cover a box evenly and those of some anchors, shape (n, d_a); arguments as above."""
     return box.at(_covering(box.dimension, _anchors(posterior, context, box), generator))
 
 
 def _anchors(posterior: Posterior[Any], context: FloatArray, box: Box) -> FloatArray:
-    """The actions of the points that carry the posterior, as fractions of the box, shape (m, d_a)."""
+    """Return the actions of the posterior's anchors as fractions of the box, shape (m, d_a)."""
     points = posterior.dictionary_points
     return box.fractions(points[:, len(context) :]) if len(points) else np.empty((0, box.dimension))
 
 
 def _covering(dimension: int, anchors: FloatArray, generator: np.random.Generator) -> FloatArray:
-    """Points that cover the unit cube evenly, and some of the anchors, shape (n, d_a)."""
-    # a Sobol sequence moved round the torus stays as even as it was
+    """Return points that cover the unit cube evenly, and some of the anchors, shape (n, d_a)."""
+    # a Sobol sequence shifted on the torus stays as even as it was
     even = (_sobol(dimension) + generator.random(dimension)) % 1.0
     if len(anchors) > ANCHORS:
         anchors = anchors[generator.choice(len(anchors), ANCHORS, replace=False)]
@@ -130,7 +131,7 @@ def _covering(dimension: int, anchors: FloatArray, generator: np.random.Generato
 
 @lru_cache(maxsize=8)
 def _sobol(dimension: int) -> FloatArray:
-    # here, since scipy.stats takes longer to load than all the rest
+    # imported here, since scipy.stats takes longer to load than all the rest
     from scipy.stats.qmc import Sobol
 
     exponent = CANDIDATES[min(dimension, len(CANDIDATES)) - 1]
@@ -140,7 +141,7 @@ def _sobol(dimension: int) -> FloatArray:
 
 
 def _around(centres: FloatArray, spacing: float, generator: np.random.Generator) -> FloatArray:
-    """Neighbours of the centres at all scales from two spacings down, shape (n, d_a)."""
+    """Return neighbours of the centres at all scales from two spacings down, shape (n, d_a)."""
     count, dimension = centres.shape
     distances = spacing * 10.0 ** generator.uniform(*DISTANCES, (count, NEIGHBOURS, 1))
     offsets = distances * generator.uniform(-1.0, 1.0, (count, NEIGHBOURS, dimension))
@@ -148,7 +149,7 @@ def _around(centres: FloatArray, spacing: float, generator: np.random.Generator)
 
 
 def _peaks(points: FloatArray, values: FloatArray, radius: float, count: int) -> list[int]:
-    """The rows of the largest values, at most ``count``, none within the radius of a larger one."""
+    """Return the rows of the largest values, at most ``count``, none within the radius of a larger one."""
     remaining = values.copy()
     rows: list[int] = []
     while len(rows) < count:

@@ -1,4 +1,4 @@
-"""What a policy has become, in numbers to watch."""
+"""The state of a policy in numbers to watch."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ class Diagnostics:
     """The state of a policy; sums over its models where it has several.
 
     Attributes:
-        observations: how many rewards came in.
-        pending: how many decisions of ``ask`` await their reward.
-        dictionary_size: m, the points or features that carry the model.
-        effective_dimension: trace K(K + λI)⁻¹ of the (projected) Gram matrix: how many directions the data fills.
+        observations: the number of rewards learned.
+        pending: the number of decisions of ``ask`` that await their reward.
+        dictionary_size: m, the number of points or features that carry the model.
+        effective_dimension: trace K(K + λI)⁻¹ of the (projected) Gram matrix: the number of directions the data fill.
         information_gain: ½·log det(I + K/λ) of the (projected) Gram matrix, in nats.
-        residual: ρ, what the anchors leave unexplained of the observed points, Σ k(s, s) − ‖φ(s)‖².
-        drift: how far the tracked inverse had left the true one when last checked, relative; it is recomputed beyond
-            1e-8.
+        residual: ρ = Σ k(s, s) − ‖φ(s)‖² over the observed points, the part outside the span of the anchors.
+        drift: the relative error of the tracked inverse when last checked; beyond 1e-8 it is recomputed.
         memory_bytes: of all arrays the policy holds, its history included.
-        kernel: the policy plays by now, output variance included; None without one.
-        regularization: λ, the noise variance it plays by now; None without a model.
-        prior_mean: the expected reward where nothing is known; 0 unless it is learned.
-        kernel_changes: when a kernel that is learned has changed, the evidence gained each time, and the lengthscales
-            over the spread of their columns, which tell the columns that matter.
+        kernel: the one in use, output variance included; None without a model.
+        regularization: the λ in use, the noise variance; None without a model.
+        prior_mean: the expected reward far from all data; 0 unless it is learned.
+        kernel_changes: the rounds at which a learned kernel changed, the evidence gained each time, and the
+            lengthscales relative to the spread of their columns, which show the columns that matter.
     """
 
     observations: int
@@ -49,7 +48,7 @@ class Diagnostics:
     kernel_changes: tuple[KernelChange, ...]
 
     def __str__(self) -> str:
-        """One line each; of the changes of the kernel how many there were and the last."""
+        """Return one line for each attribute; of the kernel's changes, their number and the last."""
         shown = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "kernel_changes"}
         lines = [
             f"{name}: {value:.6g}" if isinstance(value, float) else f"{name}: {value}" for name, value in shown.items()
@@ -66,7 +65,7 @@ class Diagnostics:
 
 
 def diagnose(policy: object, observations: int, posteriors: Sequence[Posterior[Any]], pending: int) -> Diagnostics:
-    """The diagnostics of a policy that has learned so many rewards and plays by these posteriors."""
+    """Return the diagnostics of a policy with these posteriors that has learned this number of rewards."""
     # several models share one kernel
     first = next(iter(posteriors), None)
     return Diagnostics(
@@ -86,7 +85,7 @@ def diagnose(policy: object, observations: int, posteriors: Sequence[Posterior[A
 
 
 def memory_of(thing: object) -> int:
-    """The bytes of all arrays that can be reached from an object, each counted once."""
+    """Return the bytes of all arrays that can be reached from an object, each counted once."""
     total, seen, waiting = 0, set(), [thing]
     while waiting:
         item = waiting.pop()
@@ -94,7 +93,7 @@ def memory_of(thing: object) -> int:
             continue
         seen.add(id(item))
         if isinstance(item, np.ndarray):
-            # a view counts as what it is a view of
+            # a view counts as the array it is a view of
             total, waiting = (total + item.nbytes, waiting) if item.base is None else (total, [*waiting, item.base])
         elif isinstance(item, array):
             total += item.itemsize * len(item)

@@ -1,17 +1,19 @@
-"""Which decisions await their reward, and what became of the others."""
+"""The decisions that await their reward, and what happened to the others."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from kernel_bandits.errors import InputError
 
-# So many settled decisions are remembered with what became of them; of older ones only that they are settled.
+# The number of settled decisions remembered with what happened to them; older ones are only known to be settled.
 REMEMBERED = 10_000
 
 
 class Ledger:
-    """Numbers decisions from 0 and keeps which of them are open; bounded but for the open ones."""
+    """Numbers decisions from 0 and keeps track of those that are open; its memory is bounded but for these."""
 
     def __init__(self) -> None:
         self.issued = 0
@@ -24,14 +26,14 @@ class Ledger:
         return tuple(self._open)
 
     def issue(self) -> int:
-        """Open a decision; its id."""
+        """Open a decision and return its id."""
         key = self.issued
         self.issued += 1
         self._open[key] = None
         return key
 
     def require_issued(self, verb: str, key: int) -> int:
-        """The id of a decision, open or settled, as a plain integer."""
+        """Return the id of a decision, open or settled, as a plain integer."""
         if isinstance(key, bool) or not isinstance(key, (int, np.integer)):
             raise InputError(
                 f"{verb}: expected the id of a decision, got {key!r}; pass decision.id as ask returned it."
@@ -42,12 +44,20 @@ class Ledger:
         return key
 
     def require_open(self, verb: str, key: int) -> int:
-        """The id as a plain integer, or an error that says what became of the decision."""
+        """Return the id as a plain integer, or raise an error that says what happened to the decision."""
         key = self.require_issued(verb, key)
         if key in self._open:
             return key
         fate = self._settled.get(key, f"was settled more than {REMEMBERED:,} decisions ago")
         raise InputError(f"{verb}: decision {key} {fate}; a decision is settled once, and nothing was changed.")
+
+    def require_all_open(self, verb: str, keys: Sequence[int]) -> list[int]:
+        """Return ids as plain integers, or raise an error if one is not open or stands twice."""
+        plain = [self.require_open(verb, key) for key in keys]
+        if len(set(plain)) < len(plain):
+            twice = next(key for key in plain if plain.count(key) > 1)
+            raise InputError(f"{verb}: decision {twice} stands twice among the ids; a reward counts once.")
+        return plain
 
     def settle(self, key: int, fate: str) -> None:
         """Close an open decision; ``fate`` completes the sentence "decision 7 …"."""

@@ -1,4 +1,4 @@
-"""What all policies share that play by one posterior: predictions, updates, delayed rewards, explanations."""
+"""What policies with one posterior share: predictions, updates, delayed rewards, batches, explanations."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from numpy.typing import ArrayLike
 from kernel_bandits.actions import Box, pair
 from kernel_bandits.arrays import FloatArray, as_count, as_points, as_positive, require_finite
 from kernel_bandits.errors import InputError
-from kernel_bandits.policies.base import Choice, Decision, Policy
+from kernel_bandits.policies.base import Policy
+from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why an action looked good: what the mean is made of, and what was added to it.
+    """Why an action looked good: the terms of its mean, and the exploration bonus.
 
     Attributes:
         mean: the expected reward of the decision's action as the policy sees it now.
-        exploration: what the decision's bound lay above its mean when it was made: the part that was curiosity. Under
-            Thompson sampling, how far the draw lay from the mean, to either side.
-        points: the n past points that moved the mean most, shape (n, d), context columns first, strongest first.
+        exploration: the decision's bound less its mean when it was made. Under Thompson sampling, the draw less the
+            mean, of either sign.
+        points: the n past points with the largest contributions, shape (n, d), context columns first, largest first.
         contributions: what each of them adds to the mean, shape (n,).
-        rewards: what was earned at them, shape (n,); None where the history is not kept and ``points`` are anchors,
-            which speak for all observations around them.
+        rewards: the rewards observed at them, shape (n,); None if the history is not kept and ``points`` are anchors,
+            which stand for all observations around them.
         rest: what all other points add to the mean together.
-        prior_mean: what the mean starts from: the expected reward where nothing is known, 0 unless it is learned. The
-            contributions are of rewards less the prior mean.
+        prior_mean: the expected reward far from all data, 0 unless it is learned. The contributions are of rewards less
+            the prior mean.
     """
 
     mean: float
@@ -44,18 +45,19 @@ class Explanation:
 
 
 class PosteriorPolicy(Policy):
-    """A policy that plays by one posterior; what is left to say is the rule that chooses.
+    """A policy with one posterior. Subclasses implement only the selection rule, :meth:`choose`.
+
+    A rule that returns its evaluation of the points and the chosen row there as ``Choice.computed`` spares the update
+    the work of evaluating the point again.
 
     Args:
         posterior: predicts and learns.
-        ties: the generator that breaks ties.
+        generator: breaks ties, and draws whatever else the policy leaves to chance.
     """
 
-    def __init__(self, posterior: Posterior[Any], ties: np.random.Generator) -> None:
-        super().__init__(ties)
+    def __init__(self, posterior: Posterior[Any], generator: np.random.Generator) -> None:
+        super().__init__(generator)
         self.posterior = posterior
-        # What select computed for all actions and the row it chose: the update computes nothing of it again.
-        self._chosen: tuple[Evaluation, int] | None = None
 
     @property
     def posteriors(self) -> tuple[Posterior[Any]]:
@@ -72,7 +74,7 @@ class PosteriorPolicy(Policy):
 
     @property
     def observed_points(self) -> FloatArray:
-        """Every point played so far, shape (t, d), where the history is kept."""
+        """Every point learned so far, shape (t, d), if the history is kept."""
         return self.posterior.observed_points
 
     @property
@@ -81,10 +83,10 @@ class PosteriorPolicy(Policy):
 
     @np.errstate(over="ignore")
     def predict(self, context: ArrayLike, actions: ArrayLike) -> Prediction:
-        """Mean and standard deviation of the expected reward of each action, arrays of length A; writes nothing."""
+        """Return mean and standard deviation of the expected reward of each action, shape (A,); writes nothing."""
         if isinstance(actions, Box):
             raise InputError(
-                "actions: predict answers for rows and was given a Box; pass rows, for instance "
+                "actions: predict takes rows and was given a Box; pass rows, for instance "
                 "box.sample(generator, 100), or decision.action[None, :] for the one that select chose."
             )
         return self.posterior.predict(pair(context, actions, *self._dimensions))
@@ -92,12 +94,12 @@ class PosteriorPolicy(Policy):
     def select_batch(
         self, contexts: ArrayLike, actions: ArrayLike | Box, *, batch_variance_limit: float = 10.0
     ) -> list[Decision]:
-        """Decide for the next contexts before any of their rewards comes, as far as that is safe.
+        """Decide for the next contexts before any of their rewards arrives, as far as that is safe.
 
         Decisions are pending, as those of :meth:`ask`. The batch ends with the decision at which 1 + Σσ² passes the
-        limit, with the paper's σ² as it was when the batch began (Calandriello et al. 2020): the standard deviations
-        inside it are then at most √limit below those at its beginning, until that last decision. Coins are flipped
-        inside the batch; anchors that come up in it find the history in one pass at its end.
+        limit, with the paper's σ² as it was when the batch began (Calandriello et al. 2020): until that last decision
+        the standard deviations shrink by a factor of √limit at most. Coins are flipped inside the batch; the anchors
+        drawn in it are fitted to the history in one pass at its end.
 
         Args:
             contexts: one per row, shape (n, d_x), in the order in which they are to be served.
@@ -105,8 +107,8 @@ class PosteriorPolicy(Policy):
             batch_variance_limit: at least 1; at 1 a batch is one decision.
 
         Returns:
-            Decisions for the first contexts, at least one and at most n; tell their rewards, then go on with the rest.
-            A kernel that fails ends the batch; at its first context the error is raised.
+            Decisions for the first contexts, at least one and at most n; tell their rewards, then pass the remaining
+            contexts. A kernel that fails ends the batch; at its first context the error is raised.
         """
         limit = as_positive("batch_variance_limit", batch_variance_limit)
         if limit < 1.0:
@@ -135,11 +137,11 @@ class PosteriorPolicy(Policy):
         return decisions
 
     def explain(self, decision: Decision, count: int = 5) -> Explanation:
-        """Which past points speak for a decision, and how much of its bound is exploration.
+        """Return the past points that contribute most to a decision's mean, and the exploration in its bound.
 
         Args:
             decision: as :meth:`select` or :meth:`ask` returned it.
-            count: how many points to name at most.
+            count: the largest number of points to return.
         """
         if not isinstance(decision, Decision):
             raise InputError(f"decision: expected what select or ask returned, got {type(decision).__name__}.")
@@ -157,36 +159,24 @@ class PosteriorPolicy(Policy):
             prior_mean=prior_mean,
         )
 
-    def _select_one_by_one(self, points: FloatArray) -> list[Choice]:
-        """``_select`` in each of n rounds, leaving what is kept of the last choice as it was."""
-        kept = self._chosen
-        try:
-            return [self._select(offered) for offered in points]
-        finally:
-            self._chosen = kept
+    def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> None:
+        self.posterior.observe(point, reward, *self._evaluation_of(point, choice))
 
-    def _evaluation_of(self, point: FloatArray, chosen: bool) -> tuple[Evaluation, int]:
-        """The evaluation of a point and its row there: that of the last select where it is still good."""
-        kept = self._chosen
-        if chosen and kept is not None and kept[0].round_index == self.posterior.round_index:
-            return kept
-        return self.posterior.evaluate_finite(point[None, :]), 0
-
-    def _update(self, point: FloatArray, reward: float, chosen: bool) -> None:
-        self.posterior.observe(point, reward, *self._evaluation_of(point, chosen))
-        self._chosen = None
-
-    def _update_many(self, points: FloatArray, rewards: FloatArray) -> None:
+    def learn_many(self, points: FloatArray, rewards: FloatArray) -> None:
         self.posterior.observe_many(points, rewards)
 
-    def _anticipate(self, key: int, point: FloatArray) -> None:
-        self.posterior.anticipate(key, point, *self._evaluation_of(point, chosen=True))
-        self._chosen = None
+    def anticipate(self, key: int, point: FloatArray, choice: Choice | None) -> None:
+        self.posterior.anticipate(key, point, *self._evaluation_of(point, choice))
 
-    def _fulfil(self, key: int, reward: float) -> None:
+    def fulfil(self, key: int, reward: float) -> None:
         self.posterior.fulfil(key, reward)
-        self._chosen = None
 
-    def _abandon(self, key: int) -> None:
+    def abandon(self, key: int) -> None:
         self.posterior.abandon(key)
-        self._chosen = None
+
+    def _evaluation_of(self, point: FloatArray, choice: Choice | None) -> tuple[Evaluation, int]:
+        """Return an evaluation that holds the point, and its row there: that of its choice if there is one."""
+        if choice is None or choice.computed is None:
+            return self.posterior.evaluate_finite(point[None, :]), 0
+        evaluation, row = choice.computed
+        return evaluation, row

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from kernel_bandits.arrays import as_positive
 from kernel_bandits.confidence import Confidence, KrauseOng, StandardDeviations
-from kernel_bandits.dictionaries import Dictionary, Fixed, Kors, PosteriorVariance, Resampling
+from kernel_bandits.dictionaries import DictionaryRule, Kors, Resampling
+from kernel_bandits.dictionaries.base import as_rule
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, Linear, Matern
 from kernel_bandits.kernels.fourier import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
-from kernel_bandits.learning.fit import RewardModel
+from kernel_bandits.learning import KernelLearning
+from kernel_bandits.learning.units import RewardModel
 from kernel_bandits.policies.by_name import takes_features
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policies.thompson import ThompsonSampling
@@ -23,20 +26,43 @@ from kernel_bandits.policies.uniform import Uniform
 from kernel_bandits.posteriors import (
     ExactPosterior,
     FeaturePosterior,
-    KernelLearning,
     LearnedPosterior,
     NystromPosterior,
     Posterior,
 )
-from kernel_bandits.posteriors.nystrom import HistoryMode
 from kernel_bandits.rng import Seed, seed_of, stream
 
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
 # The kernel whose lengthscales are learned where none is given: smooth, but rough enough for rewards that jump.
 LEARNED_KERNEL = Matern(smoothness=2.5)
-# γ where the kernel is learned: a kernel that fits the rewards closely leaves more to explain than one chosen by hand,
-# and half the anchors give the same regret in a third of the time.
-LEARNED_OVERSAMPLING = 1.0
+_KORS = Kors()
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+# Options that have moved into the rule, and what they are called there.
+_RETIRED = {
+    "oversampling": "oversampling",
+    "leverage_regularization": "leverage_regularization",
+    "leverage_accuracy": "leverage_accuracy",
+    "max_dictionary_size": "max_size",
+    "history": "history",
+}
+
+
+def _retired(preset: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Name the new form of an option that has moved into the dictionary rule."""
+
+    @functools.wraps(preset)
+    def checked(*arguments: _P.args, **options: _P.kwargs) -> _T:
+        moved = {_RETIRED[name]: value for name, value in options.items() if name in _RETIRED}
+        if moved:
+            written = ", ".join(f"{name}={value!r}" for name, value in moved.items())
+            names = ", ".join(name for name in options if name in _RETIRED)
+            raise InputError(
+                f"{names}: now an option of the dictionary rule; write dictionary=kernel_bandits.Kors({written})."
+            )
+        return preset(*arguments, **options)
+
+    return checked
 
 
 @takes_features
@@ -63,7 +89,7 @@ def k_ucb(
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the tie-breaks and the exploration.
     """
-    posteriors = _Posteriors(None, {}, "all", seed_of(seed, "coins"))
+    posteriors = _Posteriors(None, seed_of(seed, "coins"))
     posterior = _posterior(kernel, regularization, _learning(kernel, learn_kernel), posteriors, seed)
     return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), _mixture(exploration_rate, seed))
 
@@ -73,24 +99,23 @@ class _Posteriors:
     """Builds posteriors of one kind; those with a dictionary have coins of their own for each number, if one is given.
 
     Attributes:
-        dictionary: None for exact posteriors, else what ``dictionary=`` arguments take.
-        options: of the dictionary.
-        history: of posteriors with a dictionary.
+        rule: of the dictionary; None for exact posteriors.
         seed: of the coins.
     """
 
-    dictionary: str | ArrayLike | None
-    options: dict[str, Any]
-    history: HistoryMode
+    rule: DictionaryRule | None
     seed: np.random.SeedSequence
 
     def __call__(self, kernel: KernelLike, regularization: float, number: int | None = None) -> Posterior[Any]:
-        if self.dictionary is None:
+        if self.rule is None:
             return ExactPosterior(kernel, regularization)
         own = () if number is None else (number,)
         coins = np.random.default_rng(np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, *own)))
-        rule = _incremental_rule(self.dictionary, coins, regularization=regularization, **self.options)
-        return NystromPosterior(kernel, regularization, rule, self.history)
+        return NystromPosterior(kernel, regularization, self.rule, coins)
+
+
+def _rule_or_none(dictionary: DictionaryRule | None) -> DictionaryRule | None:
+    return None if dictionary is None else as_rule(dictionary)
 
 
 def _learning(kernel: KernelLike | None, learn_kernel: bool | KernelLearning | None) -> KernelLearning | None:
@@ -158,18 +183,14 @@ def cgp_ucb(
 
 
 @takes_features
+@_retired
 def ek_ucb(
     kernel: KernelLike | None = None,
     *,
     regularization: float = 0.1,
     learn_kernel: bool | KernelLearning | None = None,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
-    leverage_regularization: float | None = None,
-    leverage_accuracy: float = 0.5,
-    oversampling: float | None = None,
-    max_dictionary_size: int | None = None,
-    dictionary: str | ArrayLike = "kors",
-    history: HistoryMode = "all",
+    dictionary: DictionaryRule = _KORS,
     exploration_rate: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
@@ -182,47 +203,29 @@ def ek_ucb(
         learn_kernel: whether lengthscales, output variance and λ are learned from the rewards, starting from the given
             ones; by default only if no kernel is given. A :class:`KernelLearning` says when.
         confidence: the radius β; by default one posterior standard deviation.
-        leverage_regularization: the μ at which leverage scores are taken; λ unless given. Larger means fewer anchors.
-        leverage_accuracy: the ε in the factor 1 + ε on the score.
-        oversampling: the γ in p = min(1, γτ). Larger means more anchors. Unless given 2, or 1 if the kernel is learned.
-        max_dictionary_size: hard cap on m. Once it is reached no anchor is added; the posterior goes on learning in the
-            span it has, and the standard deviation stays wide outside it.
-        dictionary: ``"kors"``, ``"posterior_variance"`` (τ' = (1+ε)σ²/(1+σ²), only at μ = λ), or joint points
-            of shape (m, d) that stay the dictionary for good.
-        history: ``"all"`` keeps states and rewards, 8(d + 1) bytes a round; ``"none"`` keeps nothing that grows with t.
+        dictionary: the rule that chooses anchors, with its options: ``Kors(max_size=200)``, ``PosteriorVariance()``,
+            ``Fixed(points)``, ``Resampling()``, or one of your own.
         exploration_rate: ε; with this probability any offered action is played instead of the one with the largest
             bound, and decisions carry their propensity.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the coins, tie-breaks and exploration.
     """
     learning = _learning(kernel, learn_kernel)
-    if oversampling is None:
-        # a dictionary that is given has no γ
-        oversampling = 2.0 if learning is None or not isinstance(dictionary, str) else LEARNED_OVERSAMPLING
-    options = {
-        "leverage_regularization": leverage_regularization,
-        "leverage_accuracy": leverage_accuracy,
-        "oversampling": oversampling,
-        "max_dictionary_size": max_dictionary_size,
-    }
-    posteriors = _Posteriors(dictionary, options, history, seed_of(seed, "coins"))
+    rule = as_rule(dictionary)
+    posteriors = _Posteriors(rule if learning is None else rule.for_learned_kernel(), seed_of(seed, "coins"))
     posterior = _posterior(kernel, regularization, learning, posteriors, seed)
     return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), _mixture(exploration_rate, seed))
 
 
 @takes_features
+@_retired
 def thompson_sampling(
     kernel: KernelLike,
     *,
     regularization: float = 0.1,
     scale: float = 1.0,
     number_of_draws: int = 100,
-    leverage_regularization: float | None = None,
-    leverage_accuracy: float = 0.5,
-    oversampling: float = 2.0,
-    max_dictionary_size: int | None = None,
-    dictionary: str | ArrayLike | None = "kors",
-    history: HistoryMode = "all",
+    dictionary: DictionaryRule | None = _KORS,
     seed: Seed = None,
 ) -> ThompsonSampling:
     """Thompson sampling on the posterior of EK-UCB, or with ``dictionary=None`` on that of K-UCB.
@@ -231,65 +234,13 @@ def thompson_sampling(
         kernel: covariance of joint points, ours or scikit-learn's.
         regularization: the λ of the ridge; the noise variance in the Gaussian-process view, in squared reward units.
         scale: v, standard deviations are multiplied by it; 1 draws from the posterior itself.
-        number_of_draws: of which one decides; the others tell the propensity.
-        leverage_regularization: μ of the dictionary; λ unless given.
-        leverage_accuracy: ε of the dictionary.
-        oversampling: γ of the dictionary.
-        max_dictionary_size: hard cap on m.
+        number_of_draws: of which one decides; the others estimate the propensity.
         dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
-        history: as for :func:`ek_ucb`.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the draws, coins and tie-breaks.
     """
-    options = {
-        "leverage_regularization": leverage_regularization,
-        "leverage_accuracy": leverage_accuracy,
-        "oversampling": oversampling,
-        "max_dictionary_size": max_dictionary_size,
-    }
-    posterior = _Posteriors(dictionary, options, history, seed_of(seed, "coins"))(kernel, regularization)
+    posterior = _Posteriors(_rule_or_none(dictionary), seed_of(seed, "coins"))(kernel, regularization)
     return ThompsonSampling(posterior, stream(seed, "ties"), stream(seed, "exploration"), scale, number_of_draws)
-
-
-def _incremental_rule(
-    dictionary: str | ArrayLike,
-    coins: np.random.Generator,
-    *,
-    regularization: float,
-    leverage_regularization: float | None,
-    leverage_accuracy: float,
-    oversampling: float,
-    max_dictionary_size: int | None,
-) -> Dictionary:
-    """The rule that a ``dictionary=`` argument names."""
-    regularization = as_positive("regularization", regularization)
-    if not isinstance(dictionary, str):
-        if (leverage_regularization, leverage_accuracy, oversampling, max_dictionary_size) != (None, 0.5, 2.0, None):
-            raise InputError("dictionary: a fixed dictionary takes no leverage options and no max_dictionary_size.")
-        return Fixed(dictionary)
-    if dictionary == "kors":
-        return Kors(
-            coins,
-            leverage_regularization=regularization if leverage_regularization is None else leverage_regularization,
-            leverage_accuracy=leverage_accuracy,
-            oversampling=oversampling,
-            max_dictionary_size=max_dictionary_size,
-        )
-    if dictionary != "posterior_variance":
-        raise InputError(
-            f"dictionary: expected 'kors', 'posterior_variance' or an array of points, got {dictionary!r}."
-        )
-    if leverage_regularization not in (None, regularization):
-        raise InputError(
-            "leverage_regularization: the posterior variance is a leverage score at μ = λ only; "
-            "leave it out, or use dictionary='kors'."
-        )
-    return PosteriorVariance(
-        coins,
-        leverage_accuracy=leverage_accuracy,
-        oversampling=oversampling,
-        max_dictionary_size=max_dictionary_size,
-    )
 
 
 def cbbkb(
@@ -311,13 +262,9 @@ def cbbkb(
         batch_variance_limit: C; a batch ends when 1 + Σσ² over it exceeds C. Independent of q̄.
         seed: of the coins and tie-breaks.
     """
-    rule = Resampling(
-        stream(seed, "coins"),
-        regularization=regularization,
-        oversampling=oversampling,
-        batch_variance_limit=batch_variance_limit,
-    )
-    return UpperConfidenceBound(NystromPosterior(kernel, regularization, rule), confidence, stream(seed, "ties"))
+    rule = Resampling(oversampling=oversampling, batch_variance_limit=batch_variance_limit)
+    posterior = NystromPosterior(kernel, regularization, rule, stream(seed, "coins"))
+    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
 
 
 def cbkb(
@@ -359,17 +306,14 @@ class _StagePosteriors:
         return self.posteriors(self.kernel, self.regularization, stage)
 
 
+@_retired
 def sup_kernel_ucb(
     kernel: KernelLike,
     *,
     horizon: int,
     regularization: float = 0.1,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
-    dictionary: Literal["kors", "posterior_variance"] | None = None,
-    leverage_regularization: float | None = None,
-    leverage_accuracy: float = 0.5,
-    oversampling: float = 2.0,
-    max_dictionary_size: int | None = None,
+    dictionary: DictionaryRule | None = None,
     seed: Seed = None,
 ) -> SupKernelUCB:
     """SupKernelUCB (Valko et al. 2013), exact or, with ``dictionary=``, one incremental Nyström posterior per stage.
@@ -382,25 +326,11 @@ def sup_kernel_ucb(
         kernel: covariance of joint points.
         horizon: T; sets the number of stages and the final width 1/√T.
         regularization: λ.
-        confidence: answers η, the multiple of σ that is called width; √λ·B + R·√(2·log(2TAS/δ)) is enough in theory.
-        dictionary: None for exact posteriors, ``"kors"`` or ``"posterior_variance"`` for projected ones.
-        leverage_regularization: μ of the dictionaries; λ unless given.
-        leverage_accuracy: ε of the dictionaries.
-        oversampling: γ of the dictionaries.
-        max_dictionary_size: hard cap on the anchors of one stage.
+        confidence: returns η, the multiple of σ that is called width; √λ·B + R·√(2·log(2TAS/δ)) is enough in theory.
+        dictionary: None for exact posteriors, or the rule of projected ones; each stage starts one of its own.
         seed: of the coins and tie-breaks.
     """
-    if dictionary is not None and not isinstance(dictionary, str):
-        raise InputError(
-            "dictionary: expected None, 'kors' or 'posterior_variance'; the stages have no common fixed dictionary."
-        )
-    options = {
-        "leverage_regularization": leverage_regularization,
-        "leverage_accuracy": leverage_accuracy,
-        "oversampling": oversampling,
-        "max_dictionary_size": max_dictionary_size,
-    }
-    posteriors = _Posteriors(dictionary, options, "all", seed_of(seed, "coins"))
+    posteriors = _Posteriors(_rule_or_none(dictionary), seed_of(seed, "coins"))
     stages = _StagePosteriors(kernel, regularization, posteriors)
     return SupKernelUCB(stages, confidence, horizon, stream(seed, "ties"))
 

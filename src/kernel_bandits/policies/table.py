@@ -22,7 +22,8 @@ from kernel_bandits.features.rows import FrameLike, RowLike, as_row, as_rows
 from kernel_bandits.features.transformer import Transformer
 from kernel_bandits.features.translator import Mask, Translator
 from kernel_bandits.features.values import Level, shown
-from kernel_bandits.policies.base import Decision, Policy
+from kernel_bandits.policies.base import Policy
+from kernel_bandits.policies.decision import Decision
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.table_records import NamedDecision, NamedDiagnostics, NamedExplanation, PastRound
 from kernel_bandits.posteriors.base import Prediction
@@ -229,7 +230,7 @@ class TablePolicy:
             self.translator.learn(decision.context, decision.action)
         return replace(decision, settled=True)
 
-    def tell(self, id: int | NamedDecision, reward: float) -> None:  # noqa: A002 (as in Policy)
+    def tell(self, id: int | NamedDecision, reward: float) -> None:
         """Learn the reward of a decision of :meth:`ask`; in any order, once each.
 
         Args:
@@ -247,7 +248,7 @@ class TablePolicy:
         """
         self.inner.tell_many([self._id(one) for one in ids], rewards)
 
-    def expire(self, id: int | NamedDecision) -> None:  # noqa: A002 (as in Policy)
+    def expire(self, id: int | NamedDecision) -> None:
         """Give up on a decision of :meth:`ask` whose reward will never come.
 
         Args:
@@ -255,7 +256,7 @@ class TablePolicy:
         """
         self.inner.expire(self._id(id))
 
-    def expire_before(self, id: int | NamedDecision) -> tuple[int, ...]:  # noqa: A002 (as in Policy)
+    def expire_before(self, id: int | NamedDecision) -> tuple[int, ...]:
         """Give up on all pending decisions that were asked for before a certain one; returns their ids.
 
         Args:
@@ -327,7 +328,7 @@ class TablePolicy:
                     "code, so a transformer cannot be saved; describe the columns by kb.Features, or keep the "
                     "transformer in your own pipeline and save a policy over arrays (policy.inner)."
                 )
-        persistence.save(self, path)  # type: ignore[arg-type]
+        persistence.save(self, path)
 
     def __repr__(self) -> str:
         described = ", ".join(name for _, name in self.features.layout.variables)

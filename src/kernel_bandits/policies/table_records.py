@@ -12,7 +12,7 @@ import numpy as np
 from kernel_bandits.features.offers import Action
 from kernel_bandits.features.rows import Row
 from kernel_bandits.features.values import Level, is_gap
-from kernel_bandits.policies.base import Decision
+from kernel_bandits.policies.decision import Decision
 from kernel_bandits.policies.diagnostics import Diagnostics
 
 

@@ -1,9 +1,10 @@
-"""The one upper-confidence-bound rule, over whichever posterior and radius it is given."""
+"""The upper-confidence-bound rule, written once for every posterior and every radius."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import replace
+from typing import Any, final
 
 import numpy as np
 
@@ -11,22 +12,24 @@ from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.confidence import Confidence, require_radius
 from kernel_bandits.errors import InputError
-from kernel_bandits.policies.base import TIE_TOLERANCE, BoxPolicy, Choice
 from kernel_bandits.policies.box_search import finalists
+from kernel_bandits.policies.decision import Choice
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
+from kernel_bandits.policies.ties import count_tied, tie_threshold
 from kernel_bandits.posteriors.base import Posterior
 
-# Points evaluated at once by select_many: enough for matrix products, little enough for the caches.
+# Points evaluated at once by choose_many: enough for matrix products, few enough for the caches.
 ROWS_AT_ONCE = 4096
 
 
-class UpperConfidenceBound(PosteriorPolicy, BoxPolicy):
+@final
+class UpperConfidenceBound(PosteriorPolicy):
     """Play argmax mean + β·std/√λ (Algorithm 2 of the paper, and the "Kernel UCB" of its appendix).
 
     Args:
         posterior: predicts and learns.
-        confidence: answers the radius β.
-        ties: the generator that breaks ties.
+        confidence: returns the radius β.
+        generator: breaks ties and searches boxes.
         exploration: an ε and a generator: with probability ε any offered action is played instead, so that every
             decision has a known propensity of at least ε/A.
     """
@@ -35,10 +38,10 @@ class UpperConfidenceBound(PosteriorPolicy, BoxPolicy):
         self,
         posterior: Posterior[Any],
         confidence: Confidence,
-        ties: np.random.Generator,
+        generator: np.random.Generator,
         exploration: tuple[float, np.random.Generator] | None = None,
     ) -> None:
-        super().__init__(posterior, ties)
+        super().__init__(posterior, generator)
         require_radius(confidence, posterior)
         self.confidence = confidence
         self.exploration = exploration
@@ -47,50 +50,47 @@ class UpperConfidenceBound(PosteriorPolicy, BoxPolicy):
         # βσ = β·std/√λ
         return self.confidence.radius(self.posterior) / math.sqrt(self.posterior.regularization)
 
-    def _finalists(self, context: FloatArray, box: Box) -> FloatArray:
+    def shortlist(self, context: FloatArray, box: Box) -> FloatArray:
         if self.exploration is not None:
             raise InputError(
                 "actions: with exploration_rate= each of finitely many actions is played with a known probability, and "
                 "a Box was offered; offer rows, as box.sample(generator, 100), or leave exploration_rate= out."
             )
-        return finalists(self.posterior, self._bonus(), context, box, self._ties)
+        return finalists(self.posterior, self._bonus(), context, box, self.generator)
 
-    def _select(self, points: FloatArray) -> Choice:
+    def choose(self, points: FloatArray) -> Choice:
         bonus = self._bonus()
         contenders, evaluation = self.posterior.contenders(points, bonus)
         upper_bounds = evaluation.mean + bonus * evaluation.std
-        row = self._argmax(upper_bounds)
+        row = self.argmax(upper_bounds)
         upper_bound = upper_bounds.item(row)
-        # argmax finds a NaN before any number, so one look tells that all bounds are finite.
+        # argmax finds a NaN before any number, so if this bound is finite all are.
         if not math.isfinite(upper_bound):
             self.posterior.require_finite(evaluation)
         index = row if contenders is None else int(contenders[row])
-        best = index, evaluation.mean.item(row), evaluation.std.item(row), upper_bound, None
-        mixed = best if self.exploration is None else self._mix(points, best, self._count_tied(upper_bounds))
-        if mixed[0] == index:
-            self._chosen = (evaluation, row)
-        return mixed
+        mean, std = evaluation.mean.item(row), evaluation.std.item(row)
+        best = Choice(index, mean, std, upper_bound, None, (evaluation, row))
+        return best if self.exploration is None else self._mix(points, best, count_tied(upper_bounds))
 
     def _mix(self, points: FloatArray, best: Choice, tied: int) -> Choice:
-        """Play the best with probability 1 − ε and any action else; either way with the propensity of the outcome."""
+        """Return the best with probability 1 − ε and otherwise any action, with its propensity either way."""
         assert self.exploration is not None
         rate, generator = self.exploration
-        index, mean, std, upper_bound, _ = best
-        # ε/A for every action, and 1 − ε shared among those that tie for the largest bound
-        propensity, largest = rate / len(points), upper_bound - TIE_TOLERANCE * abs(upper_bound)
-        row = int(generator.integers(len(points))) if generator.random() < rate else index
-        if row != index:
+        chosen, threshold = best, tie_threshold(best.upper_bound)
+        row = int(generator.integers(len(points))) if generator.random() < rate else best.index
+        if row != best.index:
             evaluation = self.posterior.evaluate_finite(points[row : row + 1])
-            self._chosen = (evaluation, 0)
             mean, std = evaluation.mean.item(0), evaluation.std.item(0)
-            upper_bound = mean + self._bonus() * std
-        if upper_bound >= largest:
+            chosen = Choice(row, mean, std, mean + self._bonus() * std, None, (evaluation, 0))
+        # ε/A for every action, and 1 − ε shared among those that tie for the largest bound
+        propensity = rate / len(points)
+        if chosen.upper_bound >= threshold:
             propensity += (1.0 - rate) / tied
-        return row, mean, std, upper_bound, propensity
+        return replace(chosen, propensity=propensity)
 
-    def _select_many(self, points: FloatArray) -> list[Choice]:
+    def choose_many(self, points: FloatArray) -> list[Choice]:
         if self.exploration is not None:
-            return self._select_one_by_one(points)
+            return [self.choose(offered) for offered in points]
         bonus = self._bonus()
         number_of_actions = points.shape[1]
         choices: list[Choice] = []
@@ -100,10 +100,10 @@ class UpperConfidenceBound(PosteriorPolicy, BoxPolicy):
             evaluation = self.posterior.evaluate_finite(block.reshape(-1, points.shape[2]))
             upper_bounds = evaluation.mean + bonus * evaluation.std
             for offset in range(0, len(upper_bounds), number_of_actions):
-                index = self._argmax(upper_bounds[offset : offset + number_of_actions])
+                index = self.argmax(upper_bounds[offset : offset + number_of_actions])
                 row = offset + index
                 mean, std = evaluation.mean.item(row), evaluation.std.item(row)
-                choices.append((index, mean, std, upper_bounds.item(row), None))
+                choices.append(Choice(index, mean, std, upper_bounds.item(row)))
         return choices
 
     def __repr__(self) -> str:

@@ -2,13 +2,13 @@
 
 Swappable: :class:`ExactPosterior` is carried by every observed point, :class:`NystromPosterior` by a dictionary of
 anchors, :class:`FeaturePosterior` by explicit features; :class:`LearnedPosterior` is any of the first two with a kernel
-that is learned. All answer ``predict(points)`` and take ``update(point, reward)``.
+that is learned. All have ``predict(points)`` and ``update(point, reward)``.
 """
 
 from kernel_bandits.posteriors.base import Evaluation, KernelChange, Posterior, Prediction
 from kernel_bandits.posteriors.exact import ExactPosterior
 from kernel_bandits.posteriors.features import FeaturePosterior
-from kernel_bandits.posteriors.learned import KernelLearning, LearnedPosterior
+from kernel_bandits.posteriors.learned import LearnedPosterior
 from kernel_bandits.posteriors.nystrom import NystromPosterior
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "ExactPosterior",
     "FeaturePosterior",
     "KernelChange",
-    "KernelLearning",
     "LearnedPosterior",
     "NystromPosterior",
     "Posterior",

@@ -6,15 +6,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeAlias, TypeVar
+from operator import attrgetter
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, as_vector, require_finite
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import KernelLike, as_kernel, require_columns, weighted_gradient
+from kernel_bandits.kernels import KernelLike, as_kernel, require_columns
 from kernel_bandits.numerics.linalg import correlate
+from kernel_bandits.posteriors.pending import Pending
+
+Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,88 +69,119 @@ class KernelChange:
     relative_lengthscales: tuple[float, ...]
 
 
-Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features"]
 E = TypeVar("E", bound=Evaluation)
-# Up to so many points are drawn jointly: a factorisation of that order takes about 20 ms.
+# Up to this many points are drawn jointly: a factorisation of that order takes about 20 ms.
 JOINT_POINTS = 1000
+
+
+@dataclass
+class Facts:
+    """What a posterior counts, in one place; a posterior around another shows the facts of the one within.
+
+    Attributes:
+        kernel: the covariance function, ours or scikit-learn's.
+        regularization: λ.
+        approximation: of the kernel's feature space.
+        dimension: d, or None before the first point.
+        round_index: t.
+        residual_trace: ρ.
+        prior_mean: what is taken off rewards before the regression learns them.
+        kernel_changes: how the kernel came to be.
+    """
+
+    kernel: KernelLike
+    regularization: float
+    approximation: Approximation
+    dimension: int | None = None
+    round_index: int = 0
+    residual_trace: float = 0.0
+    prior_mean: float = 0.0
+    kernel_changes: tuple[KernelChange, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.kernel = as_kernel(self.kernel)
+        self.regularization = as_positive("regularization", self.regularization)
+
+
+def _fact(path: str) -> Any:
+    """A read-only attribute, looked up in C: a Python function for each would cost some percent of a short round."""
+    return property(attrgetter(path))
+
+
+def require_finite_kernel(kernel: KernelLike, values: FloatArray) -> None:
+    """Raise unless what was computed from a kernel is finite."""
+    if not np.isfinite(values).all():
+        raise InputError(
+            f"kernel: {kernel!r} returned values that are not finite at the given points; "
+            "check the kernel and the scale of the data."
+        )
 
 
 class Posterior(ABC, Generic[E]):
     """Kernel ridge regression on joint points.
-
-    Args:
-        kernel: the covariance function, ours or scikit-learn's.
-        regularization: the λ of the ridge; the noise variance in the Gaussian-process view.
 
     A point may be played long before its reward comes. :meth:`anticipate` counts it into the standard deviations, which
     depend on points alone; :meth:`fulfil` brings the reward into the mean, in whatever order rewards come; and
     :meth:`abandon` takes the point out again. What comes out does not depend on the order: dictionary rules decide when
     a point is anticipated, and never look at rewards.
 
-    Attributes:
-        round_index: t, how many observations were learned.
-        residual_trace: ρ = Σ ‖(I − P)k(s_i, ·)‖², what the anchors leave unexplained of the past; 0 if exact.
-        prior_mean: the expected reward where nothing is known; 0 unless it is learned.
-        kernel_changes: how the kernel has changed so far; empty unless it is learned.
+    Args:
+        facts: what the posterior counts; it changes them in place.
+        pending: the regression that carries it, with what is awaited.
     """
 
-    def __init__(self, kernel: KernelLike, regularization: float) -> None:
-        self.kernel = as_kernel(kernel)
-        self.regularization = as_positive("regularization", regularization)
-        self.round_index = 0
-        self.residual_trace = 0.0
-        self.prior_mean = 0.0
-        self.kernel_changes: tuple[KernelChange, ...] = ()
+    kernel: KernelLike = _fact("_facts.kernel")
+    """The covariance function."""
+    regularization: float = _fact("_facts.regularization")
+    """The λ of the ridge; the noise variance in the Gaussian-process view."""
+    approximation: Approximation = _fact("_facts.approximation")
+    """What the posterior replaces the kernel's feature space by; decides which radii are valid."""
+    dimension: int | None = _fact("_facts.dimension")
+    """d, the number of columns of a point; None before the first."""
+    round_index: int = _fact("_facts.round_index")
+    """t, how many observations were learned."""
+    residual_trace: float = _fact("_facts.residual_trace")
+    """ρ = Σ ‖(I − P)k(s_i, ·)‖², what the anchors leave unexplained of the past; 0 if exact."""
+    prior_mean: float = _fact("_facts.prior_mean")
+    """The expected reward where nothing is known; 0 unless it is learned."""
+    kernel_changes: tuple[KernelChange, ...] = _fact("_facts.kernel_changes")
+    """How the kernel has changed so far; empty unless it is learned."""
+    dictionary_size: int = _fact("_pending.settled.size")
+    """How many anchors, points or features carry the posterior: m."""
+    log_determinant: float = _fact("_pending.settled.log_determinant")
+    """The log det(I + K/λ) of the (projected) Gram matrix of the observed points."""
+    effective_dimension: float = _fact("_pending.settled.effective_dimension")
+    """Trace K(K + λI)⁻¹ of the (projected) Gram matrix of the observed points (Definition 3.1)."""
+    drift: float = _fact("_pending.settled.drift")
+    """How far the tracked inverse was from the true one when it was last checked, relative; 0 without one."""
 
-    @property
-    @abstractmethod
-    def approximation(self) -> Approximation:
-        """What the posterior replaces the kernel's feature space by; decides which radii are valid."""
-
-    @property
-    @abstractmethod
-    def dimension(self) -> int | None:
-        """d, the number of columns of a point; None before the first."""
-
-    @property
-    @abstractmethod
-    def dictionary_points(self) -> FloatArray:
-        """The anchors that carry the posterior, shape (m, d)."""
-
-    @property
-    @abstractmethod
-    def dictionary_size(self) -> int:
-        """How many anchors carry the posterior: m."""
-
-    @property
-    @abstractmethod
-    def observed_points(self) -> FloatArray:
-        """Every observed point in order, shape (t, d), where the history is kept."""
-
-    @property
-    @abstractmethod
-    def observed_rewards(self) -> FloatArray:
-        """Every observed reward in order, shape (t,), where the history is kept."""
-
-    @property
-    @abstractmethod
-    def log_determinant(self) -> float:
-        """The log det(I + K/λ) of the (projected) Gram matrix of the observed points."""
-
-    @property
-    @abstractmethod
-    def effective_dimension(self) -> float:
-        """Trace K(K + λI)⁻¹ of the (projected) Gram matrix of the observed points (Definition 3.1)."""
-
-    @property
-    @abstractmethod
-    def drift(self) -> float:
-        """How far the tracked inverse was from the true one when it was last checked, relative; 0 without one."""
+    def __init__(self, facts: Facts, pending: Pending[Any]) -> None:
+        self._facts = facts
+        self._pending = pending
 
     @property
     def information_gain(self) -> float:
         """½·log det(I + K/λ) of the (projected) Gram matrix."""
         return 0.5 * self.log_determinant
+
+    @property
+    def observed_points(self) -> FloatArray:
+        """Every observed point in order, shape (t, d), where the history is kept."""
+        return self._observations()[0]
+
+    @property
+    def observed_rewards(self) -> FloatArray:
+        """Every observed reward in order, shape (t,), where the history is kept."""
+        return self._observations()[1]
+
+    @abstractmethod
+    def _observations(self) -> tuple[FloatArray, FloatArray]:
+        """Every observed point (t, d) and reward (t,) in order, or an error where the history is not kept."""
+
+    @property
+    @abstractmethod
+    def dictionary_points(self) -> FloatArray:
+        """The anchors that carry the posterior, shape (m, d)."""
 
     @abstractmethod
     def evaluate(self, points: FloatArray) -> E:
@@ -155,13 +190,14 @@ class Posterior(ABC, Generic[E]):
         Where the kernel is not finite the evaluation is not either; :meth:`require_finite` tells.
         """
 
-    @abstractmethod
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, E]:
         """Evaluate the points that may have the largest mean + bonus·std, and no more of the others than it takes.
 
         Returns:
             Their indices, or None for all, and their evaluation.
         """
+        del bonus  # a posterior that has no cheap bounds looks at all
+        return None, self.evaluate(points)
 
     @abstractmethod
     def gradient(self, points: FloatArray, evaluation: E, bonus: float) -> FloatArray:
@@ -226,27 +262,25 @@ class Posterior(ABC, Generic[E]):
             The function point (d,) ↦ σ²(point), the paper's variance as it was when the batch began.
         """
 
-    @abstractmethod
     def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
         """Learn valid observations one after the other, at the speed of matrix products where possible."""
+        for point, reward in zip(points, rewards.tolist(), strict=True):
+            self.observe(point, reward, self.evaluate_finite(point[None, :]))
 
-    def _kernel_gradient(
-        self, points: FloatArray, anchors: FloatArray, weights: FloatArray, own_weights: FloatArray
-    ) -> FloatArray:
-        """The gradient of Σ_j weights_ij·k(s_i, z_j) + own_weights_i·k(s_i, s_i) in the points s (A, d), weights fixed.
+    def learn_history(self, points: FloatArray, rewards: FloatArray, candidates: FloatArray) -> None:
+        """Learn a whole history at once, before anything else.
 
-        k(s, s) moves with both arguments, by symmetry twice as much as with the first.
+        Args:
+            points: shape (t, d).
+            rewards: shape (t,).
+            candidates: joint points that stand for the history, shape (n, d): anchors may be chosen among them.
         """
-        others = np.concatenate([anchors.reshape(-1, points.shape[1]), points])
-        return weighted_gradient(self.kernel, points, others, np.hstack([weights, np.diag(2.0 * own_weights)]))
+        del candidates  # a posterior without anchors has none to choose
+        self.observe_many(points, rewards)
 
     def require_finite(self, evaluation: E) -> None:
         """Raise if the kernel was not finite: a value that is not shows in the mean or std of its row."""
-        if not np.isfinite(evaluation.mean + evaluation.std).all():
-            raise InputError(
-                f"kernel: {self.kernel!r} returned values that are not finite at the given points; "
-                "check the kernel and the scale of the data."
-            )
+        require_finite_kernel(self.kernel, evaluation.mean + evaluation.std)
 
     def evaluate_finite(self, points: FloatArray) -> E:
         """:meth:`evaluate`, or an error if the kernel is not finite at the points."""

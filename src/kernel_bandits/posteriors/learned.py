@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_bandits.arrays import FloatArray, as_count, as_positive
+from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.kernels import KernelLike, Stationary
-from kernel_bandits.learning.fit import RewardModel, Sample, Units
-from kernel_bandits.posteriors.base import Approximation, Evaluation, KernelChange, Posterior
+from kernel_bandits.learning.fit import Sample
+from kernel_bandits.learning.schedule import KernelLearning
+from kernel_bandits.learning.units import RewardModel, Units
+from kernel_bandits.posteriors.base import Evaluation, KernelChange, Posterior
 from kernel_bandits.posteriors.history import History
-from kernel_bandits.posteriors.nystrom import NystromPosterior
 
 # Builds the posterior of a kernel and λ, with coins of its own for each number.
 PosteriorFactory: TypeAlias = Callable[[KernelLike, float, int], Posterior[Any]]
@@ -28,55 +29,6 @@ WORTHWHILE = 1.0
 UNKNOWN_NOISE = 0.1
 # Widths before and after a change are compared at so many points of the sample, and at as many that mix their columns.
 REFERENCE_POINTS = 128
-
-
-@dataclass(frozen=True)
-class KernelLearning:
-    """When and from what a kernel is learned.
-
-    Args:
-        first_round: how many observations there are when it is learned first.
-        growth: it is learned again whenever there are so many times as many; 2 for doubling times, which keeps the
-            cost of learning a fixed share of that of playing.
-        sample_size: n, at most so many observations are looked at each time, drawn at random, round t with weight 1/t.
-        groups: a label from 0 on for each column of a joint point, context columns first: columns with the same label
-            share a lengthscale, in units of their spread. None for one lengthscale per column.
-        warm_up: without a history the first so many observations are kept for learning; then the kernel is frozen.
-    """
-
-    first_round: int = 4
-    growth: float = 2.0
-    sample_size: int = 256
-    groups: tuple[int, ...] | None = None
-    warm_up: int = 512
-
-    def __post_init__(self) -> None:
-        for name in ("first_round", "sample_size", "warm_up"):
-            if as_count(name, getattr(self, name)) < 2:
-                raise InputError(f"{name}: expected at least 2, got {getattr(self, name)}.")
-        if not as_positive("growth", self.growth) > 1.0:
-            raise InputError(f"growth: expected more than 1, got {self.growth!r}.")
-        if self.warm_up < self.first_round:
-            raise InputError(
-                f"warm_up: expected at least first_round={self.first_round}, got {self.warm_up}; without a history the "
-                "kernel is learned from the first warm_up observations."
-            )
-        if self.groups is not None:
-            object.__setattr__(self, "groups", _labels(self.groups))
-
-    def after(self, round_index: int) -> int:
-        """The round of the next learning."""
-        return max(self.first_round, round_index + 1, math.ceil(self.growth * round_index))
-
-
-def _labels(groups: Sequence[int]) -> tuple[int, ...]:
-    try:
-        labels = tuple(int(label) for label in groups)
-    except (TypeError, ValueError):
-        labels = ()
-    if not labels or set(labels) != set(range(max(labels) + 1)):
-        raise InputError(f"groups: expected labels 0, 1, … without a gap, one per column, got {groups!r}.")
-    return labels
 
 
 @dataclass(slots=True)
@@ -110,60 +62,32 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         seed: np.random.SeedSequence,
     ) -> None:
         model = RewardModel(family, 1.0, UNKNOWN_NOISE) if start is None else start
-        super().__init__(model.covariance, model.noise)
+        within = build(model.covariance, model.noise, 0)
+        super().__init__(within._facts, within._pending)
+        self._facts.prior_mean = model.mean
         self.learning = learning
-        self.prior_mean = model.mean
         self._build, self._family, self._seed = build, family, seed
         self._model = start
         self._units: Units | None = None
-        self._within = build(model.covariance, model.noise, 0)
+        self._within = within
         self._next: int | None = learning.first_round
         # What the posterior within does not keep: a history-free stream until the kernel is frozen, and rewards as long
         # as nothing is known of them.
         self._kept = History() if start is None or self._is_history_free else None
-        self._awaited: dict[int, FloatArray] = {}
-
-    @property
-    def approximation(self) -> Approximation:
-        return self._within.approximation
 
     @property
     def _is_history_free(self) -> bool:
-        return self._within.approximation == "history-free"
-
-    @property
-    def dimension(self) -> int | None:
-        return self._within.dimension
+        return self.approximation == "history-free"
 
     @property
     def dictionary_points(self) -> FloatArray:
         return self._within.dictionary_points
 
-    @property
-    def dictionary_size(self) -> int:
-        return self._within.dictionary_size
-
-    @property
-    def observed_points(self) -> FloatArray:
-        return self._within.observed_points
-
-    @property
-    def observed_rewards(self) -> FloatArray:
+    def _observations(self) -> tuple[FloatArray, FloatArray]:
+        points, rewards = self._within._observations()
         if self._kept is not None and not self._is_history_free:
-            return self._kept.rewards
-        return self._within.observed_rewards + self.prior_mean
-
-    @property
-    def log_determinant(self) -> float:
-        return self._within.log_determinant
-
-    @property
-    def effective_dimension(self) -> float:
-        return self._within.effective_dimension
-
-    @property
-    def drift(self) -> float:
-        return self._within.drift
+            return points, self._kept.rewards
+        return points, rewards + self.prior_mean
 
     def _shifted(self, evaluation: Evaluation) -> _LearnedEvaluation:
         return _LearnedEvaluation(evaluation.round_index, evaluation.mean + self.prior_mean, evaluation.std, evaluation)
@@ -197,17 +121,14 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         points, values, rewards = self._within.contributions(point)
         return points, values, None if rewards is None else self.observed_rewards
 
-    @contextmanager
-    def batch(self) -> Iterator[Callable[[FloatArray], float]]:
-        with self._within.batch() as variance:
-            yield variance
-        self._follow()
+    def batch(self) -> AbstractContextManager[Callable[[FloatArray], float]]:
+        return self._within.batch()
 
     def observe(self, point: FloatArray, reward: float, evaluation: _LearnedEvaluation, row: int = 0) -> None:
         self._within.observe(point, self._centred(reward), evaluation.within, row)
         if self._kept is not None:
             self._kept.append(point, reward)
-        self._take_note()
+        self._learn_if_due()
 
     def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
         self._require_labels(points)
@@ -217,41 +138,32 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             self._within.observe_many(points[start:stop], self._centred(rewards[start:stop]))
             if self._kept is not None:
                 self._kept.extend(points[start:stop], rewards[start:stop])
-            self._take_note()
+            self._learn_if_due()
             start = stop
 
     def anticipate(self, key: int, point: FloatArray, evaluation: _LearnedEvaluation, row: int = 0) -> None:
         self._within.anticipate(key, point, evaluation.within, row)
-        self._awaited[key] = point
-        self._follow()
 
     def fulfil(self, key: int, reward: float) -> None:
+        point = self._pending.awaited[key].point
         self._within.fulfil(key, self._centred(reward))
-        point = self._awaited.pop(key)
         if self._kept is not None:
             self._kept.append(point, reward)
-        self._take_note()
+        self._learn_if_due()
 
     def abandon(self, key: int) -> None:
         self._within.abandon(key)
-        del self._awaited[key]
-        self._follow()
 
     def _centred(self, rewards: _Rewards) -> _Rewards:
-        """What the posterior within is told of rewards.
+        """What the posterior within learns of rewards.
 
         Nothing, as long as their level and spread are unknown: a first reward of 50 would look like a wonder and be
         played until the kernel is learned, one of −50 like a disaster. Decisions go by standard deviations until then.
         """
         return 0.0 * rewards if self._model is None else rewards - self.prior_mean
 
-    def _follow(self) -> None:
-        """Take over what the posterior within counts."""
-        self.round_index, self.residual_trace = self._within.round_index, self._within.residual_trace
-
-    def _take_note(self) -> None:
-        """Follow the posterior within, and learn the kernel if it is time to."""
-        self._follow()
+    def _learn_if_due(self) -> None:
+        """Learn the kernel if it is time to."""
         if self._next is None or self.round_index < self._next:
             return
         # a kernel that cannot be computed on these data explains nothing: the one that can be stays
@@ -287,35 +199,31 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         near = points[drawn[:REFERENCE_POINTS]]
         if _narrowing(self._within, within, np.concatenate([near, generator.permuted(near, axis=0)])) > gain:
             return
-        self._model, self._within = model, within
-        if not self._is_history_free:
-            self._kept = None
-        self.kernel, self.regularization, self.prior_mean = within.kernel, within.regularization, model.mean
-        self.residual_trace = within.residual_trace
+        facts = within._facts
         change = KernelChange(
-            self.round_index,
-            self.kernel,
-            self.regularization,
-            self.prior_mean,
+            facts.round_index,
+            facts.kernel,
+            facts.regularization,
+            model.mean,
             gain,
             tuple(sample.units.relative(model.kernel.lengthscale).tolist()),
         )
-        self.kernel_changes = (*self.kernel_changes, change)
+        facts.prior_mean, facts.kernel_changes = model.mean, (*self.kernel_changes, change)
+        self._model, self._within, self._facts, self._pending = model, within, facts, within._pending
+        if not self._is_history_free:
+            self._kept = None
 
     def _rebuilt(
         self, model: RewardModel, points: FloatArray, rewards: FloatArray, sample: FloatArray
     ) -> Posterior[Any]:
         """The posterior of a model with everything that was observed and anticipated."""
         within = self._build(model.covariance, model.noise, len(self.kernel_changes) + 1)
-        if isinstance(within, NystromPosterior):
-            # what the old anchors stand for is to be explained too, whether or not it was sampled
-            anchors = self._within.dictionary_points.reshape(-1, points.shape[1])
-            candidates = np.unique(np.concatenate([sample, anchors]), axis=0) if len(sample) < len(points) else sample
-            within.begin_with(points, rewards - model.mean, candidates)
-        else:
-            within.observe_many(points, rewards - model.mean)
-        for key, point in self._awaited.items():
-            within.anticipate(key, point, within.evaluate_finite(point[None, :]))
+        # what the old anchors stand for is to be explained too, whether or not it was sampled
+        anchors = self.dictionary_points.reshape(-1, points.shape[1])
+        candidates = np.unique(np.concatenate([sample, anchors]), axis=0) if len(sample) < len(points) else sample
+        within.learn_history(points, rewards - model.mean, candidates)
+        for key, awaited in self._pending.awaited.items():
+            within.anticipate(key, awaited.point, within.evaluate_finite(awaited.point[None, :]))
         return within
 
     def __repr__(self) -> str:

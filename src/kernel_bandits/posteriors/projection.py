@@ -40,7 +40,7 @@ def extended_gram_times(
     """K_ZZ·v in extended precision.
 
     Args:
-        cross_gram: answers k(points, anchors).
+        cross_gram: returns k(points, anchors).
         anchors: shape (m, d).
         vector: v, shape (m,).
     """
@@ -56,7 +56,7 @@ def project(
 
     Args:
         kernel: the covariance function.
-        blocks: observations, none of them merged.
+        blocks: observations. Where repeats are merged, every anchor must be newer than all of them.
         anchors: all m of them, shape (m, d).
         factor: Jᵀ, shape (m, m).
         since: how many observations came before each of the last q anchors; later ones count in its coordinate already.
@@ -65,9 +65,10 @@ def project(
     added = np.asarray(since)
     gram_sum, square, moment = np.zeros((size, further)), np.zeros((further, further)), np.zeros(further)
     rows, first = max(1, BLOCK_BYTES // (8 * size)), 0
-    for block_points, _, block_rewards in blocks:
+    for block_points, block_counts, block_rewards in blocks:
         for start in range(0, len(block_points), rows):
             points, rewards = block_points[start : start + rows], block_rewards[start : start + rows]
+            counts = block_counts[start : start + rows]
             # anchors that were there before the first of these points know them all
             known = int(np.searchsorted(added, first, side="right"))
             if known == further:
@@ -75,8 +76,9 @@ def project(
             gram = kernel(points, anchors)
             coordinates = times(gram, np.ascontiguousarray(factor[:, size - further + known :]))
             coordinates *= np.arange(first, first + len(points))[:, None] < added[known:]
-            gram_sum[:, known:] += transpose_times(gram, coordinates)
-            square[known:, known:] += transpose_times(coordinates, coordinates)
+            weighted = coordinates if (counts == 1.0).all() else counts[:, None] * coordinates
+            gram_sum[:, known:] += transpose_times(gram, weighted)
+            square[known:, known:] += transpose_times(coordinates, weighted)
             moment[known:] += rewards @ coordinates
             first += len(points)
     # Σ φcᵀ = J Σ k_Z cᵀ

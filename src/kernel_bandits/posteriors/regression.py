@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 
@@ -96,13 +97,15 @@ class RidgeRegression:
         self._rounds = 0
         self._drift_limit = DRIFT_TOLERANCE
 
-    def __len__(self) -> int:
-        return len(self.weights)
+    @property
+    def size(self) -> int:
+        """How many features there are: m."""
+        return self.weights.size
 
     @property
     def effective_dimension(self) -> float:
         """The trace of (A − λI)A⁻¹, which is m − λ·trace P."""
-        return len(self) - self.regularization * float(np.trace(self.covariance))
+        return self.size - self.regularization * float(np.trace(self.covariance))
 
     def observe(self, features: FloatArray, solved: FloatArray, variance: float, mean: float, reward: float) -> None:
         """Learn a reward at features φ, with h = Pφ, variance = φᵀh and mean = φᵀw as they stand."""
@@ -118,6 +121,20 @@ class RidgeRegression:
         if self._rounds % PENDING_ROWS == 0:
             self._absorb_pending()
             self._check_drift(features)
+
+    def learn(self, features: FloatArray, reward: float) -> None:
+        """:meth:`observe` where nothing is known of h = Pφ and φᵀw yet."""
+        solved = symmetric_times_vector(self.covariance, features)
+        self.observe(features, solved, float(features @ solved), float(features @ self.weights), reward)
+
+    def count(self, coordinates: FloatArray) -> None:
+        """Learn φ with a reward that is never asked for; w means nothing from then on."""
+        solved = symmetric_times_vector(self.covariance, coordinates)
+        self.observe(coordinates, solved, float(coordinates @ solved), 0.0, 0.0)
+
+    def copy(self) -> RidgeRegression:
+        """A regression that goes on by itself."""
+        return copy.deepcopy(self)
 
     def observe_many(self, features: FloatArray, solved: FloatArray, factor: FloatArray, rewards: FloatArray) -> None:
         """Learn b rewards at once, as if one after the other.
@@ -184,7 +201,7 @@ class RidgeRegression:
 
     def settle(self) -> None:
         """Bring P, w and the log-determinant up to date with all observations that were deferred."""
-        if self._stale or (self._deferred and self._deferred[-1][0].shape[1] > len(self)):
+        if self._stale or (self._deferred and self._deferred[-1][0].shape[1] > self.size):
             self._absorb_deferred()
             self._stale = False
             self._solve()
@@ -226,7 +243,7 @@ class RidgeRegression:
         self.log_determinant += math.log(schur / self.regularization)
         self._precision = border_symmetric(self._precision, cross, self.regularization + square)
         self._moment = np.append(self._moment, moment)
-        self._pending = np.zeros((PENDING_ROWS, len(self)))
+        self._pending = np.zeros((PENDING_ROWS, self.size))
 
     def load(self, second_moment: FloatArray, moment: FloatArray) -> None:
         """Start over from Σ φφᵀ and Σ rφ, which may have another size."""
@@ -245,7 +262,7 @@ class RidgeRegression:
     def _solve(self) -> None:
         self.covariance, log_determinant = inverse_and_log_determinant(self._precision)
         self.weights = symmetric_times_vector(self.covariance, self._moment)
-        self.log_determinant = log_determinant - len(self) * math.log(self.regularization)
+        self.log_determinant = log_determinant - self.size * math.log(self.regularization)
 
     def _absorb_pending(self) -> None:
         """A ← A + Σ φφᵀ and b ← b + Σ rφ over the observations that wait."""

@@ -1,0 +1,93 @@
+"""Kernel online row sampling, the paper's rule."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray, as_positive
+from kernel_bandits.dictionaries.base import Candidate
+from kernel_bandits.dictionaries.leverage import LeverageDictionary, LeverageRule, leverage_score
+from kernel_bandits.errors import UnavailableError
+from kernel_bandits.numerics.linalg import border_symmetric, quadratic_forms, subtract_outer, symmetric_times_vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kors(LeverageRule):
+    """Kernel online row sampling (the paper's KORS subroutine, eq. for τ̃ in the appendix).
+
+    Args:
+        oversampling: the γ in p = min(1, γτ). Larger means more anchors. None for 2, or 1 where the kernel is learned.
+        leverage_regularization: the μ at which leverage scores are taken; λ unless given. Larger means fewer anchors.
+        leverage_accuracy: the ε in the factor 1 + ε on the score.
+        max_size: hard cap on m. Once it is reached no anchor is added; the posterior goes on learning in the span it
+            has, and the standard deviation stays wide outside it.
+        history: ``"all"`` keeps points and rewards, 8(d + 1) bytes a round; ``"none"`` keeps nothing that grows with t.
+    """
+
+    leverage_regularization: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.leverage_regularization is not None:
+            as_positive("leverage_regularization", self.leverage_regularization)
+
+    def start(self, regularization: float, generator: np.random.Generator) -> KorsDictionary:
+        level = regularization if self.leverage_regularization is None else float(self.leverage_regularization)
+        return KorsDictionary(self, level, generator)
+
+
+class KorsDictionary(LeverageDictionary):
+    """The state of :class:`Kors`.
+
+    The appendix scores a point against the dictionary augmented by the point itself with weight 1. With
+    u = k_Zᵀ(K_ZZ + μ·diag(p))⁻¹k_Z that is τ = (1 + ε)(k − u)/(k − u + μ). In whitened coordinates
+    k − u = residual + μ·φᵀQφ with Q = (μI + Σ φ(z)φ(z)ᵀ/p_z)⁻¹, the sum over every point ever drawn. Q takes in a point
+    that is drawn but adds no direction (a repeat of an anchor, at μ > k quite likely) as any other: its weight 1/p is
+    not forgotten, and no second list of points is needed.
+    """
+
+    uses_variance = False
+
+    def __init__(self, rule: Kors, leverage_regularization: float, coins: np.random.Generator) -> None:
+        super().__init__(rule, leverage_regularization, coins)
+        self._inverse = np.empty((0, 0))
+
+    def adopt(self, inverse: FloatArray) -> None:
+        # drawn points with weights 1/p would have estimated the sum
+        self.draws = len(inverse)
+        self._inverse = np.empty((0, 0)) if self.is_full(len(inverse)) else inverse
+
+    def _measure(self, candidate: Candidate) -> FloatArray | float:
+        features = candidate.features
+        if self.is_full(features.shape[-1]):
+            raise UnavailableError(
+                f"score: the dictionary has the {self.max_size} anchors it may have and keeps no scores; "
+                "give a larger max_size=."
+            )
+        # φᵀQφ
+        if features.ndim > 1:
+            return quadratic_forms(features, self._inverse)
+        return float(symmetric_times_vector(self._inverse, features).dot(features))
+
+    def _score(self, residual: FloatArray | float, measure: FloatArray | float) -> FloatArray | float:
+        mu = self.leverage_regularization
+        # k − u = residual + μ·φᵀQφ
+        return leverage_score(residual + mu * measure, mu, self.leverage_accuracy)
+
+    def _drawn(self, candidate: Candidate, probability: float, appended: bool) -> FloatArray:
+        features = candidate.features
+        if appended:
+            # a direction seen for the first time has weight 1/μ in Q before the point itself counts
+            self._inverse = border_symmetric(self._inverse, np.zeros(len(features)), 1.0 / self.leverage_regularization)
+            features = np.append(features, np.sqrt(candidate.residual))
+        # Q ← (Q⁻¹ + φφᵀ/p)⁻¹ = Q − vvᵀ with v = Qφ/√(p + φᵀQφ)
+        solved = symmetric_times_vector(self._inverse, features)
+        fall = solved / math.sqrt(probability + float(features @ solved))
+        subtract_outer(self._inverse, fall)
+        if self.is_full(len(features)):
+            # no score is asked for any more, and m² numbers need not be kept
+            self._inverse = np.empty((0, 0))
+        return fall

@@ -1,0 +1,90 @@
+"""What a policy decides: the choice of a rule, the decision a caller sees, and the last choice kept for its update."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray
+
+
+@dataclass(slots=True)
+class Choice:
+    """What :meth:`Policy.choose` returns: one of the offered points.
+
+    Attributes:
+        index: its row.
+        mean: its expected reward.
+        std: the posterior standard deviation of its expected reward.
+        upper_bound: the value it was chosen for.
+        propensity: the probability with which it was chosen; None if nothing was drawn.
+        computed: what :meth:`Policy.learn` can use again if this point is played; None if there is nothing.
+    """
+
+    index: int
+    mean: float = 0.0
+    std: float = 0.0
+    upper_bound: float = 0.0
+    propensity: float | None = None
+    computed: Any = None
+
+
+@dataclass(slots=True)
+class LastChoice:
+    """The last choice of ``select``, kept until the model changes, so that its update computes nothing twice.
+
+    Attributes:
+        choice: as :meth:`Policy.choose` returned it; None if the model has changed since.
+        point: the chosen joint point, shape (d,).
+        round_index: the number of rewards the policy had learned.
+    """
+
+    choice: Choice | None = None
+    point: FloatArray = field(default_factory=lambda: np.empty(0))
+    round_index: int = 0
+
+    def keep(self, choice: Choice, point: FloatArray, round_index: int) -> None:
+        """Keep a choice in place of the one before."""
+        self.choice, self.point, self.round_index = choice, point, round_index
+
+    def choice_of(self, context: FloatArray, action: FloatArray, round_index: int) -> Choice | None:
+        """Return the choice if it is of this action in this context, with the rewards learned now; otherwise None."""
+        is_same = round_index == self.round_index and context.tobytes() + action.tobytes() == self.point.tobytes()
+        return self.choice if is_same else None
+
+    def forget(self) -> None:
+        """Forget the choice, since the model has changed."""
+        self.choice = None
+
+
+@dataclass(slots=True)
+class Decision:
+    """The action to play and what the policy believed about it.
+
+    Attributes:
+        index: its row among the offered actions; −1 if a box was offered, which has no rows.
+        action: the action itself, shape (d_a,).
+        mean: its expected reward.
+        std: the posterior standard deviation of its expected reward.
+        upper_bound: its upper confidence bound; under a UCB rule the largest of all offered actions. Under Thompson
+            sampling the value that was drawn for it.
+        context: the context it was chosen for, shape (d_x,).
+        propensity: the probability with which it was chosen, if the policy chooses at random among finitely many
+            actions; otherwise None.
+        id: the number by which :meth:`Policy.tell` knows it; None unless it comes from :meth:`Policy.ask`.
+    """
+
+    index: int
+    action: FloatArray
+    mean: float
+    std: float
+    upper_bound: float
+    context: FloatArray
+    propensity: float | None = None
+    id: int | None = None
+
+    def to_dict(self) -> dict[str, int | float | list[float] | None]:
+        """Return every attribute as plain numbers and lists, for a log: ``json.dumps(decision.to_dict())``."""
+        return {**asdict(self), "action": self.action.tolist(), "context": self.context.tolist()}

@@ -1,0 +1,112 @@
+"""The hooks in which a policy says how it chooses and learns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from kernel_bandits.actions import Box
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.policies import ties
+from kernel_bandits.policies.decision import Choice
+from kernel_bandits.posteriors.base import Posterior
+
+
+class Hooks(ABC):
+    """What a policy implements: :meth:`choose` and :meth:`learn`.
+
+    The others have defaults, to be replaced where a policy can do better. All are given joint points, context columns
+    first, that are checked already.
+
+    Args:
+        generator: breaks ties, and draws whatever else the policy leaves to chance.
+
+    Attributes:
+        generator: the same.
+    """
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self.generator = generator
+        self._rewards_learned = 0
+        # Points that wait for their reward, if the policy keeps the default hooks for late rewards.
+        self._waiting: dict[int, FloatArray] = {}
+
+    @abstractmethod
+    def choose(self, points: FloatArray) -> Choice:
+        """Choose one of the points (A, d); the model stays as it is."""
+
+    @abstractmethod
+    def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> None:
+        """Learn a reward; either succeeds or changes nothing.
+
+        Args:
+            point: the point that was played, shape (d,).
+            reward: finite.
+            choice: what :meth:`choose` returned, if it chose this point last and the model is still the same; otherwise
+                None.
+        """
+
+    def choose_many(self, points: FloatArray) -> list[Choice]:
+        """Choose one of the points (n, A, d) in each of n rounds; the model stays as it is."""
+        return [self.choose(offered) for offered in points]
+
+    def learn_many(self, points: FloatArray, rewards: FloatArray) -> None:
+        """Learn the rewards (n,) of points (n, d) in order."""
+        for point, reward in zip(points, rewards.tolist(), strict=True):
+            self.learn(point, reward, None)
+            self._rewards_learned += 1
+
+    def shortlist(self, context: FloatArray, box: Box) -> FloatArray:
+        """Return actions of the box, shape (n, d_a), for :meth:`choose` to choose from; the model stays as it is.
+
+        By default a policy does not choose in a box.
+
+        Args:
+            context: finite, shape (d_x,).
+            box: of the dimension of the actions seen so far.
+        """
+        raise NotImplementedError
+
+    def anticipate(self, key: int, point: FloatArray, choice: Choice | None) -> None:  # noqa: ARG002 (for models)
+        """Take note of a point that is played now and whose reward arrives later; succeed or change nothing.
+
+        By default the point is kept and learned when its reward arrives.
+
+        Args:
+            key: names the point until then.
+            point: shape (d,).
+            choice: as for :meth:`learn`.
+        """
+        self._waiting[key] = point
+
+    def fulfil(self, key: int, reward: float) -> None:
+        """Learn the reward of an anticipated point; either succeeds or changes nothing."""
+        self.learn(self._waiting[key], reward, None)
+        del self._waiting[key]
+
+    def abandon(self, key: int) -> None:
+        """Forget an anticipated point whose reward never arrives."""
+        del self._waiting[key]
+
+    @property
+    def posteriors(self) -> Sequence[Posterior[Any]]:
+        """The models the policy uses: one, one per stage, or none."""
+        return ()
+
+    @property
+    def round_index(self) -> int:
+        """The number of rewards learned: t."""
+        return self._rewards_learned
+
+    @property
+    def dictionary_size(self) -> int:
+        """The number of points or features that carry the models: m of a dictionary, t of an exact posterior."""
+        return sum(posterior.dictionary_size for posterior in self.posteriors)
+
+    @final
+    def argmax(self, values: FloatArray) -> int:
+        """Return the index of the largest value; of values that are equal up to rounding, one at random."""
+        return ties.argmax(values, self.generator)

@@ -1,0 +1,33 @@
+"""The tie rule: values that differ by rounding alone count as equal, and chance decides between them.
+
+Far from all data the bounds of different actions agree up to the order of rounding, which must not decide.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray
+
+# Values this close to the largest, relative to it, count as equal to it.
+TIE_TOLERANCE = 1e-12
+
+
+def tie_threshold(largest: float) -> float:
+    """Return the value from which on others count as equal to the largest."""
+    return largest - TIE_TOLERANCE * abs(largest)
+
+
+def count_tied(values: FloatArray) -> int:
+    """Return how many values count as the largest."""
+    return int(np.count_nonzero(values >= tie_threshold(float(values.max()))))
+
+
+def argmax(values: FloatArray, generator: np.random.Generator) -> int:
+    """Return the index of the largest value; if several count as the largest, one of them at random."""
+    best = int(values.argmax())
+    tied = values >= tie_threshold(values.item(best))
+    if np.count_nonzero(tied) <= 1:
+        return best
+    indices = np.flatnonzero(tied)
+    return int(indices[generator.integers(len(indices))])

@@ -1,0 +1,168 @@
+"""Many observations at once: logs, learned at the speed of matrix products, and whole histories, for chosen anchors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray, is_finite
+from kernel_bandits.dictionaries.base import Candidate
+from kernel_bandits.errors import InputError, UnavailableError
+from kernel_bandits.numerics.linalg import inverse_and_log_determinant, times
+from kernel_bandits.posteriors.anchored import AnchoredRegression
+from kernel_bandits.posteriors.basis import DIRECTION_TOLERANCE
+from kernel_bandits.posteriors.history import History
+from kernel_bandits.posteriors.regression import batch_rows, sequential_factor
+
+# Anchors that are chosen from a whole history at once are enough if they leave no more of it unexplained than, in
+# variance, this share of what the posterior leaves uncertain at its points, λ·trace K(K + λI)⁻¹ together;
+UNEXPLAINED_SHARE = 0.2
+# or if they are this many times trace K(K + λI)⁻¹: what KORS draws is 2 to 5 times that.
+ANCHORS_PER_DIMENSION = 4.0
+# What they leave of a candidate on average, as a share of μ, before that is known.
+FIRST_RESIDUAL = 0.1
+# Where nothing is known about how often the dictionary changes, a log is absorbed in blocks of this many rows first.
+FIRST_BATCH_ROWS = 16
+
+
+@np.errstate(invalid="ignore", over="ignore")
+def learn_log(
+    model: AnchoredRegression,
+    points: FloatArray,
+    rewards: FloatArray,
+    one_by_one: Callable[[FloatArray, FloatArray], None],
+) -> None:
+    """Learn a log in order.
+
+    Args:
+        model: learns it.
+        points: shape (n, d).
+        rewards: shape (n,).
+        one_by_one: learns some of it the ordinary way.
+    """
+    if model.pending.awaited:
+        one_by_one(points, rewards)
+        return
+    # A dictionary that does without P lets anchors come in without their past, which follows for all in one pass; P is
+    # then computed anew, which a short log is not worth.
+    needs_solutions = model.dictionary.uses_variance or model.dictionary.merges_repeats
+    deferred = not needs_solutions and len(points) > len(model.basis)
+    postponed_here = deferred and model.postpone()
+    start, count = 0, FIRST_BATCH_ROWS
+    try:
+        while start < len(points):
+            quiet = _learn_quiet(model, points[start : start + count], rewards[start : start + count])
+            start += quiet
+            if quiet < count and start < len(points):
+                if not (deferred and _learn_deferred(model, points[start], float(rewards[start]))):
+                    model.catch_up()
+                    one_by_one(points[start : start + 1], rewards[start : start + 1])
+                start += 1
+            # Rows behind a point that changes the dictionary are evaluated in vain: aim at the gap between two.
+            count = min(2 * (quiet + 1), batch_rows(len(model.basis)))
+    finally:
+        try:
+            if postponed_here:
+                model.project_postponed()
+        finally:
+            model.pending.settled.settle()
+
+
+def _learn_deferred(model: AnchoredRegression, point: FloatArray, reward: float) -> bool:
+    """Learn a point that may become an anchor, without P; False, and nothing done, if the dictionary resamples."""
+    features, residual, prior = model.basis(point[None, :])
+    candidate = Candidate(features[0], residual.item(0), prior.item(0), 0.0)
+    proposal = model.dictionary.propose(candidate)
+    if proposal.resample:
+        return False
+    coordinates, left = model.admit(point, candidate, proposal, deferred=True)
+    model.pending.settled.defer(coordinates[None, :], np.array([reward]))
+    model.remember(point, reward, left)
+    return True
+
+
+def _learn_quiet(model: AnchoredRegression, points: FloatArray, rewards: FloatArray) -> int:
+    """Learn the leading points that change nothing about the dictionary; how many they were."""
+    settled, facts = model.pending.settled, model.facts
+    features, residual, prior = model.basis(points)
+    if not is_finite(features) or not is_finite(residual):
+        raise InputError(f"kernel: {facts.kernel!r} returned values that are not finite in the log.")
+    variance = np.zeros(len(points))
+    if model.dictionary.uses_variance:
+        settled.settle()
+        solved = times(features, settled.covariance)
+        # φᵀPφ of each point after the ones before it; σ² = residual/λ + φᵀPφ
+        explained = np.diagonal(sequential_factor(features, solved)) ** 2 - 1.0
+        variance = residual / facts.regularization + explained
+    block = Candidate(features, residual, prior, variance)
+    quiet = model.dictionary.absorb(block, residual <= DIRECTION_TOLERANCE * prior)
+    if quiet:
+        settled.defer(features[:quiet], rewards[:quiet])
+        facts.residual_trace += float(residual[:quiet].sum())
+        if model.history is not None:
+            model.history.extend(points[:quiet], rewards[:quiet])
+        facts.dimension = points.shape[1]
+        facts.round_index += quiet
+    return quiet
+
+
+def learn_history(model: AnchoredRegression, points: FloatArray, rewards: FloatArray, candidates: FloatArray) -> None:
+    """Learn a whole history at once, before anything else, with anchors that stand for it.
+
+    A dictionary that grows by leverage scores is not drawn along the history but chosen: by pivoted Cholesky each
+    anchor is the candidate that those before it explain least, until little is left unexplained. Two passes over the
+    history are enough where the candidates stand for it.
+
+    Args:
+        model: has learned nothing yet.
+        points: shape (t, d).
+        rewards: shape (t,).
+        candidates: joint points, shape (n, d); where they miss much of the history, points of it join them.
+    """
+    facts, dictionary, settled = model.facts, model.dictionary, model.pending.settled
+    if facts.round_index:
+        raise UnavailableError(f"learn_history: {facts.round_index} observations were learned already.")
+    history = History()
+    history.extend(points, rewards)
+    level = dictionary.leverage_regularization or facts.regularization
+    with np.errstate(invalid="ignore", over="ignore"):
+        second_moment = _choose_anchors(model, points, history, candidates, level)
+    model.history = None if model.history is None else history
+    facts.dimension, facts.round_index = points.shape[1], len(points)
+    # (μI + Σφφᵀ)⁻¹, which is P where μ = λ
+    inverse = settled.covariance.copy()
+    if level != facts.regularization:
+        second_moment.flat[:: len(second_moment) + 1] += level
+        inverse, _ = inverse_and_log_determinant(second_moment)
+    dictionary.adopt(inverse)
+
+
+def _choose_anchors(
+    model: AnchoredRegression, points: FloatArray, history: History, candidates: FloatArray, level: float
+) -> FloatArray:
+    """Carry a history by as many anchors as it takes; returns Σφφᵀ."""
+    largest = float(model.facts.kernel.diag(points).max())
+    least, mean_residual = DIRECTION_TOLERANCE * largest, FIRST_RESIDUAL * min(level, largest)
+    limit, known = len(points), 0
+    while True:
+        left, second_moment = model.rebuild(candidates, history, mean_residual, limit)
+        dimension, size = model.pending.settled.effective_dimension, len(model.basis)
+        allowed = max(UNEXPLAINED_SHARE * level * dimension / len(points), least)
+        many = size >= ANCHORS_PER_DIMENSION * dimension or model.dictionary.is_full(size)
+        if many or left.mean() <= allowed:
+            return second_moment
+        # more, and with some of what the candidates miss of the history among them
+        limit = math.ceil(ANCHORS_PER_DIMENSION * dimension)
+        missed = np.flatnonzero(left > allowed)
+        more = points[missed[:: -(-len(missed) // len(candidates))]]
+        candidates = np.unique(np.concatenate([candidates, more]), axis=0)
+        if len(candidates) > known:
+            mean_residual = 0.5 * allowed
+        elif mean_residual > 0.1 * least:
+            # what is missed are repeats of a few candidates, which the mean over candidates makes little of
+            mean_residual *= 0.5
+        else:
+            return second_moment
+        known = len(candidates)

@@ -51,7 +51,7 @@ class Features:
         object.__setattr__(self, "layout", Layout(groups))
 
     def encoders(self) -> tuple[RowEncoder, ActionEncoder]:
-        """Fresh encoders of contexts and of actions, which learn levels as they come."""
+        """Return fresh encoders of contexts and of actions, which learn levels as they come."""
         actions: ActionEncoder
         if isinstance(self.actions, Arms):
             actions = ArmEncoder(self.actions)
@@ -70,7 +70,7 @@ class Features:
         return cls(*infer(frame, actions))
 
     def to_toml(self) -> str:
-        """The description as TOML, which :meth:`from_toml` reads."""
+        """Return the description as TOML, which :meth:`from_toml` reads."""
         return dump(self.context, self.actions)
 
     @classmethod
@@ -108,7 +108,7 @@ def _row_encoder(side: ContextSide) -> RowEncoder:
 
 
 def _code(value: Any, indent: int) -> str:
-    """Python code of a part of a description, with a line for each column."""
+    """Return Python code of a part of a description, with a line for each column."""
     if isinstance(value, Mapping):
         if not value:
             return "{}"

@@ -36,7 +36,7 @@ _CYCLES = {
 
 
 def infer(frame: FrameLike, actions: Any) -> tuple[dict[str, Column], Arms | dict[str, Column]]:
-    """The two sides of the description that a sample of contexts and the actions suggest."""
+    """Return the two sides of the description that a sample of contexts and the actions suggest."""
     context = infer_columns("frame", as_rows("frame", frame))
     if is_frame(actions) or (isinstance(actions, list) and actions and isinstance(actions[0], Mapping)):
         return context, infer_columns("actions", as_rows("actions", actions))
@@ -51,7 +51,7 @@ def _names(actions: Any) -> list[Any]:
 
 
 def infer_columns(place: str, rows: Sequence[Row]) -> dict[str, Column]:
-    """What each column of a sample is."""
+    """Return what each column of a sample is."""
     if not rows:
         raise InputError(f"{place}: expected a sample of rows, got none.")
     names = dict.fromkeys(name for row in rows for name in row)

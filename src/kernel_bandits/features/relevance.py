@@ -17,7 +17,7 @@ SAMPLE = 256
 def relevance(
     points: FloatArray, layout: Layout, predict: Callable[[FloatArray], FloatArray], sample_size: int = SAMPLE
 ) -> dict[str, float]:
-    """By how much a prediction changes where one variable comes from another point, most relevant first.
+    """Return how much a prediction changes where one variable comes from another point, most relevant first.
 
     √(½·mean (f(s) − f(s′))²), where s′ is s with the columns of the variable from another point: the square root of the
     total index of Sobol's, as Jansen (1999) estimates it. The same points give the same numbers.

@@ -17,7 +17,7 @@ from kernel_bandits.features.values import nearest
 
 
 def dump(context: ContextSide, actions: ActionSide) -> str:
-    """TOML: a table ``[context]`` and a table ``[actions]`` or ``[arms]``, with a line for each column."""
+    """Return TOML: a table ``[context]`` and a table ``[actions]`` or ``[arms]``, with a line for each column."""
     lines = ["[context]", *_column_lines(context)]
     if not isinstance(actions, Arms):
         return "\n".join([*lines, "", "[actions]", *_column_lines(actions), ""])
@@ -44,7 +44,7 @@ def _key(name: str) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value as TOML; text escapes as in JSON, but for one character that JSON leaves as it is."""
+    """Return a value as TOML; text escapes as in JSON, but for one character that JSON leaves as it is."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
@@ -59,7 +59,7 @@ def _text(value: Any) -> str:
 
 
 def parse(source: str | os.PathLike[str]) -> tuple[dict[str, Column], Arms | dict[str, Column]]:
-    """The two sides of what :func:`dump` wrote: the TOML itself if it has a line break, else the path of a file."""
+    """Return the two sides of what :func:`dump` wrote: TOML if it has a line break, else the path of a file."""
     try:
         text = source if isinstance(source, str) and "\n" in source else Path(source).read_text()
         data = tomllib.loads(text)

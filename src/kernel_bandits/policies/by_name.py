@@ -57,5 +57,5 @@ def takes_features(preset: Callable[P, T]) -> Preset[P, T]:
 
 
 def is_by_name(preset: Callable[..., Any]) -> bool:
-    """Whether :func:`takes_features` has let a preset take ``features=``."""
+    """Return whether :func:`takes_features` has let a preset take ``features=``."""
     return getattr(preset, "is_by_name", False)

@@ -9,7 +9,7 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.features.values import Level, sign_code
 
-# The names of so many levels beyond the capacity are kept, to be shown again.
+# This many names of levels beyond the capacity are kept, to be shown again.
 REMEMBERED = 10_000
 
 

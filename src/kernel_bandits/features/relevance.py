@@ -26,7 +26,7 @@ def relevance(
         points: joint points, shape (n, d).
         layout: of the points.
         predict: points (n, d) to numbers (n,).
-        sample_size: at most so many of the points are looked at.
+        sample_size: the number of points to look at, at most.
     """
     generator = np.random.default_rng(0)
     sample = points if len(points) <= sample_size else generator.choice(points, sample_size, replace=False)

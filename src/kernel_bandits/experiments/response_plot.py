@@ -97,7 +97,7 @@ def response(
 
 
 def _column(policy: TablePolicy, name: str) -> tuple[Column, bool]:
-    """The description of a column, and whether it describes actions."""
+    """Return the description of a column, and whether it describes actions."""
     actions = policy.features.actions
     described = {
         False: policy.features.context,
@@ -129,7 +129,7 @@ def _sweep(policy: TablePolicy, name: str, context: Row, values: Sequence[Any] |
 
 
 def _values(column: Column, found: list[Any], smooth: bool, steps: int) -> Sequence[Any]:
-    """Values of a column to draw: those that were found, or evenly between them."""
+    """Return values of a column to draw: those that were found, or evenly between them."""
     if isinstance(column, Ordered) or (isinstance(column, Categorical) and column.levels is not None):
         assert column.levels is not None
         return list(column.levels)
@@ -146,7 +146,7 @@ def _values(column: Column, found: list[Any], smooth: bool, steps: int) -> Seque
 
 
 def _moments(found: NDArray[np.datetime64], steps: int) -> list[Any]:
-    """Moments from the first to the last: whole weeks from that of the row, so that the day of the week stays."""
+    """Return moments from the first to the last, whole weeks apart, so that the day of the week stays."""
     first, here, last = found.min(), found[-1], found.max()
     week = np.timedelta64(7, "D")
     back, forth = int((here - first) / week), int((last - here) / week)
@@ -159,7 +159,7 @@ def _moments(found: NDArray[np.datetime64], steps: int) -> list[Any]:
 def _changed(
     policy: TablePolicy, context: dict[str, Any], offered: Sequence[Action], changes: Sequence[tuple[_Sweep, Any]]
 ) -> tuple[dict[str, Any], list[Action]]:
-    """The row and the actions with some values changed."""
+    """Return the row and the actions with some values changed."""
     row, actions = dict(context), list(offered)
     for sweep, value in changes:
         if sweep.of_action:
@@ -249,7 +249,7 @@ def _label(policy: TablePolicy, action: Action) -> str:
 
 
 def _rest(context: Row, left_out: Sequence[str]) -> str:
-    """All other columns of the row, in words."""
+    """Return all other columns of the row, in words."""
     words = [f"{key} {_short(value)}" for key, value in context.items() if key not in left_out]
     text = ", ".join(words)
     return text if len(text) <= 100 else f"{text[:99]}…"

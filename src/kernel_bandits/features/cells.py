@@ -59,13 +59,13 @@ class Cell(ABC):
 
     @abstractmethod
     def read(self, row: FloatArray) -> Any:
-        """The value that an encoded row stands for; None for a gap, and where it cannot be told."""
+        """Return the value that an encoded row stands for; None for a gap, and where it cannot be told."""
 
     def learn(self, value: Any) -> None:  # noqa: B027 (most cells have nothing to learn)
         """Settle the encoding of a value that :meth:`write` took."""
 
     def copy(self) -> Cell:
-        """A cell that learns apart from this one."""
+        """Return a cell that learns apart from this one."""
         return self
 
     def _write_gap(self, out: FloatArray) -> bool:
@@ -96,7 +96,7 @@ class NumericCell(Cell):
         self.origin: float | None = None if missing and limits is None else low
 
     def _number(self, value: Any) -> float:
-        """y, NaN for a gap."""
+        """Return y, NaN for a gap."""
         number = value if type(value) is float and -LARGEST <= value <= LARGEST else number_of(value)
         if self.logarithm and number == number:
             if number <= 0.0:

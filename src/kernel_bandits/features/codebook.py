@@ -9,7 +9,7 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.features.values import Level, sign_code
 
-# The names of so many levels beyond the capacity are kept, to be shown again.
+# This many names of levels beyond the capacity are kept, to be shown again.
 REMEMBERED = 10_000
 
 
@@ -53,7 +53,7 @@ class Codebook:
             self.late[level] = None
 
     def read(self, vector: FloatArray) -> Level | None:
-        """The level of a vector of shape (capacity,); None if it is not known any more."""
+        """Return the level of a vector of shape (capacity,); None if it is not known any more."""
         if np.count_nonzero(vector) <= 1:
             slot = int(np.argmax(vector))
             return next((level for level, other in self.slots.items() if other == slot), None)
@@ -65,7 +65,7 @@ class Codebook:
         return (*self.slots, *self.late)
 
     def copy(self) -> Codebook:
-        """A codebook that learns apart from this one."""
+        """Return a codebook that learns apart from this one."""
         twin = Codebook(self.capacity)
         twin.slots, twin.late = dict(self.slots), dict(self.late)
         return twin

@@ -36,14 +36,14 @@ class Column(ABC):
 
     @abstractmethod
     def cell(self, start: int) -> Cell:
-        """A fresh cell that encodes the column, from a column of the encoded row on."""
+        """Return a fresh cell that encodes the column, from a column of the encoded row on."""
 
     @abstractmethod
     def aspects(self, variable: str) -> tuple[tuple[str, Kind, tuple[str, ...]], ...]:
-        """Suffix, kind and column names of each group that the column is encoded by, the flag of a gap left out."""
+        """Return suffix, kind and column names of each group that encodes the column, without the flag of a gap."""
 
     def groups(self, variable: str, side: Side) -> tuple[ColumnGroup, ...]:
-        """The groups of columns that a variable of this kind is encoded by, in order."""
+        """Return the groups of columns that a variable of this kind is encoded by, in order."""
         groups = [
             ColumnGroup(f"{variable}{suffix}", variable, kind, side, columns)
             for suffix, kind, columns in self.aspects(variable)
@@ -54,7 +54,7 @@ class Column(ABC):
         return tuple(groups)
 
     def options(self) -> dict[str, Any]:
-        """The arguments that differ from their defaults, by name."""
+        """Return the arguments that differ from their defaults, by name."""
         given = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}  # type: ignore[arg-type]
         return {name: value for name, (value, default) in given.items() if value != default}
 
@@ -66,7 +66,7 @@ class Column(ABC):
 
 
 def as_levels(levels: Iterable[Any], least: int) -> tuple[Level, ...]:
-    """Different levels in order, or an error."""
+    """Return the levels in order; raise unless they are different."""
     if isinstance(levels, (str, bytes)) or not isinstance(levels, Iterable):
         raise InputError(f"levels: expected a list of levels, got {shown(levels)}; write ['small', 'large'].")
     known: dict[Level, None] = {}

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from kernel_bandits.errors import InputError
 from kernel_bandits.features.arms import Arms
 from kernel_bandits.features.columns import Column
 from kernel_bandits.features.encoder import ColumnEncoder, RowEncoder, as_columns, groups_of
+from kernel_bandits.features.inference import infer
 from kernel_bandits.features.layout import ColumnGroup, Layout, Side
 from kernel_bandits.features.offers import ActionEncoder, ArmEncoder, DescribedActions
 from kernel_bandits.features.rows import FrameLike
+from kernel_bandits.features.sides import ActionSide, ContextSide
+from kernel_bandits.features.toml import dump, parse
 from kernel_bandits.features.transformer import Transformer, TransformerEncoder, transformer_groups
 from kernel_bandits.features.values import shown
-
-ContextSide: TypeAlias = Mapping[str, Column] | Transformer
-ActionSide: TypeAlias = Arms | Mapping[str, Column] | Transformer
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,7 +51,7 @@ class Features:
         object.__setattr__(self, "layout", Layout(groups))
 
     def encoders(self) -> tuple[RowEncoder, ActionEncoder]:
-        """Fresh encoders of contexts and of actions, which learn levels as they come."""
+        """Return fresh encoders of contexts and of actions, which learn levels as they come."""
         actions: ActionEncoder
         if isinstance(self.actions, Arms):
             actions = ArmEncoder(self.actions)
@@ -67,22 +67,16 @@ class Features:
             frame: contexts as they will come: a pandas or polars frame, a list of dicts, a NumPy structured array.
             actions: the names of the arms, or :class:`Arms`; or a sample of actions with features, as a frame.
         """
-        from kernel_bandits.features.inference import infer
-
-        return infer(frame, actions)
+        return cls(*infer(frame, actions))
 
     def to_toml(self) -> str:
-        """The description as TOML, which :meth:`from_toml` reads."""
-        from kernel_bandits.features.toml import dump
-
-        return dump(self)
+        """Return the description as TOML, which :meth:`from_toml` reads."""
+        return dump(self.context, self.actions)
 
     @classmethod
     def from_toml(cls, source: str | os.PathLike[str]) -> Features:
         """Read a description that :meth:`to_toml` wrote: the text itself, or the path of a file."""
-        from kernel_bandits.features.toml import parse
-
-        return parse(source)
+        return cls(*parse(source))
 
     def __str__(self) -> str:
         """Python code that builds the description."""
@@ -114,7 +108,7 @@ def _row_encoder(side: ContextSide) -> RowEncoder:
 
 
 def _code(value: Any, indent: int) -> str:
-    """Python code of a part of a description, with a line for each column."""
+    """Return Python code of a part of a description, with a line for each column."""
     if isinstance(value, Mapping):
         if not value:
             return "{}"

@@ -22,7 +22,6 @@ from kernel_bandits.features.columns import (
     Embedding,
     Numeric,
 )
-from kernel_bandits.features.description import Features
 from kernel_bandits.features.rows import FrameLike, Row, as_rows, is_frame
 from kernel_bandits.features.values import is_gap, level_of, moment_of
 
@@ -36,12 +35,12 @@ _CYCLES = {
 }
 
 
-def infer(frame: FrameLike, actions: Any) -> Features:
-    """The description that a sample of contexts and the actions suggest."""
+def infer(frame: FrameLike, actions: Any) -> tuple[dict[str, Column], Arms | dict[str, Column]]:
+    """Return the two sides of the description that a sample of contexts and the actions suggest."""
     context = infer_columns("frame", as_rows("frame", frame))
     if is_frame(actions) or (isinstance(actions, list) and actions and isinstance(actions[0], Mapping)):
-        return Features(context, infer_columns("actions", as_rows("actions", actions)))
-    return Features(context, actions if isinstance(actions, Arms) else Arms(_names(actions)))
+        return context, infer_columns("actions", as_rows("actions", actions))
+    return context, actions if isinstance(actions, Arms) else Arms(_names(actions))
 
 
 def _names(actions: Any) -> list[Any]:
@@ -52,7 +51,7 @@ def _names(actions: Any) -> list[Any]:
 
 
 def infer_columns(place: str, rows: Sequence[Row]) -> dict[str, Column]:
-    """What each column of a sample is."""
+    """Return what each column of a sample is."""
     if not rows:
         raise InputError(f"{place}: expected a sample of rows, got none.")
     names = dict.fromkeys(name for row in rows for name in row)

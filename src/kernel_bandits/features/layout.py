@@ -82,7 +82,7 @@ class Layout:
 
     @classmethod
     def of_arrays(cls, context_dimension: int, action_dimension: int, arms: bool = False) -> Layout:
-        """What is known of bare arrays: numbers, each column a group of its own.
+        """Return what is known of bare arrays: numbers, each column a group of its own.
 
         Args:
             context_dimension: d_x.
@@ -134,16 +134,16 @@ class Layout:
         return tuple(dict.fromkeys((group.side, group.variable) for group in self.groups))
 
     def columns_of(self, side: Side, variable: str) -> NDArray[np.intp]:
-        """The columns of all groups of a variable."""
+        """Return the columns of all groups of a variable."""
         chosen = [i for i, group in enumerate(self.groups) if (group.side, group.variable) == (side, variable)]
         return np.flatnonzero(np.isin(self.labels, chosen))
 
     def of_kind(self, *kinds: Kind) -> NDArray[np.bool_]:
-        """Whether each column belongs to a group of one of these kinds, shape (d,)."""
+        """Return whether each column belongs to a group of one of these kinds, shape (d,)."""
         return self._by_column(group.kind in kinds for group in self.groups)
 
     def of_side(self, side: Side) -> NDArray[np.bool_]:
-        """Whether each column belongs to contexts or to actions, shape (d,)."""
+        """Return whether each column belongs to contexts or to actions, shape (d,)."""
         return self._by_column(group.side == side for group in self.groups)
 
     def _by_column(self, by_group: Iterable[bool]) -> NDArray[np.bool_]:

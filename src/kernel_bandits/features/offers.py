@@ -35,11 +35,11 @@ class ActionEncoder(ABC):
 
     @abstractmethod
     def offered(self, offer: Offer | None) -> Sequence[Action]:
-        """The actions of an offer, one by one."""
+        """Return the actions of an offer, one by one."""
 
     @abstractmethod
     def encode(self, actions: Sequence[Action], place: str = "actions") -> tuple[FloatArray, bool]:
-        """Vectors (A, d_a) with what is known now, and whether all are settled for good."""
+        """Return vectors (A, d_a) with what is known now, and whether all are settled for good."""
 
     @abstractmethod
     def learn(self, action: Action) -> None:
@@ -47,23 +47,23 @@ class ActionEncoder(ABC):
 
     @abstractmethod
     def read(self, vector: FloatArray) -> Action | None:
-        """The action that a vector stands for, as far as it can be told."""
+        """Return the action that a vector stands for, as far as it can be told."""
 
     @abstractmethod
     def name_of(self, action: Action) -> Level | None:
-        """The name of an action's arm; None where arms have none."""
+        """Return the name of an action's arm; None where arms have none."""
 
     @abstractmethod
     def row_of(self, action: Action) -> dict[str, Any]:
-        """The features of an action, with the name of its arm among them where it has one."""
+        """Return the features of an action, with the name of its arm among them where it has one."""
 
     @abstractmethod
     def copy(self) -> ActionEncoder:
-        """An encoder that learns apart from this one."""
+        """Return an encoder that learns apart from this one."""
 
     @abstractmethod
     def box(self, box: Box) -> Box:
-        """A box in the units of the table as one of encoded actions; an error where actions are no numbers."""
+        """Return a box in the units of the table as one of encoded actions; an error where actions are no numbers."""
 
     @property
     @abstractmethod
@@ -191,7 +191,7 @@ class ArmEncoder(ActionEncoder):
         return settled and name in self._met
 
     def _parts(self, action: Action, place: str) -> tuple[Level, Row | None]:
-        """Name and features of an action, the latter None where only a name was given."""
+        """Return name and features of an action, the latter None where only a name was given."""
         if type(action) is not str and not np.isscalar(action):
             row = dict(as_row(place, action))
             if ARM not in row:

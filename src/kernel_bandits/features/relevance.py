@@ -17,7 +17,7 @@ SAMPLE = 256
 def relevance(
     points: FloatArray, layout: Layout, predict: Callable[[FloatArray], FloatArray], sample_size: int = SAMPLE
 ) -> dict[str, float]:
-    """By how much a prediction changes where one variable comes from another point, most relevant first.
+    """Return how much a prediction changes where one variable comes from another point, most relevant first.
 
     √(½·mean (f(s) − f(s′))²), where s′ is s with the columns of the variable from another point: the square root of the
     total index of Sobol's, as Jansen (1999) estimates it. The same points give the same numbers.
@@ -26,7 +26,7 @@ def relevance(
         points: joint points, shape (n, d).
         layout: of the points.
         predict: points (n, d) to numbers (n,).
-        sample_size: at most so many of the points are looked at.
+        sample_size: the number of points to look at, at most.
     """
     generator = np.random.default_rng(0)
     sample = points if len(points) <= sample_size else generator.choice(points, sample_size, replace=False)

@@ -23,7 +23,7 @@ _EXPECTED_ROWS = "a pandas or polars frame, a list of dicts, or a NumPy structur
 
 
 def as_row(place: str, value: RowLike) -> Row:
-    """One row as a mapping from column names to values."""
+    """Return one row as a mapping from column names to values."""
     if isinstance(value, Mapping):
         return value
     if isinstance(value, np.void) and value.dtype.names:
@@ -46,7 +46,7 @@ def as_row(place: str, value: RowLike) -> Row:
 
 
 def is_frame(value: Any) -> bool:
-    """Whether a value is a whole table: a frame, a pyarrow table or a NumPy structured array."""
+    """Return whether a value is a whole table: a frame, a pyarrow table or a NumPy structured array."""
     if isinstance(value, np.ndarray):
         return bool(value.dtype.names)
     module = type(value).__module__.partition(".")[0]
@@ -54,7 +54,7 @@ def is_frame(value: Any) -> bool:
 
 
 def as_rows(place: str, value: FrameLike) -> Sequence[Row]:
-    """Several rows, each as a mapping from column names to values."""
+    """Return several rows, each as a mapping from column names to values."""
     if type(value) is list and all(type(row) is dict for row in value):
         return value
     if isinstance(value, np.ndarray) and value.dtype.names:

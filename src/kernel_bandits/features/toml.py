@@ -12,14 +12,13 @@ from typing import Any
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.features.arms import SPARE, Arms
 from kernel_bandits.features.columns import COLUMNS, Column
-from kernel_bandits.features.description import ContextSide, Features
+from kernel_bandits.features.sides import ActionSide, ContextSide
 from kernel_bandits.features.values import nearest
 
 
-def dump(features: Features) -> str:
-    """TOML: a table ``[context]`` and a table ``[actions]`` with a line for each column."""
-    lines = ["[context]", *_column_lines(features.context)]
-    actions = features.actions
+def dump(context: ContextSide, actions: ActionSide) -> str:
+    """Return TOML: a table ``[context]`` and a table ``[actions]`` or ``[arms]``, with a line for each column."""
+    lines = ["[context]", *_column_lines(context)]
     if not isinstance(actions, Arms):
         return "\n".join([*lines, "", "[actions]", *_column_lines(actions), ""])
     lines += ["", "[arms]", f"names = {_text(list(actions.labels))}"]
@@ -45,7 +44,7 @@ def _key(name: str) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value as TOML; text escapes as in JSON, but for one character that JSON leaves as it is."""
+    """Return a value as TOML; text escapes as in JSON, but for one character that JSON leaves as it is."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
@@ -59,8 +58,8 @@ def _text(value: Any) -> str:
     raise InputError(f"to_toml: {value!r} ({type(value).__name__}) cannot be written; use text and numbers.")
 
 
-def parse(source: str | os.PathLike[str]) -> Features:
-    """Read what :func:`dump` wrote; text with a line break is taken for the TOML itself, other text for a path."""
+def parse(source: str | os.PathLike[str]) -> tuple[dict[str, Column], Arms | dict[str, Column]]:
+    """Return the two sides of what :func:`dump` wrote: TOML if it has a line break, else the path of a file."""
     try:
         text = source if isinstance(source, str) and "\n" in source else Path(source).read_text()
         data = tomllib.loads(text)
@@ -74,7 +73,7 @@ def parse(source: str | os.PathLike[str]) -> Features:
     if ("actions" in data) == ("arms" in data):
         raise InputError("from_toml: expected either a table [actions] or a table [arms].")
     context = _columns("context", data.get("context", {}))
-    return Features(context, _columns("actions", data["actions"]) if "actions" in data else _arms(data["arms"]))
+    return context, (_columns("actions", data["actions"]) if "actions" in data else _arms(data["arms"]))
 
 
 def _columns(place: str, table: Any) -> dict[str, Column]:

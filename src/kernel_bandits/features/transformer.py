@@ -20,16 +20,16 @@ class Transformer(Protocol):
     """What is needed of a transformer; scikit-learn's have it once they are fitted."""
 
     def transform(self, X: Any) -> Any:
-        """Rows of a table to rows of numbers, dense or sparse."""
+        """Turn rows of a table into rows of numbers, dense or sparse."""
         ...
 
     def get_feature_names_out(self) -> Any:
-        """The names of the columns that :meth:`transform` returns."""
+        """Return the names of the columns that :meth:`transform` returns."""
         ...
 
 
 def input_names(transformer: Transformer) -> list[str]:
-    """The columns that a fitted transformer takes."""
+    """Return the columns that a fitted transformer takes."""
     names = getattr(transformer, "feature_names_in_", None)
     if names is None:
         raise InputError(
@@ -40,7 +40,7 @@ def input_names(transformer: Transformer) -> list[str]:
 
 
 def output_names(transformer: Transformer) -> list[str]:
-    """The columns that a fitted transformer makes."""
+    """Return the columns that a fitted transformer makes."""
     try:
         return [str(name) for name in transformer.get_feature_names_out()]
     except Exception as reason:
@@ -51,7 +51,7 @@ def output_names(transformer: Transformer) -> list[str]:
 
 
 def transformer_groups(transformer: Transformer, side: Side) -> tuple[ColumnGroup, ...]:
-    """One group for neighbouring columns that, by their names, come from one column of the table."""
+    """Return one group for neighbouring columns that, by their names, come from one column of the table."""
     inputs = sorted(input_names(transformer), key=len, reverse=True)
     groups: list[ColumnGroup] = []
     for column in output_names(transformer):

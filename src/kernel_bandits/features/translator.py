@@ -32,28 +32,28 @@ class Translator:
         self._contexts, self._actions = features.encoders()
 
     def context(self, row: RowLike) -> tuple[FloatArray, bool]:
-        """The vector (d_x,) of a row, and whether it is settled for good."""
+        """Return the vector (d_x,) of a row, and whether it is settled for good."""
         vector = np.zeros(self._contexts.width)
         return vector, self._contexts.write(vector, row, "context")
 
     def contexts(self, rows: Sequence[RowLike]) -> tuple[FloatArray, bool]:
-        """The vectors (n, d_x) of rows, and whether all are settled for good."""
+        """Return the vectors (n, d_x) of rows, and whether all are settled for good."""
         return self._contexts.encode(rows, "contexts")
 
     def offered(self, offer: Offer | None = None) -> Sequence[Action]:
-        """The actions of an offer, one by one; every known arm unless some are given."""
+        """Return the actions of an offer, one by one; every known arm unless some are given."""
         return self._actions.offered(offer)
 
     def actions(self, actions: Sequence[Action]) -> tuple[FloatArray, bool]:
-        """The vectors (A, d_a) of actions, and whether all are settled for good."""
+        """Return the vectors (A, d_a) of actions, and whether all are settled for good."""
         return self._actions.encode(actions)
 
     def box(self, box: Box) -> Box:
-        """A box in the units of the table as one of encoded actions."""
+        """Return a box in the units of the table as one of encoded actions."""
         return self._actions.box(box)
 
     def mask(self, mask: Mask, offered: Sequence[Action]) -> ArrayLike:
-        """A mask by name as one boolean for each action; names that are left out may be played."""
+        """Return a mask by name as one boolean for each action; names that are left out may be played."""
         if not isinstance(mask, Mapping):
             return mask
         names = [self.arm_of(action) for action in offered]
@@ -70,7 +70,7 @@ class Translator:
         self._actions.learn(action)
 
     def log(self, rows: Sequence[RowLike], actions: Sequence[Action]) -> tuple[FloatArray, FloatArray, Translator]:
-        """Vectors of rounds that are learned one after the other, and the translator that has learned them."""
+        """Return vectors of rounds that are learned one after the other, and the translator that has learned them."""
         contexts, settled = self.contexts(rows)
         encoded, known = self.actions(actions)
         if settled and known:
@@ -83,20 +83,20 @@ class Translator:
         return contexts, encoded, twin
 
     def read_action(self, vector: FloatArray) -> Action | None:
-        """The action that a vector (d_a,) stands for, as far as it can be told."""
+        """Return the action that a vector (d_a,) stands for, as far as it can be told."""
         return self._actions.read(vector)
 
     def decode(self, points: FloatArray) -> list[tuple[dict[str, Any], Action | None]]:
-        """The row and the action that each of the joint points (n, d) stands for, as far as they can be told."""
+        """Return the row and the action that each of the joint points (n, d) stands for, as far as they can be told."""
         split = self._contexts.width
         return [(self._contexts.read(point[:split]), self._actions.read(point[split:])) for point in points]
 
     def arm_of(self, action: Action) -> Level | None:
-        """The name of an action's arm; None where actions are described by features alone."""
+        """Return the name of an action's arm; None where actions are described by features alone."""
         return self._actions.name_of(action)
 
     def features_of(self, action: Action) -> dict[str, Any]:
-        """The features of an action as a row, with the name of its arm under ``"arm"`` where it has one."""
+        """Return the features of an action as a row, with the name of its arm under ``"arm"`` where it has one."""
         return self._actions.row_of(action)
 
     @property

@@ -31,7 +31,7 @@ SECONDS_A_YEAR = 365.25 * 86400.0
 
 
 def shown(value: object) -> str:
-    """A value for an error message, cut where it is long."""
+    """Return a value for an error message, cut where it is long."""
     try:
         text = repr(value)
     except Exception:  # an error message must not fail on a value that cannot print itself
@@ -40,13 +40,13 @@ def shown(value: object) -> str:
 
 
 def nearest(name: object, known: Iterable[object]) -> str:
-    """``; did you mean …?`` if one of the known names is close, else nothing."""
+    """Return ``; did you mean …?`` if one of the known names is close, else nothing."""
     close = get_close_matches(shown(name).strip("'"), [str(item) for item in known], n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def is_gap(value: object) -> bool:
-    """Whether a value stands for nothing: None, NaN, NaT, NA or a masked entry."""
+    """Return whether a value stands for nothing: None, NaN, NaT, NA or a masked entry."""
     if value is None:
         return True
     if isinstance(value, (float, np.floating)):
@@ -59,7 +59,7 @@ def is_gap(value: object) -> bool:
 
 
 def number_of(value: Any) -> float:
-    """A number as a float, NaN for a gap. Booleans count as 0 and 1; text is not read as a number."""
+    """Return a number as a float, NaN for a gap. Booleans count as 0 and 1; text is not read as a number."""
     # a length of time is an integer to NumPy, of no unit that we could know
     if isinstance(value, _NUMBERS) and not isinstance(value, np.timedelta64):
         try:
@@ -76,7 +76,7 @@ def number_of(value: Any) -> float:
 
 
 def level_of(value: Any) -> Level | None:
-    """A level of a category, None for a gap: text, or a number that serves as a name."""
+    """Return a level of a category, None for a gap: text, or a number that serves as a name."""
     if type(value) is str:
         return value
     if is_gap(value):
@@ -94,7 +94,7 @@ def level_of(value: Any) -> Level | None:
 
 
 def flag_of(value: Any) -> float:
-    """0 or 1, NaN for a gap: a boolean, or one of these numbers."""
+    """Return 0 or 1, NaN for a gap: a boolean, or one of these numbers."""
     if value is True or value is False:
         return float(value)
     if is_gap(value):
@@ -105,7 +105,7 @@ def flag_of(value: Any) -> float:
 
 
 def moment_of(value: Any) -> datetime | None:
-    """A date or a point in time, None for a gap; text is read as ISO 8601, such as ``2024-02-29T18:30``."""
+    """Return a date or a point in time, None for a gap; text is read as ISO 8601, such as ``2024-02-29T18:30``."""
     if is_gap(value):
         return None
     if isinstance(value, np.datetime64):
@@ -123,26 +123,26 @@ def moment_of(value: Any) -> datetime | None:
 
 
 def years_of(moment: datetime) -> float:
-    """Years of 365.25 days since the beginning of 2000; a time zone counts, where there is one."""
+    """Return years of 365.25 days since the beginning of 2000; a time zone counts, where there is one."""
     if moment.tzinfo is not None:
         moment = moment.astimezone(UTC).replace(tzinfo=None)
     return (moment - _EPOCH).total_seconds() / SECONDS_A_YEAR
 
 
 def seconds_of(moment: datetime) -> float:
-    """Seconds since midnight on the clock of its own time zone."""
+    """Return seconds since midnight on the clock of its own time zone."""
     return 3600.0 * moment.hour + 60.0 * moment.minute + moment.second + 1e-6 * moment.microsecond
 
 
 def moment_at(years: float) -> datetime:
-    """The moment so many years after the beginning of 2000, to the second."""
+    """Return the moment that lies a number of years after the beginning of 2000, to the second."""
     return datetime.fromtimestamp(round(years * SECONDS_A_YEAR) + _EPOCH.replace(tzinfo=UTC).timestamp(), UTC).replace(
         tzinfo=None
     )
 
 
 def unit_vector_of(value: Any, dimension: int) -> FloatArray | None:
-    """A vector scaled to norm one, None for a gap; a vector of zeros stays as it is."""
+    """Return a vector scaled to norm one, None for a gap; a vector of zeros stays as it is."""
     if is_gap(value):
         return None
     try:
@@ -160,7 +160,7 @@ def unit_vector_of(value: Any, dimension: int) -> FloatArray | None:
 
 @lru_cache(maxsize=4096)
 def sign_code(level: Level, width: int) -> FloatArray:
-    """A unit vector with entries ±1/√width that depends on nothing but the level, shape (width,).
+    """Return a unit vector with entries ±1/√width that depends on nothing but the level, shape (width,).
 
     The codes of two levels, and a code and a unit vector, have a scalar product of about ±1/√width: they are nearly as
     far apart as two unit vectors.

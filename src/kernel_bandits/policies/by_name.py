@@ -50,4 +50,10 @@ def takes_features(preset: Callable[P, T]) -> Preset[P, T]:
     by_name.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=[*parameters[:place], added, *parameters[place:]]
     )
+    by_name.is_by_name = True  # type: ignore[attr-defined]
     return cast("Preset[P, T]", by_name)
+
+
+def is_by_name(preset: Callable[..., Any]) -> bool:
+    """Return whether :func:`takes_features` has let a preset take ``features=``."""
+    return getattr(preset, "is_by_name", False)

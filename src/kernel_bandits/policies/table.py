@@ -74,7 +74,7 @@ class TablePolicy:
         return self.translator.levels.get(ARM, ())
 
     def encode(self, context: RowLike, actions: Offer | None = None) -> tuple[FloatArray, FloatArray]:
-        """The arrays that a row and the actions stand for, shapes (d_x,) and (A, d_a), with what is known now."""
+        """Return the arrays of a row and the actions, shapes (d_x,) and (A, d_a), with the levels known now."""
         table = self.translator
         return table.context(context)[0], table.actions(table.offered(actions))[0]
 
@@ -93,7 +93,7 @@ class TablePolicy:
     def _choose(
         self, choose: Callable[..., Decision], context: RowLike, actions: Offer | None, mask: Mask | None
     ) -> NamedDecision:
-        """What ``select`` or ``ask`` of the policy over arrays chooses, by name."""
+        """Return what ``select`` or ``ask`` of the policy over arrays chooses, by name."""
         table = self.translator
         vector, settled = table.context(context)
         if isinstance(actions, Box):
@@ -269,7 +269,7 @@ class TablePolicy:
         return value.id if isinstance(value, NamedDecision) else value
 
     def predict(self, context: RowLike, actions: Offer | None = None) -> Prediction:
-        """Mean and standard deviation of the expected reward of each action, arrays of length A; writes nothing."""
+        """Return mean and standard deviation of the expected reward of each action, shape (A,); writes nothing."""
         return self._model("predict").predict(*self.encode(context, actions))
 
     def _model(self, verb: str) -> PosteriorPolicy:
@@ -278,7 +278,7 @@ class TablePolicy:
         return self.inner
 
     def explain(self, decision: NamedDecision, count: int = 5) -> NamedExplanation:
-        """Which past rounds speak for a decision, and how much of its bound is exploration.
+        """Explain a decision: the past rounds that speak for it, and how much of its bound is exploration.
 
         Args:
             decision: as :meth:`select` or :meth:`ask` returned it.
@@ -297,11 +297,11 @@ class TablePolicy:
         return NamedExplanation(decision.arm, found.mean, found.exploration, rounds, found.rest, found.prior_mean)
 
     def diagnostics(self) -> NamedDiagnostics:
-        """What the policy has become: sizes, dimensions, memory, and how much each variable matters."""
+        """Describe the policy: sizes, dimensions, memory, and how much each variable matters."""
         return NamedDiagnostics(self.inner.diagnostics(), self.relevance(), self.translator.levels)
 
     def relevance(self) -> dict[str, float]:
-        """By how much the expected reward depends on each variable, most relevant first; see NamedDiagnostics."""
+        """Return how much the expected reward depends on each variable, as in :class:`NamedDiagnostics`."""
         if not isinstance(self.inner, PosteriorPolicy) or not self.round_index:
             return {}
         posterior = self.inner.posterior

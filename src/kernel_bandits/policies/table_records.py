@@ -17,7 +17,7 @@ from kernel_bandits.policies.diagnostics import Diagnostics
 
 
 def as_plain(value: Any) -> Any:
-    """A value of a table as JSON has it: gaps as None, dates as text, arrays as lists."""
+    """Return a value of a table as JSON has it: gaps as None, dates as text, arrays as lists."""
     if is_gap(value):
         return None
     if isinstance(value, Mapping):
@@ -34,7 +34,7 @@ def as_plain(value: Any) -> Any:
 
 
 def _words(value: Any) -> str:
-    """A row, an action or one of their values, for people to read."""
+    """Return a row, an action or one of their values, for people to read."""
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_words(item)}" for key, item in value.items())
     plain = as_plain(value)
@@ -74,7 +74,7 @@ class NamedDecision:
     settled: bool = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the arrays as plain data, for a log: ``json.dumps(decision.to_dict())``."""
+        """Return everything but the arrays as plain data, for a log: ``json.dumps(decision.to_dict())``."""
         names = ("index", "arm", "action", "context", "mean", "std", "upper_bound", "propensity", "id")
         return {name: as_plain(getattr(self, name)) for name in names}
 
@@ -146,6 +146,9 @@ class NamedDiagnostics:
     levels: Mapping[str, tuple[Level, ...]]
 
     def __getattr__(self, name: str) -> Any:
+        # while an object is being copied it has no model yet
+        if name == "model" or name.startswith("__"):
+            raise AttributeError(name)
         return getattr(self.model, name)
 
     def __str__(self) -> str:

@@ -15,10 +15,11 @@ from functools import cached_property
 from typing import Any
 
 from kernel_bandits.arrays import as_count
-from kernel_bandits.environments.base import Environment
+from kernel_bandits.environments import Environment, Table
 from kernel_bandits.errors import InputError
 from kernel_bandits.experiments.study.components import Component, Reference
 from kernel_bandits.policies.base import Policy
+from kernel_bandits.policies.by_name import is_by_name
 
 # What a run passes to its policy, where the policy takes it.
 ADDED_OPTIONS = ("seed", "horizon")
@@ -80,6 +81,9 @@ class Run:
         if not isinstance(environment, Environment):
             raise InputError(f"{place.name}: expected an Environment, got {environment!r}.")
         added = {key: getattr(self, key) for key in ADDED_OPTIONS if key not in player.options and player.accepts(key)}
+        if isinstance(environment, Table) and is_by_name(player.factory) and "features" not in player.options:
+            # the policy over arrays that a table's own description makes: it knows which columns belong together
+            return player.build(features=environment.features, **added).inner, environment
         policy = player.build(**added)
         if not isinstance(policy, Policy):
             raise InputError(f"{player.name}: expected a Policy, got {policy!r}.")

@@ -1,0 +1,91 @@
+"""Presets take features=, and return the same policy over a table."""
+
+import copy
+import inspect
+import pickle
+
+import numpy as np
+import pytest
+
+import kernel_bandits as kb
+from kernel_bandits.policies.by_name import is_by_name, takes_features
+
+FEATURES = kb.Features({"x": kb.Numeric()}, ["red", "blue"])
+PRESETS = {
+    "ek_ucb": {},
+    "k_ucb": {},
+    "lin_ucb": {},
+    "uniform": {},
+    "thompson_sampling": {"kernel": kb.Gaussian(1.0)},
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_decisions_are_those_of_the_preset_over_arrays(name):
+    preset = getattr(kb, name)
+    assert is_by_name(preset)
+    assert "features" in inspect.signature(preset).parameters
+    named, arrays = preset(features=FEATURES, seed=3, **PRESETS[name]), preset(seed=3, **PRESETS[name])
+    assert isinstance(named, kb.TablePolicy)
+    for number in range(25):
+        x = np.sin(float(number))
+        decision, expected = named.select({"x": x}), arrays.select([x], np.eye(2, 10))
+        assert (decision.index, decision.mean, decision.std) == (expected.index, expected.mean, expected.std)
+        named.update(decision, reward=x * (decision.arm == "red"))
+        arrays.update([x], expected.action, x * (decision.arm == "red"))
+
+
+def test_other_presets_take_none():
+    assert not is_by_name(kb.random_features_ucb)
+    with pytest.raises(TypeError, match="features"):
+        kb.cbkb(kb.Gaussian(1.0), features=FEATURES)
+
+
+def test_a_preset_with_a_layout_is_given_it():
+    seen = []
+
+    @takes_features
+    def preset(*, layout=None, seed=None):
+        seen.append(layout)
+        return kb.uniform(seed=seed)
+
+    assert isinstance(preset(features=FEATURES, seed=0), kb.TablePolicy)
+    preset(seed=0)
+    assert seen == [FEATURES.layout, None]
+    assert list(inspect.signature(preset).parameters) == ["layout", "features", "seed"]
+
+
+def test_what_is_no_description_is_refused():
+    with pytest.raises(kb.InputError, match=r"features: expected kb.Features\(context=…, actions=…\)"):
+        kb.ek_ucb(features={"x": kb.Numeric()})
+
+
+def test_a_policy_over_a_table_says_what_it_is():
+    policy = kb.ek_ucb(kb.Gaussian(1.0), features=FEATURES, seed=0)
+    policy.update({"x": 0.0}, "red", 1.0)
+    assert repr(policy).startswith("TablePolicy(UpperConfidenceBound(")
+    assert repr(policy).endswith("x, arm)")
+    diagnostics = policy.diagnostics()
+    assert diagnostics.observations == diagnostics.model.observations == 1
+    assert "levels of arm: 2" in str(diagnostics)
+    assert copy.deepcopy(diagnostics).observations == pickle.loads(pickle.dumps(diagnostics)).observations == 1
+    with pytest.raises(AttributeError):
+        diagnostics.nothing  # noqa: B018
+
+
+def test_relevance_finds_what_matters():
+    features = kb.Features({"x": kb.Numeric(), "noise": kb.Numeric(), "constant": kb.Numeric()}, ["red", "blue"])
+    policy = kb.ek_ucb(kb.Gaussian(1.0), features=features, seed=0)
+    generator = np.random.default_rng(0)
+    for _ in range(150):
+        row = {"x": float(generator.uniform(-1, 1)), "noise": float(generator.uniform(-1, 1)), "constant": 5.0}
+        policy.update(row, ["red", "blue"][generator.integers(2)], row["x"])
+    found = policy.diagnostics().relevance
+    assert next(iter(found)) == "x"
+    # x is uniform on [-1, 1], whose standard deviation is 1/√3
+    assert found["x"] == pytest.approx(1 / np.sqrt(3), rel=0.15)
+    assert found["constant"] == 0.0
+    assert max(found["noise"], found["arm"]) < 0.15
+    without = kb.ek_ucb(kb.Gaussian(1.0), dictionary=kb.Kors(history="none"), features=features, seed=0)
+    without.update({"x": 0.0, "noise": 0.0, "constant": 5.0}, "red", 1.0)
+    assert set(without.relevance()) == set(found)

@@ -66,8 +66,9 @@ class MixedPrior:
 
 
 PRIOR = MixedPrior()
-# The exploration bonus is at least this many standard deviations.
-LEAST_BONUS = 0.5
+# Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a kernel that
+# is known, since this one is uncertain too; and for two-valued rewards, at least.
+BONUS, LEAST_BONUS = 1.5, 0.5
 
 
 @dataclass(frozen=True)
@@ -344,11 +345,11 @@ class MixedSample:
     def _bonus(self, mean: float, deviation: float) -> float:
         """How many prior standard deviations lie between the mean and what may be hoped for.
 
-        One, unless rewards have two values. Then the expected reward of mean c and deviation σ that is either the lower
+        ``BONUS``, unless rewards have two values. Then the expected reward of mean c and deviation σ that is either the lower
         value or a single higher one has the higher one at c + σ²/(c − lower): rare successes are worth looking for.
         """
         if not self._is_two_valued:
-            return 1.0
+            return BONUS
         lower, upper = self._values.tolist()
         hoped = deviation / max(mean - lower, 1e-3 * (upper - lower))
         return max(LEAST_BONUS, min(hoped, (upper - mean) / deviation))

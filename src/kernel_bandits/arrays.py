@@ -4,8 +4,6 @@ Shapes use these letters everywhere: ``A`` actions offered in a round, ``d_x`` c
 action columns, ``d = d_x + d_a`` columns of a joint point, ``m`` anchors in the dictionary, ``t`` rounds observed.
 """
 
-from __future__ import annotations
-
 import math
 from typing import TypeAlias
 

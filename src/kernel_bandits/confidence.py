@@ -7,8 +7,6 @@ the units of the reward), and a failure probability δ. Each says for which post
 others.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The exceptions of this library."""
 
-from __future__ import annotations
-
 
 class KernelBanditsError(Exception):
     """Base class of all exceptions that this library defines."""

@@ -7,8 +7,6 @@ those given to :func:`register` and scikit-learn's kernels, and fills in attribu
 called.
 """
 
-from __future__ import annotations
-
 import array
 import hashlib
 import importlib

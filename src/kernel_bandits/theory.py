@@ -4,8 +4,6 @@
 these functions follow are listed, with derivations, in ``docs/errata.md``.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Protocol
 

@@ -30,35 +30,21 @@ T = TypeVar("T")
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, order=True)
 class ExactSettings(Generic[T]):
-    """The numbers of one replica, or arrays of shape (R,).
+    """The numbers of one replica, or arrays of shape (R,)."""
 
-    Attributes:
-        regularization: λ.
-        bonus: β/√λ, the factor of the standard deviation.
-        factor: the factor of squared distances in the kernel.
-    """
-
-    regularization: T
-    bonus: T
-    factor: T
+    regularization: T  # λ
+    bonus: T  # β/√λ, the factor of the standard deviation
+    factor: T  # the factor of squared distances in the kernel
 
 
 class ExactState(NamedTuple):
-    """R replicas with room for t rounds; rows and columns of rounds to come are zero.
+    """R replicas with room for t rounds; rows and columns of rounds to come are zero."""
 
-    Attributes:
-        settings: each of shape (R,).
-        points: shape (R, t, d).
-        factor: J = L⁻¹ with LLᵀ = K + λI, shape (R, t, t).
-        whitened: v = Jy, shape (R, t).
-        rounds: the number of observed rounds, a scalar.
-    """
-
-    settings: ExactSettings[jax.Array]
-    points: jax.Array
-    factor: jax.Array
-    whitened: jax.Array
-    rounds: jax.Array
+    settings: ExactSettings[jax.Array]  # each of shape (R,)
+    points: jax.Array  # shape (R, t, d)
+    factor: jax.Array  # J = L⁻¹ with LLᵀ = K + λI, shape (R, t, t)
+    whitened: jax.Array  # v = Jy, shape (R, t)
+    rounds: jax.Array  # the number of observed rounds, a scalar
 
 
 class ExactBeliefs(NamedTuple):

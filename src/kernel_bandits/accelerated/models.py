@@ -17,80 +17,48 @@ BLOCK = 8
 
 
 class Batch(NamedTuple, Generic[Settings]):
-    """The R replicas of one program.
+    """The R replicas of one program."""
 
-    Attributes:
-        settings: the numbers that the model takes, each of shape (R,).
-        lengthscales: the divisors of the columns of points, shape (R, d).
-        max_anchors: caps on the number of anchors, infinite where there is none, shape (R,).
-    """
-
-    settings: Settings
-    lengthscales: jax.Array
-    max_anchors: jax.Array
+    settings: Settings  # the numbers that the model takes, each of shape (R,)
+    lengthscales: jax.Array  # the divisors of the columns of points, shape (R, d)
+    max_anchors: jax.Array  # caps on the number of anchors, infinite where there is none, shape (R,)
 
 
 class Capacity(NamedTuple):
-    """The number of anchors and rounds that a state can hold; a program is specialised to it.
+    """The number of anchors and rounds that a state can hold; a program is specialised to it."""
 
-    Attributes:
-        anchors: m, 0 for a model without anchors.
-        rounds: t, 0 for a model that keeps no rounds.
-    """
-
-    anchors: int
-    rounds: int
+    anchors: int  # m, 0 for a model without anchors
+    rounds: int  # t, 0 for a model that keeps no rounds
 
 
 class Demand(NamedTuple):
-    """What the next rounds need.
+    """What the next rounds need."""
 
-    Attributes:
-        rounds: how many the state must hold now.
-        horizon: how many there will be.
-        full: whether a replica had no place for an anchor.
-        max_anchors: the number of anchors that no replica will exceed.
-    """
-
-    rounds: int
-    horizon: int
-    full: bool
-    max_anchors: float
+    rounds: int  # how many the state must hold now
+    horizon: int  # how many there will be
+    full: bool  # whether a replica had no place for an anchor
+    max_anchors: float  # the number of anchors that no replica will exceed
 
 
 class Observation(NamedTuple, Generic[Beliefs]):
-    """One round of every replica.
+    """One round of every replica."""
 
-    Attributes:
-        beliefs: about the offered points, as :meth:`Model.bounds` returned them.
-        row: the chosen point among the offered ones, shape (R,).
-        point: the chosen point, in units of the lengthscales, shape (R, d).
-        reward: shape (R,).
-        coin: uniform on [0, 1), shape (R,).
-        slot: rounds since the last :meth:`Upkeep.settle`, a scalar.
-        live: whether the round counts; one that does not changes nothing. A scalar.
-    """
-
-    beliefs: Beliefs
-    row: jax.Array
-    point: jax.Array
-    reward: jax.Array
-    coin: jax.Array
-    slot: jax.Array
-    live: jax.Array
+    beliefs: Beliefs  # about the offered points, as :meth:`Model.bounds` returned them
+    row: jax.Array  # the chosen point among the offered ones, shape (R,)
+    point: jax.Array  # the chosen point, in units of the lengthscales, shape (R, d)
+    reward: jax.Array  # shape (R,)
+    coin: jax.Array  # uniform on [0, 1), shape (R,)
+    slot: jax.Array  # rounds since the last :meth:`Upkeep.settle`, a scalar
+    live: jax.Array  # whether the round counts; one that does not changes nothing. A scalar.
 
 
 class Step(NamedTuple, Generic[State]):
-    """The result of one round.
+    """The result of one round."""
 
-    Attributes:
-        state: after the round.
-        features: as they were learned, shape (R, m), zeros if the round did not count; None for a model without upkeep.
-        full: whether a replica had no place for an anchor, in which case the round changed nothing.
-    """
-
-    state: State
+    state: State  # after the round
+    # as they were learned, shape (R, m), zeros if the round did not count; None for a model without upkeep
     features: jax.Array | None = None
+    # whether a replica had no place for an anchor, in which case the round changed nothing
     full: jax.Array | bool = False
 
 

@@ -54,35 +54,22 @@ FIRST_ANCHORS, FIRST_ROUNDS = 136, 256
 
 
 class NystromBeliefs(NamedTuple):
-    """What the model believes about the offered points.
+    """What the model believes about the offered points."""
 
-    Attributes:
-        mean: shape (R, A).
-        std: shape (R, A).
-        features: φ, shape (R, A, m).
-        solved: Pφ without the latest downdates of P, shape (R, A, m).
-    """
-
-    mean: jax.Array
-    std: jax.Array
-    features: jax.Array
-    solved: jax.Array
+    mean: jax.Array  # shape (R, A)
+    std: jax.Array  # shape (R, A)
+    features: jax.Array  # φ, shape (R, A, m)
+    solved: jax.Array  # Pφ without the latest downdates of P, shape (R, A, m)
 
 
 class _Draw(NamedTuple):
-    """The decision of KORS about the point of each replica.
+    """The decision of KORS about the point of each replica."""
 
-    Attributes:
-        appended: whether the point becomes an anchor, shape (R,).
-        pivot: l, the length that it adds to the span, 1 where it is not appended; shape (R,).
-        downdate: the v in Q ← Q − vvᵀ, in the coordinates with the new anchor; zeros if not drawn, shape (R, m).
-        full: whether a replica has no place for its anchor, in which case nothing is drawn anywhere. A scalar.
-    """
-
-    appended: jax.Array
-    pivot: jax.Array
+    appended: jax.Array  # whether the point becomes an anchor, shape (R,)
+    pivot: jax.Array  # l, the length that it adds to the span, 1 where it is not appended; shape (R,)
+    # the v in Q ← Q − vvᵀ, in the coordinates with the new anchor; zeros if not drawn, shape (R, m)
     downdate: jax.Array
-    full: jax.Array
+    full: jax.Array  # whether a replica has no place for its anchor, in which case nothing is drawn anywhere. A scalar.
 
 
 @dataclass(frozen=True)

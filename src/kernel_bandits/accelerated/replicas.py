@@ -1,7 +1,5 @@
 """Describe policies as plain data and run many of them at once."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -206,15 +204,11 @@ def batches(replicas: Sequence[Replica], batch_size: int) -> Iterator[list[int]]
         by_model.setdefault(replica.model, []).append(position)
     for positions in by_model.values():
         if replicas[positions[0]].settings is not None:
-            positions.sort(key=lambda position: _order(replicas[position]))
+            positions.sort(key=lambda i: (replicas[i].settings, replicas[i].max_anchors, replicas[i].lengthscales))
         size = math.ceil(len(positions) / math.ceil(len(positions) / batch_size))
         for start in range(0, len(positions), size):
             batch = positions[start : start + size]
             yield batch + batch[-1:] * (size - len(batch))
-
-
-def _order(replica: Replica) -> tuple[Any, ...]:
-    return replica.settings, replica.max_anchors, replica.lengthscales
 
 
 def _run_batch(
@@ -257,14 +251,7 @@ def simulate_batch(
 ) -> tuple[Tables, Trajectories]:
     """Run replicas of one model at once, inside :func:`computing`; return the rounds they met and the choices made.
 
-    Args:
-        replicas: of one model.
-        environment: as for :func:`run_many`.
-        horizon: T.
-        seeds: of the contexts and the noise, one per replica.
-        dtype: to compute in.
-        capacity: the first one, if not that of the model.
-        progress: called with the number of finished rounds after each chunk.
+    The arguments are those of :func:`run_many` and :func:`simulate`.
     """
     environment_seeds, environment_rows = distinct(seeds)
     policy_seeds, policy_rows = distinct([replica.seed for replica in replicas])

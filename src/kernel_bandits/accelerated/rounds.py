@@ -1,7 +1,5 @@
 """The rounds of all replicas, cut chunk by chunk from tables on the device."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,19 +21,12 @@ CHUNK = 128
 
 
 class Rounds(NamedTuple):
-    """``CHUNK`` rounds before anything is chosen in them.
+    """``CHUNK`` rounds before anything is chosen in them."""
 
-    Attributes:
-        points: offered, in units of the lengthscales, shape (B, R, A, d).
-        expected: their expected rewards, shape (B, R, A).
-        chances: noise and coin, shape (B, R, 2).
-        words: the next words of the generators of ties, shape (R, B + 2).
-    """
-
-    points: jax.Array
-    expected: jax.Array
-    chances: jax.Array
-    words: jax.Array
+    points: jax.Array  # offered, in units of the lengthscales, shape (B, R, A, d)
+    expected: jax.Array  # their expected rewards, shape (B, R, A)
+    chances: jax.Array  # noise and coin, shape (B, R, 2)
+    words: jax.Array  # the next words of the generators of ties, shape (R, B + 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,12 +104,7 @@ class RoundSource:
         )
 
     def chunk(self, start: int, used: jax.Array) -> Rounds:
-        """Return the rounds from ``start`` on.
-
-        Args:
-            start: the number of rounds before.
-            used: the number of words of ties that each replica has used, shape (R,).
-        """
+        """Return the rounds after the first ``start``, given the number of words of ties used so far, shape (R,)."""
         return _cut(self._rewards, self._dtype, self._parameters, self._tables, self._lengthscales, start, used)
 
 

@@ -3,10 +3,8 @@
 Records have the same ids, columns and seeds as those of the other executors; only rounding and times differ.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -54,11 +52,8 @@ def execute_on_device(
 ) -> Iterator[Outcome]:
     """Execute runs on the GPU, or with JAX on the processor if there is none.
 
-    Args:
-        runs: of a study.
-        fallback: executes the runs that have no replica, and those of batches that fail.
-        notify: takes a line about the runs that are executed one by one.
-        batch_size: the most runs that are in memory at once; fewer where memory does not suffice.
+    ``fallback`` executes the runs that have no replica, and those of batches that fail; ``notify`` takes a line about
+    them. At most ``batch_size`` runs are in memory at once, fewer where memory does not suffice.
     """
     if not runs:
         return
@@ -79,7 +74,8 @@ def execute_on_device(
                 yield from _records(batch, results, at_once, started)
     rest = [run for run in runs if run.id in reasons]
     if rest:
-        notify(f"{len(rest)} of {len(runs)} runs are played one by one: {_summary(rest, reasons)}")
+        distinct = " ".join(dict.fromkeys(reasons[run.id] for run in rest))
+        notify(f"{len(rest)} of {len(runs)} runs are played one by one: {distinct}")
         yield from fallback(rest)
 
 
@@ -154,8 +150,3 @@ def _in_a_line(reason: Exception) -> str:
     if isinstance(reason, KernelBanditsError):
         return str(reason)
     return f"{type(reason).__name__}: {reason}".partition("\n")[0]
-
-
-def _summary(runs: Iterable[Run], reasons: Mapping[str, str]) -> str:
-    """Return each reason once."""
-    return " ".join(dict.fromkeys(reasons[run.id] for run in runs))

@@ -1,7 +1,5 @@
 """Uniform play of many replicas at once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

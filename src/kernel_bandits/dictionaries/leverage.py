@@ -1,7 +1,5 @@
 """Online sampling by ridge leverage scores: a point is drawn with probability min(1, γτ)."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace

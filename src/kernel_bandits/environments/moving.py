@@ -1,7 +1,5 @@
 """Environments whose best action depends on every dimension of the context, unlike the paper's Bump."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

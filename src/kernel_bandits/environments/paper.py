@@ -3,8 +3,6 @@
 Each reward is a function of arrays: ``xp`` is NumPy here and ``jax.numpy`` in :mod:`kernel_bandits.accelerated`.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any
 

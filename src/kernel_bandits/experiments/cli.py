@@ -1,7 +1,5 @@
 """The command line ``kernel-bandits``: run, sweep, reproduce, plot, report, list."""
 
-from __future__ import annotations
-
 import os
 import tomllib
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ They come from the package ``reproduce``, which is not part of this library. It 
 checkout, and inside the installed library otherwise, and loaded by name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The loop: the environment offers a round, the policy selects an action, the reward updates the policy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from time import perf_counter
 from typing import NamedTuple, Protocol

@@ -5,8 +5,6 @@ files can be queried together. Settings and provenance are JSON in the file's me
 carry a digest of their content, so a damaged file is detected.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

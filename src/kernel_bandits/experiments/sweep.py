@@ -3,8 +3,6 @@
 Only the sweeping process writes records, one per run, so a run that a cluster had to start twice is recorded once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Our policies as learners of coba's experiments."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Importing this module registers the environments, as Gymnasium expects of other 
 ``gymnasium.make("kernel_bandits.integrations.gymnasium:kernel_bandits/Chessboard-v0")`` imports it by itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, SupportsFloat, TypeAlias
 

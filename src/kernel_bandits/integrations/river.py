@@ -1,7 +1,5 @@
 """Our policies in river's bandit evaluations."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from typing import Any

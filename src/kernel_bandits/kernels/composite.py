@@ -1,7 +1,5 @@
 """Tensor products of a context kernel and an action kernel, and checks of what a kernel returns."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_count

@@ -1,7 +1,5 @@
 """Explicit finite-dimensional features, the alternative to a dictionary."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 

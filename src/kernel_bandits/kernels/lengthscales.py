@@ -1,7 +1,5 @@
 """Lengthscales, one for all columns or one per column, and the median heuristic."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import TypeAlias

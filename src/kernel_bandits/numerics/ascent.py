@@ -4,8 +4,6 @@ This does what L-BFGS-B does, with full matrices instead of limited memory, sinc
 starts advance together because a posterior evaluates thirty points almost as fast as one; SciPy runs one at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 

@@ -5,8 +5,6 @@ threads costs more than it saves. Large products may use all threads. Setting th
 optional; without it BLAS uses its own settings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property

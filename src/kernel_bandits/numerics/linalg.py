@@ -5,8 +5,6 @@ passed to Fortran routines as its transpose, without a copy. All products that B
 through SciPy: NumPy has its own BLAS, and the threads of the two would wait for each other.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack

@@ -1,7 +1,5 @@
 """What every policy offers to its callers."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext

@@ -5,8 +5,6 @@ ascent starts from the best of all, all climbers in step; the highest ends are t
 of the box, 0 at its low and 1 at its high corner.
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache

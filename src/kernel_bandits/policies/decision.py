@@ -1,7 +1,5 @@
 """What a policy decides: the choice of a rule, the decision a caller sees, and the last choice kept for its update."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 from typing import Any
 

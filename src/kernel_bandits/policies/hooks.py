@@ -1,7 +1,5 @@
 """The hooks in which a policy says how it chooses and learns."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, final

@@ -1,7 +1,5 @@
 """What policies with one posterior share: predictions, updates, delayed rewards, batches, explanations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import repeat

@@ -1,7 +1,5 @@
 """SupKernelUCB: stages of ridge regressions on independent parts of the history (Valko et al. 2013)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The regression of a projected posterior, with a dictionary of anchors that grows or changes under it."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterable, Iterator, Sequence

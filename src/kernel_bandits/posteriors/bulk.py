@@ -1,7 +1,5 @@
 """Many observations at once: logs, learned at the speed of matrix products, and whole histories, for chosen anchors."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

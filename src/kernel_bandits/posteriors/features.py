@@ -1,7 +1,5 @@
 """The posterior on explicit features: linear models and Fourier features, O(D²) per action and per update."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

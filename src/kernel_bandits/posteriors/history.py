@@ -1,7 +1,5 @@
 """Observations that only ever grow, kept in blocks: growth copies nothing and a pass over them is blocked already."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterator
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """The projected posterior: a dictionary of anchors carries it, O(m²) per action and per update."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Products with kernel values that are recomputed block by block, above all the pass over the history."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What executors share: outcomes, the execution of one run, and what a worker does with it."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Runs are submitted to Dask directly. Joblib's Dask backend waits forever for a r
 use workers that join later.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from typing import Any

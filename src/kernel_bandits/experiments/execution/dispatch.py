@@ -1,7 +1,5 @@
 """Choose where runs are executed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module

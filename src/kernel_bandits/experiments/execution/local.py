@@ -1,7 +1,5 @@
 """Execute runs on this machine: in this process, or in worker processes."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator, Sequence

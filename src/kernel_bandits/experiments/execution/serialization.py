@@ -4,8 +4,6 @@ Installed packages are pickled by name. Modules in the folders of the study's ow
 on another machine needs neither the files nor a shared folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import sys

@@ -1,7 +1,5 @@
 """What the names in a study stand for: exports of the library, found by inspection, or ``"module:attribute"``."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import sys

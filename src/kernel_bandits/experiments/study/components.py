@@ -4,8 +4,6 @@ A :class:`Reference` is known by name alone, as in a record on disk. A :class:`C
 holds the class or function that the name stands for, and builds the object where a run is executed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace

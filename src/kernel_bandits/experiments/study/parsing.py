@@ -3,8 +3,6 @@
 Every mistake in a file is an :class:`InputError` that names the place and what to write.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import sys

@@ -105,10 +105,7 @@ class Dictionary(ABC):
     def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
         """Take note that the proposal was carried out; not called for one that resamples.
 
-        Args:
-            candidate: as it was proposed.
-            proposal: the response to it.
-            appended: whether the point became an anchor; a drawn point that adds no direction does not.
+        ``appended``: whether the point became an anchor; a drawn point that adds no direction does not.
         """
 
     def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:
@@ -129,10 +126,9 @@ class Dictionary(ABC):
         return len(redundant)
 
     def redraw(self, played: PlayedPoints) -> FloatArray:
-        """Draw the dictionary anew, after a proposal to resample.
+        """Return the next anchors, shape (m, d), after a proposal to resample.
 
-        Returns:
-            The next anchors, shape (m, d). Those that add no direction to the others are passed over.
+        Those that add no direction to the others are passed over.
         """
         raise UnavailableError(
             f"redraw: {type(self).__name__} proposed to draw the dictionary anew from {len(played.points)} points, but "
@@ -166,12 +162,7 @@ class DictionaryRule(ABC):
 
     @abstractmethod
     def start(self, regularization: float, generator: np.random.Generator) -> Dictionary:
-        """Start a dictionary.
-
-        Args:
-            regularization: the λ of the posterior that it carries.
-            generator: of the coins, for this dictionary alone.
-        """
+        """Start a dictionary for a posterior with this λ, with a generator of coins for it alone."""
 
     def for_learned_kernel(self) -> DictionaryRule:
         """The rule to use where the kernel is learned; the same unless a default depends on it."""

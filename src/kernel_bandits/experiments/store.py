@@ -57,14 +57,14 @@ def record_path(folder: Path, run: Run) -> Path:
 def write_record(folder: Path, record: Record) -> Path:
     """Write a record atomically, under its run's id."""
     pa, parquet = require_arrow()
-    texts, columns = _texts(record.run), _columns(record)
-    described = json.dumps(
-        {"id": record.run.id, **_run_as_data(record.run), "facts": dict(record.provenance)}, ensure_ascii=False
-    )
+    run, columns = record.run, _columns(record)
+    texts = dict(zip(TEXTS, (run.id, run.environment.label, run.policy.label), strict=True))
+    data = {"id": run.id, **_run_as_data(run), "facts": dict(record.provenance)}
+    described = json.dumps(data, ensure_ascii=False)
     metadata = {METADATA_KEY: described.encode(), DIGEST_KEY: _digest(described, texts, columns).encode()}
     repeated = {name: pa.repeat(text, record.result.horizon) for name, text in texts.items()}
     table = pa.table({**repeated, **columns}, metadata=metadata)
-    path = record_path(folder, record.run)
+    path = record_path(folder, run)
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         parquet.write_table(table, file, compression="zstd")
@@ -130,11 +130,6 @@ def find_records(folder: Path, runs: Sequence[Run]) -> tuple[dict[str, Record], 
     return found, damaged
 
 
-def _texts(run: Run) -> dict[str, str]:
-    """Return the columns that are the same in every row."""
-    return dict(zip(TEXTS, (run.id, run.environment.label, run.policy.label), strict=True))
-
-
 def _columns(record: Record) -> dict[str, Any]:
     result = record.result
     columns = {
@@ -161,9 +156,7 @@ def _as_array(column: Any) -> Any:
 
 def _result(columns: Mapping[str, Any]) -> RunResult:
     def block(prefix: str) -> Any:
-        parts = [
-            column for name, column in columns.items() if name.startswith(prefix) and name[len(prefix) :].isdigit()
-        ]
+        parts = [column for name, column in columns.items() if name.removeprefix(prefix).isdigit()]
         return np.column_stack(parts) if parts else np.empty((len(columns["round"]), 0))
 
     return RunResult(

@@ -48,13 +48,9 @@ def group(records: Iterable[Record]) -> Groups:
 
 
 def mean_interval(samples: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the mean over the first axis and the half-width of its 95 % Student interval.
+    """Return the mean of samples (n, …) over their n rows and the half-width of its 95 % Student interval.
 
-    Args:
-        samples: shape (n, …), one row per run.
-
-    Returns:
-        Two arrays of shape (…); the half-width is NaN for n = 1.
+    Both have shape (…); the half-width is NaN for n = 1.
     """
     n = len(samples)
     mean = samples.mean(axis=0)

@@ -41,7 +41,7 @@ class Sweep:
         self._records, self.damaged = find_records(self.folder, study.runs)
         self._code = code_digests(study.runs)
         self.missing = self._without_record()
-        self.outdated = tuple(run for run in study.runs if run.id in self._records and self._is_outdated(run))
+        self.outdated = tuple(run for run in study.runs if self._is_outdated(run))
 
     @property
     def results(self) -> Results:
@@ -92,6 +92,8 @@ class Sweep:
         self._records[record.run.id] = record
 
     def _is_outdated(self, run: Run) -> bool:
+        if run.id not in self._records:
+            return False
         made_with = self._records[run.id].provenance
         current = provenance()["kernel_bandits"], self._code[run.id]
         return (made_with.get("kernel_bandits"), made_with.get("code")) != current

@@ -121,12 +121,9 @@ class _Play:
                 f"got {env.action_space}."
             )
         if not env.observation_space.is_np_flattenable:
-            raise InputError(
-                f"env: observations of {env.observation_space} have no fixed length; wrap the environment."
-            )
-        self._env = env
-        self._space = env.action_space
-        self._actions = actions
+            seen = env.observation_space
+            raise InputError(f"env: observations of {seen} have no fixed length; wrap the environment.")
+        self._env, self._space, self._actions = env, env.action_space, actions
         self._observation, self._info = env.reset(seed=seed)
         self._ended = False
 

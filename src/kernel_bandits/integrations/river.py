@@ -31,11 +31,7 @@ class KernelBandit(ContextualPolicy):
     """
 
     def __init__(
-        self,
-        policy: Policy,
-        actions: Mapping[ArmID, ArrayLike] | ArrayLike,
-        reward_obj: Any = None,
-        burn_in: int = 0,
+        self, policy: Policy, actions: Mapping[ArmID, ArrayLike] | ArrayLike, reward_obj: Any = None, burn_in: int = 0
     ) -> None:
         super().__init__(reward_obj=reward_obj, burn_in=burn_in)
         self.policy = policy

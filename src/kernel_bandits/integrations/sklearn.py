@@ -107,12 +107,8 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
         kernel = self.kernel
         if kernel is None:
             kernel = Gaussian(median_lengthscale(rows) if len(rows) > 1 else 1.0)
-        return ek_ucb(
-            kernel,
-            regularization=self.regularization,
-            dictionary=self._rule(),
-            seed=check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
-        ).posterior
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        return ek_ucb(kernel, regularization=self.regularization, dictionary=self._rule(), seed=seed).posterior
 
     def _rule(self) -> DictionaryRule:
         """The rule that the parameters describe; they are flat, so that a grid search reaches them."""

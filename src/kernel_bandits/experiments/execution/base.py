@@ -47,13 +47,7 @@ class Engine(Protocol):
     def execute_on_device(
         self, runs: Sequence[Run], fallback: Executor, notify: Callable[[str], None]
     ) -> Iterator[Outcome]:
-        """Execute runs and yield their outcomes.
-
-        Args:
-            runs: of a study.
-            fallback: executes the runs that the engine does not support.
-            notify: takes a line about those runs.
-        """
+        """Yield the outcomes of runs; ``fallback`` executes those it does not support, ``notify`` takes a line on them."""
         ...
 
 

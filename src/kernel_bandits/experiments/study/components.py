@@ -12,15 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.experiments.study.catalogue import (
-    Factory,
-    Role,
-    check_options,
-    find_factory,
-    name_of,
-    parameters,
-    rules,
-)
+from kernel_bandits.experiments.study import catalogue
+from kernel_bandits.experiments.study.catalogue import Factory, Role, parameters, rules
 
 # Makes a nested reference or component from a name (or a class or function) and its options.
 Make: TypeAlias = Callable[[Any, Mapping[str, Any]], Any]
@@ -77,10 +70,9 @@ class Component(_Named):
     def check(self, added: Collection[str] = ()) -> None:
         """Raise :class:`InputError` if an option is unknown or missing, here or in a nested component.
 
-        Args:
-            added: options that a run adds itself.
+        A run adds the options ``added`` itself.
         """
-        check_options(self.name, self.factory, self.options, added)
+        catalogue.check_options(self.name, self.factory, self.options, added)
         for value in self.options.values():
             for item in value if isinstance(value, tuple) else (value,):
                 if isinstance(item, Component):
@@ -89,7 +81,7 @@ class Component(_Named):
     def build(self, **added: Any) -> Any:
         """Call the factory with the options and with ``added``."""
         options = {key: _build(value) for key, value in self.options.items()} | added
-        check_options(self.name, self.factory, options)
+        catalogue.check_options(self.name, self.factory, options)
         try:
             return self.factory(**options)
         except KernelBanditsError as reason:
@@ -102,18 +94,14 @@ def reference(name: str, options: Mapping[str, Any] | None = None, label: str = 
 
 
 def component(role: Role, thing: str | Factory, options: Mapping[str, Any], label: str = "") -> Component:
-    """Return the component that a name, a class or a function stands for.
+    """Return the component that a name in the catalogue of a role, a class or a function stands for.
 
-    Args:
-        role: what it is used as; names are looked up in the catalogue of this role.
-        thing: a name, or the class or function itself.
-        options: its arguments, as in a study's file.
-        label: what tables and figures call it.
+    Options are as in a study's file; tables and figures call the component by its label.
     """
     if isinstance(thing, str):
-        name, factory = thing, find_factory(role, thing)
+        name, factory = thing, catalogue.find_factory(role, thing)
     elif callable(thing):
-        name, factory = name_of(thing), thing
+        name, factory = catalogue.name_of(thing), thing
     else:
         raise InputError(f"name: expected a name, a class or a function, got {thing!r}.")
     return Component(name, parse_options(options), label, factory=factory)

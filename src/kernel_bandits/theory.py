@@ -56,9 +56,8 @@ def valko_dimension(gram: FloatArray, regularization: float, horizon: int) -> in
     """d̃(λ, t) = min{j : j·λ·log T ≥ Σ_{k>j} λ_k(K)} (Valko et al. 2013)."""
     eigenvalues = _eigenvalues(gram)
     tails = np.append(eigenvalues[::-1].cumsum()[::-1], 0.0)
-    budgets = (
-        np.arange(len(tails)) * as_positive("regularization", regularization) * math.log(as_count("horizon", horizon))
-    )
+    level = as_positive("regularization", regularization)
+    budgets = np.arange(len(tails)) * level * math.log(as_count("horizon", horizon))
     return int(np.flatnonzero(budgets >= tails)[0])
 
 
@@ -93,9 +92,8 @@ def k_ucb_regret_bound(
             also uses max(β, 1) where the proof takes β ≥ 1 for granted.
     """
     ell = capacity_factor(horizon, regularization, kernel_bound)
-    beta = math.sqrt(regularization) * norm_bound + noise_bound * math.sqrt(
-        2 * math.log(horizon) + ell * effective_dimension
-    )
+    deviation = 2 * math.log(horizon) + ell * effective_dimension
+    beta = math.sqrt(regularization) * norm_bound + noise_bound * math.sqrt(deviation)
     constant = 2.0 if corrected else 1.0
     beta = max(beta, 1.0) if corrected else beta
     return 2 + 2 * beta * math.sqrt(constant * horizon * ell * effective_dimension)

@@ -93,11 +93,7 @@ def ek_ucb(
 
 
 def k_ucb(
-    kernel: KernelLike,
-    *,
-    regularization: float = 0.1,
-    confidence: Confidence = _ONE_STANDARD_DEVIATION,
-    seed: int = 0,
+    kernel: KernelLike, *, regularization: float = 0.1, confidence: Confidence = _ONE_STANDARD_DEVIATION, seed: int = 0
 ) -> Replica:
     """Describe K-UCB; the arguments are those of :func:`kernel_bandits.k_ucb`. A replica takes 8t² bytes."""
     regularization = as_positive("regularization", regularization)

@@ -142,9 +142,8 @@ class QuadratureFourierFeatures(_FourierFeatures):
             raise InputError(f"number_of_features: at least {2**dimension} are needed for {dimension} columns.")
         # E f(ω) over a standard normal ω is Σ w f(√2 x)/√π at the Gauss–Hermite nodes x
         nodes, node_weights = roots_hermite(nodes_per_dimension)
-        grid = np.stack(np.meshgrid(*[math.sqrt(2.0) * nodes] * dimension, indexing="ij"), axis=-1).reshape(
-            -1, dimension
-        )
+        coordinates = np.meshgrid(*[math.sqrt(2.0) * nodes] * dimension, indexing="ij")
+        grid = np.stack(coordinates, axis=-1).reshape(-1, dimension)
         products = np.meshgrid(*[node_weights / math.sqrt(math.pi)] * dimension, indexing="ij")
         weights = np.prod(np.stack(products, axis=-1).reshape(-1, dimension), axis=1)
         # ω and −ω have the same cosine and opposite sines: keep one of each pair, with twice the weight

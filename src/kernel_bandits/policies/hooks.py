@@ -60,11 +60,8 @@ class Hooks(ABC):
     def shortlist(self, context: FloatArray, box: Box) -> FloatArray:
         """Return actions of the box, shape (n, d_a), for :meth:`choose` to choose from; the model stays as it is.
 
-        By default a policy does not choose in a box.
-
-        Args:
-            context: finite, shape (d_x,).
-            box: of the dimension of the actions seen so far.
+        By default a policy does not choose in a box. The context is finite, and the box has the dimension of the
+        actions seen so far.
         """
         raise NotImplementedError
 

@@ -16,17 +16,11 @@ from kernel_bandits.posteriors.base import Evaluation, Posterior
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """Where the walk through the stages ended.
+    """Where the walk through the stages ended."""
 
-    Attributes:
-        stage: the stage whose set the round joins, counted from 0; None if it joins none.
-        evaluation: of the actions that were left at the deciding stage.
-        row: of the chosen action there.
-    """
-
-    stage: int | None
-    evaluation: Evaluation
-    row: int
+    stage: int | None  # the stage whose set the round joins, counted from 0; None if it joins none
+    evaluation: Evaluation  # of the actions that were left at the deciding stage
+    row: int  # of the chosen action there
 
 
 @final

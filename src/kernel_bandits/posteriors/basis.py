@@ -58,12 +58,8 @@ class Coordinates(NamedTuple):
 class AnchorBasis:
     """φ(s) = J k_Z(s) with J = L⁻¹ and LLᵀ = K_ZZ: orthonormal coordinates in the span of the anchors.
 
-    Never changed in place: whoever keeps one keeps the coordinates of its moment.
-
-    Args:
-        kernel: the covariance function.
-        anchors: Z, shape (m, d).
-        factor: Jᵀ, shape (m, m): products with it from the right run along rows of memory.
+    Never changed in place: whoever keeps one keeps the coordinates of its moment. The anchors Z have shape (m, d); the
+    factor is Jᵀ, shape (m, m): products with it from the right run along rows of memory.
     """
 
     def __init__(self, kernel: KernelLike, anchors: FloatArray | None = None, factor: FloatArray | None = None) -> None:
@@ -76,14 +72,10 @@ class AnchorBasis:
     def chosen(
         cls, kernel: KernelLike, candidates: FloatArray, mean_residual: float = 0.0, limit: int | None = None
     ) -> AnchorBasis:
-        """Choose anchors by pivoted Cholesky: each is the candidate that those before it explain least.
+        """Choose anchors by pivoted Cholesky: each is the candidate (n, d) that those before it explain least.
 
-        Args:
-            kernel: the covariance function.
-            candidates: shape (n, d). Those that add no direction to the others are passed over.
-            mean_residual: the anchors are the fewest candidates that leave no more of all on average, in units of
-                k(z, z); 0 for as many as there are directions.
-            limit: how many they are at most.
+        They are the fewest, ``limit`` at most, that leave no more than ``mean_residual`` of all on average, in units of
+        k(z, z); 0 for as many as there are directions.
         """
         gram = kernel(candidates, candidates.copy()) if len(candidates) else np.empty((0, 0))
         if not np.isfinite(gram).all():
@@ -132,11 +124,8 @@ class AnchorBasis:
     def direction(self, point: FloatArray, features: FloatArray) -> tuple[FloatArray, float]:
         """What a point z adds to the span of the anchors: k(z, ·) + Σ r_j k(z_j, ·) with r = −Jᵀφ(z).
 
-        k(z, z) is that of two copies of the point: white noise, which scikit-learn's ``WhiteKernel`` puts on ``diag``
-        alone, is no direction that another point could share.
-
-        Returns:
-            r, shape (m,), and the squared length of the direction.
+        Return r, shape (m,), and the squared length of the direction. k(z, z) is that of two copies of the point: white
+        noise, which scikit-learn's ``WhiteKernel`` puts on ``diag`` alone, is no direction that another could share.
         """
         own = float(self.kernel(point[None, :], point[None, :].copy())[0, 0])
         coefficients = -self.weights(features)

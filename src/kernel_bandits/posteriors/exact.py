@@ -253,6 +253,5 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         yield variance
 
     def __repr__(self) -> str:
-        return (
-            f"ExactPosterior({self.kernel!r}, regularization={self.regularization:g}, round_index={self.round_index})"
-        )
+        ridge, rounds = self.regularization, self.round_index
+        return f"ExactPosterior({self.kernel!r}, regularization={ridge:g}, round_index={rounds})"

@@ -17,9 +17,8 @@ _ONES = np.ones(BLOCK_ROWS)
 class History:
     """Observed points and rewards, in blocks of ``BLOCK_ROWS`` points.
 
-    Args:
-        merge_repeats: keep an exact repeat of a point as one point with a count and a sum of rewards, so that a pass
-            costs as many rows as there are different points. Costs an index entry per point.
+    Merged repeats of a point are kept as one point with a count and a sum of rewards, so that a pass costs as many rows
+    as there are different points, and an index entry per point.
     """
 
     def __init__(self, merge_repeats: bool = False) -> None:

@@ -73,10 +73,6 @@ class RidgeRegression:
 
     P and w are tracked by rank-one steps. A and b are kept beside them; every ``PENDING_ROWS`` observations w is
     refined against them, and P is recomputed from A when APφ has left φ by more than ``DRIFT_TOLERANCE``.
-
-    Args:
-        regularization: λ.
-        size: the number of features to start with.
     """
 
     def __init__(self, regularization: float, size: int = 0) -> None:
@@ -137,21 +133,16 @@ class RidgeRegression:
         return copy.deepcopy(self)
 
     def observe_many(self, features: FloatArray, solved: FloatArray, factor: FloatArray, rewards: FloatArray) -> None:
-        """Learn b rewards at once, as if one after the other.
+        """Learn b rewards at features Φ (b, m) at once, as if one after the other, given H = ΦP and the factor L.
 
-        Args:
-            features: φ of each, shape (b, m).
-            solved: H = ΦP, shape (b, m).
-            factor: L with LLᵀ = I + ΦPΦᵀ, shape (b, b); its squared diagonal holds the c of one update after the other.
-            rewards: shape (b,).
+        LLᵀ = I + ΦPΦᵀ; the squared diagonal of L holds the c of one update after the other.
         """
         if not len(rewards):
             return
         # P ← P − WᵀW and w ← w + Wᵀe with W = L⁻¹H and e = L⁻¹(r − Φw) (Woodbury); log det grows by log det LLᵀ
         reduced = solve_triangular(factor, solved, lower=True, check_finite=False)
-        errors = solve_triangular(
-            factor, rewards - times_vector(features, self.weights), lower=True, check_finite=False
-        )
+        misfit = rewards - times_vector(features, self.weights)
+        errors = solve_triangular(factor, misfit, lower=True, check_finite=False)
         add_gram(self.covariance, reduced, -1.0)
         self.weights += transpose_times_vector(reduced, errors)
         self.log_determinant += 2.0 * float(np.log(np.diagonal(factor)).sum())

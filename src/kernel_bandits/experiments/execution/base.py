@@ -47,7 +47,7 @@ class Engine(Protocol):
     def execute_on_device(
         self, runs: Sequence[Run], fallback: Executor, notify: Callable[[str], None]
     ) -> Iterator[Outcome]:
-        """Yield the outcomes of runs; ``fallback`` executes those it does not support, ``notify`` takes a line on them."""
+        """Yield the outcomes of runs; ``fallback`` executes those not supported, ``notify`` takes a line on them."""
         ...
 
 

@@ -12,8 +12,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.experiments.study import catalogue
-from kernel_bandits.experiments.study.catalogue import Factory, Role, parameters, rules
+from kernel_bandits.experiments.study.catalogue import (
+    Factory,
+    Role,
+    check_options,
+    find_factory,
+    name_of,
+    parameters,
+    rules,
+)
 
 # Makes a nested reference or component from a name (or a class or function) and its options.
 Make: TypeAlias = Callable[[Any, Mapping[str, Any]], Any]
@@ -72,7 +79,7 @@ class Component(_Named):
 
         A run adds the options ``added`` itself.
         """
-        catalogue.check_options(self.name, self.factory, self.options, added)
+        check_options(self.name, self.factory, self.options, added)
         for value in self.options.values():
             for item in value if isinstance(value, tuple) else (value,):
                 if isinstance(item, Component):
@@ -81,7 +88,7 @@ class Component(_Named):
     def build(self, **added: Any) -> Any:
         """Call the factory with the options and with ``added``."""
         options = {key: _build(value) for key, value in self.options.items()} | added
-        catalogue.check_options(self.name, self.factory, options)
+        check_options(self.name, self.factory, options)
         try:
             return self.factory(**options)
         except KernelBanditsError as reason:
@@ -99,9 +106,9 @@ def component(role: Role, thing: str | Factory, options: Mapping[str, Any], labe
     Options are as in a study's file; tables and figures call the component by its label.
     """
     if isinstance(thing, str):
-        name, factory = thing, catalogue.find_factory(role, thing)
+        name, factory = thing, find_factory(role, thing)
     elif callable(thing):
-        name, factory = catalogue.name_of(thing), thing
+        name, factory = name_of(thing), thing
     else:
         raise InputError(f"name: expected a name, a class or a function, got {thing!r}.")
     return Component(name, parse_options(options), label, factory=factory)

@@ -14,14 +14,7 @@ from kernel_bandits import kernels
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, require_gram, weighted_gradient
-from kernel_bandits.numerics.linalg import (
-    border_inverse_factor,
-    independent_rows,
-    not_negative,
-    times_upper,
-    times_upper_transpose,
-    upper_times_vector,
-)
+from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors.projection import EXTENDED, EXTENDED_IS_WIDER, extended_gram_times
 
 # The kernels of this library return a fresh array, which may be overwritten.
@@ -82,7 +75,7 @@ class AnchorBasis:
             raise InputError(f"kernel: {kernel!r} returned values that are not finite between anchors.")
         largest = float(np.diagonal(gram).max(initial=0.0))
         share = mean_residual / largest if largest > 0.0 else 0.0
-        kept, factor = independent_rows(gram, DIRECTION_TOLERANCE, share, limit)
+        kept, factor = linalg.independent_rows(gram, DIRECTION_TOLERANCE, share, limit)
         return cls(kernel, candidates[kept], factor)
 
     def __len__(self) -> int:
@@ -106,18 +99,18 @@ class AnchorBasis:
     def coordinates(self, gram: FloatArray, prior: FloatArray) -> tuple[FloatArray, FloatArray]:
         """φ and the residual of points from their :meth:`gram`, which is overwritten, and k(s, s)."""
         # φ = J k_Z(s), one row each
-        features = times_upper(gram, self.factor)
+        features = linalg.times_upper(gram, self.factor)
         # residual = k(s, s) − ‖φ‖², the squared distance of k(s, ·) to the span of the anchors
-        return features, not_negative(prior - np.vecdot(features, features))
+        return features, linalg.not_negative(prior - np.vecdot(features, features))
 
     def weights(self, vector: FloatArray) -> FloatArray:
         """Jᵀv: the function vᵀφ is Σ_j [Jᵀv]_j·k(·, z_j)."""
-        return upper_times_vector(self.factor, vector)
+        return linalg.upper_times_vector(self.factor, vector)
 
     def gradient(self, points: FloatArray, by_features: FloatArray, by_prior: FloatArray) -> FloatArray:
         """The gradient of Σ by_features·φ + by_prior·k(s, s) in the points, the weights fixed; overwrites them."""
         # dφ = J dk_Z
-        weights = times_upper_transpose(by_features, self.factor)
+        weights = linalg.times_upper_transpose(by_features, self.factor)
         return kernel_gradient(self.kernel, points, self.anchors, weights, by_prior)
 
     @np.errstate(invalid="ignore", over="ignore")
@@ -136,7 +129,7 @@ class AnchorBasis:
         # (K_ZZ may have condition 1e13): r ← r − JᵀJ(k_Z(z) + K_ZZ r), in extended precision where it cancels.
         column = self.gram(point[None, :])[0].astype(EXTENDED)
         misfit = (column + extended_gram_times(self.gram, self.anchors, coefficients)).astype(np.float64)
-        coefficients -= self.weights(times_upper(misfit[None, :], self.factor)[0])
+        coefficients -= self.weights(linalg.times_upper(misfit[None, :], self.factor)[0])
         # l² = k(z, z) + rᵀk_Z(z)
         square = own + float(coefficients @ column)
         require_finite_between_points(self.kernel, square)
@@ -145,4 +138,4 @@ class AnchorBasis:
     def extended(self, point: FloatArray, coefficients: FloatArray, pivot: float) -> AnchorBasis:
         """The basis with one more anchor, whose :meth:`direction` has these coefficients and this length."""
         anchors = np.concatenate([self.anchors.reshape(-1, len(point)), point[None, :]])
-        return AnchorBasis(self.kernel, anchors, border_inverse_factor(self.factor, coefficients, pivot))
+        return AnchorBasis(self.kernel, anchors, linalg.border_inverse_factor(self.factor, coefficients, pivot))

@@ -1,6 +1,6 @@
 """The offered actions: rows, masks or a box; and the joint points (context, action) that the kernel compares."""
 
-from __future__ import annotations
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,8 +55,8 @@ class Box:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name}: a Box is immutable; build another.")
 
-    def __reduce__(self) -> tuple[type[Box], tuple[FloatArray, FloatArray]]:
-        return Box, (self.low, self.high)
+    def __reduce__(self) -> tuple[type[Self], tuple[FloatArray, FloatArray]]:
+        return type(self), (self.low, self.high)
 
     @property
     def dimension(self) -> int:

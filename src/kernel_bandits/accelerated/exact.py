@@ -1,7 +1,5 @@
 """K-UCB of many replicas at once; for moderate horizons, since a replica holds a t×t matrix."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
@@ -53,6 +51,24 @@ class ExactBeliefs(NamedTuple):
     mean: jax.Array
     std: jax.Array
     features: jax.Array
+
+
+@dataclass(frozen=True)
+class ExactGrowth(Growth[ExactState]):
+    """Room for twice as many rounds whenever it runs out: t×t matrices are not made before there are t rounds."""
+
+    @property
+    def first(self) -> Capacity:
+        return Capacity(0, 128)
+
+    def next(self, capacity: Capacity, demand: Demand) -> Capacity:
+        rounds = capacity.rounds
+        while rounds < demand.rounds:
+            rounds *= 2
+        return Capacity(0, rounds)
+
+    def enlarge(self, state: ExactState, capacity: Capacity) -> ExactState:
+        return _enlarge(state, capacity)
 
 
 @dataclass(frozen=True)
@@ -112,24 +128,6 @@ class ExactModel(Model[ExactSettings[jax.Array], ExactState, ExactBeliefs]):
                 rounds=state.rounds + observation.live,
             )
         )
-
-
-@dataclass(frozen=True)
-class ExactGrowth(Growth[ExactState]):
-    """Room for twice as many rounds whenever it runs out: t×t matrices are not made before there are t rounds."""
-
-    @property
-    def first(self) -> Capacity:
-        return Capacity(0, 128)
-
-    def next(self, capacity: Capacity, demand: Demand) -> Capacity:
-        rounds = capacity.rounds
-        while rounds < demand.rounds:
-            rounds *= 2
-        return Capacity(0, rounds)
-
-    def enlarge(self, state: ExactState, capacity: Capacity) -> ExactState:
-        return _enlarge(state, capacity)
 
 
 @partial(jax.jit, static_argnums=1)

@@ -1,7 +1,5 @@
 """The interface between the engine and a model: what a compiled program is made of."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -62,39 +60,6 @@ class Step(NamedTuple, Generic[State]):
     full: jax.Array | bool = False
 
 
-class Model(ABC, Generic[Settings, State, Beliefs]):
-    """What R replicas believe, in step: all have seen t rounds. Implementations are plain data.
-
-    A state is a tuple of arrays that includes the settings.
-    """
-
-    @property
-    @abstractmethod
-    def growth(self) -> Growth[State] | None:
-        """How the state gets room for more; None if it never needs any."""
-
-    @property
-    @abstractmethod
-    def upkeep(self) -> Upkeep[State] | None:
-        """How the matrices stay accurate; None if there is nothing to do."""
-
-    @abstractmethod
-    def start(self, batch: Batch[Settings]) -> State:
-        """Return the state before the first round, without room for any."""
-
-    @abstractmethod
-    def bounds(self, state: State, points: jax.Array) -> tuple[jax.Array, Beliefs]:
-        """Return the upper confidence bounds at points (R, A, d), shape (R, A), and the beliefs behind them."""
-
-    @abstractmethod
-    def observe(self, state: State, observation: Observation[Beliefs]) -> Step[State]:
-        """Learn one round."""
-
-    @abstractmethod
-    def sizes(self, state: State) -> jax.Array:
-        """Return the number of points that carry the model of each replica, shape (R,)."""
-
-
 class Growth(ABC, Generic[State]):
     """How a state gets room for more anchors and rounds; each capacity has a program of its own."""
 
@@ -126,6 +91,39 @@ class Upkeep(ABC, Generic[State]):
     @abstractmethod
     def refine(self, state: State, features: jax.Array, rewards: jax.Array) -> State:
         """Remove the rounding accumulated over rounds with these features (B, R, m) and rewards (B, R)."""
+
+
+class Model(ABC, Generic[Settings, State, Beliefs]):
+    """What R replicas believe, in step: all have seen t rounds. Implementations are plain data.
+
+    A state is a tuple of arrays that includes the settings.
+    """
+
+    @property
+    @abstractmethod
+    def growth(self) -> Growth[State] | None:
+        """How the state gets room for more; None if it never needs any."""
+
+    @property
+    @abstractmethod
+    def upkeep(self) -> Upkeep[State] | None:
+        """How the matrices stay accurate; None if there is nothing to do."""
+
+    @abstractmethod
+    def start(self, batch: Batch[Settings]) -> State:
+        """Return the state before the first round, without room for any."""
+
+    @abstractmethod
+    def bounds(self, state: State, points: jax.Array) -> tuple[jax.Array, Beliefs]:
+        """Return the upper confidence bounds at points (R, A, d), shape (R, A), and the beliefs behind them."""
+
+    @abstractmethod
+    def observe(self, state: State, observation: Observation[Beliefs]) -> Step[State]:
+        """Learn one round."""
+
+    @abstractmethod
+    def sizes(self, state: State) -> jax.Array:
+        """Return the number of points that carry the model of each replica, shape (R,)."""
 
 
 AnyModel: TypeAlias = Model[Any, Any, Any]

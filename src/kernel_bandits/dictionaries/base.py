@@ -4,11 +4,9 @@ The posterior shows each point to the dictionary as a candidate, the dictionary 
 back.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,7 +162,7 @@ class DictionaryRule(ABC):
     def start(self, regularization: float, generator: np.random.Generator) -> Dictionary:
         """Start a dictionary for a posterior with this λ, with a generator of coins for it alone."""
 
-    def for_learned_kernel(self) -> DictionaryRule:
+    def for_learned_kernel(self) -> Self:
         """The rule to use where the kernel is learned; the same unless a default depends on it."""
         return self
 

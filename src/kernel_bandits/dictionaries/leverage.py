@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class LeverageRule(DictionaryRule):
         if self.max_size is not None:
             as_count("max_size", self.max_size)
 
-    def for_learned_kernel(self) -> DictionaryRule:
+    def for_learned_kernel(self) -> Self:
         return replace(self, oversampling=LEARNED_OVERSAMPLING) if self.oversampling is None else self
 
 

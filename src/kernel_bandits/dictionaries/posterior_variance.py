@@ -1,13 +1,11 @@
 """The posterior variance as a leverage score."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.dictionaries.base import Candidate
+from kernel_bandits.dictionaries.base import Candidate, Dictionary
 from kernel_bandits.dictionaries.leverage import LeverageDictionary, LeverageRule, leverage_score
 
 
@@ -26,7 +24,7 @@ class PosteriorVariance(LeverageRule):
         history: ``"all"`` keeps points and rewards, 8(d + 1) bytes a round; ``"none"`` keeps nothing that grows with t.
     """
 
-    def start(self, regularization: float, generator: np.random.Generator) -> PosteriorVarianceDictionary:
+    def start(self, regularization: float, generator: np.random.Generator) -> Dictionary:
         return PosteriorVarianceDictionary(self, regularization, generator)
 
 

@@ -1,7 +1,5 @@
 """Dictionaries drawn anew from the whole history, by the posterior variance: contextual BKB and BBKB."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +33,7 @@ class Resampling(DictionaryRule):
             given = self.batch_variance_limit
             raise InputError(f"batch_variance_limit: expected at least 1, got {given!r}; 1 resamples every round.")
 
-    def start(self, regularization: float, generator: np.random.Generator) -> ResamplingDictionary:
+    def start(self, regularization: float, generator: np.random.Generator) -> Dictionary:
         return ResamplingDictionary(self, regularization, generator)
 
 

@@ -1,19 +1,14 @@
 """Means and confidence intervals over runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import stdtrit
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.experiments.results import RunResult
-
-if TYPE_CHECKING:
-    from kernel_bandits.experiments.results import Record
+from kernel_bandits.experiments.results import Record, RunResult
 
 COVERAGE = 0.95
 Groups: TypeAlias = dict[str, dict[str, list[RunResult]]]

@@ -1,9 +1,7 @@
 """A scikit-learn regressor over the posterior of EK-UCB."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
-from typing import Any, Literal, overload
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -82,15 +80,15 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
         self.history = history
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> NystromRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn rows X (n, d) and their targets y (n,), forgetting any before."""
         return self._learn(X, y, anew=True)
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> NystromRegressor:
+    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn further rows X (n, d) and their targets y (n,)."""
         return self._learn(X, y, anew=not hasattr(self, "posterior_"))
 
-    def _learn(self, X: ArrayLike, y: ArrayLike, anew: bool) -> NystromRegressor:
+    def _learn(self, X: ArrayLike, y: ArrayLike, anew: bool) -> Self:
         rows, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=anew)
         targets = targets.astype(np.float64)
         if anew:

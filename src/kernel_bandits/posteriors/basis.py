@@ -4,9 +4,7 @@ Everything beyond needs no more of a basis than its coordinates, the gradient th
 φ, the radii and the dictionary rules stay as they are for any other basis.
 """
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -64,7 +62,7 @@ class AnchorBasis:
     @classmethod
     def chosen(
         cls, kernel: KernelLike, candidates: FloatArray, mean_residual: float = 0.0, limit: int | None = None
-    ) -> AnchorBasis:
+    ) -> Self:
         """Choose anchors by pivoted Cholesky: each is the candidate (n, d) that those before it explain least.
 
         They are the fewest, ``limit`` at most, that leave no more than ``mean_residual`` of all on average, in units of
@@ -135,7 +133,7 @@ class AnchorBasis:
         require_finite_between_points(self.kernel, square)
         return coefficients, square
 
-    def extended(self, point: FloatArray, coefficients: FloatArray, pivot: float) -> AnchorBasis:
+    def extended(self, point: FloatArray, coefficients: FloatArray, pivot: float) -> Self:
         """The basis with one more anchor, whose :meth:`direction` has these coefficients and this length."""
         anchors = np.concatenate([self.anchors.reshape(-1, len(point)), point[None, :]])
-        return AnchorBasis(self.kernel, anchors, linalg.border_inverse_factor(self.factor, coefficients, pivot))
+        return type(self)(self.kernel, anchors, linalg.border_inverse_factor(self.factor, coefficients, pivot))

@@ -1,12 +1,11 @@
 """The exact posterior: every observed point carries it, O(t²) per action and per update."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -133,7 +132,7 @@ class ExactRegression:
         require_finite_kernel(self.kernel, mean + linalg.safe_sqrt(variance))
         self.observe(coordinates, 0.0, features[0], mean.item(0), self.pivot(variance.item(0)))
 
-    def copy(self) -> ExactRegression:
+    def copy(self) -> Self:
         """A regression that goes on by itself, with the same kernel."""
         return copy.deepcopy(self, {id(self.kernel): self.kernel})
 

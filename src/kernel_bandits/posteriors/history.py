@@ -34,11 +34,6 @@ class History:
         """How many rows a pass costs: observations, or different points where repeats are merged."""
         return self._size
 
-    @property
-    def dimension(self) -> int | None:
-        """d, the length of a point; None before the first."""
-        return self._points[0].shape[1] if self._points else None
-
     def append(self, point: FloatArray, reward: float) -> None:
         """Keep one more observation."""
         if self._row_of is not None:

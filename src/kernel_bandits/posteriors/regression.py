@@ -1,10 +1,9 @@
 """Ridge regression on explicit features, one observation at a time."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
@@ -117,7 +116,7 @@ class RidgeRegression:
         solved = linalg.symmetric_times_vector(self.covariance, coordinates)
         self.observe(coordinates, solved, float(coordinates @ solved), 0.0, 0.0)
 
-    def copy(self) -> RidgeRegression:
+    def copy(self) -> Self:
         """A regression that goes on by itself."""
         return copy.deepcopy(self)
 

@@ -4,15 +4,13 @@ A study expands to runs. The id of a run depends only on what the run does: labe
 it comes from do not enter, so a finished run is found again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from kernel_bandits.arrays import as_count
 from kernel_bandits.environments.base import Environment
@@ -102,7 +100,7 @@ class Study:
     runs: tuple[Run, ...]
     quick: Mapping[str, int] = field(default_factory=dict)
 
-    def capped(self, horizon: int | None = None, seeds: int | None = None) -> Study:
+    def capped(self, horizon: int | None = None, seeds: int | None = None) -> Self:
         """Return the study with shorter and fewer runs.
 
         Args:
@@ -118,6 +116,6 @@ class Study:
                 kept.append(replace(run, horizon=rounds))
         return replace(self, runs=tuple(kept))
 
-    def shifted(self, by: int) -> Study:
+    def shifted(self, by: int) -> Self:
         """Return the study with ``by`` added to every seed."""
         return replace(self, runs=tuple(replace(run, seed=run.seed + by) for run in self.runs))

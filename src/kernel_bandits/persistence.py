@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from kernel_bandits.errors import InputError, missing
+from kernel_bandits.errors import InputError, needs
 from kernel_bandits.io import atomic_write
 from kernel_bandits.version import __version__
 
@@ -159,10 +159,8 @@ def _class_of(name: str) -> type:
         return _registered[name]
     module_name, _, qualified = name.partition(":")
     if module_name == _FOREIGN_KERNELS:
-        try:
+        with needs("scikit-learn", "sklearn"):
             importlib.import_module(_FOREIGN_KERNELS)
-        except ImportError as reason:
-            raise missing("scikit-learn", "sklearn") from reason
     module = sys.modules.get(module_name)
     ours = module_name.startswith(f"{_PACKAGE}.") or module_name == _FOREIGN_KERNELS
     cls = getattr(module, qualified, None) if ours and module is not None else None

@@ -127,8 +127,7 @@ class _Recorder:
 
     def __init__(self, replicas: int, horizon: int) -> None:
         shape = (replicas, horizon)
-        self._rows, self._sizes = np.empty(shape, int), np.empty(shape, int)
-        self._rewards, self._regrets = np.empty(shape), np.empty(shape)
+        self._columns = np.empty(shape, int), np.empty(shape, int), np.empty(shape), np.empty(shape)
         self._written = 0
         self._pending: tuple[ChunkRecord, int] | None = None
 
@@ -141,7 +140,7 @@ class _Recorder:
         if self._pending is None:
             return
         record, count = self._pending
-        columns: tuple[NDArray[Any], ...] = (self._rows, self._sizes, self._rewards, self._regrets)
+        columns: tuple[NDArray[Any], ...] = self._columns
         for column, part in zip(columns, jax.device_get(record), strict=True):
             column[:, self._written : self._written + count] = part[:, :count]
         self._written += count
@@ -150,4 +149,4 @@ class _Recorder:
     def trajectories(self, state: Any) -> Trajectories:
         """Return all rounds."""
         self.flush()
-        return Trajectories(self._rows, self._sizes, self._rewards, self._regrets, state)
+        return Trajectories(*self._columns, state)

@@ -27,11 +27,9 @@ class Game(Protocol):
 
     def offer(self) -> Round:
         """Return the next round."""
-        ...
 
     def play(self, action: int | FloatArray) -> Feedback:
         """Play an action of the offered round: a row, or a point (d_a,) of a box. The regret is NaN if unknown."""
-        ...
 
 
 class Simulation:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.errors import InputError, missing
+from kernel_bandits.errors import InputError, needs
 from kernel_bandits.experiments.results import RunResult
 from kernel_bandits.experiments.summary import mean_interval
 
@@ -57,10 +57,8 @@ _INK, _LIGHT = "#333333", "#CCCCCC"
 
 def require_matplotlib() -> None:
     """Raise the error that says what to install if matplotlib is missing."""
-    try:
+    with needs("matplotlib", "plots"):
         importlib.import_module("matplotlib.figure")
-    except ImportError as reason:
-        raise missing("matplotlib", "plots") from reason
 
 
 def comparison_figure(runs: Mapping[str, Mapping[str, Sequence[RunResult]]]) -> Figure:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kernel_bandits.errors import InputError, KernelBanditsError, missing
+from kernel_bandits.errors import InputError, KernelBanditsError, needs
 from kernel_bandits.experiments.results import Record, RunResult
 from kernel_bandits.experiments.study.components import Reference, reference
 from kernel_bandits.experiments.study.specification import Run, Study
@@ -193,11 +193,9 @@ def _run_of(data: Mapping[str, Any]) -> Run:
 
 def require_arrow() -> tuple[Any, Any]:
     """Return pyarrow and its Parquet module, or raise the error that says what to install."""
-    try:
+    with needs("pyarrow", "experiments"):
         import pyarrow as pa
         from pyarrow import parquet
-    except ImportError as reason:
-        raise missing("pyarrow", "experiments") from reason
     # The first array loads pandas if it is installed, which takes a while: do it before results wait.
     pa.array([0])
     return pa, parquet

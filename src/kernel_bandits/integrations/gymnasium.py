@@ -13,16 +13,14 @@ from numpy.typing import ArrayLike
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_points
 from kernel_bandits.environments import Bump, Chessboard, Environment, MovingOptimum, MovingPeak, Round, StepDiagonal
-from kernel_bandits.errors import InputError, missing
+from kernel_bandits.errors import InputError, needs
 from kernel_bandits.experiments.loop import Feedback, Simulation, record
 from kernel_bandits.experiments.results import RunResult
 from kernel_bandits.policies.base import Policy
 
-try:
+with needs("gymnasium", "gym"):
     import gymnasium
     from gymnasium import spaces
-except ImportError as reason:
-    raise missing("gymnasium", "gym") from reason
 
 NAMESPACE = "kernel_bandits"
 ROUNDS_PER_EPISODE = 2000

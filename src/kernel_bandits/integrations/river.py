@@ -8,13 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kernel_bandits.arrays import FloatArray, as_vector
-from kernel_bandits.errors import InputError, missing
+from kernel_bandits.errors import InputError, needs
 from kernel_bandits.policies.base import Policy
 
-try:
+with needs("river", "river"):
     from river.bandit.base import ArmID, ContextualPolicy
-except ImportError as reason:
-    raise missing("river", "river") from reason
 
 
 class KernelBandit(ContextualPolicy):

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.dictionaries import DictionaryRule, Fixed, Kors, PosteriorVariance
 from kernel_bandits.dictionaries.base import HistoryMode
-from kernel_bandits.errors import InputError, missing
+from kernel_bandits.errors import InputError, needs
 from kernel_bandits.kernels import Gaussian, KernelLike, median_lengthscale
 from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.policies.base import MANY_ROWS
@@ -17,12 +17,10 @@ from kernel_bandits.policies.presets import ek_ucb
 from kernel_bandits.policies.ucb import ROWS_AT_ONCE
 from kernel_bandits.posteriors.base import Posterior
 
-try:
+with needs("scikit-learn", "sklearn"):
     from sklearn.base import BaseEstimator, RegressorMixin
     from sklearn.utils import check_random_state, gen_batches
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as reason:
-    raise missing("scikit-learn", "sklearn") from reason
 
 
 class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types

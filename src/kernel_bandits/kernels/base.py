@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_positive
-from kernel_bandits.errors import InputError, missing
+from kernel_bandits.errors import InputError, needs
 
 
 @runtime_checkable
@@ -17,11 +17,9 @@ class KernelLike(Protocol):
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
         """Return the cross-Gram matrix k(X, Y), shape (len(X), len(Y)); Y defaults to X."""
-        ...
 
     def diag(self, X: FloatArray) -> FloatArray:
         """Return k(x, x) for each row of X, shape (len(X),)."""
-        ...
 
 
 @runtime_checkable
@@ -41,7 +39,6 @@ class Differentiable(Protocol):
         Returns:
             A new array with one row for each point of X, shape (n, d). Use 0 where the kernel has a kink.
         """
-        ...
 
 
 class Kernel(ABC):
@@ -183,8 +180,6 @@ def weighted_gradient(kernel: KernelLike, X: FloatArray, Y: FloatArray, weights:
 
 def register_with_scikit_learn() -> None:
     """Make scikit-learn accept the kernels of this module wherever it requires an instance of its own kernel class."""
-    try:
+    with needs("scikit-learn", "sklearn"):
         from sklearn.gaussian_process.kernels import Kernel as ScikitLearnKernel
-    except ImportError as reason:
-        raise missing("scikit-learn", "sklearn") from reason
     ScikitLearnKernel.register(Kernel)

@@ -26,11 +26,7 @@ class FeatureMap(ABC):
 
 
 class LinearFeatures(FeatureMap):
-    """The columns themselves, plus a constant 1 if there is an intercept.
-
-    Args:
-        intercept: whether the model has a constant term.
-    """
+    """The columns themselves, plus a constant 1 if the model has an intercept."""
 
     exact = True
 

@@ -195,12 +195,7 @@ class Policy(Hooks):
         """Choose an action whose reward arrives later; the decision's ``id`` names it until then.
 
         The standard deviations count the chosen point from now on, so that a burst of asks explores different actions;
-        the means wait for :meth:`tell`.
-
-        Args:
-            context: shape (d_x,).
-            actions: shape (A, d_a), A ≥ 1; or a box.
-            mask: True for the rows that may be played, shape (A,); by default all of them.
+        the means wait for :meth:`tell`. The arguments are those of :meth:`select`.
         """
         decision = self.select(context, actions, mask)
         self._change_model(self.anticipate, self._ledger.issued, self._last.point.copy(), self._last.choice)
@@ -209,12 +204,7 @@ class Policy(Hooks):
 
     @final
     def tell(self, id: int, reward: float) -> None:
-        """Learn the reward of a decision of :meth:`ask`; in any order, once each.
-
-        Args:
-            id: ``decision.id``.
-            reward: a finite number; larger is better.
-        """
+        """Learn the reward of the decision of :meth:`ask` with this ``id``; in any order, once each."""
         self.tell_many([id], [reward])
 
     @final
@@ -222,10 +212,6 @@ class Policy(Hooks):
         """Learn the rewards of decisions of :meth:`ask`.
 
         A bad id or reward changes nothing. If the kernel fails in the middle, the rewards before that stay learned.
-
-        Args:
-            ids: of n decisions.
-            rewards: shape (n,).
         """
         keys = self._ledger.require_all_open("tell", ids)
         numbers = [as_reward(reward) for reward in as_vector("rewards", rewards, len(keys)).tolist()]
@@ -239,26 +225,16 @@ class Policy(Hooks):
 
     @final
     def expire(self, id: int) -> None:
-        """Give up on a decision of :meth:`ask` whose reward will never arrive; it no longer narrows the bounds.
-
-        Args:
-            id: ``decision.id``.
-        """
+        """Give up on a decision of :meth:`ask` whose reward will never arrive; it no longer narrows the bounds."""
         key = self._ledger.require_open("expire", id)
         self._change_model(self.abandon, key)
         self._ledger.settle(key, "has expired (a reward that arrives after all is learned by update)")
 
     @final
     def expire_before(self, id: int) -> tuple[int, ...]:
-        """Give up on all pending decisions that were asked for before a certain one.
+        """Give up on all pending decisions asked for before this one, pending or not; return the ids that expired.
 
         A bad id changes nothing. If the kernel fails in the middle, the decisions before that stay expired.
-
-        Args:
-            id: of a decision of :meth:`ask`, pending or not, which stays as it is.
-
-        Returns:
-            The ids that expired.
         """
         limit = self._ledger.require_issued("expire_before", id)
         expired = tuple(key for key in self.pending if key < limit)
@@ -280,8 +256,7 @@ class Policy(Hooks):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the policy to one file, atomically; :func:`kernel_bandits.load` reads it back to go on bit for bit.
 
-        Args:
-            path: of the file, replaced if it exists.
+        A file of this name is replaced.
         """
         persistence.save(self, path)
 
@@ -309,9 +284,7 @@ class Policy(Hooks):
 def load(path: str | os.PathLike[str]) -> Policy:
     """Read a policy that :meth:`Policy.save` wrote; it goes on as if it had never been stopped.
 
-    Args:
-        path: of the file. A file that is truncated, damaged, foreign, or of another format is an
-            :class:`InputError`.
+    A file that is truncated, damaged, foreign, or of another format is an :class:`InputError`.
     """
     policy = persistence.load(path)
     if not isinstance(policy, Policy):

@@ -19,11 +19,8 @@ class Hooks(ABC):
     The others have defaults, to be replaced where a policy can do better. All are given joint points, context columns
     first, that are checked already.
 
-    Args:
-        generator: breaks ties, and draws whatever else the policy leaves to chance.
-
     Attributes:
-        generator: the same.
+        generator: breaks ties, and draws whatever else the policy leaves to chance.
     """
 
     def __init__(self, generator: np.random.Generator) -> None:

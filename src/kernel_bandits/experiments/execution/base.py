@@ -42,13 +42,11 @@ class Engine(Protocol):
 
     def has_gpu(self) -> bool:
         """Return whether there is a GPU to use."""
-        ...
 
     def execute_on_device(
         self, runs: Sequence[Run], fallback: Executor, notify: Callable[[str], None]
     ) -> Iterator[Outcome]:
         """Yield the outcomes of runs; ``fallback`` executes those not supported, ``notify`` takes a line on them."""
-        ...
 
 
 def execute(run: Run) -> Record:

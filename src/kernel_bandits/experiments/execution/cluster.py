@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
-from kernel_bandits.errors import InputError, UnavailableError, missing
+from kernel_bandits.errors import InputError, UnavailableError, needs
 from kernel_bandits.experiments.execution.base import Failure, Outcome, Reply, execute_serialized, outcome_of
 from kernel_bandits.experiments.execution.serialization import serialize
 from kernel_bandits.experiments.study.specification import Run
@@ -23,10 +23,8 @@ def on_cluster(runs: Sequence[Run], address: str) -> Iterator[Outcome]:
     """Execute runs on the workers of the scheduler at an address, and yield outcomes as they finish."""
     if not runs:
         return
-    try:
+    with needs("distributed", "cluster"):
         import distributed
-    except ImportError as reason:
-        raise missing("distributed", "cluster") from reason
     with _client(address) as client:
         futures = client.map(execute_serialized, serialize(runs), pure=False, batch_size=BATCH_SIZE)
         waiting = dict(zip(futures, runs, strict=True))

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kernel_bandits.errors import missing
+from kernel_bandits.errors import needs
 from kernel_bandits.experiments.study.components import Component
 from kernel_bandits.experiments.study.specification import Run
 
@@ -23,10 +23,8 @@ _INSTALLED = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"
 
 def serialize(runs: Iterable[Run]) -> list[bytes]:
     """Return the runs as bytes that :func:`deserialize` reads in any process that has this library."""
-    try:
+    with needs("cloudpickle", "experiments"):
         import cloudpickle
-    except ImportError as reason:
-        raise missing("cloudpickle", "experiments") from reason
     runs = list(runs)
     with _by_value(cloudpickle, _modules_in(_own_folders(runs))):
         return [cloudpickle.dumps(run) for run in runs]

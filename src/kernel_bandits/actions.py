@@ -18,10 +18,6 @@ class Box:
     Args:
         low: the lower corner, shape (d_a,); a single number holds for every coordinate.
         high: the upper corner, likewise. A coordinate in which the two agree is fixed.
-
-    Attributes:
-        low: shape (d_a,).
-        high: shape (d_a,).
     """
 
     __slots__ = ("high", "low")

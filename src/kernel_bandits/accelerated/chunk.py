@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from kernel_bandits.accelerated.models import BLOCK, Model, Observation, State, pick
+from kernel_bandits.accelerated.arrays import pick
+from kernel_bandits.accelerated.models import BLOCK, Model, Observation, State
 from kernel_bandits.accelerated.rounds import CHUNK, Rounds
 from kernel_bandits.accelerated.selection import choose
 

@@ -8,19 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from kernel_bandits.accelerated.arrays import pad, pick, product
 from kernel_bandits.accelerated.covariance import Family, gram
-from kernel_bandits.accelerated.models import (
-    Batch,
-    Capacity,
-    Demand,
-    Growth,
-    Model,
-    Observation,
-    Step,
-    pad,
-    pick,
-    product,
-)
+from kernel_bandits.accelerated.models import Batch, Capacity, Demand, Growth, Model, Observation, Step
 
 T = TypeVar("T")
 

@@ -4,7 +4,6 @@ from abc import ABC, abstractmethod
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import jax
-import jax.numpy as jnp
 
 Settings = TypeVar("Settings")
 State = TypeVar("State", bound=tuple[Any, ...])
@@ -127,27 +126,3 @@ class Model(ABC, Generic[Settings, State, Beliefs]):
 
 
 AnyModel: TypeAlias = Model[Any, Any, Any]
-
-
-def product(subscripts: str, *operands: jax.Array) -> jax.Array:
-    """Return ``einsum`` in full precision; by default an accelerator rounds float32 factors first."""
-    return jnp.einsum(subscripts, *operands, precision="highest")
-
-
-def pick(rows: jax.Array, row: jax.Array) -> jax.Array:
-    """Return one row of each replica: shape (R, A, …) to (R, …)."""
-    index = row.reshape(-1, *(1,) * (rows.ndim - 1))
-    return jnp.take_along_axis(rows, index, axis=1)[:, 0]
-
-
-def bucket(number: int) -> int:
-    """Round up to one of 512, 576, 640, …, 1024, 1152, …: eight sizes to a doubling."""
-    step = max(512, 1 << (number - 1).bit_length()) // 16
-    return max(512, -(-number // step) * step)
-
-
-def pad(array: jax.Array, axis: int, length: int) -> jax.Array:
-    """Extend an axis to a length with zeros."""
-    widths = [(0, 0)] * array.ndim
-    widths[axis] = (0, length - array.shape[axis])
-    return jnp.pad(array, widths)

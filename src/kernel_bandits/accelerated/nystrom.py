@@ -12,32 +12,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from kernel_bandits.accelerated.arrays import bucket, downdated, downdated_product, pick, product, put_row, unit
 from kernel_bandits.accelerated.covariance import Family, gram
-from kernel_bandits.accelerated.models import (
-    Batch,
-    Capacity,
-    Demand,
-    Growth,
-    Model,
-    Observation,
-    Step,
-    Upkeep,
-    bucket,
-    pick,
-    product,
-)
+from kernel_bandits.accelerated.models import Batch, Capacity, Demand, Growth, Model, Observation, Step, Upkeep
 from kernel_bandits.accelerated.nystrom_history import extend_with_history
-from kernel_bandits.accelerated.nystrom_state import (
-    Candidate,
-    NystromSettings,
-    NystromState,
-    downdated,
-    downdated_product,
-    empty_state,
-    enlarged,
-    put_row,
-    unit,
-)
+from kernel_bandits.accelerated.nystrom_state import Candidate, NystromSettings, NystromState, empty_state, enlarged
 from kernel_bandits.dictionaries.leverage import leverage_score
 from kernel_bandits.posteriors.basis import DIRECTION_TOLERANCE
 from kernel_bandits.posteriors.regression import DRIFT_TOLERANCE

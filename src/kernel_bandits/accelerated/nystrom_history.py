@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from kernel_bandits.accelerated.arrays import downdated_product, outer, product, put, unit
 from kernel_bandits.accelerated.covariance import Family, gram
-from kernel_bandits.accelerated.models import product
-from kernel_bandits.accelerated.nystrom_state import Candidate, NystromState, downdated_product, outer, put, unit
+from kernel_bandits.accelerated.nystrom_state import Candidate, NystromState
 
 # A pass over the history takes as many replicas at a time as have about this many kernel entries, and at least a few.
 PASS_ENTRIES, SMALLEST_PASS = 5_000_000, 8

@@ -7,12 +7,13 @@ rest.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 
-from kernel_bandits.accelerated.models import BLOCK, Batch, Capacity, pad
+from kernel_bandits.accelerated.arrays import pad, unit
+from kernel_bandits.accelerated.models import BLOCK, Batch, Capacity
 
 T = TypeVar("T")
 
@@ -117,37 +118,3 @@ def enlarged(state: NystromState, capacity: Capacity, history: bool) -> NystromS
         points=pad(state.points, 1, capacity.rounds),
         rewards=pad(state.rewards, 1, capacity.rounds),
     )
-
-
-def unit(sizes: jax.Array, features: jax.Array, where: jax.Array) -> jax.Array:
-    """Return 1 in the coordinate that the next anchor takes, for the replicas selected; shape (R, m)."""
-    coordinate = jnp.arange(features.shape[1]) == sizes[:, None]
-    return (coordinate & jnp.broadcast_to(where, sizes.shape)[:, None]).astype(features.dtype)
-
-
-def outer(vectors: jax.Array) -> jax.Array:
-    """Return ggᵀ of each replica."""
-    return vectors[:, :, None] * vectors[:, None, :]
-
-
-def downdated_product(product_with_matrix: jax.Array, downdates: jax.Array, vectors: jax.Array) -> jax.Array:
-    """Return (M − Σ ggᵀ)x, given Mx."""
-    lengths = jnp.sum(downdates * vectors[:, None, :], axis=2)
-    return product_with_matrix - jnp.sum(downdates * lengths[:, :, None], axis=1)
-
-
-def downdated(matrices: jax.Array, downdates: jax.Array) -> jax.Array:
-    """Return M − Σ ggᵀ, term by term so that M is read and written once."""
-    for slot in range(downdates.shape[1]):
-        matrices = matrices - outer(downdates[:, slot])
-    return matrices
-
-
-def put_row(matrices: jax.Array, sizes: jax.Array, where: jax.Array, rows: jax.Array) -> jax.Array:
-    """Write the row of the next anchor for the replicas selected; for the others it lies beyond the matrix."""
-    return put(matrices, (jnp.arange(len(sizes)), jnp.where(where, sizes, matrices.shape[1])), rows)
-
-
-def put(array: jax.Array, at: Any, values: jax.Array) -> jax.Array:
-    """Write where the indices lie within the array; no place occurs twice."""
-    return array.at[at].set(values, mode="drop", unique_indices=True)

@@ -101,11 +101,9 @@ def tabulate(environment: Environment | PureEnvironment, horizon: int, seeds: Se
     contexts = np.zeros((len(seeds), length, pure.context_dimension))
     noise = np.zeros((len(seeds), length))
     for row, generator in enumerate(streams(seeds, "contexts")):
-        drawn = pure.draw_contexts(generator, horizon, pure.context_dimension)
-        if np.shape(drawn) != (horizon, pure.context_dimension):
-            raise InputError(
-                f"draw_contexts: expected shape ({horizon}, {pure.context_dimension}), got {np.shape(drawn)}."
-            )
+        drawn, shape = pure.draw_contexts(generator, horizon, pure.context_dimension), contexts[row, :horizon].shape
+        if np.shape(drawn) != shape:
+            raise InputError(f"draw_contexts: expected shape {shape}, got {np.shape(drawn)}.")
         contexts[row, :horizon] = drawn
     for row, generator in enumerate(streams(seeds, "noise")):
         generator.standard_normal(out=noise[row, :horizon])

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
-from kernel_bandits.accelerated.models import bucket
+from kernel_bandits.accelerated.arrays import bucket
 from kernel_bandits.accelerated.problems import ExpectedRewards, Tables
 from kernel_bandits.accelerated.seeding import streams
 from kernel_bandits.arrays import FloatArray
@@ -68,14 +68,9 @@ class _DeviceTables(NamedTuple):
 
 
 class RoundSource:
-    """The rounds of R replicas.
+    """The rounds of R replicas: tables of the environment and draws of the policies, each with the row of each replica.
 
-    Args:
-        tables: of the environment, one row per seed.
-        draws: of the policies, one row per seed.
-        environment_rows: the row of each replica in the tables, shape (R,).
-        policy_rows: the row of each replica in the draws, shape (R,).
-        lengthscales: the divisors of the columns of points, shape (R, d); rounds have their dtype.
+    Lengthscales are the divisors of the columns of points, shape (R, d); rounds have their dtype.
     """
 
     def __init__(

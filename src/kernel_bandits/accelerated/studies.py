@@ -12,16 +12,8 @@ from typing import Any, TypeAlias
 import jax
 
 from kernel_bandits import policies
-from kernel_bandits.accelerated.replicas import (
-    BATCH_SIZE,
-    OutOfMemoryError,
-    Replica,
-    batches,
-    ek_ucb,
-    k_ucb,
-    run_many,
-    uniform,
-)
+from kernel_bandits.accelerated import Replica, ek_ucb, k_ucb, run_many, uniform
+from kernel_bandits.accelerated.replicas import BATCH_SIZE, OutOfMemoryError, batches
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.experiments.execution.base import Executor, Outcome
 from kernel_bandits.experiments.provenance import provenance

@@ -109,12 +109,8 @@ class Dictionary(ABC):
     def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:
         """Take note of a block of candidates, observed one by one, as far as the anchors stay as they are.
 
-        Args:
-            block: the candidates; they will be learned, so nothing of this is taken back.
-            redundant: which of them add no direction, so that the anchors stay as they are even if they are drawn.
-
-        Returns:
-            How many leading candidates were noted; the next one, if there is one, is for ``propose``.
+        They will be learned, so nothing of this is taken back. The redundant ones add no direction: the anchors stay as
+        they are even if these are drawn. Return how many leading candidates were noted; ``propose`` sees the next one.
         """
         for row, candidate in enumerate(map(Candidate, *map(np.asarray, block))):
             proposal = self.propose(candidate)

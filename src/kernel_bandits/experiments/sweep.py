@@ -63,8 +63,7 @@ class Sweep:
     def run(self, execute_runs: Executor) -> Iterator[Outcome]:
         """Execute the missing runs, keep a record of each, and yield outcomes as they finish.
 
-        Args:
-            execute_runs: an :func:`executor`, or any function that takes runs and yields their outcomes.
+        Any function that takes runs and yields their outcomes may take the place of an :func:`executor`.
         """
         with _lock(self.folder):
             for outcome in execute_runs(self.missing):

@@ -131,15 +131,9 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
     def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Return the expected target of rows X (n, d).
+        """Return the expected target of rows X (n, d), shape (n,), in the units of y.
 
-        Args:
-            X: one row each.
-            return_std: whether to return the posterior standard deviation of the expected target too, without the
-                noise.
-
-        Returns:
-            The mean, shape (n,), or the mean and the standard deviation, in the units of y.
+        With ``return_std`` also return the posterior standard deviation of the expected target, without the noise.
         """
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, reset=False)

@@ -29,15 +29,8 @@ class Differentiable(Protocol):
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         """Return Σ_j weights_ij·∂k(x_i, y_j)/∂x_i, with the second argument held fixed.
 
-        The chain rule needs only this weighted sum, which avoids an array of shape (n, m, d).
-
-        Args:
-            X: shape (n, d).
-            Y: shape (m, d).
-            weights: shape (n, m).
-
-        Returns:
-            A new array with one row for each point of X, shape (n, d). Use 0 where the kernel has a kink.
+        X (n, d), Y (m, d) and weights (n, m) give a new array (n, d). Use 0 where the kernel has a kink. The chain rule
+        needs only this weighted sum, which avoids an array of shape (n, m, d).
         """
 
 

@@ -65,12 +65,8 @@ class Hooks(ABC):
     def anticipate(self, key: int, point: FloatArray, choice: Choice | None) -> None:  # noqa: ARG002 (for models)
         """Take note of a point that is played now and whose reward arrives later; succeed or change nothing.
 
-        By default the point is kept and learned when its reward arrives.
-
-        Args:
-            key: names the point until then.
-            point: shape (d,).
-            choice: as for :meth:`learn`.
+        By default the point (d,) is kept under its key, and learned when its reward arrives. The choice is as for
+        :meth:`learn`.
         """
         self._waiting[key] = point
 

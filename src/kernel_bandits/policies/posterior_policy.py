@@ -137,9 +137,7 @@ class PosteriorPolicy(Policy):
     def explain(self, decision: Decision, count: int = 5) -> Explanation:
         """Return the past points that contribute most to a decision's mean, and the exploration in its bound.
 
-        Args:
-            decision: as :meth:`select` or :meth:`ask` returned it.
-            count: the largest number of points to return.
+        The decision is one of :meth:`select` or :meth:`ask`; at most ``count`` points are returned.
         """
         if not isinstance(decision, Decision):
             raise InputError(f"decision: expected what select or ask returned, got {type(decision).__name__}.")

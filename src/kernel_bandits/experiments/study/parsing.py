@@ -48,11 +48,9 @@ def load_study(path: str | Path) -> Study:
 
 
 def study_of(tables: TomlTable, name: str = "study") -> Study:
-    """Return the study that tables describe.
+    """Return the study that tables as in a TOML file describe; ``name`` is used unless the tables have one.
 
-    Args:
-        tables: as in a TOML file. A class or function may stand in place of a ``name``.
-        name: of the study, unless the tables have one.
+    A class or function may stand in place of the ``name`` of an environment, a policy or a part of them.
     """
     _check_keys("the study", tables, STUDY_KEYS, required=("environments", "policies", "seeds", "horizon"))
     name = _text("name", tables.get("name", name))

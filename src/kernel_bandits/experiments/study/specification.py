@@ -101,12 +101,7 @@ class Study:
     quick: Mapping[str, int] = field(default_factory=dict)
 
     def capped(self, horizon: int | None = None, seeds: int | None = None) -> Self:
-        """Return the study with shorter and fewer runs.
-
-        Args:
-            horizon: the maximum number of rounds per run.
-            seeds: the maximum number of seeds per policy and environment; the first ones are kept.
-        """
+        """Return the study with at most ``horizon`` rounds and the first ``seeds`` seeds per policy and environment."""
         kept: list[Run] = []
         seen: dict[tuple[str, str], int] = {}
         for run in self.runs:

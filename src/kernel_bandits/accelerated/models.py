@@ -1,9 +1,11 @@
-"""The interface between the engine and a model: what a compiled program is made of."""
+"""The interface between the engine and a model, what a compiled program is made of; and uniform play, the least one."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import jax
+import jax.numpy as jnp
 
 Settings = TypeVar("Settings")
 State = TypeVar("State", bound=tuple[Any, ...])
@@ -126,3 +128,35 @@ class Model(ABC, Generic[Settings, State, Beliefs]):
 
 
 AnyModel: TypeAlias = Model[Any, Any, Any]
+
+
+class UniformState(NamedTuple):
+    """The number of observed rounds, a scalar, and zeros, one per replica."""
+
+    rounds: jax.Array
+    sizes: jax.Array
+
+
+@dataclass(frozen=True)
+class UniformModel(Model[None, UniformState, None]):
+    """Uniform play: all bounds are equal, so that every choice is a tie."""
+
+    @property
+    def growth(self) -> None:
+        """Nothing grows."""
+
+    @property
+    def upkeep(self) -> None:
+        """There are no matrices."""
+
+    def start(self, batch: Batch[None]) -> UniformState:
+        return UniformState(jnp.int32(0), jnp.zeros(len(batch.lengthscales), jnp.int32))
+
+    def sizes(self, state: UniformState) -> jax.Array:
+        return state.sizes
+
+    def bounds(self, state: UniformState, points: jax.Array) -> tuple[jax.Array, None]:
+        return jnp.zeros((len(state.sizes), points.shape[1]), points.dtype), None
+
+    def observe(self, state: UniformState, observation: Observation[None]) -> Step[UniformState]:
+        return Step(state._replace(rounds=state.rounds + observation.live))

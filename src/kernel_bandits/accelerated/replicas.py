@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from kernel_bandits.accelerated.covariance import family_of, scaling_of
 from kernel_bandits.accelerated.engine import Trajectories, simulate
 from kernel_bandits.accelerated.exact import ExactModel, ExactSettings
-from kernel_bandits.accelerated.models import AnyModel, Batch, Capacity
+from kernel_bandits.accelerated.models import AnyModel, Batch, Capacity, UniformModel
 from kernel_bandits.accelerated.nystrom import NystromModel
 from kernel_bandits.accelerated.nystrom_state import NystromSettings
 from kernel_bandits.accelerated.problems import PureEnvironment, Tables, tabulate
 from kernel_bandits.accelerated.rounds import RoundSource, draw, table_length
-from kernel_bandits.accelerated.uniform import UniformModel
 from kernel_bandits.arrays import as_count, as_positive
 from kernel_bandits.confidence import Confidence, FixedRadius, StandardDeviations
 from kernel_bandits.dictionaries import Kors

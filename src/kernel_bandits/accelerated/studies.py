@@ -51,8 +51,8 @@ def execute_on_device(
         return
     if not has_gpu():
         notify("JAX sees no GPU here; its programs run on the processor.")
-    entries, reasons = _entries(runs)
-    for group in _groups(entries):
+    groups, reasons = _groups(runs)
+    for group in groups:
         for numbers in batches([replica for _, replica in group], batch_size):
             # the last batch may repeat a run
             batch = [group[number] for number in dict.fromkeys(numbers)]
@@ -85,25 +85,19 @@ def replica_of(run: Run) -> Replica:
     return replica
 
 
-def _entries(runs: Iterable[Run]) -> tuple[list[Entry], dict[str, str]]:
-    """Return the runs with their replicas, and the reasons why the others have none, by id."""
-    entries: list[Entry] = []
+def _groups(runs: Iterable[Run]) -> tuple[list[list[Entry]], dict[str, str]]:
+    """Return runs with their replicas, those that share a program together, and why the others have none, by id."""
+    groups: dict[Any, list[Entry]] = {}
     reasons: dict[str, str] = {}
     for run in runs:
         try:
-            entries.append((run, replica_of(run)))
+            replica = replica_of(run)
         except Exception as reason:
             reasons[run.id] = _in_a_line(reason)
-    return entries, reasons
-
-
-def _groups(entries: Iterable[Entry]) -> list[list[Entry]]:
-    """Group the entries that share a program."""
-    groups: dict[Any, list[Entry]] = {}
-    for run, replica in entries:
-        place = json.dumps(run.environment.settings, sort_keys=True)
-        groups.setdefault((place, run.horizon, replica.model), []).append((run, replica))
-    return list(groups.values())
+        else:
+            place = json.dumps(run.environment.settings, sort_keys=True)
+            groups.setdefault((place, run.horizon, replica.model), []).append((run, replica))
+    return list(groups.values()), reasons
 
 
 def _run_batch(batch: Sequence[Entry], size: int) -> tuple[list[RunResult], int]:

@@ -132,9 +132,8 @@ class Dictionary(ABC):
     def adopt(self, inverse: FloatArray) -> None:
         """Go on with anchors that were not drawn one by one, but by ``redraw`` or from a whole history.
 
-        Args:
-            inverse: (μI + Σ φφᵀ)⁻¹ over everything that was played, in the coordinates of these anchors, where μ is
-                ``leverage_regularization``, or λ if that is None.
+        The inverse is (μI + Σ φφᵀ)⁻¹ over everything that was played, in the coordinates of these anchors, where μ is
+        ``leverage_regularization``, or λ if that is None.
         """
         del inverse  # only a dictionary that keeps scores needs it
 

@@ -55,9 +55,6 @@ class LeverageDictionary(Dictionary):
     """The state of a :class:`LeverageRule`: its coins, and what its scores are computed from.
 
     Coins are drawn ahead and used up by commits, so that an observation that fails uses none.
-
-    Attributes:
-        draws: how many points were drawn, those that added no direction included; anchors that were chosen count.
     """
 
     def __init__(self, rule: LeverageRule, leverage_regularization: float, coins: np.random.Generator) -> None:
@@ -65,6 +62,7 @@ class LeverageDictionary(Dictionary):
         self.leverage_accuracy = float(rule.leverage_accuracy)
         self.oversampling = OVERSAMPLING if rule.oversampling is None else float(rule.oversampling)
         self.max_size = rule.max_size
+        # How many points were drawn, those that added no direction included; anchors that were chosen count.
         self.draws = 0
         self._coins = coins
         self._ahead = coins.random(COINS_AHEAD)

@@ -178,6 +178,7 @@ def play(
     """Run a policy on a Gymnasium contextual bandit.
 
     The context is the observation, flattened by ``gymnasium.spaces.flatten``. When an episode ends, the next begins.
+    The regret is NaN unless the environment provides ``info["regret"]``.
 
     Args:
         policy: learns during the run and keeps what it has learned.
@@ -187,9 +188,6 @@ def play(
             called every round. By default ``info["actions"]`` if the environment has it, otherwise a one-hot code.
         seed: of the first reset.
         progress: called after each round with the number of rounds finished.
-
-    Returns:
-        The result; its regret is NaN unless the environment provides ``info["regret"]``.
     """
     return record(policy, _Play(env, actions, seed), horizon, progress)
 

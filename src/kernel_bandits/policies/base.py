@@ -173,12 +173,8 @@ class Policy(Hooks):
     def update_many(self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike) -> None:
         """Learn a log of rounds in order; the model is that of :meth:`update` one by one, reached faster.
 
-        Bad input changes nothing. If the kernel fails in the middle, the rounds before that stay learned.
-
-        Args:
-            contexts: shape (n, d_x).
-            actions: the action that was played in each, shape (n, d_a).
-            rewards: shape (n,).
+        The contexts (n, d_x), the action played in each (n, d_a) and its reward (n,) are checked first: bad input
+        changes nothing. If the kernel fails in the middle, the rounds before that stay learned.
         """
         contexts, actions, rewards = as_log(contexts, actions, rewards, *self._dimensions)
         points = np.hstack([contexts, actions])

@@ -1,4 +1,4 @@
-"""The interface between the engine and a model, what a compiled program is made of; and uniform play, the least one."""
+"""The interface between the engine and a model: what a compiled program is made of. Uniform play is the simplest."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -80,9 +80,8 @@ def _extend_members(
 ) -> _Extension:
     """Add the anchors of some replicas."""
     take = partial(jnp.take, indices=members, axis=0, mode="clip")
-    size, features, pivot, regularization = map(
-        take, (state.sizes, candidate.features, candidate.pivot, state.settings.regularization)
-    )
+    size, regularization = take(state.sizes), take(state.settings.regularization)
+    features, pivot = take(candidate.features), take(candidate.pivot)
     new = unit(size, features, jnp.bool_(True))
     factor = take(extension.factor)
     coefficients = product("gm,gmn->gn", features, factor)

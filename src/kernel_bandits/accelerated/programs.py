@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from threading import Lock
 from typing import Any, TypeAlias
@@ -37,11 +38,9 @@ class Compiler:
     def program(self, *arguments: Any) -> Program:
         """Return the program for arguments of these shapes; it takes them without the static one."""
         while True:
-            try:
+            # another compiler may have asked for it and cancelled
+            with suppress(CancelledError):
                 return self.ask(*arguments).result()
-            except CancelledError:
-                # another compiler had asked for it and cancelled
-                continue
 
     def prepare(self, *arguments: Any) -> None:
         """Compile the program for arguments of these shapes ahead, if that is switched on."""

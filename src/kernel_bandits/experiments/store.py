@@ -78,15 +78,12 @@ def read_record(path: Path) -> Record:
         table = parquet.ParquetFile(path).read()
         metadata = table.schema.metadata or {}
         described = metadata[METADATA_KEY].decode()
-        texts = {name: table[name].unique().to_pylist() for name in TEXTS}
+        texts = {name: "".join(table[name].unique().to_pylist()) for name in TEXTS}
         columns = {name: _as_array(table[name]) for name in table.column_names if name not in TEXTS}
-        only_texts = {name: "".join(values) for name, values in texts.items()}
-        if _digest(described, only_texts, columns) != metadata[DIGEST_KEY].decode():
+        if _digest(described, texts, columns) != metadata[DIGEST_KEY].decode():
             raise DamagedRecordError(f"{path}: its content is not what was written.")
         data = json.loads(described)
         return Record(_run_of(data), _result(columns), data["facts"])
-    except DamagedRecordError:
-        raise
     except (OSError, KeyError, ValueError, TypeError, pa.ArrowException) as reason:
         message = " ".join(str(reason).split())  # pyarrow's messages have several lines
         raise DamagedRecordError(f"{path}: {type(reason).__name__}: {message}") from reason

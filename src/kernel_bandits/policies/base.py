@@ -149,18 +149,12 @@ class Policy(Hooks):
         repeated = np.broadcast_to(contexts[:, None, :], (*actions.shape[:2], contexts.shape[1]))
         with threads_for(self.dictionary_size, MANY_ROWS) or nullcontext():
             choices = self.choose_many(np.concatenate([repeated, actions], axis=2))
-        return [
-            Decision(
-                choice.index,
-                offered[choice.index].copy(),
-                choice.mean,
-                choice.std,
-                choice.upper_bound,
-                context.copy(),
-                choice.propensity,
-            )
-            for choice, offered, context in zip(choices, actions, contexts, strict=True)
-        ]
+        decisions = []
+        for choice, offered, context in zip(choices, actions, contexts, strict=True):
+            row, bound, propensity = choice.index, choice.upper_bound, choice.propensity
+            action = offered[row].copy()
+            decisions.append(Decision(row, action, choice.mean, choice.std, bound, context.copy(), propensity))
+        return decisions
 
     def _rounds(self, contexts: ArrayLike, actions: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Return contexts (n, d_x) and the actions offered with each, shape (n, A, d_a), checked."""

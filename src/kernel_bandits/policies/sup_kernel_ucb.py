@@ -89,8 +89,7 @@ class SupKernelUCB(Policy):
 
     def _outcome_of(self, point: FloatArray, choice: Choice | None) -> _Outcome:
         # A point that was not chosen joins the stage at which it would have been played, had it been offered alone.
-        outcome: _Outcome = (choice or self.choose(point[None, :])).computed
-        return outcome
+        return (choice or self.choose(point[None, :])).computed
 
     def _stages_up_to(self, stage: int) -> list[Posterior[Any]]:
         return [*self.stages, *(self._stage_posterior(s) for s in range(len(self.stages), stage + 1))]

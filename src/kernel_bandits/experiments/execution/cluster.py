@@ -58,10 +58,9 @@ def _client(address: str) -> Any:
 
 def _fetched(future: Any, address: str) -> Reply:
     try:
-        fetched: Reply = future.result()
+        return future.result()
     except (OSError, CancelledError) as reason:
         raise UnavailableError(
             f"The connection to the scheduler at {address} was lost ({reason}). Finished runs are kept. "
             "Run the command again to continue."
         ) from reason
-    return fetched

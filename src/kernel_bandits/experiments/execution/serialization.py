@@ -32,8 +32,7 @@ def serialize(runs: Iterable[Run]) -> list[bytes]:
 
 def deserialize(payload: bytes) -> Run:
     """Return the run that :func:`serialize` wrote."""
-    run: Run = pickle.loads(payload)
-    return run
+    return pickle.loads(payload)
 
 
 def code_digests(runs: Iterable[Run]) -> dict[str, str]:

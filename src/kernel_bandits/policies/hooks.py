@@ -35,13 +35,10 @@ class Hooks(ABC):
 
     @abstractmethod
     def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> None:
-        """Learn a reward; either succeeds or changes nothing.
+        """Learn the finite reward of the point (d,) that was played; either succeeds or changes nothing.
 
-        Args:
-            point: the point that was played, shape (d,).
-            reward: finite.
-            choice: what :meth:`choose` returned, if it chose this point last and the model is still the same; otherwise
-                None.
+        The choice is what :meth:`choose` returned, if it chose this point last and the model is still the same;
+        otherwise None.
         """
 
     def choose_many(self, points: FloatArray) -> list[Choice]:

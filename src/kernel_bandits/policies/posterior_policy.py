@@ -47,10 +47,6 @@ class PosteriorPolicy(Policy):
 
     A rule that returns its evaluation of the points and the chosen row there as ``Choice.computed`` spares the update
     the work of evaluating the point again.
-
-    Args:
-        posterior: predicts and learns.
-        generator: breaks ties, and draws whatever else the policy leaves to chance.
     """
 
     def __init__(self, posterior: Posterior[Any], generator: np.random.Generator) -> None:

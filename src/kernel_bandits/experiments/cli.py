@@ -1,7 +1,5 @@
 """The command line ``kernel-bandits``: run, sweep, reproduce, plot, report, list."""
 
-from __future__ import annotations
-
 import os
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -85,17 +83,15 @@ def run(
 ) -> None:
     """Run one policy in one environment, and show a table and a figure."""
     with _plain_errors():
-        study = study_of(
-            {
-                "title": f"{policy} in {environment}",
-                "environments": [{"name": environment}],
-                "policies": [{"name": policy, "options": dict(map(_option, option or []))}],
-                "seeds": seeds,
-                "horizon": horizon,
-            },
-            "run",
-        )
-        _sweep_and_show(study.shifted(seed), out or Path("results", "run"), executor(jobs))
+        tables = {
+            "title": f"{policy} in {environment}",
+            "environments": [{"name": environment}],
+            "policies": [{"name": policy, "options": dict(map(_option, option or []))}],
+            "seeds": seeds,
+            "horizon": horizon,
+        }
+        study = study_of(tables, "run").shifted(seed)
+        _sweep_and_show(study, out or Path("results", "run"), executor(jobs))
 
 
 @app.command()
@@ -237,9 +233,8 @@ def _option(text: str) -> tuple[str, Any]:
 def _choose(figures: Figures, names: Sequence[str]) -> Sequence[str]:
     for name in names:
         if name not in figures.names:
-            raise InputError(
-                f"there is no figure {name!r}{did_you_mean(name, figures.names)} There are {', '.join(figures.names)}."
-            )
+            hint = did_you_mean(name, figures.names)
+            raise InputError(f"there is no figure {name!r}{hint} There are {', '.join(figures.names)}.")
     return names or figures.names
 
 

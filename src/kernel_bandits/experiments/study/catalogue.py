@@ -1,7 +1,5 @@
 """What the names in a study stand for: exports of the library, found by inspection, or ``"module:attribute"``."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import sys
@@ -77,14 +75,7 @@ def parameters(factory: Factory) -> Mapping[str, inspect.Parameter]:
 
 
 def check_options(name: str, factory: Factory, options: Iterable[str], added: Collection[str] = ()) -> None:
-    """Raise :class:`InputError` if an option is unknown, or a required one missing.
-
-    Args:
-        name: what the message calls the factory.
-        factory: takes the options.
-        options: those that are given.
-        added: those that a run adds itself.
-    """
+    """Raise :class:`InputError` if an option is unknown, or a required one is neither given nor added by a run."""
     known = parameters(factory)
     named = [key for key, value in known.items() if value.kind not in (value.VAR_POSITIONAL, value.VAR_KEYWORD)]
     takes_any = any(value.kind is value.VAR_KEYWORD for value in known.values())

@@ -1,8 +1,9 @@
 """The command line ``kernel-bandits``: run, sweep, reproduce, plot, report, list."""
 
 import os
+import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -201,9 +202,14 @@ def list_names(studies: Studies = None) -> None:
         for heading, role in headings.items():
             typer.echo(f"{heading}:")
             for name, factory in sorted(catalogue(role).items(), key=lambda item: item[0].lower()):
-                summary = (factory.__doc__ or "").partition("\n")[0]
-                typer.echo(f"  {name:<22} {summary}")
+                typer.echo(f"  {name:<22} {_summary(factory)}")
         typer.echo(f"figures: {', '.join(figures.names)}")
+
+
+def _summary(factory: Callable[..., Any]) -> str:
+    """Return the first line of a docstring without its markup: the last name of a role, and literals as they are."""
+    line = (factory.__doc__ or "").partition("\n")[0]
+    return re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", line).replace("``", "`")
 
 
 @contextmanager

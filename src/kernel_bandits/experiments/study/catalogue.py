@@ -14,6 +14,7 @@ from kernel_bandits import confidence, dictionaries, kernels
 from kernel_bandits.environments.base import Environment
 from kernel_bandits.errors import InputError
 from kernel_bandits.learning import KernelLearning
+from kernel_bandits.policies import load
 
 Factory: TypeAlias = Callable[..., Any]
 Role: TypeAlias = Literal["environment", "policy", "kernel, radius or rule"]
@@ -24,7 +25,8 @@ def catalogue(role: Role) -> dict[str, Factory]:
     if role == "environment":
         return _classes(kernel_bandits.environments, Environment)
     if role == "policy":
-        return {name: value for name, value in vars(kernel_bandits.policies).items() if inspect.isfunction(value)}
+        named = vars(kernel_bandits.policies).items()
+        return {name: value for name, value in named if inspect.isfunction(value) and value is not load}
     return {
         **_classes(kernels, kernels.Kernel),
         **_classes(confidence, confidence.Confidence),

@@ -12,8 +12,8 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.experiments.results import Record, RunResult
 from kernel_bandits.experiments.summary import mean_interval
 
-HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "cannot be decided"
-MOSTLY, PARTLY = "holds where it can be decided", "in part"
+HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "open"
+MOSTLY, PARTLY = "holds where decided", "in part"
 Unit: TypeAlias = Literal["difference", "percent", "share", "ratio", "number"]
 Runs: TypeAlias = Mapping[int, RunResult]
 

@@ -146,12 +146,12 @@ class _Grid:
             ),
             self.claim(
                 "low λ gives better regret for the other methods too.",
-                "caption of Figure 2, of Chessboard",
+                "caption of Figure 2, for Chessboard",
                 "paired difference of the final regrets of neighbouring λ",
                 lambda settings: [self.less_with_less(settings, family, *pair) for family in others for pair in chain],
             ),
             self.claim(
-                "λ ≈ √T (10 in the figures) with μ = λ is the choice to make.",
+                "λ ≈ √T (10 in the figures) with μ = λ is the best choice.",
                 "section 5, Results; appendix, “The regularization parameter controls …”",
                 "regret of EK-UCB at λ = 10 against λ = 1 and λ = 100; the guarantee behind it is not tested",
                 lambda settings: [self.less_with_less(settings, "EK-UCB", 10, other) for other in (1, 100)],
@@ -168,14 +168,14 @@ class _Grid:
                 lambda settings: [self.faster(settings, number, "EK-UCB", "K-UCB") for number in LAMBDAS],
             ),
             self.claim(
-                "EK-UCB's regret is low, as K-UCB's.",
+                "EK-UCB's regret is as low as K-UCB's.",
                 "section 5: “achieves low regret while running in low computational time”",
                 f"regret at most {MARGIN:.0%} above K-UCB's at the same λ",
                 lambda settings: [self.similar(settings, number, "EK-UCB", "K-UCB") for number in LAMBDAS],
             ),
             self.claim(
                 "CBBKB improves upon K-UCB's time too.",
-                "section 5, Results, of Chessboard; the appendix says “unlike CBBKB”",
+                "section 5, Results, for Chessboard; the appendix says “unlike CBBKB”",
                 "ratio of processor times at the same λ",
                 lambda settings: [self.faster(settings, number, family, "K-UCB") for number, family in BATCHED],
             ),
@@ -234,20 +234,20 @@ class _Grid:
         """Claims that compare EK-UCB with batches."""
         return [
             self.claim(
-                "EK-UCB is faster than CBBKB, whatever C and λ.",
+                "EK-UCB is faster than CBBKB for all C and λ.",
                 "section 5, Results (C = 10); appendix (all C)",
                 "ratio of processor times at the same λ",
                 lambda settings: [self.faster(settings, number, "EK-UCB", family) for number, family in BATCHED],
             ),
             self.claim(
-                "EK-UCB's regret is lower than CBBKB's, whatever C and λ.",
-                "section 5, Results (C = 10), of Chessboard",
+                "EK-UCB's regret is lower than CBBKB's for all C and λ.",
+                "section 5, Results (C = 10), for Chessboard",
                 "paired difference of the final regrets at the same λ",
                 lambda settings: [self.regret(settings, number, "EK-UCB", family) for number, family in BATCHED],
             ),
             self.claim(
                 "EK-UCB's regret is similar to CBBKB's or better, especially at C = 30.",
-                "appendix, “More dictionary updates …”, of Bump",
+                "appendix, “More dictionary updates …”, for Bump",
                 f"regret at most {MARGIN:.0%} above CBBKB's at the same λ",
                 lambda settings: [self.similar(settings, number, "EK-UCB", family) for number, family in BATCHED],
             ),
@@ -277,7 +277,7 @@ class _Grid:
             ),
             self.claim(
                 "the lower C, the better its regret.",
-                "appendix; of Chessboard and Step Diagonal it says “often”",
+                "appendix, which says “often” for Chessboard and Step Diagonal",
                 "paired difference of the final regrets of neighbouring C at the same λ",
                 lambda settings: [self.regret(settings, *step) for step in steps],
             ),
@@ -288,7 +288,7 @@ class _Grid:
                 lambda settings: [self.slower(settings, number, "CBKB", family, 2.0) for number, family in BATCHED],
             ),
             self.claim(
-                "CBKB has satisfactory regret at a drastically higher time.",
+                "CBKB has satisfactory regret at a drastically higher cost.",
                 "appendix, “More dictionary updates …”",
                 f"regret at most {MARGIN:.0%} above K-UCB's; at least twice the processor time of EK-UCB",
                 satisfactory,
@@ -310,7 +310,7 @@ class _Grid:
 
         return [
             self.claim(
-                "SupKernelUCB performs poorly, whatever λ.",
+                "SupKernelUCB performs poorly for all λ.",
                 "section 5, Results; appendix",
                 f"regret more than {MARGIN:.0%} above K-UCB's at the same λ",
                 lambda settings: [poor(settings, number) for number in LAMBDAS],

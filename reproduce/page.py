@@ -110,10 +110,11 @@ def _common_claims(claims: dict[str, list[Claim]]) -> str:
     ]
     shared = sum(len(found) == len(GRIDS) for found in by_statement.values())
     agreement = (
-        "The appendix says that the planes lead to conclusions like Bump's. Over both settings the three environments "
-        f"have the same verdict on {len(agreeing)} of the {shared} claims made of all three: {', '.join(agreeing)}."
+        "According to the appendix, Chessboard and Step Diagonal lead to the same conclusions as Bump. The three "
+        f"environments have the same verdict, over both settings, on {len(agreeing)} of the {shared} claims that "
+        f"are made for all three: {', '.join(agreeing)}."
     )
-    return "\n\n".join([_rows(heads, rows), agreement, _rows(["", "where the paper says so", "measured as"], sources)])
+    return "\n\n".join([_rows(heads, rows), agreement, _rows(["", "source in the paper", "measured as"], sources)])
 
 
 def _agree(claims: Sequence[Claim]) -> bool:

@@ -88,7 +88,7 @@ def _one_everywhere() -> Claim:
             Finding(environment.name, f"1 less the best offered reward is {loss:.3f} on average", loss == 0)
         )
     return Claim(
-        "The best reward of a round is 1 (how the published code counts regret on both).",
+        "The best reward of a round is 1 (as the published code assumes when it computes regret).",
         "the authors' code",
         {EVERY: findings},
         "mean over contexts; regrets here are against the best offered action",

@@ -1,6 +1,6 @@
 """The offered actions: rows, masks or a box; and the joint points (context, action) that the kernel compares."""
 
-from __future__ import annotations
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,10 +18,6 @@ class Box:
     Args:
         low: the lower corner, shape (d_a,); a single number holds for every coordinate.
         high: the upper corner, likewise. A coordinate in which the two agree is fixed.
-
-    Attributes:
-        low: shape (d_a,).
-        high: shape (d_a,).
     """
 
     __slots__ = ("high", "low")
@@ -55,8 +51,8 @@ class Box:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name}: a Box is immutable; build another.")
 
-    def __reduce__(self) -> tuple[type[Box], tuple[FloatArray, FloatArray]]:
-        return Box, (self.low, self.high)
+    def __reduce__(self) -> tuple[type[Self], tuple[FloatArray, FloatArray]]:
+        return type(self), (self.low, self.high)
 
     @property
     def dimension(self) -> int:
@@ -96,12 +92,7 @@ class Box:
 
 
 def available_rows(mask: ArrayLike, count: int) -> NDArray[np.intp]:
-    """Return the rows of ``count`` actions that a mask leaves, in order.
-
-    Args:
-        mask: True where the action may be played, shape (count,).
-        count: A.
-    """
+    """Return the rows of ``count`` actions that a mask leaves, in order."""
     array = np.asarray(mask)
     if array.shape != (count,) or array.dtype != np.bool_:
         raise InputError(
@@ -115,21 +106,11 @@ def available_rows(mask: ArrayLike, count: int) -> NDArray[np.intp]:
 
 
 def pair(
-    context: ArrayLike,
-    actions: ArrayLike,
-    context_dimension: int | None = None,
-    action_dimension: int | None = None,
+    context: ArrayLike, actions: ArrayLike, context_dimension: int | None = None, action_dimension: int | None = None
 ) -> FloatArray:
-    """Return joint points s = (x, a), one row per action.
+    """Return joint points s = (x, a), one row per action: a new array of shape (A, d_x + d_a), finite in every entry.
 
-    Args:
-        context: x, shape (d_x,); empty for a problem without contexts.
-        actions: one action per row, shape (A, d_a).
-        context_dimension: d_x, if it is known already; another length is an error.
-        action_dimension: d_a, if it is known already.
-
-    Returns:
-        A new array of shape (A, d_x + d_a), finite in every entry.
+    The context (d_x,) is empty for a problem without contexts. Dimensions that are known already are checked.
     """
     return join(as_vector("context", context, context_dimension), as_points("actions", actions, action_dimension))
 
@@ -153,21 +134,11 @@ def require_action_columns(actions: FloatArray) -> None:
 
 
 def as_rounds(
-    contexts: ArrayLike,
-    actions: ArrayLike,
-    context_dimension: int | None = None,
-    action_dimension: int | None = None,
+    contexts: ArrayLike, actions: ArrayLike, context_dimension: int | None = None, action_dimension: int | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Check the contexts of n rounds and the actions offered in each.
+    """Return the finite contexts (n, d_x) of n rounds and the actions offered in each, (n, A, d_a).
 
-    Args:
-        contexts: shape (n, d_x).
-        actions: offered in every round, shape (A, d_a), or round by round, shape (n, A, d_a).
-        context_dimension: d_x, if it is known already.
-        action_dimension: d_a, if it is known already.
-
-    Returns:
-        Finite contexts (n, d_x) and actions (n, A, d_a).
+    Actions of shape (A, d_a) are offered in every round. Dimensions that are known already are checked.
     """
     contexts = as_points("contexts", contexts, context_dimension)
     actions = as_floats("actions", actions)

@@ -4,8 +4,6 @@ Shapes use these letters everywhere: ``A`` actions offered in a round, ``d_x`` c
 action columns, ``d = d_x + d_a`` columns of a joint point, ``m`` anchors in the dictionary, ``t`` rounds observed.
 """
 
-from __future__ import annotations
-
 import math
 from typing import TypeAlias
 
@@ -54,15 +52,13 @@ def as_vector(name: str, value: ArrayLike, length: int | None = None) -> FloatAr
 def as_points(name: str, value: ArrayLike, columns: int | None = None) -> FloatArray:
     """Return a non-empty float64 matrix with one point per row, with the given number of columns if there is one."""
     array = as_floats(name, value)
-    if array.size == 0 and array.ndim == 1:
+    if array.ndim in (1, 2) and not len(array):
         raise InputError(f"{name}: expected at least one row, got none.")
     if array.ndim != 2:
         raise InputError(
             f"{name}: expected a matrix with one row each, got an array of shape {array.shape}; "
             "for scalars use values.reshape(-1, 1), for one row values.reshape(1, -1)."
         )
-    if array.shape[0] == 0:
-        raise InputError(f"{name}: expected at least one row, got none.")
     if columns is not None and array.shape[1] != columns:
         raise InputError(
             f"{name}: expected {columns} columns, got {array.shape[1]}; "

@@ -2,12 +2,10 @@
 
 A radius object returns the paper's β for a posterior; the bonus of an action is β·std/√λ. Practical radii come first.
 The others hold θ*, the unknown reward function, with probability 1 − δ for all rounds at once, under the assumptions
-that their arguments name: B ≥ ‖θ*‖ in the kernel's space, noise that is R-sub-Gaussian (R is a standard deviation, in
-the units of the reward), and a failure probability δ. Each says for which posteriors it is valid and refuses the
-others.
+that their arguments name: ``norm_bound`` B ≥ ‖θ*‖ in the kernel's space, noise that is R-sub-Gaussian with
+``noise_bound`` R (a standard deviation, in the units of the reward), and ``failure_probability`` δ in (0, 1). Each says
+for which posteriors it is valid and refuses the others.
 """
-
-from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
@@ -82,25 +80,18 @@ class LearnedDeviations(Confidence):
 
 @dataclass(frozen=True, kw_only=True)
 class _Valid(Confidence):
-    """A radius with a guarantee.
+    """A radius with a guarantee."""
 
-    Args:
-        norm_bound: B ≥ ‖θ*‖, the norm of the expected reward in the kernel's space.
-        noise_bound: R, the noise is R-sub-Gaussian; a Gaussian of standard deviation R is.
-        failure_probability: δ in (0, 1).
-    """
-
-    norm_bound: float
-    noise_bound: float
-    failure_probability: float
+    norm_bound: float  # B ≥ ‖θ*‖, the norm of the expected reward in the kernel's space
+    noise_bound: float  # R, the noise is R-sub-Gaussian; a Gaussian of standard deviation R is
+    failure_probability: float  # δ in (0, 1)
 
     def __post_init__(self) -> None:
         _require_non_negative("norm_bound", self.norm_bound)
         _require_non_negative("noise_bound", self.noise_bound)
         if not 0.0 < self.failure_probability < 1.0:
-            raise InputError(
-                f"failure_probability: expected a number between 0 and 1, got {self.failure_probability!r}."
-            )
+            given = self.failure_probability
+            raise InputError(f"failure_probability: expected a number between 0 and 1, got {given!r}.")
 
     @property
     def _log_failure(self) -> float:
@@ -116,42 +107,48 @@ class _Valid(Confidence):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lemma31(_Valid):
-    """Lemma 3.1 of the paper, for exact posteriors: β = √λ·B + R·√(2·log(1/δ) + complexity).
-
-    The complexity is log(e + etκ²/λ)·d_eff as printed in the lemma, or the smaller log det(I + K/λ) of its proof. The
-    paper takes R = 1 and states probability 1 − Tδ; its supermartingale argument holds for all t at once, so 1 − δ.
-
-    Args:
-        norm_bound: B ≥ ‖θ*‖.
-        noise_bound: R.
-        failure_probability: δ.
-        kernel_bound: κ with k(s, s) ≤ κ².
-        complexity: ``"effective_dimension"`` (as printed) or ``"log_determinant"``.
-    """
+class _OfThePaper(_Valid):
+    """A radius of the paper's lemmas, with the complexity they take."""
 
     kernel_bound: float = 1.0
     complexity: Literal["effective_dimension", "log_determinant"] = "effective_dimension"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_complexity(self.kernel_bound, self.complexity)
+        as_positive("kernel_bound", self.kernel_bound)
+        if self.complexity not in ("effective_dimension", "log_determinant"):
+            given = self.complexity
+            raise InputError(f"complexity: expected 'effective_dimension' or 'log_determinant', got {given!r}.")
+
+    def _complexity(self, posterior: Posterior[Any], excess: float) -> float:
+        """Return log(e + etκ²/λ)·d_eff or log det(I + K/λ), of which the posterior tracks all but the excess."""
+        if self.complexity == "log_determinant":
+            return posterior.log_determinant + excess
+        factor = capacity_factor(posterior.round_index, posterior.regularization, self.kernel_bound)
+        return factor * (posterior.effective_dimension + excess)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lemma31(_OfThePaper):
+    """Lemma 3.1 of the paper, for exact posteriors: β = √λ·B + R·√(2·log(1/δ) + complexity).
+
+    The complexity is log(e + etκ²/λ)·d_eff as printed in the lemma, or the smaller log det(I + K/λ) of its proof. The
+    paper takes R = 1 and states probability 1 − Tδ; its supermartingale argument holds for all t at once, so 1 − δ.
+
+    Args:
+        kernel_bound: κ with k(s, s) ≤ κ².
+        complexity: ``"effective_dimension"`` (as printed) or ``"log_determinant"``.
+    """
 
     def radius(self, posterior: Posterior[Any]) -> float:
         self._require(posterior, "exact")
-        complexity = posterior.log_determinant
-        if self.complexity == "effective_dimension":
-            complexity = (
-                capacity_factor(posterior.round_index, posterior.regularization, self.kernel_bound)
-                * posterior.effective_dimension
-            )
         # β = √λB + R√(2 log(1/δ) + complexity)
-        noise = self.noise_bound * math.sqrt(2.0 * self._log_failure + complexity)
+        noise = self.noise_bound * math.sqrt(2.0 * self._log_failure + self._complexity(posterior, 0.0))
         return math.sqrt(posterior.regularization) * self.norm_bound + noise
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lemma41(_Valid):
+class Lemma41(_OfThePaper):
     """Lemma 4.1 of the paper, for projected posteriors: β = (√λ + √μ_t)·B + R·√(4·log(1/δ) + 2·complexity).
 
     μ_t = ‖(I − P_t)F_t^{1/2}‖² is not known; the residual trace ρ ≥ μ_t stands for it, or a bound that you have, such
@@ -159,30 +156,20 @@ class Lemma41(_Valid):
     is of the projected K̃, and d_eff(K) ≤ d_eff(K̃) + ρ/λ, log det(I + K/λ) ≤ log det(I + K̃/λ) + ρ/λ.
 
     Args:
-        norm_bound: B ≥ ‖θ*‖.
-        noise_bound: R.
-        failure_probability: δ.
         kernel_bound: κ with k(s, s) ≤ κ².
         complexity: ``"effective_dimension"`` (as printed) or ``"log_determinant"``.
         projection_error: a bound on μ_t that holds for all t; none by default.
     """
 
-    kernel_bound: float = 1.0
-    complexity: Literal["effective_dimension", "log_determinant"] = "effective_dimension"
     projection_error: float = math.inf
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_complexity(self.kernel_bound, self.complexity)
         _check_projection_error(self.projection_error)
 
     def radius(self, posterior: Posterior[Any]) -> float:
         self._require(posterior, "exact", "projected")
-        excess = posterior.residual_trace / posterior.regularization
-        complexity = posterior.log_determinant + excess
-        if self.complexity == "effective_dimension":
-            factor = capacity_factor(posterior.round_index, posterior.regularization, self.kernel_bound)
-            complexity = factor * (posterior.effective_dimension + excess)
+        complexity = self._complexity(posterior, posterior.residual_trace / posterior.regularization)
         # β̃ = (√λ + √μ_t)B + R√(4 log(1/δ) + 2·complexity)
         noise = self.noise_bound * math.sqrt(4.0 * self._log_failure + 2.0 * complexity)
         error = min(posterior.residual_trace, self.projection_error)
@@ -202,9 +189,6 @@ class Tightened(_Valid):
       round, a predictable feature whose bias is at most B·√residual.
 
     Args:
-        norm_bound: B ≥ ‖θ*‖.
-        noise_bound: R.
-        failure_probability: δ.
         projection_error: μ*, a bound on ‖(I − P_t)F_t^{1/2}‖² that holds for all t; none by default.
     """
 
@@ -238,9 +222,6 @@ class ChowdhuryGopalan(_Valid):
     information gain of the observed points, which is what their proof uses.
 
     Args:
-        norm_bound: B ≥ ‖θ*‖.
-        noise_bound: R.
-        failure_probability: δ.
         horizon: T; valid up to that round.
     """
 
@@ -267,9 +248,6 @@ class KrauseOng(_Valid):
     the gain of the t − 1 observed points is taken, as is usual. The 300 is the theorem's: expect a lot of exploration.
 
     Args:
-        norm_bound: B ≥ ‖θ*‖.
-        noise_bound: R, a bound on the absolute noise.
-        failure_probability: δ.
         maximum_information_gain: a bound on γ_t, or None for the gain of the observed points.
     """
 
@@ -288,12 +266,6 @@ class KrauseOng(_Valid):
         # β² = 2λB² + 300·R²·γ_t·log³(t/δ)
         bias = 2.0 * posterior.regularization * self.norm_bound**2
         return math.sqrt(bias + 300.0 * self.noise_bound**2 * gain * logarithm**3)
-
-
-def _check_complexity(kernel_bound: float, complexity: str) -> None:
-    as_positive("kernel_bound", kernel_bound)
-    if complexity not in ("effective_dimension", "log_determinant"):
-        raise InputError(f"complexity: expected 'effective_dimension' or 'log_determinant', got {complexity!r}.")
 
 
 def _check_projection_error(value: float) -> None:

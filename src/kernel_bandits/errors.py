@@ -1,6 +1,7 @@
 """The exceptions of this library."""
 
-from __future__ import annotations
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class KernelBanditsError(Exception):
@@ -19,6 +20,11 @@ class MissingPackageError(KernelBanditsError, ImportError):
     """An optional package is missing or too old; the message has the command that installs it."""
 
 
-def missing(package: str, extra: str) -> MissingPackageError:
-    """Return the error for an optional package that cannot be imported, with the extra that installs it."""
-    return MissingPackageError(f"{package} cannot be imported; try: pip install 'kernel-bandits[{extra}]'")
+@contextmanager
+def needs(package: str, extra: str) -> Iterator[None]:
+    """Import an optional package inside this context; if that fails, the error names the extra that installs it."""
+    try:
+        yield
+    except ImportError as reason:
+        advice = f"pip install 'kernel-bandits[{extra}]'"
+        raise MissingPackageError(f"{package} cannot be imported; try: {advice}") from reason

@@ -7,8 +7,6 @@ those given to :func:`register` and scikit-learn's kernels, and fills in attribu
 called.
 """
 
-from __future__ import annotations
-
 import array
 import hashlib
 import importlib
@@ -22,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from kernel_bandits.errors import InputError, missing
+from kernel_bandits.errors import InputError, needs
 from kernel_bandits.io import atomic_write
 from kernel_bandits.version import __version__
 
@@ -50,11 +48,9 @@ def register(cls: C) -> C:
 
 
 def save(policy: object, path: str | os.PathLike[str]) -> None:
-    """Write a policy to a file, atomically: an older file of that name stays until the new one is complete.
+    """Write a policy with all it has learned, its generators and its pending decisions to a file, atomically.
 
-    Args:
-        policy: saved with everything it has learned, its generators and its pending decisions.
-        path: of the file, replaced if it exists.
+    An older file of that name stays until the new one is complete.
     """
     encoder = _Encoder()
     tree = encoder.encode(policy, "policy")
@@ -76,8 +72,7 @@ def save(policy: object, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> object:
     """Read the object that :func:`save` wrote; the caller checks that it is a policy.
 
-    Args:
-        path: of the file. A file that is truncated, damaged, foreign, or of another format is an :class:`InputError`.
+    A file that is truncated, damaged, foreign, or of another format is an :class:`InputError`.
     """
     manifest, payload = _read(Path(path))
     try:
@@ -154,11 +149,8 @@ def attributes(thing: object) -> dict[str, Any]:
 def _name_of(cls: type) -> str | None:
     """Return the name under which objects of a class are saved; None if they may not be."""
     name = f"{cls.__module__}:{cls.__qualname__}"
-    if name in _registered or cls.__module__.startswith(f"{_PACKAGE}."):
-        return name
-    if cls.__module__ == _FOREIGN_KERNELS:
-        return name
-    return None
+    ours = cls.__module__.startswith(f"{_PACKAGE}.") or cls.__module__ == _FOREIGN_KERNELS
+    return name if ours or name in _registered else None
 
 
 def _class_of(name: str) -> type:
@@ -167,10 +159,8 @@ def _class_of(name: str) -> type:
         return _registered[name]
     module_name, _, qualified = name.partition(":")
     if module_name == _FOREIGN_KERNELS:
-        try:
+        with needs("scikit-learn", "sklearn"):
             importlib.import_module(_FOREIGN_KERNELS)
-        except ImportError as reason:
-            raise missing("scikit-learn", "sklearn") from reason
     module = sys.modules.get(module_name)
     ours = module_name.startswith(f"{_PACKAGE}.") or module_name == _FOREIGN_KERNELS
     cls = getattr(module, qualified, None) if ours and module is not None else None
@@ -217,12 +207,9 @@ class _Encoder:
         if isinstance(value, (list, deque)):
             return {type(value).__name__: [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]}
         if isinstance(value, dict):
-            return {
-                "dict": [
-                    [self.encode(key, f"a key of {where}"), self.encode(item, f"{where}[{key!r}]")]
-                    for key, item in value.items()
-                ]
-            }
+            entries = value.items()
+            named = [(self.encode(k, f"a key of {where}"), self.encode(item, f"{where}[{k!r}]")) for k, item in entries]
+            return {"dict": named}
         if isinstance(value, array.array):
             return {"numbers": value.typecode, "list": self.encode(np.array(value), where)}
         if isinstance(value, np.random.Generator):

@@ -4,8 +4,6 @@ Environments draw from the first two and policies from the others, so that all p
 same contexts and the same noise, whatever they draw themselves.
 """
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 import numpy as np

@@ -4,8 +4,6 @@
 these functions follow are listed, with derivations, in ``docs/errata.md``.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Protocol
 
@@ -58,9 +56,8 @@ def valko_dimension(gram: FloatArray, regularization: float, horizon: int) -> in
     """d̃(λ, t) = min{j : j·λ·log T ≥ Σ_{k>j} λ_k(K)} (Valko et al. 2013)."""
     eigenvalues = _eigenvalues(gram)
     tails = np.append(eigenvalues[::-1].cumsum()[::-1], 0.0)
-    budgets = (
-        np.arange(len(tails)) * as_positive("regularization", regularization) * math.log(as_count("horizon", horizon))
-    )
+    level = as_positive("regularization", regularization)
+    budgets = np.arange(len(tails)) * level * math.log(as_count("horizon", horizon))
     return int(np.flatnonzero(budgets >= tails)[0])
 
 
@@ -95,9 +92,8 @@ def k_ucb_regret_bound(
             also uses max(β, 1) where the proof takes β ≥ 1 for granted.
     """
     ell = capacity_factor(horizon, regularization, kernel_bound)
-    beta = math.sqrt(regularization) * norm_bound + noise_bound * math.sqrt(
-        2 * math.log(horizon) + ell * effective_dimension
-    )
+    deviation = 2 * math.log(horizon) + ell * effective_dimension
+    beta = math.sqrt(regularization) * norm_bound + noise_bound * math.sqrt(deviation)
     constant = 2.0 if corrected else 1.0
     beta = max(beta, 1.0) if corrected else beta
     return 2 + 2 * beta * math.sqrt(constant * horizon * ell * effective_dimension)
@@ -160,24 +156,19 @@ def ek_ucb_regret_bound(
 
 
 def k_ucb_rate(capacity: float) -> float:
-    """The exponent of T in the regret of K-UCB when d_eff ≤ (T/λ)^α: (1 + 3α)/(2 + 2α) (Corollary 3.1).
+    """The exponent of T in the regret of K-UCB when d_eff ≤ (T/λ)^α, α in [0, 1]: (1 + 3α)/(2 + 2α) (Corollary 3.1).
 
-    Args:
-        capacity: α in [0, 1]; reached with λ ≈ T^{α/(1 + α)}.
+    It is reached with λ ≈ T^{α/(1 + α)}.
     """
     capacity = _check_capacity(capacity)
     return (1 + 3 * capacity) / (2 + 2 * capacity)
 
 
 def ek_ucb_rate(capacity: float, dictionary_exponent: float) -> float:
-    """The exponent of T in the regret of EK-UCB with m = T^x anchors, under d_eff ≤ (T/λ)^α (Corollary 4.1).
+    """The exponent of T in the regret of EK-UCB with m = T^x anchors, under d_eff ≤ (T/λ)^α, α > 0 (Corollary 4.1).
 
     1 + x(α − 1)/(2α) with λ = μ = T·m^{−1/α} while x ≤ α/(1 + α); beyond that more anchors do not help, λ = μ stays at
     T^{α/(1 + α)} and the rate is that of K-UCB.
-
-    Args:
-        capacity: α in (0, 1].
-        dictionary_exponent: x ≥ 0.
     """
     if _check_capacity(capacity) == 0:
         raise InputError("capacity: expected α in (0, 1]; at α = 0 a constant number of anchors is enough.")
@@ -194,25 +185,13 @@ def kors_budget(horizon: int, failure_probability: float) -> float:
 
 
 def kors_dictionary_bound(effective_dimension: float, horizon: int, failure_probability: float) -> float:
-    """M ≤ 9·d_eff(μ, T)·log(2T/δ)², with probability 1 − δ (Proposition 4.1).
-
-    Args:
-        effective_dimension: d_eff at the leverage regularisation μ.
-        horizon: T.
-        failure_probability: δ.
-    """
+    """M ≤ 9·d_eff(μ, T)·log(2T/δ)², with probability 1 − δ and d_eff at the leverage regularisation μ (Prop. 4.1)."""
     logarithm = math.log(2.0 * as_count("horizon", horizon) / _check_probability(failure_probability))
     return 9.0 * effective_dimension * logarithm**2
 
 
 def projection_error(gram: FloatArray, cross_gram: FloatArray, dictionary_gram: FloatArray) -> float:
-    """‖(I − P)F^{1/2}‖², the largest eigenvalue of K_SS − K_SZ K_ZZ⁻¹ K_ZS.
-
-    Args:
-        gram: K_SS, shape (t, t).
-        cross_gram: K_SZ, shape (t, m).
-        dictionary_gram: K_ZZ, shape (m, m).
-    """
+    """‖(I − P)F^{1/2}‖², the largest eigenvalue of K_SS − K_SZ K_ZZ⁻¹ K_ZS; shapes (t, t), (t, m) and (m, m)."""
     explained = cross_gram @ np.linalg.lstsq(dictionary_gram, cross_gram.T, rcond=1e-13)[0]
     return max(float(np.linalg.eigvalsh(gram - (explained + explained.T) / 2)[-1]), 0.0)
 

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kernel_bandits.accelerated.arrays import bucket
 from kernel_bandits.accelerated.engine import next_capacities
 from kernel_bandits.accelerated.exact import ExactGrowth
-from kernel_bandits.accelerated.models import Capacity, Demand, bucket
+from kernel_bandits.accelerated.models import Capacity, Demand
 from kernel_bandits.accelerated.nystrom import NystromGrowth
 from kernel_bandits.accelerated.programs import WORKERS, Compiler
 from kernel_bandits.accelerated.rounds import CHUNK

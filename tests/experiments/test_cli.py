@@ -139,6 +139,8 @@ def test_list_names_everything():
     for kind in ("policy", "environment", "kernel, radius or rule"):
         assert set(catalogue(kind)) <= set(shown)
     assert "figures: bump, bump_projection" in answer.stdout
+    assert ":`" not in answer.stdout
+    assert "``" not in answer.stdout
 
 
 def test_progress_in_a_log_is_a_few_lines(tmp_path):

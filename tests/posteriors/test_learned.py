@@ -1,6 +1,7 @@
 """A posterior that learns its kernel: the same numbers as one built with that kernel, and when and how it changes."""
 
 import copy
+import dataclasses
 import math
 
 import dense
@@ -12,10 +13,24 @@ from hypothesis import strategies as st
 import kernel_bandits as kb
 from kernel_bandits.posteriors import ExactPosterior
 
+
+def learning(preset, **defaults):
+    """A preset that, without a kernel, learns a Matérn kernel from scratch."""
+
+    def build(*kernel, learn_kernel=None, **options):
+        if kernel:
+            return preset(*kernel, learn_kernel=learn_kernel, **{**defaults, **options})
+        from_scratch = dataclasses.replace(learn_kernel or kb.KernelLearning(), from_scratch=True)
+        return preset(kb.Matern(), learn_kernel=from_scratch, **{**defaults, **options})
+
+    return build
+
+
+ek_ucb, k_ucb = learning(kb.ek_ucb), learning(kb.k_ucb)
 PRESETS = {
-    "ek_ucb": kb.ek_ucb,
-    "k_ucb": kb.k_ucb,
-    "history-free": lambda *kernel, **options: kb.ek_ucb(*kernel, **{"dictionary": kb.Kors(history="none"), **options}),
+    "ek_ucb": ek_ucb,
+    "k_ucb": k_ucb,
+    "history-free": learning(kb.ek_ucb, dictionary=kb.Kors(history="none")),
 }
 
 
@@ -37,7 +52,7 @@ def play(policy, count, seed=0, reward=reward, scale=1.0, height=1.0):
 
 
 def test_predictions_are_those_of_the_learned_kernel_from_scratch():
-    policy = kb.k_ucb(seed=0)
+    policy = k_ucb(seed=0)
     play(policy, 100)
     posterior = policy.posterior
     scratch = ExactPosterior(posterior.kernel, posterior.regularization)
@@ -130,7 +145,7 @@ def test_the_kernel_changes_at_doubling_times_alone_and_every_change_is_told():
 @pytest.mark.parametrize("rule", [kb.Kors(), kb.PosteriorVariance(), kb.Kors(max_size=7)], ids=str)
 def test_late_rewards_survive_a_change_of_dictionary(rule):
     """With decisions pending all the time, the posterior is the dense one of the kernel and anchors it has now."""
-    policy = kb.ek_ucb(seed=0, dictionary=rule)
+    policy = ek_ucb(seed=0, dictionary=rule)
     generator = np.random.default_rng(0)
     waiting, played = [], []
     for number in range(140):
@@ -163,7 +178,7 @@ def test_late_rewards_survive_a_change_of_dictionary(rule):
 @pytest.mark.parametrize("history", ["all", "none"])
 def test_a_dictionary_that_is_empty_when_the_kernel_is_learned(history):
     learning = kb.KernelLearning(first_round=8, sample_size=4)
-    policy = kb.ek_ucb(seed=0, dictionary=kb.Kors(leverage_regularization=1e6, history=history), learn_kernel=learning)
+    policy = ek_ucb(seed=0, dictionary=kb.Kors(leverage_regularization=1e6, history=history), learn_kernel=learning)
     play(policy, 7)
     assert policy.dictionary_size == 0
     play(policy, 20, seed=1)
@@ -174,7 +189,7 @@ def test_a_dictionary_that_is_empty_when_the_kernel_is_learned(history):
 def test_rewards_that_are_mostly_noise_are_taken_for_noise():
     """A kernel so rough that no reward tells of another explains them as well, makes every point an anchor and
     learns nothing."""
-    policy = kb.ek_ucb(seed=0)
+    policy = ek_ucb(seed=0)
     generator = np.random.default_rng(0)
     for _ in range(300):
         context, actions = generator.random(4), generator.random((6, 1))
@@ -190,7 +205,7 @@ def test_rewards_that_are_mostly_noise_are_taken_for_noise():
 def test_relative_lengthscales_tell_the_columns_that_matter():
     """In whatever units: of four columns one is noise and one never varies."""
     generator = np.random.default_rng(0)
-    policy = kb.ek_ucb(seed=0)
+    policy = ek_ucb(seed=0)
     for _ in range(260):
         context, actions = np.append(1000.0 * generator.random(2), 5.0), generator.random((6, 1))
         decision = policy.select(context, actions)
@@ -260,7 +275,7 @@ def test_a_bad_start_is_left_behind(start):
 
 def test_late_rewards_survive_a_change_of_kernel():
     """Pending points are carried over: once all are told, the posterior is the one built from scratch."""
-    policy = kb.k_ucb(seed=0)
+    policy = k_ucb(seed=0)
     generator = np.random.default_rng(0)
     waiting, told = [], 0
     for _ in range(60):
@@ -286,7 +301,7 @@ def test_late_rewards_survive_a_change_of_kernel():
 
 
 def test_without_a_history_the_kernel_is_learned_in_a_warm_up_and_then_frozen():
-    policy = kb.ek_ucb(dictionary=kb.Kors(history="none"), learn_kernel=kb.KernelLearning(warm_up=64), seed=0)
+    policy = ek_ucb(dictionary=kb.Kors(history="none"), learn_kernel=kb.KernelLearning(warm_up=64), seed=0)
     play(policy, 64)
     kernel, changes = policy.posterior.kernel, policy.posterior.kernel_changes
     assert changes
@@ -325,7 +340,7 @@ def test_before_the_first_learning_the_level_of_rewards_decides_nothing(name, of
 
 
 def test_rewards_are_kept_before_the_first_learning():
-    policy = kb.ek_ucb(seed=0)
+    policy = ek_ucb(seed=0)
     for number in range(3):
         decision = policy.ask([0.1 * number], [[0.2], [0.9]])
         policy.tell(decision.id, 7.0 + number)
@@ -339,7 +354,7 @@ def test_rewards_are_kept_before_the_first_learning():
 
 
 def test_explanations_and_gradients_count_the_prior_mean_in():
-    policy = kb.ek_ucb(seed=0)
+    policy = ek_ucb(seed=0)
     play(policy, 60)
     decision = policy.select([0.3, 0.4], [[0.1], [0.5], [0.9]])
     explanation = policy.explain(decision, count=1000)

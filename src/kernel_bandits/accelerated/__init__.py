@@ -7,12 +7,10 @@ the same seeds. :class:`PureEnvironment` is an environment of your own, written 
 
 from importlib import import_module
 
-from kernel_bandits.errors import missing
+from kernel_bandits.errors import needs
 
-try:
+with needs("jax", "jax"):
     import_module("jax")
-except ImportError as reason:
-    raise missing("jax", "jax") from reason
 
 from kernel_bandits.accelerated.problems import PureEnvironment
 from kernel_bandits.accelerated.replicas import Replica, ek_ucb, k_ucb, run_many, uniform

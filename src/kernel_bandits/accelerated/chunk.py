@@ -1,7 +1,5 @@
 """The program that is compiled: up to ``CHUNK`` rounds of all replicas."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partial
 from typing import Any, Generic, NamedTuple
@@ -10,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from kernel_bandits.accelerated.models import BLOCK, Model, Observation, State, pick
+from kernel_bandits.accelerated.arrays import pick
+from kernel_bandits.accelerated.models import BLOCK, Model, Observation, State
 from kernel_bandits.accelerated.rounds import CHUNK, Rounds
 from kernel_bandits.accelerated.selection import choose
 
@@ -24,35 +23,21 @@ def traces() -> dict[str, int]:
 
 
 class ChunkRecord(NamedTuple):
-    """The result of ``CHUNK`` rounds, arrays of shape (R, B) whose first columns count.
+    """The result of ``CHUNK`` rounds, arrays of shape (R, B) whose first columns count."""
 
-    Attributes:
-        rows: of the chosen actions.
-        sizes: the number of points that carry the model after the round.
-        rewards: noisy.
-        regrets: of the round alone.
-    """
-
-    rows: jax.Array
-    sizes: jax.Array
-    rewards: jax.Array
-    regrets: jax.Array
+    rows: jax.Array  # of the chosen actions
+    sizes: jax.Array  # the number of points that carry the model after the round
+    rewards: jax.Array  # noisy
+    regrets: jax.Array  # of the round alone
 
 
 class ChunkEnd(NamedTuple):
-    """How a chunk ended; scalars but for the last.
+    """How a chunk ended; scalars but for the last."""
 
-    Attributes:
-        done: the number of rounds that count.
-        full: whether a replica had no place for an anchor in the next round.
-        finite: whether the model consists of finite numbers.
-        used: the number of words of ties used, shape (R,).
-    """
-
-    done: jax.Array
-    full: jax.Array
-    finite: jax.Array
-    used: jax.Array
+    done: jax.Array  # the number of rounds that count
+    full: jax.Array  # whether a replica had no place for an anchor in the next round
+    finite: jax.Array  # whether the model consists of finite numbers
+    used: jax.Array  # the number of words of ties used, shape (R,)
 
 
 class _Choices(NamedTuple):

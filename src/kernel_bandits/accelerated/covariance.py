@@ -1,7 +1,5 @@
 """The stationary kernels as functions that compile, with lengthscales of each replica."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 import jax
@@ -38,20 +36,12 @@ def scaling_of(kernel: KernelLike) -> tuple[float, tuple[float, ...]]:
 
 
 def squared_distances(left: jax.Array, right: jax.Array) -> jax.Array:
-    """Return ‖x − y‖² from differences, column by column, so that the differences are never held in one array.
+    """Return ‖x − y‖² of points (…, n, d) and (…, m, d), shape (…, n, m).
 
-    Args:
-        left: shape (…, n, d).
-        right: shape (…, m, d).
-
-    Returns:
-        Shape (…, n, m).
+    The differences are squared column by column, and never held in one array.
     """
-    columns = range(left.shape[-1])
-    return sum(
-        (jnp.square(left[..., :, None, j] - right[..., None, :, j]) for j in columns),
-        start=jnp.zeros((), left.dtype),
-    )
+    squares = (jnp.square(left[..., :, None, j] - right[..., None, :, j]) for j in range(left.shape[-1]))
+    return sum(squares, start=jnp.zeros((), left.dtype))
 
 
 def of_squared_distance(family: Family, squared: jax.Array) -> jax.Array:
@@ -70,15 +60,5 @@ def of_squared_distance(family: Family, squared: jax.Array) -> jax.Array:
 
 
 def gram(family: Family, factor: jax.Array, left: jax.Array, right: jax.Array) -> jax.Array:
-    """Return k(left, right) of each replica.
-
-    Args:
-        family: of the kernel.
-        factor: shape (R,).
-        left: points in units of the lengthscale, shape (R, n, d).
-        right: shape (R, m, d).
-
-    Returns:
-        Shape (R, n, m).
-    """
+    """Return k of points (R, n, d) and (R, m, d) in units of the lengthscales, shape (R, n, m); factors (R,)."""
     return of_squared_distance(family, factor[:, None, None] * squared_distances(left, right))

@@ -1,7 +1,5 @@
 """Run replicas to the end of their tables: the host grows memory between chunks and records every round."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -38,14 +36,9 @@ def simulate(
     capacity: Capacity | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Trajectories:
-    """Run replicas of one model over all rounds of a source.
+    """Run replicas of one model over all rounds of a source, in the dtype of the batch.
 
-    Args:
-        model: the same for all.
-        batch: their settings, whose dtype is the one computed in.
-        source: their rounds.
-        capacity: the first one, if not that of the model.
-        progress: called with the number of finished rounds after each chunk.
+    ``capacity`` replaces the first one of the model; ``progress`` gets the number of finished rounds after each chunk.
     """
     horizon, replicas = source.horizon, len(batch.lengthscales)
     runner, recorder = _Runner(model, batch, horizon, capacity), _Recorder(replicas, horizon)
@@ -69,19 +62,12 @@ def simulate(
             if progress is not None:
                 progress(done)
     finally:
-        runner.close()
+        runner.compiler.forget()
     return recorder.trajectories(runner.state)
 
 
 class _Runner:
-    """The state of the replicas, its capacity, and the program for it.
-
-    Args:
-        model: the same for all replicas.
-        batch: of the replicas.
-        horizon: the number of rounds to come.
-        capacity: the first one, if not that of the model.
-    """
+    """The state of the replicas, its capacity, and the program for it."""
 
     def __init__(self, model: AnyModel, batch: Batch[Any], horizon: int, capacity: Capacity | None) -> None:
         self.state = model.start(batch)
@@ -90,7 +76,7 @@ class _Runner:
         self._demand = Demand(0, horizon + CHUNK, False, batch.max_anchors.max().item())
         self._program: Program | None = None
         device = next(iter(batch.lengthscales.devices()))
-        self._compiler = Compiler(advance, model, device, ahead=device.platform != "cpu")
+        self.compiler = Compiler(advance, model, device, ahead=device.platform != "cpu")
         if self._growth is not None:
             self._capacity = capacity or self._growth.first
             self.state = self._growth.enlarge(self.state, self._capacity)
@@ -112,18 +98,14 @@ class _Runner:
         self.state, record, end = self._program(self.state, *arguments)
         return record, end
 
-    def close(self) -> None:
-        """Cancel programs that were to be compiled ahead."""
-        self._compiler.forget()
-
     def _prepared(self, *arguments: Any) -> Program:
         """Return the program for the state; meanwhile those for the next capacities are compiled."""
-        self._compiler.ask(self.state, *arguments)
+        self.compiler.ask(self.state, *arguments)
         if self._growth is not None:
             for capacity in next_capacities(self._growth, self._capacity, self._demand):
                 larger = jax.eval_shape(partial(self._growth.enlarge, capacity=capacity), self.state)
-                self._compiler.prepare(larger, *arguments)
-        return self._compiler.program(self.state, *arguments)
+                self.compiler.prepare(larger, *arguments)
+        return self.compiler.program(self.state, *arguments)
 
 
 def next_capacities(growth: Growth[Any], capacity: Capacity, demand: Demand) -> list[Capacity]:
@@ -145,8 +127,7 @@ class _Recorder:
 
     def __init__(self, replicas: int, horizon: int) -> None:
         shape = (replicas, horizon)
-        self._rows, self._sizes = np.empty(shape, int), np.empty(shape, int)
-        self._rewards, self._regrets = np.empty(shape), np.empty(shape)
+        self._columns = np.empty(shape, int), np.empty(shape, int), np.empty(shape), np.empty(shape)
         self._written = 0
         self._pending: tuple[ChunkRecord, int] | None = None
 
@@ -159,7 +140,7 @@ class _Recorder:
         if self._pending is None:
             return
         record, count = self._pending
-        columns: tuple[NDArray[Any], ...] = (self._rows, self._sizes, self._rewards, self._regrets)
+        columns: tuple[NDArray[Any], ...] = self._columns
         for column, part in zip(columns, jax.device_get(record), strict=True):
             column[:, self._written : self._written + count] = part[:, :count]
         self._written += count
@@ -168,4 +149,4 @@ class _Recorder:
     def trajectories(self, state: Any) -> Trajectories:
         """Return all rounds."""
         self.flush()
-        return Trajectories(self._rows, self._sizes, self._rewards, self._regrets, state)
+        return Trajectories(*self._columns, state)

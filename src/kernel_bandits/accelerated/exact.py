@@ -1,7 +1,5 @@
 """K-UCB of many replicas at once; for moderate horizons, since a replica holds a t×t matrix."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
@@ -10,19 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from kernel_bandits.accelerated.arrays import pad, pick, product
 from kernel_bandits.accelerated.covariance import Family, gram
-from kernel_bandits.accelerated.models import (
-    Batch,
-    Capacity,
-    Demand,
-    Growth,
-    Model,
-    Observation,
-    Step,
-    pad,
-    pick,
-    product,
-)
+from kernel_bandits.accelerated.models import Batch, Capacity, Demand, Growth, Model, Observation, Step
 
 T = TypeVar("T")
 
@@ -30,35 +18,21 @@ T = TypeVar("T")
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, order=True)
 class ExactSettings(Generic[T]):
-    """The numbers of one replica, or arrays of shape (R,).
+    """The numbers of one replica, or arrays of shape (R,)."""
 
-    Attributes:
-        regularization: λ.
-        bonus: β/√λ, the factor of the standard deviation.
-        factor: the factor of squared distances in the kernel.
-    """
-
-    regularization: T
-    bonus: T
-    factor: T
+    regularization: T  # λ
+    bonus: T  # β/√λ, the factor of the standard deviation
+    factor: T  # the factor of squared distances in the kernel
 
 
 class ExactState(NamedTuple):
-    """R replicas with room for t rounds; rows and columns of rounds to come are zero.
+    """R replicas with room for t rounds; rows and columns of rounds to come are zero."""
 
-    Attributes:
-        settings: each of shape (R,).
-        points: shape (R, t, d).
-        factor: J = L⁻¹ with LLᵀ = K + λI, shape (R, t, t).
-        whitened: v = Jy, shape (R, t).
-        rounds: the number of observed rounds, a scalar.
-    """
-
-    settings: ExactSettings[jax.Array]
-    points: jax.Array
-    factor: jax.Array
-    whitened: jax.Array
-    rounds: jax.Array
+    settings: ExactSettings[jax.Array]  # each of shape (R,)
+    points: jax.Array  # shape (R, t, d)
+    factor: jax.Array  # J = L⁻¹ with LLᵀ = K + λI, shape (R, t, t)
+    whitened: jax.Array  # v = Jy, shape (R, t)
+    rounds: jax.Array  # the number of observed rounds, a scalar
 
 
 class ExactBeliefs(NamedTuple):
@@ -67,6 +41,24 @@ class ExactBeliefs(NamedTuple):
     mean: jax.Array
     std: jax.Array
     features: jax.Array
+
+
+@dataclass(frozen=True)
+class ExactGrowth(Growth[ExactState]):
+    """Room for twice as many rounds whenever it runs out: t×t matrices are not made before there are t rounds."""
+
+    @property
+    def first(self) -> Capacity:
+        return Capacity(0, 128)
+
+    def next(self, capacity: Capacity, demand: Demand) -> Capacity:
+        rounds = capacity.rounds
+        while rounds < demand.rounds:
+            rounds *= 2
+        return Capacity(0, rounds)
+
+    def enlarge(self, state: ExactState, capacity: Capacity) -> ExactState:
+        return _enlarge(state, capacity)
 
 
 @dataclass(frozen=True)
@@ -126,24 +118,6 @@ class ExactModel(Model[ExactSettings[jax.Array], ExactState, ExactBeliefs]):
                 rounds=state.rounds + observation.live,
             )
         )
-
-
-@dataclass(frozen=True)
-class ExactGrowth(Growth[ExactState]):
-    """Room for twice as many rounds whenever it runs out: t×t matrices are not made before there are t rounds."""
-
-    @property
-    def first(self) -> Capacity:
-        return Capacity(0, 128)
-
-    def next(self, capacity: Capacity, demand: Demand) -> Capacity:
-        rounds = capacity.rounds
-        while rounds < demand.rounds:
-            rounds *= 2
-        return Capacity(0, rounds)
-
-    def enlarge(self, state: ExactState, capacity: Capacity) -> ExactState:
-        return _enlarge(state, capacity)
 
 
 @partial(jax.jit, static_argnums=1)

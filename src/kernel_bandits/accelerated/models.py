@@ -1,8 +1,7 @@
-"""The interface between the engine and a model: what a compiled program is made of."""
-
-from __future__ import annotations
+"""The interface between the engine and a model: what a compiled program is made of. Uniform play is the simplest."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import jax
@@ -17,114 +16,49 @@ BLOCK = 8
 
 
 class Batch(NamedTuple, Generic[Settings]):
-    """The R replicas of one program.
+    """The R replicas of one program."""
 
-    Attributes:
-        settings: the numbers that the model takes, each of shape (R,).
-        lengthscales: the divisors of the columns of points, shape (R, d).
-        max_anchors: caps on the number of anchors, infinite where there is none, shape (R,).
-    """
-
-    settings: Settings
-    lengthscales: jax.Array
-    max_anchors: jax.Array
+    settings: Settings  # the numbers that the model takes, each of shape (R,)
+    lengthscales: jax.Array  # the divisors of the columns of points, shape (R, d)
+    max_anchors: jax.Array  # caps on the number of anchors, infinite where there is none, shape (R,)
 
 
 class Capacity(NamedTuple):
-    """The number of anchors and rounds that a state can hold; a program is specialised to it.
+    """The number of anchors and rounds that a state can hold; a program is specialised to it."""
 
-    Attributes:
-        anchors: m, 0 for a model without anchors.
-        rounds: t, 0 for a model that keeps no rounds.
-    """
-
-    anchors: int
-    rounds: int
+    anchors: int  # m, 0 for a model without anchors
+    rounds: int  # t, 0 for a model that keeps no rounds
 
 
 class Demand(NamedTuple):
-    """What the next rounds need.
+    """What the next rounds need."""
 
-    Attributes:
-        rounds: how many the state must hold now.
-        horizon: how many there will be.
-        full: whether a replica had no place for an anchor.
-        max_anchors: the number of anchors that no replica will exceed.
-    """
-
-    rounds: int
-    horizon: int
-    full: bool
-    max_anchors: float
+    rounds: int  # how many the state must hold now
+    horizon: int  # how many there will be
+    full: bool  # whether a replica had no place for an anchor
+    max_anchors: float  # the number of anchors that no replica will exceed
 
 
 class Observation(NamedTuple, Generic[Beliefs]):
-    """One round of every replica.
+    """One round of every replica."""
 
-    Attributes:
-        beliefs: about the offered points, as :meth:`Model.bounds` returned them.
-        row: the chosen point among the offered ones, shape (R,).
-        point: the chosen point, in units of the lengthscales, shape (R, d).
-        reward: shape (R,).
-        coin: uniform on [0, 1), shape (R,).
-        slot: rounds since the last :meth:`Upkeep.settle`, a scalar.
-        live: whether the round counts; one that does not changes nothing. A scalar.
-    """
-
-    beliefs: Beliefs
-    row: jax.Array
-    point: jax.Array
-    reward: jax.Array
-    coin: jax.Array
-    slot: jax.Array
-    live: jax.Array
+    beliefs: Beliefs  # about the offered points, as :meth:`Model.bounds` returned them
+    row: jax.Array  # the chosen point among the offered ones, shape (R,)
+    point: jax.Array  # the chosen point, in units of the lengthscales, shape (R, d)
+    reward: jax.Array  # shape (R,)
+    coin: jax.Array  # uniform on [0, 1), shape (R,)
+    slot: jax.Array  # rounds since the last :meth:`Upkeep.settle`, a scalar
+    live: jax.Array  # whether the round counts; one that does not changes nothing. A scalar.
 
 
 class Step(NamedTuple, Generic[State]):
-    """The result of one round.
+    """The result of one round."""
 
-    Attributes:
-        state: after the round.
-        features: as they were learned, shape (R, m), zeros if the round did not count; None for a model without upkeep.
-        full: whether a replica had no place for an anchor, in which case the round changed nothing.
-    """
-
-    state: State
+    state: State  # after the round
+    # as they were learned, shape (R, m), zeros if the round did not count; None for a model without upkeep
     features: jax.Array | None = None
+    # whether a replica had no place for an anchor, in which case the round changed nothing
     full: jax.Array | bool = False
-
-
-class Model(ABC, Generic[Settings, State, Beliefs]):
-    """What R replicas believe, in step: all have seen t rounds. Implementations are plain data.
-
-    A state is a tuple of arrays that includes the settings.
-    """
-
-    @property
-    @abstractmethod
-    def growth(self) -> Growth[State] | None:
-        """How the state gets room for more; None if it never needs any."""
-
-    @property
-    @abstractmethod
-    def upkeep(self) -> Upkeep[State] | None:
-        """How the matrices stay accurate; None if there is nothing to do."""
-
-    @abstractmethod
-    def start(self, batch: Batch[Settings]) -> State:
-        """Return the state before the first round, without room for any."""
-
-    @abstractmethod
-    def bounds(self, state: State, points: jax.Array) -> tuple[jax.Array, Beliefs]:
-        """Return the upper confidence bounds at points (R, A, d), shape (R, A), and the beliefs behind them."""
-
-    @abstractmethod
-    def observe(self, state: State, observation: Observation[Beliefs]) -> Step[State]:
-        """Learn one round."""
-
-    @abstractmethod
-    def sizes(self, state: State) -> jax.Array:
-        """Return the number of points that carry the model of each replica, shape (R,)."""
 
 
 class Growth(ABC, Generic[State]):
@@ -160,28 +94,69 @@ class Upkeep(ABC, Generic[State]):
         """Remove the rounding accumulated over rounds with these features (B, R, m) and rewards (B, R)."""
 
 
+class Model(ABC, Generic[Settings, State, Beliefs]):
+    """What R replicas believe, in step: all have seen t rounds. Implementations are plain data.
+
+    A state is a tuple of arrays that includes the settings.
+    """
+
+    @property
+    @abstractmethod
+    def growth(self) -> Growth[State] | None:
+        """How the state gets room for more; None if it never needs any."""
+
+    @property
+    @abstractmethod
+    def upkeep(self) -> Upkeep[State] | None:
+        """How the matrices stay accurate; None if there is nothing to do."""
+
+    @abstractmethod
+    def start(self, batch: Batch[Settings]) -> State:
+        """Return the state before the first round, without room for any."""
+
+    @abstractmethod
+    def bounds(self, state: State, points: jax.Array) -> tuple[jax.Array, Beliefs]:
+        """Return the upper confidence bounds at points (R, A, d), shape (R, A), and the beliefs behind them."""
+
+    @abstractmethod
+    def observe(self, state: State, observation: Observation[Beliefs]) -> Step[State]:
+        """Learn one round."""
+
+    @abstractmethod
+    def sizes(self, state: State) -> jax.Array:
+        """Return the number of points that carry the model of each replica, shape (R,)."""
+
+
 AnyModel: TypeAlias = Model[Any, Any, Any]
 
 
-def product(subscripts: str, *operands: jax.Array) -> jax.Array:
-    """Return ``einsum`` in full precision; by default an accelerator rounds float32 factors first."""
-    return jnp.einsum(subscripts, *operands, precision="highest")
+class UniformState(NamedTuple):
+    """The number of observed rounds, a scalar, and zeros, one per replica."""
+
+    rounds: jax.Array
+    sizes: jax.Array
 
 
-def pick(rows: jax.Array, row: jax.Array) -> jax.Array:
-    """Return one row of each replica: shape (R, A, …) to (R, …)."""
-    index = row.reshape(-1, *(1,) * (rows.ndim - 1))
-    return jnp.take_along_axis(rows, index, axis=1)[:, 0]
+@dataclass(frozen=True)
+class UniformModel(Model[None, UniformState, None]):
+    """Uniform play: all bounds are equal, so that every choice is a tie."""
 
+    @property
+    def growth(self) -> None:
+        """Nothing grows."""
 
-def bucket(number: int) -> int:
-    """Round up to one of 512, 576, 640, …, 1024, 1152, …: eight sizes to a doubling."""
-    step = max(512, 1 << (number - 1).bit_length()) // 16
-    return max(512, -(-number // step) * step)
+    @property
+    def upkeep(self) -> None:
+        """There are no matrices."""
 
+    def start(self, batch: Batch[None]) -> UniformState:
+        return UniformState(jnp.int32(0), jnp.zeros(len(batch.lengthscales), jnp.int32))
 
-def pad(array: jax.Array, axis: int, length: int) -> jax.Array:
-    """Extend an axis to a length with zeros."""
-    widths = [(0, 0)] * array.ndim
-    widths[axis] = (0, length - array.shape[axis])
-    return jnp.pad(array, widths)
+    def sizes(self, state: UniformState) -> jax.Array:
+        return state.sizes
+
+    def bounds(self, state: UniformState, points: jax.Array) -> tuple[jax.Array, None]:
+        return jnp.zeros((len(state.sizes), points.shape[1]), points.dtype), None
+
+    def observe(self, state: UniformState, observation: Observation[None]) -> Step[UniformState]:
+        return Step(state._replace(rounds=state.rounds + observation.live))

@@ -3,8 +3,6 @@
 The formulas are those of :mod:`kernel_bandits.posteriors` and :mod:`kernel_bandits.dictionaries.kors`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -14,32 +12,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from kernel_bandits.accelerated.arrays import bucket, downdated, downdated_product, pick, product, put_row, unit
 from kernel_bandits.accelerated.covariance import Family, gram
-from kernel_bandits.accelerated.models import (
-    Batch,
-    Capacity,
-    Demand,
-    Growth,
-    Model,
-    Observation,
-    Step,
-    Upkeep,
-    bucket,
-    pick,
-    product,
-)
+from kernel_bandits.accelerated.models import Batch, Capacity, Demand, Growth, Model, Observation, Step, Upkeep
 from kernel_bandits.accelerated.nystrom_history import extend_with_history
-from kernel_bandits.accelerated.nystrom_state import (
-    Candidate,
-    NystromSettings,
-    NystromState,
-    downdated,
-    downdated_product,
-    empty_state,
-    enlarged,
-    put_row,
-    unit,
-)
+from kernel_bandits.accelerated.nystrom_state import Candidate, NystromSettings, NystromState, empty_state, enlarged
 from kernel_bandits.dictionaries.leverage import leverage_score
 from kernel_bandits.posteriors.basis import DIRECTION_TOLERANCE
 from kernel_bandits.posteriors.regression import DRIFT_TOLERANCE
@@ -54,35 +31,77 @@ FIRST_ANCHORS, FIRST_ROUNDS = 136, 256
 
 
 class NystromBeliefs(NamedTuple):
-    """What the model believes about the offered points.
+    """What the model believes about the offered points."""
 
-    Attributes:
-        mean: shape (R, A).
-        std: shape (R, A).
-        features: φ, shape (R, A, m).
-        solved: Pφ without the latest downdates of P, shape (R, A, m).
-    """
-
-    mean: jax.Array
-    std: jax.Array
-    features: jax.Array
-    solved: jax.Array
+    mean: jax.Array  # shape (R, A)
+    std: jax.Array  # shape (R, A)
+    features: jax.Array  # φ, shape (R, A, m)
+    solved: jax.Array  # Pφ without the latest downdates of P, shape (R, A, m)
 
 
 class _Draw(NamedTuple):
-    """The decision of KORS about the point of each replica.
+    """The decision of KORS about the point of each replica."""
 
-    Attributes:
-        appended: whether the point becomes an anchor, shape (R,).
-        pivot: l, the length that it adds to the span, 1 where it is not appended; shape (R,).
-        downdate: the v in Q ← Q − vvᵀ, in the coordinates with the new anchor; zeros if not drawn, shape (R, m).
-        full: whether a replica has no place for its anchor, in which case nothing is drawn anywhere. A scalar.
-    """
-
-    appended: jax.Array
-    pivot: jax.Array
+    appended: jax.Array  # whether the point becomes an anchor, shape (R,)
+    pivot: jax.Array  # l, the length that it adds to the span, 1 where it is not appended; shape (R,)
+    # the v in Q ← Q − vvᵀ, in the coordinates with the new anchor; zeros if not drawn, shape (R, m)
     downdate: jax.Array
-    full: jax.Array
+    full: jax.Array  # whether a replica has no place for its anchor, in which case nothing is drawn anywhere. A scalar.
+
+
+@dataclass(frozen=True)
+class NystromGrowth(Growth[NystromState]):
+    """More anchors when a replica runs out of them; room for all rounds once the first ones are over."""
+
+    history: bool
+
+    @property
+    def first(self) -> Capacity:
+        return Capacity(FIRST_ANCHORS, FIRST_ROUNDS if self.history else 0)
+
+    def next(self, capacity: Capacity, demand: Demand) -> Capacity:
+        anchors, rounds = capacity
+        if demand.full:
+            anchors = int(min(more_anchors(anchors), demand.max_anchors))
+        if self.history and demand.rounds > rounds:
+            rounds = bucket(demand.horizon)
+        return Capacity(anchors, rounds)
+
+    def enlarge(self, state: NystromState, capacity: Capacity) -> NystromState:
+        return enlarged(state, capacity, self.history)
+
+
+@dataclass(frozen=True)
+class NystromUpkeep(Upkeep[NystromState]):
+    """Apply downdates to P and Q block by block, and refine P and w against A and b."""
+
+    history: bool
+
+    def width(self, state: NystromState) -> int:
+        return state.weights.shape[1]
+
+    def settle(self, state: NystromState) -> NystromState:
+        return state._replace(
+            covariance=downdated(state.covariance, state.downdates),
+            downdates=jnp.zeros_like(state.downdates),
+            leverage=downdated(state.leverage, state.leverage_downdates),
+            leverage_downdates=jnp.zeros_like(state.leverage_downdates),
+        )
+
+    def refine(self, state: NystromState, features: jax.Array, rewards: jax.Array) -> NystromState:
+        # A ← A + Σ φφᵀ and b ← b + Σ rφ
+        precision = state.precision + product("brm,brn->rmn", features, features)
+        moment = state.moment + product("brm,br->rm", features, rewards)
+        probe = features.sum(axis=0)
+        error = product("rmn,rn->rm", precision, product("rmn,rn->rm", state.covariance, probe)) - probe
+        length = jnp.linalg.norm(probe, axis=1)
+        drifted = jnp.any(jnp.linalg.norm(error, axis=1) > DRIFT_TOLERANCES[probe.dtype.name] * length)
+        invert = partial(_invert, state.sizes, self.history)
+        covariance = lax.cond(drifted, invert, lambda _: state.covariance, precision)
+        # w ← w + P(b − Aw)
+        missing = moment - product("rmn,rn->rm", precision, state.weights)
+        weights = state.weights + product("rmn,rn->rm", covariance, missing)
+        return state._replace(precision=precision, moment=moment, covariance=covariance, weights=weights)
 
 
 @dataclass(frozen=True)
@@ -164,61 +183,6 @@ class NystromModel(Model[NystromSettings[jax.Array], NystromState, NystromBelief
         factor = put_row(state.factor, state.sizes, candidate.appended, rows)
         solved = candidate.solved + new * (candidate.pivot / state.settings.regularization)[:, None]
         return state._replace(factor=factor), solved
-
-
-@dataclass(frozen=True)
-class NystromGrowth(Growth[NystromState]):
-    """More anchors when a replica runs out of them; room for all rounds once the first ones are over."""
-
-    history: bool
-
-    @property
-    def first(self) -> Capacity:
-        return Capacity(FIRST_ANCHORS, FIRST_ROUNDS if self.history else 0)
-
-    def next(self, capacity: Capacity, demand: Demand) -> Capacity:
-        anchors, rounds = capacity
-        if demand.full:
-            anchors = int(min(more_anchors(anchors), demand.max_anchors))
-        if self.history and demand.rounds > rounds:
-            rounds = bucket(demand.horizon)
-        return Capacity(anchors, rounds)
-
-    def enlarge(self, state: NystromState, capacity: Capacity) -> NystromState:
-        return enlarged(state, capacity, self.history)
-
-
-@dataclass(frozen=True)
-class NystromUpkeep(Upkeep[NystromState]):
-    """Apply downdates to P and Q block by block, and refine P and w against A and b."""
-
-    history: bool
-
-    def width(self, state: NystromState) -> int:
-        return state.weights.shape[1]
-
-    def settle(self, state: NystromState) -> NystromState:
-        return state._replace(
-            covariance=downdated(state.covariance, state.downdates),
-            downdates=jnp.zeros_like(state.downdates),
-            leverage=downdated(state.leverage, state.leverage_downdates),
-            leverage_downdates=jnp.zeros_like(state.leverage_downdates),
-        )
-
-    def refine(self, state: NystromState, features: jax.Array, rewards: jax.Array) -> NystromState:
-        # A ← A + Σ φφᵀ and b ← b + Σ rφ
-        precision = state.precision + product("brm,brn->rmn", features, features)
-        moment = state.moment + product("brm,br->rm", features, rewards)
-        probe = features.sum(axis=0)
-        error = product("rmn,rn->rm", precision, product("rmn,rn->rm", state.covariance, probe)) - probe
-        length = jnp.linalg.norm(probe, axis=1)
-        drifted = jnp.any(jnp.linalg.norm(error, axis=1) > DRIFT_TOLERANCES[probe.dtype.name] * length)
-        invert = partial(_invert, state.sizes, self.history)
-        covariance = lax.cond(drifted, invert, lambda _: state.covariance, precision)
-        # w ← w + P(b − Aw)
-        missing = moment - product("rmn,rn->rm", precision, state.weights)
-        weights = state.weights + product("rmn,rn->rm", covariance, missing)
-        return state._replace(precision=precision, moment=moment, covariance=covariance, weights=weights)
 
 
 def more_anchors(number: int) -> int:

@@ -1,7 +1,5 @@
 """Project the past onto a new anchor: the step of EK-UCB that reads the whole history."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 
@@ -9,51 +7,38 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from kernel_bandits.accelerated.arrays import downdated_product, outer, product, put, unit
 from kernel_bandits.accelerated.covariance import Family, gram
-from kernel_bandits.accelerated.models import product
-from kernel_bandits.accelerated.nystrom_state import Candidate, NystromState, downdated_product, outer, put, unit
+from kernel_bandits.accelerated.nystrom_state import Candidate, NystromState
 
 # A pass over the history takes as many replicas at a time as have about this many kernel entries, and at least a few.
 PASS_ENTRIES, SMALLEST_PASS = 5_000_000, 8
 
 
 class _Extension(NamedTuple):
-    """What new anchors change; the first fields are those of :class:`NystromState`.
-
-    Attributes:
-        waiting: replicas whose anchor is still to be added, shape (R,).
-        border: the u in P ← P + uuᵀ, shape (R, m).
-        shift: the κ in w ← w − κu, shape (R,).
-    """
+    """What new anchors change; the first fields are those of :class:`NystromState`."""
 
     factor: jax.Array
     covariance: jax.Array
     precision: jax.Array
     moment: jax.Array
-    waiting: jax.Array
-    border: jax.Array
-    shift: jax.Array
+    waiting: jax.Array  # replicas whose anchor is still to be added, shape (R,)
+    border: jax.Array  # the u in P ← P + uuᵀ, shape (R, m)
+    shift: jax.Array  # the κ in w ← w − κu, shape (R,)
 
 
 class _Past(NamedTuple):
-    """The history in the coordinate of the new anchor.
+    """The history in the coordinate of the new anchor."""
 
-    Attributes:
-        sums: Σ k_Z(s_i)c_i, shape (G, m).
-        square: Σ c_i², shape (G,).
-        moment: Σ c_i r_i, shape (G,).
-    """
-
-    sums: jax.Array
-    square: jax.Array
-    moment: jax.Array
+    sums: jax.Array  # Σ k_Z(s_i)c_i, shape (G, m)
+    square: jax.Array  # Σ c_i², shape (G,)
+    moment: jax.Array  # Σ c_i r_i, shape (G,)
 
 
 def extend_with_history(family: Family, state: NystromState, candidate: Candidate) -> tuple[NystromState, jax.Array]:
-    """Visit the replicas that add an anchor, some at a time; without any this costs nothing.
+    """Visit the replicas that add an anchor, some at a time; return the state, and Pφ with φ ← [φ, l].
 
-    Returns:
-        The state, and Pφ with φ ← [φ, l].
+    Without such replicas this costs nothing.
     """
     replicas, capacity = candidate.features.shape
     count = min(replicas, max(SMALLEST_PASS, PASS_ENTRIES // (capacity * state.points.shape[1])))
@@ -95,9 +80,8 @@ def _extend_members(
 ) -> _Extension:
     """Add the anchors of some replicas."""
     take = partial(jnp.take, indices=members, axis=0, mode="clip")
-    size, features, pivot, regularization = map(
-        take, (state.sizes, candidate.features, candidate.pivot, state.settings.regularization)
-    )
+    size, regularization = take(state.sizes), take(state.settings.regularization)
+    features, pivot = take(candidate.features), take(candidate.pivot)
     new = unit(size, features, jnp.bool_(True))
     factor = take(extension.factor)
     coefficients = product("gm,gmn->gn", features, factor)

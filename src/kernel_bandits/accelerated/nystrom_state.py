@@ -5,16 +5,15 @@ before the first observation in it. On that of P it has 1/λ without the history
 rest.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 
-from kernel_bandits.accelerated.models import BLOCK, Batch, Capacity, pad
+from kernel_bandits.accelerated.arrays import pad, unit
+from kernel_bandits.accelerated.models import BLOCK, Batch, Capacity
 
 T = TypeVar("T")
 
@@ -22,81 +21,47 @@ T = TypeVar("T")
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, order=True)
 class NystromSettings(Generic[T]):
-    """The numbers of one replica, or arrays of shape (R,).
+    """The numbers of one replica, or arrays of shape (R,)."""
 
-    Attributes:
-        regularization: λ.
-        bonus: β/√λ, the factor of the standard deviation.
-        leverage_regularization: the μ of KORS.
-        leverage_accuracy: the ε of KORS.
-        oversampling: the γ of KORS.
-        factor: the factor of squared distances in the kernel.
-    """
-
-    regularization: T
-    bonus: T
-    leverage_regularization: T
-    leverage_accuracy: T
-    oversampling: T
-    factor: T
+    regularization: T  # λ
+    bonus: T  # β/√λ, the factor of the standard deviation
+    leverage_regularization: T  # the μ of KORS
+    leverage_accuracy: T  # the ε of KORS
+    oversampling: T  # the γ of KORS
+    factor: T  # the factor of squared distances in the kernel
 
 
 class NystromState(NamedTuple):
     """R replicas with room for m anchors and, if the history is kept, t rounds.
 
     P and Q lag behind by the rounds since they were last settled: each such round is a downdate in a row of its own.
-
-    Attributes:
-        settings: each of shape (R,).
-        max_anchors: caps on the number of anchors, shape (R,).
-        sizes: the number of anchors, shape (R,).
-        anchors: shape (R, m, d).
-        factor: J, shape (R, m, m).
-        covariance: P without the latest downdates, shape (R, m, m).
-        downdates: the g in P − Σ ggᵀ, shape (R, b, m).
-        weights: w, shape (R, m).
-        precision: A as of the last refinement, but with all anchors, shape (R, m, m).
-        moment: b as of the last refinement, but with all anchors, shape (R, m).
-        leverage: Q of KORS without the latest downdates, shape (R, m, m).
-        leverage_downdates: the v in Q − Σ vvᵀ, shape (R, b, m).
-        points: the history, shape (R, t, d), or (R, 0, d).
-        rewards: the history, shape (R, t), or (R, 0).
-        rounds: the number of observed rounds, a scalar.
     """
 
-    settings: NystromSettings[jax.Array]
-    max_anchors: jax.Array
-    sizes: jax.Array
-    anchors: jax.Array
-    factor: jax.Array
-    covariance: jax.Array
-    downdates: jax.Array
-    weights: jax.Array
-    precision: jax.Array
-    moment: jax.Array
-    leverage: jax.Array
-    leverage_downdates: jax.Array
-    points: jax.Array
-    rewards: jax.Array
-    rounds: jax.Array
+    settings: NystromSettings[jax.Array]  # each of shape (R,)
+    max_anchors: jax.Array  # caps on the number of anchors, shape (R,)
+    sizes: jax.Array  # the number of anchors, shape (R,)
+    anchors: jax.Array  # shape (R, m, d)
+    factor: jax.Array  # J, shape (R, m, m)
+    covariance: jax.Array  # P without the latest downdates, shape (R, m, m)
+    downdates: jax.Array  # the g in P − Σ ggᵀ, shape (R, b, m)
+    weights: jax.Array  # w, shape (R, m)
+    precision: jax.Array  # A as of the last refinement, but with all anchors, shape (R, m, m)
+    moment: jax.Array  # b as of the last refinement, but with all anchors, shape (R, m)
+    leverage: jax.Array  # Q of KORS without the latest downdates, shape (R, m, m)
+    leverage_downdates: jax.Array  # the v in Q − Σ vvᵀ, shape (R, b, m)
+    points: jax.Array  # the history, shape (R, t, d), or (R, 0, d)
+    rewards: jax.Array  # the history, shape (R, t), or (R, 0)
+    rounds: jax.Array  # the number of observed rounds, a scalar
 
 
 class Candidate(NamedTuple):
-    """The observed point of each replica, and whether it becomes an anchor.
+    """The observed point of each replica, and whether it becomes an anchor."""
 
-    Attributes:
-        point: shape (R, d).
-        features: φ, shape (R, m).
-        solved: Pφ, shape (R, m).
-        appended: whether the point becomes an anchor, shape (R,).
-        pivot: l, the length that it adds to the span, 1 where it is not appended; shape (R,).
-    """
-
-    point: jax.Array
-    features: jax.Array
-    solved: jax.Array
-    appended: jax.Array
-    pivot: jax.Array
+    point: jax.Array  # shape (R, d)
+    features: jax.Array  # φ, shape (R, m)
+    solved: jax.Array  # Pφ, shape (R, m)
+    appended: jax.Array  # whether the point becomes an anchor, shape (R,)
+    pivot: jax.Array  # l, the length that it adds to the span, 1 where it is not appended; shape (R,)
 
     def unit(self, sizes: jax.Array) -> jax.Array:
         """Return 1 in the coordinate of an appended anchor and 0 elsewhere, shape (R, m)."""
@@ -153,37 +118,3 @@ def enlarged(state: NystromState, capacity: Capacity, history: bool) -> NystromS
         points=pad(state.points, 1, capacity.rounds),
         rewards=pad(state.rewards, 1, capacity.rounds),
     )
-
-
-def unit(sizes: jax.Array, features: jax.Array, where: jax.Array) -> jax.Array:
-    """Return 1 in the coordinate that the next anchor takes, for the replicas selected; shape (R, m)."""
-    coordinate = jnp.arange(features.shape[1]) == sizes[:, None]
-    return (coordinate & jnp.broadcast_to(where, sizes.shape)[:, None]).astype(features.dtype)
-
-
-def outer(vectors: jax.Array) -> jax.Array:
-    """Return ggᵀ of each replica."""
-    return vectors[:, :, None] * vectors[:, None, :]
-
-
-def downdated_product(product_with_matrix: jax.Array, downdates: jax.Array, vectors: jax.Array) -> jax.Array:
-    """Return (M − Σ ggᵀ)x, given Mx."""
-    lengths = jnp.sum(downdates * vectors[:, None, :], axis=2)
-    return product_with_matrix - jnp.sum(downdates * lengths[:, :, None], axis=1)
-
-
-def downdated(matrices: jax.Array, downdates: jax.Array) -> jax.Array:
-    """Return M − Σ ggᵀ, term by term so that M is read and written once."""
-    for slot in range(downdates.shape[1]):
-        matrices = matrices - outer(downdates[:, slot])
-    return matrices
-
-
-def put_row(matrices: jax.Array, sizes: jax.Array, where: jax.Array, rows: jax.Array) -> jax.Array:
-    """Write the row of the next anchor for the replicas selected; for the others it lies beyond the matrix."""
-    return put(matrices, (jnp.arange(len(sizes)), jnp.where(where, sizes, matrices.shape[1])), rows)
-
-
-def put(array: jax.Array, at: Any, values: jax.Array) -> jax.Array:
-    """Write where the indices lie within the array; no place occurs twice."""
-    return array.at[at].set(values, mode="drop", unique_indices=True)

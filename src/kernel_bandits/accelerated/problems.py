@@ -1,11 +1,9 @@
 """Environments as the accelerator sees them: tables of contexts and noise, and expected rewards as a pure function."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -72,34 +70,20 @@ def as_pure(environment: Environment | PureEnvironment) -> PureEnvironment | Non
     if rewards is None:
         return None
     assert isinstance(environment, (Bump, Chessboard, StepDiagonal, MovingOptimum))
-    return PureEnvironment(
-        rewards,
-        environment.actions,
-        environment.context_dimension,
-        environment.reward_parameters,
-        environment.noise_std,
-    )
+    parameters, noise_std = environment.reward_parameters, environment.noise_std
+    return PureEnvironment(rewards, environment.actions, environment.context_dimension, parameters, noise_std)
 
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The rounds of S seeds, T each; nothing in them depends on the chosen actions.
+    """The rounds of S seeds, T each; nothing in them depends on the chosen actions."""
 
-    Attributes:
-        horizon: how many of the T rounds count; zeros follow.
-        contexts: shape (S, T, d_x).
-        noise: shape (S, T), in reward units.
-        actions: shape (A, d_a), or (S, T, A, d_a) if they change.
-        expected: shape (S, T, A); None if ``pure`` computes it on the device.
-        pure: the environment as a function, or None.
-    """
-
-    horizon: int
-    contexts: FloatArray
-    noise: FloatArray
-    actions: FloatArray
-    expected: FloatArray | None
-    pure: PureEnvironment | None
+    horizon: int  # how many of the T rounds count; zeros follow
+    contexts: FloatArray  # shape (S, T, d_x)
+    noise: FloatArray  # shape (S, T), in reward units
+    actions: FloatArray  # shape (A, d_a), or (S, T, A, d_a) if they change
+    expected: FloatArray | None  # shape (S, T, A); None if ``pure`` computes it on the device
+    pure: PureEnvironment | None  # the environment as a function, or None
 
 
 def tabulate(environment: Environment | PureEnvironment, horizon: int, seeds: Sequence[int], length: int) -> Tables:
@@ -111,18 +95,15 @@ def tabulate(environment: Environment | PureEnvironment, horizon: int, seeds: Se
     pure = as_pure(environment)
     if pure is None:
         assert isinstance(environment, Environment)
-        rounds = [_rounds_of_seed(environment, horizon, seed) for seed in seeds]
-        columns = (np.array(column) for column in zip(*rounds, strict=True))
-        contexts, noise, actions, expected = (_lengthened(column, length) for column in columns)
+        rounds = [_rounds_of_seed(environment, horizon, seed, length) for seed in seeds]
+        contexts, noise, actions, expected = (np.stack(column) for column in zip(*rounds, strict=True))
         return Tables(horizon, contexts, noise, actions, expected, None)
     contexts = np.zeros((len(seeds), length, pure.context_dimension))
     noise = np.zeros((len(seeds), length))
     for row, generator in enumerate(streams(seeds, "contexts")):
-        drawn = pure.draw_contexts(generator, horizon, pure.context_dimension)
-        if np.shape(drawn) != (horizon, pure.context_dimension):
-            raise InputError(
-                f"draw_contexts: expected shape ({horizon}, {pure.context_dimension}), got {np.shape(drawn)}."
-            )
+        drawn, shape = pure.draw_contexts(generator, horizon, pure.context_dimension), contexts[row, :horizon].shape
+        if np.shape(drawn) != shape:
+            raise InputError(f"draw_contexts: expected shape {shape}, got {np.shape(drawn)}.")
         contexts[row, :horizon] = drawn
     for row, generator in enumerate(streams(seeds, "noise")):
         generator.standard_normal(out=noise[row, :horizon])
@@ -130,13 +111,8 @@ def tabulate(environment: Environment | PureEnvironment, horizon: int, seeds: Se
     return Tables(horizon, contexts, noise, pure.actions, None, pure)
 
 
-def _lengthened(column: FloatArray, length: int) -> FloatArray:
-    widths = [(0, 0)] * column.ndim
-    widths[1] = (0, length - column.shape[1])
-    return np.pad(column, widths)
-
-
-def _rounds_of_seed(environment: Environment, horizon: int, seed: int) -> tuple[FloatArray, ...]:
+def _rounds_of_seed(environment: Environment, horizon: int, seed: int, length: int) -> list[FloatArray]:
+    """Return contexts, noise, actions and expected rewards; zeros follow the last round."""
     contexts, noise = stream(seed, "contexts"), stream(seed, "noise")
     offers = [environment.next_round(contexts) for _ in range(horizon)]
     shapes = {offer.rows.shape for offer in offers}
@@ -145,9 +121,10 @@ def _rounds_of_seed(environment: Environment, horizon: int, seed: int) -> tuple[
             f"environment: expected as many actions at every round, got shapes {sorted(shapes)}; "
             "run such an environment with kernel_bandits.run."
         )
-    return (
-        np.array([offer.context for offer in offers]),
-        np.array([environment.noise(noise) for _ in range(horizon)]),
-        np.array([offer.rows for offer in offers]),
-        np.array([environment.expected_rewards(offer.context, offer.rows) for offer in offers]),
+    columns: tuple[list[Any], ...] = (
+        [offer.context for offer in offers],
+        [environment.noise(noise) for _ in range(horizon)],
+        [offer.rows for offer in offers],
+        [environment.expected_rewards(offer.context, offer.rows) for offer in offers],
     )
+    return [np.pad(column, [(0, length - horizon)] + [(0, 0)] * (np.ndim(column) - 1)) for column in columns]

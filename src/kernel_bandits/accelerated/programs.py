@@ -1,9 +1,8 @@
 """Compile each program once per set of shapes, and in the background those that may be needed next."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from threading import Lock
 from typing import Any, TypeAlias
@@ -27,30 +26,21 @@ _lock = Lock()
 
 
 class Compiler:
-    """Compile a function of a static argument, a state that is donated, and further arguments.
+    """Compile a function of a static argument, a state that is donated, and further arguments, for a device.
 
-    Args:
-        function: to compile.
-        static: its first argument.
-        device: to compile for.
-        ahead: whether to compile in the background; leave it off where the host itself computes.
+    ``ahead`` allows compiling in the background; leave it off where the host itself computes.
     """
 
     def __init__(self, function: Callable[..., Any], static: Hashable, device: jax.Device, ahead: bool) -> None:
-        self._function = function
-        self._static = static
-        self._device = device
-        self._ahead = ahead
+        self._function, self._static, self._device, self._ahead = function, static, device, ahead
         self._asked: list[Future[Program]] = []
 
     def program(self, *arguments: Any) -> Program:
         """Return the program for arguments of these shapes; it takes them without the static one."""
         while True:
-            try:
+            # another compiler may have asked for it and cancelled
+            with suppress(CancelledError):
                 return self.ask(*arguments).result()
-            except CancelledError:
-                # another compiler had asked for it and cancelled
-                continue
 
     def prepare(self, *arguments: Any) -> None:
         """Compile the program for arguments of these shapes ahead, if that is switched on."""

@@ -1,7 +1,5 @@
 """Describe policies as plain data and run many of them at once."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,12 +16,11 @@ from numpy.typing import NDArray
 from kernel_bandits.accelerated.covariance import family_of, scaling_of
 from kernel_bandits.accelerated.engine import Trajectories, simulate
 from kernel_bandits.accelerated.exact import ExactModel, ExactSettings
-from kernel_bandits.accelerated.models import AnyModel, Batch, Capacity
+from kernel_bandits.accelerated.models import AnyModel, Batch, Capacity, UniformModel
 from kernel_bandits.accelerated.nystrom import NystromModel
 from kernel_bandits.accelerated.nystrom_state import NystromSettings
 from kernel_bandits.accelerated.problems import PureEnvironment, Tables, tabulate
 from kernel_bandits.accelerated.rounds import RoundSource, draw, table_length
-from kernel_bandits.accelerated.uniform import UniformModel
 from kernel_bandits.arrays import as_count, as_positive
 from kernel_bandits.confidence import Confidence, FixedRadius, StandardDeviations
 from kernel_bandits.dictionaries import Kors
@@ -95,11 +92,7 @@ def ek_ucb(
 
 
 def k_ucb(
-    kernel: KernelLike,
-    *,
-    regularization: float = 0.1,
-    confidence: Confidence = _ONE_STANDARD_DEVIATION,
-    seed: int = 0,
+    kernel: KernelLike, *, regularization: float = 0.1, confidence: Confidence = _ONE_STANDARD_DEVIATION, seed: int = 0
 ) -> Replica:
     """Describe K-UCB; the arguments are those of :func:`kernel_bandits.k_ucb`. A replica takes 8t² bytes."""
     regularization = as_positive("regularization", regularization)
@@ -206,15 +199,11 @@ def batches(replicas: Sequence[Replica], batch_size: int) -> Iterator[list[int]]
         by_model.setdefault(replica.model, []).append(position)
     for positions in by_model.values():
         if replicas[positions[0]].settings is not None:
-            positions.sort(key=lambda position: _order(replicas[position]))
+            positions.sort(key=lambda i: (replicas[i].settings, replicas[i].max_anchors, replicas[i].lengthscales))
         size = math.ceil(len(positions) / math.ceil(len(positions) / batch_size))
         for start in range(0, len(positions), size):
             batch = positions[start : start + size]
             yield batch + batch[-1:] * (size - len(batch))
-
-
-def _order(replica: Replica) -> tuple[Any, ...]:
-    return replica.settings, replica.max_anchors, replica.lengthscales
 
 
 def _run_batch(
@@ -257,14 +246,7 @@ def simulate_batch(
 ) -> tuple[Tables, Trajectories]:
     """Run replicas of one model at once, inside :func:`computing`; return the rounds they met and the choices made.
 
-    Args:
-        replicas: of one model.
-        environment: as for :func:`run_many`.
-        horizon: T.
-        seeds: of the contexts and the noise, one per replica.
-        dtype: to compute in.
-        capacity: the first one, if not that of the model.
-        progress: called with the number of finished rounds after each chunk.
+    The arguments are those of :func:`run_many` and :func:`simulate`.
     """
     environment_seeds, environment_rows = distinct(seeds)
     policy_seeds, policy_rows = distinct([replica.seed for replica in replicas])

@@ -1,7 +1,5 @@
 """The rounds of all replicas, cut chunk by chunk from tables on the device."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +11,7 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
-from kernel_bandits.accelerated.models import bucket
+from kernel_bandits.accelerated.arrays import bucket
 from kernel_bandits.accelerated.problems import ExpectedRewards, Tables
 from kernel_bandits.accelerated.seeding import streams
 from kernel_bandits.arrays import FloatArray
@@ -23,19 +21,12 @@ CHUNK = 128
 
 
 class Rounds(NamedTuple):
-    """``CHUNK`` rounds before anything is chosen in them.
+    """``CHUNK`` rounds before anything is chosen in them."""
 
-    Attributes:
-        points: offered, in units of the lengthscales, shape (B, R, A, d).
-        expected: their expected rewards, shape (B, R, A).
-        chances: noise and coin, shape (B, R, 2).
-        words: the next words of the generators of ties, shape (R, B + 2).
-    """
-
-    points: jax.Array
-    expected: jax.Array
-    chances: jax.Array
-    words: jax.Array
+    points: jax.Array  # offered, in units of the lengthscales, shape (B, R, A, d)
+    expected: jax.Array  # their expected rewards, shape (B, R, A)
+    chances: jax.Array  # noise and coin, shape (B, R, 2)
+    words: jax.Array  # the next words of the generators of ties, shape (R, B + 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,14 +68,9 @@ class _DeviceTables(NamedTuple):
 
 
 class RoundSource:
-    """The rounds of R replicas.
+    """The rounds of R replicas: tables of the environment and draws of the policies, each with the row of each replica.
 
-    Args:
-        tables: of the environment, one row per seed.
-        draws: of the policies, one row per seed.
-        environment_rows: the row of each replica in the tables, shape (R,).
-        policy_rows: the row of each replica in the draws, shape (R,).
-        lengthscales: the divisors of the columns of points, shape (R, d); rounds have their dtype.
+    Lengthscales are the divisors of the columns of points, shape (R, d); rounds have their dtype.
     """
 
     def __init__(
@@ -113,12 +99,7 @@ class RoundSource:
         )
 
     def chunk(self, start: int, used: jax.Array) -> Rounds:
-        """Return the rounds from ``start`` on.
-
-        Args:
-            start: the number of rounds before.
-            used: the number of words of ties that each replica has used, shape (R,).
-        """
+        """Return the rounds after the first ``start``, given the number of words of ties used so far, shape (R,)."""
         return _cut(self._rewards, self._dtype, self._parameters, self._tables, self._lengthscales, start, used)
 
 

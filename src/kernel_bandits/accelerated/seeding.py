@@ -4,8 +4,6 @@ NumPy's ``SeedSequence`` takes a seed through about eighty steps of 32-bit arith
 generator takes; here all seeds take them together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

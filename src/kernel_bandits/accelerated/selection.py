@@ -1,7 +1,5 @@
 """Select among upper bounds, with the tie-breaks that NumPy's generator draws."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 
@@ -12,14 +10,10 @@ TIE_TOLERANCES = {"float64": TIE_TOLERANCE, "float32": 1e-6}
 
 
 def choose(values: jax.Array, words: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the row of the largest value of each replica; among equals, up to rounding, one at random.
+    """Return the row of the largest value of each replica, and how many words it used; both of shape (R,).
 
-    Args:
-        values: upper bounds, shape (R, A).
-        words: the next two 32-bit words of each replica's generator of ties, shape (R, 2), uint32.
-
-    Returns:
-        The rows, shape (R,), and the number of words used, shape (R,).
+    Among values (R, A) that are equal up to rounding, the next two 32-bit words of each replica's generator of ties,
+    uint32 (R, 2), choose one.
     """
     peak = values.max(axis=1)
     tied = values >= (peak - TIE_TOLERANCES[values.dtype.name] * jnp.abs(peak))[:, None]
@@ -35,9 +29,7 @@ def bounded(words: jax.Array, count: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Draw as ``Generator.integers(count)`` does: ⌊word·count/2³²⌋, skipping a word that would bias the draw.
 
     Two words in a row are skipped with probability below 1e-12 at ten thousand actions; the second is used here.
-
-    Returns:
-        Whole numbers below count, and how many words each took (none where count is 1); each of shape (R,).
+    Return the draws, and how many words each took (none where count is 1).
     """
     count64 = count.astype(jnp.uint64)
     products = words.astype(jnp.uint64) * count64[:, None]

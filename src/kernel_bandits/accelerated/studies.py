@@ -3,10 +3,8 @@
 Records have the same ids, columns and seeds as those of the other executors; only rounding and times differ.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -14,16 +12,8 @@ from typing import Any, TypeAlias
 import jax
 
 from kernel_bandits import policies
-from kernel_bandits.accelerated.replicas import (
-    BATCH_SIZE,
-    OutOfMemoryError,
-    Replica,
-    batches,
-    ek_ucb,
-    k_ucb,
-    run_many,
-    uniform,
-)
+from kernel_bandits.accelerated import Replica, ek_ucb, k_ucb, run_many, uniform
+from kernel_bandits.accelerated.replicas import BATCH_SIZE, OutOfMemoryError, batches
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.experiments.execution.base import Executor, Outcome
 from kernel_bandits.experiments.provenance import provenance
@@ -54,18 +44,15 @@ def execute_on_device(
 ) -> Iterator[Outcome]:
     """Execute runs on the GPU, or with JAX on the processor if there is none.
 
-    Args:
-        runs: of a study.
-        fallback: executes the runs that have no replica, and those of batches that fail.
-        notify: takes a line about the runs that are executed one by one.
-        batch_size: the most runs that are in memory at once; fewer where memory does not suffice.
+    ``fallback`` executes the runs that have no replica, and those of batches that fail; ``notify`` takes a line about
+    them. At most ``batch_size`` runs are in memory at once, fewer where memory does not suffice.
     """
     if not runs:
         return
     if not has_gpu():
         notify("JAX sees no GPU here; its programs run on the processor.")
-    entries, reasons = _entries(runs)
-    for group in _groups(entries):
+    groups, reasons = _groups(runs)
+    for group in groups:
         for numbers in batches([replica for _, replica in group], batch_size):
             # the last batch may repeat a run
             batch = [group[number] for number in dict.fromkeys(numbers)]
@@ -79,7 +66,8 @@ def execute_on_device(
                 yield from _records(batch, results, at_once, started)
     rest = [run for run in runs if run.id in reasons]
     if rest:
-        notify(f"{len(rest)} of {len(runs)} runs are played one by one: {_summary(rest, reasons)}")
+        distinct = " ".join(dict.fromkeys(reasons[run.id] for run in rest))
+        notify(f"{len(rest)} of {len(runs)} runs are played one by one: {distinct}")
         yield from fallback(rest)
 
 
@@ -97,25 +85,19 @@ def replica_of(run: Run) -> Replica:
     return replica
 
 
-def _entries(runs: Iterable[Run]) -> tuple[list[Entry], dict[str, str]]:
-    """Return the runs with their replicas, and the reasons why the others have none, by id."""
-    entries: list[Entry] = []
+def _groups(runs: Iterable[Run]) -> tuple[list[list[Entry]], dict[str, str]]:
+    """Return runs with their replicas, those that share a program together, and why the others have none, by id."""
+    groups: dict[Any, list[Entry]] = {}
     reasons: dict[str, str] = {}
     for run in runs:
         try:
-            entries.append((run, replica_of(run)))
+            replica = replica_of(run)
         except Exception as reason:
             reasons[run.id] = _in_a_line(reason)
-    return entries, reasons
-
-
-def _groups(entries: Iterable[Entry]) -> list[list[Entry]]:
-    """Group the entries that share a program."""
-    groups: dict[Any, list[Entry]] = {}
-    for run, replica in entries:
-        place = json.dumps(run.environment.settings, sort_keys=True)
-        groups.setdefault((place, run.horizon, replica.model), []).append((run, replica))
-    return list(groups.values())
+        else:
+            place = json.dumps(run.environment.settings, sort_keys=True)
+            groups.setdefault((place, run.horizon, replica.model), []).append((run, replica))
+    return list(groups.values()), reasons
 
 
 def _run_batch(batch: Sequence[Entry], size: int) -> tuple[list[RunResult], int]:
@@ -154,8 +136,3 @@ def _in_a_line(reason: Exception) -> str:
     if isinstance(reason, KernelBanditsError):
         return str(reason)
     return f"{type(reason).__name__}: {reason}".partition("\n")[0]
-
-
-def _summary(runs: Iterable[Run], reasons: Mapping[str, str]) -> str:
-    """Return each reason once."""
-    return " ".join(dict.fromkeys(reasons[run.id] for run in runs))

@@ -4,11 +4,9 @@ The posterior shows each point to the dictionary as a candidate, the dictionary 
 back.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,21 +103,14 @@ class Dictionary(ABC):
     def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
         """Take note that the proposal was carried out; not called for one that resamples.
 
-        Args:
-            candidate: as it was proposed.
-            proposal: the response to it.
-            appended: whether the point became an anchor; a drawn point that adds no direction does not.
+        ``appended``: whether the point became an anchor; a drawn point that adds no direction does not.
         """
 
     def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:
         """Take note of a block of candidates, observed one by one, as far as the anchors stay as they are.
 
-        Args:
-            block: the candidates; they will be learned, so nothing of this is taken back.
-            redundant: which of them add no direction, so that the anchors stay as they are even if they are drawn.
-
-        Returns:
-            How many leading candidates were noted; the next one, if there is one, is for ``propose``.
+        They will be learned, so nothing of this is taken back. The redundant ones add no direction: the anchors stay as
+        they are even if these are drawn. Return how many leading candidates were noted; ``propose`` sees the next one.
         """
         for row, candidate in enumerate(map(Candidate, *map(np.asarray, block))):
             proposal = self.propose(candidate)
@@ -129,10 +120,9 @@ class Dictionary(ABC):
         return len(redundant)
 
     def redraw(self, played: PlayedPoints) -> FloatArray:
-        """Draw the dictionary anew, after a proposal to resample.
+        """Return the next anchors, shape (m, d), after a proposal to resample.
 
-        Returns:
-            The next anchors, shape (m, d). Those that add no direction to the others are passed over.
+        Those that add no direction to the others are passed over.
         """
         raise UnavailableError(
             f"redraw: {type(self).__name__} proposed to draw the dictionary anew from {len(played.points)} points, but "
@@ -142,9 +132,8 @@ class Dictionary(ABC):
     def adopt(self, inverse: FloatArray) -> None:
         """Go on with anchors that were not drawn one by one, but by ``redraw`` or from a whole history.
 
-        Args:
-            inverse: (μI + Σ φφᵀ)⁻¹ over everything that was played, in the coordinates of these anchors, where μ is
-                ``leverage_regularization``, or λ if that is None.
+        The inverse is (μI + Σ φφᵀ)⁻¹ over everything that was played, in the coordinates of these anchors, where μ is
+        ``leverage_regularization``, or λ if that is None.
         """
         del inverse  # only a dictionary that keeps scores needs it
 
@@ -166,18 +155,13 @@ class DictionaryRule(ABC):
 
     @abstractmethod
     def start(self, regularization: float, generator: np.random.Generator) -> Dictionary:
-        """Start a dictionary.
+        """Start a dictionary for a posterior with this λ, with a generator of coins for it alone."""
 
-        Args:
-            regularization: the λ of the posterior that it carries.
-            generator: of the coins, for this dictionary alone.
-        """
-
-    def for_learned_kernel(self) -> DictionaryRule:
+    def for_learned_kernel(self) -> Self:
         """The rule to use where the kernel is learned; the same unless a default depends on it."""
         return self
 
-    def capped(self, size: int) -> DictionaryRule:
+    def capped(self, size: int) -> Self:
         """The rule with this many anchors at most, where it has a cap and none was given."""
         del size  # a rule without a cap stays as it is
         return self

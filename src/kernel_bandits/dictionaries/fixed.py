@@ -1,7 +1,5 @@
 """A dictionary that never changes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

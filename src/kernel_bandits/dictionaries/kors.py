@@ -1,14 +1,12 @@
 """Kernel online row sampling, the paper's rule."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_positive
-from kernel_bandits.dictionaries.base import Candidate
+from kernel_bandits.dictionaries.base import Candidate, Dictionary
 from kernel_bandits.dictionaries.leverage import LeverageDictionary, LeverageRule, leverage_score
 from kernel_bandits.errors import UnavailableError
 from kernel_bandits.numerics.linalg import border_symmetric, quadratic_forms, subtract_outer, symmetric_times_vector
@@ -34,7 +32,7 @@ class Kors(LeverageRule):
         if self.leverage_regularization is not None:
             as_positive("leverage_regularization", self.leverage_regularization)
 
-    def start(self, regularization: float, generator: np.random.Generator) -> KorsDictionary:
+    def start(self, regularization: float, generator: np.random.Generator) -> Dictionary:
         level = regularization if self.leverage_regularization is None else float(self.leverage_regularization)
         return KorsDictionary(self, level, generator)
 

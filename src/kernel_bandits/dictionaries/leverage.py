@@ -1,11 +1,9 @@
 """Online sampling by ridge leverage scores: a point is drawn with probability min(1, γτ)."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +21,7 @@ COINS_AHEAD = 256
 
 
 def leverage_score(unexplained: Any, level: Any, accuracy: Any) -> Any:
-    """τ = (1 + ε)·u/(u + μ), elementwise, over any array library.
-
-    Args:
-        unexplained: u, what the drawn points leave unexplained.
-        level: μ.
-        accuracy: ε.
-    """
+    """τ = (1 + ε)·u/(u + μ) of what the drawn points leave unexplained, u; elementwise, over any array library."""
     return (1.0 + accuracy) * unexplained / (unexplained + level)
 
 
@@ -37,13 +29,8 @@ def leverage_score(unexplained: Any, level: Any, accuracy: Any) -> Any:
 class LeverageRule(DictionaryRule):
     """Flip one coin per observation with probability p = min(1, γτ) (Algorithm 1 of the paper, lines 2 and 3).
 
-    Args:
-        oversampling: the γ in p = min(1, γτ). Larger means more anchors. None for 2, or 1 where the kernel is learned.
-            The theory asks for γ = 12·log(T/δ), which keeps nearly every point; 2 works.
-        leverage_accuracy: the ε in the factor 1 + ε on the score.
-        max_size: hard cap on m. Once it is reached no anchor is added; the posterior goes on learning in the span it
-            has, and the standard deviation stays wide outside it.
-        history: ``"all"`` keeps points and rewards, 8(d + 1) bytes a round; ``"none"`` keeps nothing that grows with t.
+    The arguments are those of :class:`Kors`. The theory asks for γ = 12·log(T/δ), which keeps nearly every point; 2
+    works.
     """
 
     oversampling: float | None = None
@@ -55,30 +42,22 @@ class LeverageRule(DictionaryRule):
         if self.oversampling is not None:
             as_positive("oversampling", self.oversampling)
         if not (math.isfinite(self.leverage_accuracy) and self.leverage_accuracy >= 0):
-            raise InputError(
-                f"leverage_accuracy: expected a finite number of at least 0, got {self.leverage_accuracy!r}."
-            )
+            given = self.leverage_accuracy
+            raise InputError(f"leverage_accuracy: expected a finite number of at least 0, got {given!r}.")
         if self.max_size is not None:
             as_count("max_size", self.max_size)
 
-    def for_learned_kernel(self) -> DictionaryRule:
+    def for_learned_kernel(self) -> Self:
         return replace(self, oversampling=LEARNED_OVERSAMPLING) if self.oversampling is None else self
 
-    def capped(self, size: int) -> DictionaryRule:
+    def capped(self, size: int) -> Self:
         return replace(self, max_size=size) if self.max_size is None else self
 
 
 class LeverageDictionary(Dictionary):
     """The state of a :class:`LeverageRule`: its coins, and what its scores are computed from.
 
-    Args:
-        rule: the specification.
-        leverage_regularization: the μ at which leverage scores are taken.
-        coins: the generator of the coins. They are drawn ahead and used up by commits, so that an observation that
-            fails uses none.
-
-    Attributes:
-        draws: how many points were drawn, those that added no direction included; anchors that were chosen count.
+    Coins are drawn ahead and used up by commits, so that an observation that fails uses none.
     """
 
     def __init__(self, rule: LeverageRule, leverage_regularization: float, coins: np.random.Generator) -> None:
@@ -86,6 +65,7 @@ class LeverageDictionary(Dictionary):
         self.leverage_accuracy = float(rule.leverage_accuracy)
         self.oversampling = OVERSAMPLING if rule.oversampling is None else float(rule.oversampling)
         self.max_size = rule.max_size
+        # How many points were drawn, those that added no direction included; anchors that were chosen count.
         self.draws = 0
         self._coins = coins
         self._ahead = coins.random(COINS_AHEAD)
@@ -101,11 +81,7 @@ class LeverageDictionary(Dictionary):
 
     @abstractmethod
     def _drawn(self, candidate: Candidate, probability: float, appended: bool) -> FloatArray | None:
-        """Take note of a point that was drawn.
-
-        Returns:
-            v with which the measure of any candidate has fallen by (φᵀv)², or None if it has not.
-        """
+        """Take note of a drawn point; return v if the measure of any candidate has fallen by (φᵀv)², else None."""
 
     def score(self, candidate: Candidate) -> FloatArray | float:
         """The leverage score τ of a candidate, or of each of a block, in [0, 1 + ε]."""

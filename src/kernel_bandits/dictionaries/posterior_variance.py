@@ -1,13 +1,11 @@
 """The posterior variance as a leverage score."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.dictionaries.base import Candidate
+from kernel_bandits.dictionaries.base import Candidate, Dictionary
 from kernel_bandits.dictionaries.leverage import LeverageDictionary, LeverageRule, leverage_score
 
 
@@ -17,16 +15,10 @@ class PosteriorVariance(LeverageRule):
 
     Cheaper than :class:`Kors` by one product with an m×m matrix per observation. σ² counts every observation, not only
     the drawn ones, so a region that was visited often is closed even where no anchor stands; dictionaries come out
-    smaller.
-
-    Args:
-        oversampling: the γ in p = min(1, γτ'). Larger means more anchors. None for 2, or 1 where the kernel is learned.
-        leverage_accuracy: the ε in the factor 1 + ε on the score.
-        max_size: hard cap on m.
-        history: ``"all"`` keeps points and rewards, 8(d + 1) bytes a round; ``"none"`` keeps nothing that grows with t.
+    smaller. The arguments are those of :class:`Kors`, without μ.
     """
 
-    def start(self, regularization: float, generator: np.random.Generator) -> PosteriorVarianceDictionary:
+    def start(self, regularization: float, generator: np.random.Generator) -> Dictionary:
         return PosteriorVarianceDictionary(self, regularization, generator)
 
 

@@ -1,7 +1,5 @@
 """Dictionaries drawn anew from the whole history, by the posterior variance: contextual BKB and BBKB."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,23 +30,15 @@ class Resampling(DictionaryRule):
     def __post_init__(self) -> None:
         as_positive("oversampling", self.oversampling)
         if as_positive("batch_variance_limit", self.batch_variance_limit) < 1.0:
-            raise InputError(
-                f"batch_variance_limit: expected at least 1, got {self.batch_variance_limit!r}; "
-                "1 resamples every round."
-            )
+            given = self.batch_variance_limit
+            raise InputError(f"batch_variance_limit: expected at least 1, got {given!r}; 1 resamples every round.")
 
-    def start(self, regularization: float, generator: np.random.Generator) -> ResamplingDictionary:
+    def start(self, regularization: float, generator: np.random.Generator) -> Dictionary:
         return ResamplingDictionary(self, regularization, generator)
 
 
 class ResamplingDictionary(Dictionary):
-    """The state of :class:`Resampling`: the running batch, and σ² frozen at its start.
-
-    Args:
-        rule: the specification.
-        regularization: the λ of the posterior.
-        coins: the generator of the coins.
-    """
+    """The state of :class:`Resampling`: the running batch, and σ² frozen at its start."""
 
     uses_variance = False
     merges_repeats = True

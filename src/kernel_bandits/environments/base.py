@@ -1,7 +1,5 @@
 """The environment interface. Environments hold no state: a round is a function of the generators passed in."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 

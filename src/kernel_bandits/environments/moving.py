@@ -1,7 +1,5 @@
 """Environments whose best action depends on every dimension of the context, unlike the paper's Bump."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -68,9 +66,7 @@ class MovingOptimum(Environment):
 class MovingPeak(ContinuousEnvironment):
     """:class:`MovingOptimum` that offers the whole square [0, 1]²; its optimum is 1 in every context.
 
-    Args:
-        context_dimension: d_x.
-        instance_seed: draws the path of the peak: that of a :class:`MovingOptimum` with the same seed.
+    The path of the peak is that of a :class:`MovingOptimum` with the same seed.
     """
 
     lengthscale = MovingOptimum.lengthscale

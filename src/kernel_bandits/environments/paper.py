@@ -3,8 +3,6 @@
 Each reward is a function of arrays: ``xp`` is NumPy here and ``jax.numpy`` in :mod:`kernel_bandits.accelerated`.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any
 
@@ -44,8 +42,7 @@ def step_diagonal_rewards(xp: Any, context: Any, actions: Any) -> Any:
 class _TenActions(Environment):
     """Contexts uniform on [0, 1]^d_x and the same ten actions out of {0, 0.01, …, 0.99} at every round.
 
-    Args:
-        instance_seed: None for the published instance, or a seed that draws another.
+    The instance is the published one, or another that a seed draws.
     """
 
     context_dimension: int

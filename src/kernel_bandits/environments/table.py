@@ -11,7 +11,7 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray, require_finite
 from kernel_bandits.environments.base import Environment, Round
-from kernel_bandits.errors import InputError, missing
+from kernel_bandits.errors import InputError, needs
 from kernel_bandits.features import Arms, Features
 from kernel_bandits.features.inference import infer_columns
 from kernel_bandits.features.offers import Action
@@ -111,11 +111,9 @@ class Table(Environment):
 def read_table(path: str | os.PathLike[str]) -> Sequence[Row]:
     """Return the rows of a CSV file with a header, or of a Parquet file."""
     name = Path(path)
-    try:
+    with needs("pyarrow", "experiments"):
         import pyarrow.csv
         import pyarrow.parquet
-    except ImportError as reason:
-        raise missing("pyarrow", "experiments") from reason
     try:
         if name.suffix == ".csv":
             return as_rows("source", pyarrow.csv.read_csv(name))

@@ -1,10 +1,9 @@
 """The command line ``kernel-bandits``: run, sweep, reproduce, plot, report, list."""
 
-from __future__ import annotations
-
 import os
+import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -85,17 +84,15 @@ def run(
 ) -> None:
     """Run one policy in one environment, and show a table and a figure."""
     with _plain_errors():
-        study = study_of(
-            {
-                "title": f"{policy} in {environment}",
-                "environments": [{"name": environment}],
-                "policies": [{"name": policy, "options": dict(map(_option, option or []))}],
-                "seeds": seeds,
-                "horizon": horizon,
-            },
-            "run",
-        )
-        _sweep_and_show(study.shifted(seed), out or Path("results", "run"), executor(jobs))
+        tables = {
+            "title": f"{policy} in {environment}",
+            "environments": [{"name": environment}],
+            "policies": [{"name": policy, "options": dict(map(_option, option or []))}],
+            "seeds": seeds,
+            "horizon": horizon,
+        }
+        study = study_of(tables, "run").shifted(seed)
+        _sweep_and_show(study, out or Path("results", "run"), executor(jobs))
 
 
 @app.command()
@@ -205,9 +202,14 @@ def list_names(studies: Studies = None) -> None:
         for heading, role in headings.items():
             typer.echo(f"{heading}:")
             for name, factory in sorted(catalogue(role).items(), key=lambda item: item[0].lower()):
-                summary = (factory.__doc__ or "").partition("\n")[0]
-                typer.echo(f"  {name:<22} {summary}")
+                typer.echo(f"  {name:<22} {_summary(factory)}")
         typer.echo(f"figures: {', '.join(figures.names)}")
+
+
+def _summary(factory: Callable[..., Any]) -> str:
+    """Return the first line of a docstring without its markup: the last name of a role, and literals as they are."""
+    line = (factory.__doc__ or "").partition("\n")[0]
+    return re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", line).replace("``", "`")
 
 
 @contextmanager
@@ -237,9 +239,8 @@ def _option(text: str) -> tuple[str, Any]:
 def _choose(figures: Figures, names: Sequence[str]) -> Sequence[str]:
     for name in names:
         if name not in figures.names:
-            raise InputError(
-                f"there is no figure {name!r}{did_you_mean(name, figures.names)} There are {', '.join(figures.names)}."
-            )
+            hint = did_you_mean(name, figures.names)
+            raise InputError(f"there is no figure {name!r}{hint} There are {', '.join(figures.names)}.")
     return names or figures.names
 
 

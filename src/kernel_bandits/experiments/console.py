@@ -1,7 +1,5 @@
 """Output of the command line: progress with the time left, and tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter

@@ -4,8 +4,6 @@ They come from the package ``reproduce``, which is not part of this library. It 
 checkout, and inside the installed library otherwise, and loaded by name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -27,19 +25,15 @@ class Figures(Protocol):
     @property
     def names(self) -> Sequence[str]:
         """The names of the figures."""
-        ...
 
     def study(self, name: str) -> Study | None:
         """Return the study of a figure; None if it has none."""
-        ...
 
     def measure(self, name: str, folder: Path, quick: bool, progress: Callable[[int, int, str], None]) -> None:
         """Measure what a figure without a study needs, if anything."""
-        ...
 
     def section(self, folder: Path, results: Results | None) -> Section:
         """Return the section of a report about a folder of results."""
-        ...
 
 
 def load_figures(folder: Path | None = None) -> Figures:

@@ -1,7 +1,5 @@
 """The loop: the environment offers a round, the policy selects an action, the reward updates the policy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from time import perf_counter
 from typing import NamedTuple, Protocol
@@ -29,24 +27,13 @@ class Game(Protocol):
 
     def offer(self) -> Round:
         """Return the next round."""
-        ...
 
     def play(self, action: int | FloatArray) -> Feedback:
-        """Play an action of the offered round. The regret is NaN if it is unknown.
-
-        Args:
-            action: its row among the offered actions, or the point itself, shape (d_a,), if a box was offered.
-        """
-        ...
+        """Play an action of the offered round: a row, or a point (d_a,) of a box. The regret is NaN if unknown."""
 
 
 class Simulation:
-    """An environment as a game. Its contexts and its noise do not depend on the actions played.
-
-    Args:
-        environment: draws contexts, offers actions and knows expected rewards.
-        seed: of the contexts and the noise.
-    """
+    """An environment as a game. Its contexts and its noise depend on the seed, and not on the actions played."""
 
     def __init__(self, environment: Environment, seed: Seed = None) -> None:
         if not isinstance(environment, Environment):
@@ -58,12 +45,10 @@ class Simulation:
         self._offered: Round | None = None
 
     def offer(self) -> Round:
-        """Draw the next round."""
         self._offered = self.environment.next_round(self._contexts)
         return self._offered
 
     def play(self, action: int | FloatArray) -> Feedback:
-        """Return reward and regret of an action of the offered round."""
         if self._offered is None:
             raise InputError("play: no round is on offer; call offer() before each play().")
         context, actions = self._offered.context, self._offered.actions

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.errors import InputError, missing
+from kernel_bandits.errors import InputError, needs
 from kernel_bandits.experiments.response_plot import response as response
 from kernel_bandits.experiments.results import RunResult
 from kernel_bandits.experiments.summary import mean_interval
@@ -28,19 +28,12 @@ Curves: TypeAlias = dict[str, tuple[FloatArray, FloatArray]]
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How the line of a policy is drawn, in every panel.
+    """How the line of a policy is drawn, in every panel."""
 
-    Attributes:
-        colour: of the line and, paler, of its band.
-        dashes: lengths of dash and gap, in points; empty for a solid line.
-        width: of the line, in points.
-        marker: matplotlib's name of the markers on the line.
-    """
-
-    colour: str
-    dashes: tuple[float, ...]
-    width: float
-    marker: str
+    colour: str  # of the line and, paler, of its band
+    dashes: tuple[float, ...]  # lengths of dash and gap, in points; empty for a solid line
+    width: float  # of the line, in points
+    marker: str  # matplotlib's name of the markers on the line
 
 
 # In the order of the policies. The colours are those of Okabe and Ito, which colour-blind readers can distinguish.
@@ -68,19 +61,15 @@ _INK, _LIGHT = "#333333", "#CCCCCC"
 
 def require_matplotlib() -> None:
     """Raise the error that says what to install if matplotlib is missing."""
-    try:
+    with needs("matplotlib", "plots"):
         importlib.import_module("matplotlib.figure")
-    except ImportError as reason:
-        raise missing("matplotlib", "plots") from reason
 
 
 def comparison_figure(runs: Mapping[str, Mapping[str, Sequence[RunResult]]]) -> Figure:
     """Draw cumulative regret and cumulative time against rounds: a row per environment, a line per policy.
 
-    Lines are means over runs; bands are 95 % Student intervals of the mean.
-
-    Args:
-        runs: results by environment label, then by policy label. The runs of one policy have the same horizon.
+    Lines are means over runs; bands are 95 % Student intervals of the mean. Runs are results by environment label,
+    then by policy label; those of one policy have the same horizon.
     """
     require_matplotlib()
     from matplotlib.figure import Figure
@@ -134,13 +123,9 @@ def panel_title(axes: Axes, text: str) -> None:
 
 
 def finish(figure: Figure, grid: Any, styles: Mapping[str, Style], note: str = "") -> None:
-    """Label the rounds, and add a legend above and a note below the panels.
+    """Label the rounds of a grid of axes (rows, columns), and add a legend above and a note below the panels.
 
-    Args:
-        figure: with constrained layout.
-        grid: its axes, an array of shape (rows, columns).
-        styles: of the policies in the legend; policies that no panel shows are left out.
-        note: text below the panels, such as :func:`shape_of_runs`.
+    The figure has constrained layout. Policies that no panel shows are left out of the legend.
     """
     for axes in grid[-1]:
         axes.set_xlabel("round", color=_INK, fontsize=9)
@@ -163,12 +148,7 @@ def finish(figure: Figure, grid: Any, styles: Mapping[str, Style], note: str = "
 def shape_of_runs(
     runs: Mapping[str, Mapping[str, Sequence[RunResult]]], together: Callable[[Sequence[str]], str] = ", ".join
 ) -> str:
-    """Say how many runs there are and how long, and which policies have fewer or shorter ones.
-
-    Args:
-        runs: results by environment label, then by policy label.
-        together: joins the labels of several policies.
-    """
+    """Say how many runs there are and how long, and which policies, joined ``together``, have fewer or shorter ones."""
     shapes = {
         (place, label): (len(records), records[0].horizon)
         for place, by_policy in runs.items()

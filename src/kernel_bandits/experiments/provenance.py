@@ -1,7 +1,5 @@
 """The provenance of a record: versions and machine, as plain data."""
 
-from __future__ import annotations
-
 import os
 import platform
 from functools import cache

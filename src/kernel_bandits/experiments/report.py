@@ -24,63 +24,36 @@ _PER_RUN = ("started", "seconds", "host", "process")
 
 @dataclass(frozen=True)
 class Table:
-    """A table of texts.
+    """A table of texts."""
 
-    Attributes:
-        title: above it.
-        heads: of the columns.
-        rows: of cells.
-        note: below it.
-    """
-
-    title: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    note: str = ""
+    title: str  # above it
+    heads: Sequence[str]  # of the columns
+    rows: Sequence[Sequence[str]]  # of cells
+    note: str = ""  # below it
 
 
 @dataclass(frozen=True)
 class Check:
-    """A statement that was checked against the records of a study.
+    """A statement that was checked against the records of a study."""
 
-    Attributes:
-        line: statement and verdict, for the terminal.
-        cells: the statement, the verdict and a remark, as HTML; a row at the top of the page.
-        block: the numbers, as HTML; in the section of the study.
-    """
-
-    line: str
-    cells: tuple[str, str, str]
-    block: str
+    line: str  # statement and verdict, for the terminal
+    cells: tuple[str, str, str]  # the statement, the verdict and a remark, as HTML; a row at the top of the page
+    block: str  # the numbers, as HTML; in the section of the study
 
 
 @dataclass(frozen=True)
 class Section:
-    """The part of the page about one study.
+    """The part of the page about one study."""
 
-    Attributes:
-        title: the heading.
-        results: the records of the study; None if the figures need none.
-        figures: captions and figures.
-        checks: statements about the study.
-        tables: in addition to the summary of the records.
-    """
-
-    title: str
-    results: Results | None
-    figures: Sequence[tuple[str, Figure]]
-    checks: Sequence[Check] = ()
-    tables: Sequence[Table] = ()
+    title: str  # the heading
+    results: Results | None  # the records of the study; None if the figures need none
+    figures: Sequence[tuple[str, Figure]]  # captions and figures
+    checks: Sequence[Check] = ()  # statements about the study
+    tables: Sequence[Table] = ()  # in addition to the summary of the records
 
 
 def write_report(path: Path, title: str, sections: Sequence[Section]) -> None:
-    """Write the page atomically.
-
-    Args:
-        path: of the HTML file.
-        title: of the page.
-        sections: one per study.
-    """
+    """Write the page to an HTML file, atomically."""
     with atomic_write(path) as file:
         file.write(page(title, sections).encode())
 
@@ -95,16 +68,14 @@ def page(title: str, sections: Sequence[Section]) -> str:
 
 def summary_table(results: Results) -> Table:
     """Return runs, regret, dictionary size and time of every policy in every environment."""
-    groups = group(results.records)
     rows = []
-    cells = ((place, label, runs) for place, by_policy in groups.items() for label, runs in by_policy.items())
-    for environment, policy, runs in cells:
-        summary = summarize(runs)
-        interval = "" if len(runs) < 2 else f" ± {summary.regret_interval:.1f}"
-        counts = str(summary.runs), str(runs[0].horizon), f"{summary.regret:.1f}{interval}"
-        rows.append(
-            (environment, policy, *counts, f"{summary.dictionary_size:.0f}", f"{summary.round_microseconds:.0f}")
-        )
+    for environment, by_policy in group(results.records).items():
+        for policy, runs in by_policy.items():
+            summary = summarize(runs)
+            interval = "" if len(runs) < 2 else f" ± {summary.regret_interval:.1f}"
+            counts = str(summary.runs), str(runs[0].horizon), f"{summary.regret:.1f}{interval}"
+            costs = f"{summary.dictionary_size:.0f}", f"{summary.round_microseconds:.0f}"
+            rows.append((environment, policy, *counts, *costs))
     heads = ("environment", "policy", "runs", "rounds", "regret", "dictionary", "µs/round")
     note = "Regret: mean ± 95 % interval. Dictionary: mean final size. Time: mean processor time of select and update."
     return Table("Summary", heads, tuple(rows), note)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.errors import InputError, missing
+from kernel_bandits.errors import InputError, needs
 from kernel_bandits.features import Arms, Boolean, Categorical, Column, Cyclic, Date, Embedding, Ordered
 from kernel_bandits.features.offers import Action, Offer
 from kernel_bandits.features.rows import Row, RowLike, as_row
@@ -73,10 +73,8 @@ def response(
         values: of the variable (one only); unless given, those of past rounds: levels, or from the 2nd to the 98th
             percentile.
     """
-    try:
+    with needs("matplotlib", "plots"):
         from matplotlib.figure import Figure
-    except ImportError as reason:
-        raise missing("matplotlib", "plots") from reason
     if not isinstance(policy, TablePolicy):
         raise InputError(f"policy: expected a policy over a table (features=…), got {type(policy).__name__}.")
     names = [variable] if isinstance(variable, str) else list(variable)

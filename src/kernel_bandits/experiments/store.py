@@ -5,8 +5,6 @@ files can be queried together. Settings and provenance are JSON in the file's me
 carry a digest of their content, so a damaged file is detected.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -16,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kernel_bandits.errors import InputError, KernelBanditsError, missing
+from kernel_bandits.errors import InputError, KernelBanditsError, needs
 from kernel_bandits.experiments.results import Record, RunResult
 from kernel_bandits.experiments.study.components import Reference, reference
 from kernel_bandits.experiments.study.specification import Run, Study
@@ -59,14 +57,14 @@ def record_path(folder: Path, run: Run) -> Path:
 def write_record(folder: Path, record: Record) -> Path:
     """Write a record atomically, under its run's id."""
     pa, parquet = require_arrow()
-    texts, columns = _texts(record.run), _columns(record)
-    described = json.dumps(
-        {"id": record.run.id, **_run_as_data(record.run), "facts": dict(record.provenance)}, ensure_ascii=False
-    )
+    run, columns = record.run, _columns(record)
+    texts = dict(zip(TEXTS, (run.id, run.environment.label, run.policy.label), strict=True))
+    data = {"id": run.id, **_run_as_data(run), "facts": dict(record.provenance)}
+    described = json.dumps(data, ensure_ascii=False)
     metadata = {METADATA_KEY: described.encode(), DIGEST_KEY: _digest(described, texts, columns).encode()}
     repeated = {name: pa.repeat(text, record.result.horizon) for name, text in texts.items()}
     table = pa.table({**repeated, **columns}, metadata=metadata)
-    path = record_path(folder, record.run)
+    path = record_path(folder, run)
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         parquet.write_table(table, file, compression="zstd")
@@ -80,15 +78,12 @@ def read_record(path: Path) -> Record:
         table = parquet.ParquetFile(path).read()
         metadata = table.schema.metadata or {}
         described = metadata[METADATA_KEY].decode()
-        texts = {name: table[name].unique().to_pylist() for name in TEXTS}
+        texts = {name: "".join(table[name].unique().to_pylist()) for name in TEXTS}
         columns = {name: _as_array(table[name]) for name in table.column_names if name not in TEXTS}
-        only_texts = {name: "".join(values) for name, values in texts.items()}
-        if _digest(described, only_texts, columns) != metadata[DIGEST_KEY].decode():
+        if _digest(described, texts, columns) != metadata[DIGEST_KEY].decode():
             raise DamagedRecordError(f"{path}: its content is not what was written.")
         data = json.loads(described)
         return Record(_run_of(data), _result(columns), data["facts"])
-    except DamagedRecordError:
-        raise
     except (OSError, KeyError, ValueError, TypeError, pa.ArrowException) as reason:
         message = " ".join(str(reason).split())  # pyarrow's messages have several lines
         raise DamagedRecordError(f"{path}: {type(reason).__name__}: {message}") from reason
@@ -132,11 +127,6 @@ def find_records(folder: Path, runs: Sequence[Run]) -> tuple[dict[str, Record], 
     return found, damaged
 
 
-def _texts(run: Run) -> dict[str, str]:
-    """Return the columns that are the same in every row."""
-    return dict(zip(TEXTS, (run.id, run.environment.label, run.policy.label), strict=True))
-
-
 def _columns(record: Record) -> dict[str, Any]:
     result = record.result
     columns = {
@@ -163,9 +153,7 @@ def _as_array(column: Any) -> Any:
 
 def _result(columns: Mapping[str, Any]) -> RunResult:
     def block(prefix: str) -> Any:
-        parts = [
-            column for name, column in columns.items() if name.startswith(prefix) and name[len(prefix) :].isdigit()
-        ]
+        parts = [column for name, column in columns.items() if name.removeprefix(prefix).isdigit()]
         return np.column_stack(parts) if parts else np.empty((len(columns["round"]), 0))
 
     return RunResult(
@@ -202,11 +190,9 @@ def _run_of(data: Mapping[str, Any]) -> Run:
 
 def require_arrow() -> tuple[Any, Any]:
     """Return pyarrow and its Parquet module, or raise the error that says what to install."""
-    try:
+    with needs("pyarrow", "experiments"):
         import pyarrow as pa
         from pyarrow import parquet
-    except ImportError as reason:
-        raise missing("pyarrow", "experiments") from reason
     # The first array loads pandas if it is installed, which takes a while: do it before results wait.
     pa.array([0])
     return pa, parquet

@@ -1,19 +1,14 @@
 """Means and confidence intervals over runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import stdtrit
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.experiments.results import RunResult
-
-if TYPE_CHECKING:
-    from kernel_bandits.experiments.results import Record
+from kernel_bandits.experiments.results import Record, RunResult
 
 COVERAGE = 0.95
 Groups: TypeAlias = dict[str, dict[str, list[RunResult]]]
@@ -48,13 +43,9 @@ def group(records: Iterable[Record]) -> Groups:
 
 
 def mean_interval(samples: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the mean over the first axis and the half-width of its 95 % Student interval.
+    """Return the mean of samples (n, …) over their n rows and the half-width of its 95 % Student interval.
 
-    Args:
-        samples: shape (n, …), one row per run.
-
-    Returns:
-        Two arrays of shape (…); the half-width is NaN for n = 1.
+    Both have shape (…); the half-width is NaN for n = 1.
     """
     n = len(samples)
     mean = samples.mean(axis=0)

@@ -3,8 +3,6 @@
 Only the sweeping process writes records, one per run, so a run that a cluster had to start twice is recorded once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -43,7 +41,7 @@ class Sweep:
         self._records, self.damaged = find_records(self.folder, study.runs)
         self._code = code_digests(study.runs)
         self.missing = self._without_record()
-        self.outdated = tuple(run for run in study.runs if run.id in self._records and self._is_outdated(run))
+        self.outdated = tuple(run for run in study.runs if self._is_outdated(run))
 
     @property
     def results(self) -> Results:
@@ -65,8 +63,7 @@ class Sweep:
     def run(self, execute_runs: Executor) -> Iterator[Outcome]:
         """Execute the missing runs, keep a record of each, and yield outcomes as they finish.
 
-        Args:
-            execute_runs: an :func:`executor`, or any function that takes runs and yields their outcomes.
+        Any function that takes runs and yields their outcomes may take the place of an :func:`executor`.
         """
         with _lock(self.folder):
             for outcome in execute_runs(self.missing):
@@ -94,6 +91,8 @@ class Sweep:
         self._records[record.run.id] = record
 
     def _is_outdated(self, run: Run) -> bool:
+        if run.id not in self._records:
+            return False
         made_with = self._records[run.id].provenance
         current = provenance()["kernel_bandits"], self._code[run.id]
         return (made_with.get("kernel_bandits"), made_with.get("code")) != current

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, require_finite
-from kernel_bandits.errors import InputError, missing
+from kernel_bandits.errors import InputError, needs
 from kernel_bandits.features.encoder import RowEncoder, numbered
 from kernel_bandits.features.layout import ColumnGroup, Side
 from kernel_bandits.features.rows import Row, RowLike, as_row, require_columns
@@ -100,10 +100,8 @@ class TransformerEncoder(RowEncoder):
         return row
 
     def _transform(self, rows: Sequence[Row], place: str) -> FloatArray:
-        try:
+        with needs("pandas", "sklearn"):
             import pandas as pd  # type: ignore[import-untyped]
-        except ImportError as reason:
-            raise missing("pandas", "sklearn") from reason
         frame = pd.DataFrame(rows, columns=self.names)
         try:
             result = self.transformer.transform(frame)

@@ -1,20 +1,16 @@
 """Our policies as learners of coba's experiments."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_floats, as_vector
-from kernel_bandits.errors import InputError, missing
+from kernel_bandits.errors import InputError, needs
 from kernel_bandits.policies.base import Policy
 
-try:
+with needs("coba", "coba"):
     from coba.primitives import Learner
-except ImportError as reason:
-    raise missing("coba", "coba") from reason
 
 
 class KernelBanditLearner(Learner):  # type: ignore[misc] # coba has no types

@@ -4,8 +4,6 @@ Importing this module registers the environments, as Gymnasium expects of other 
 ``gymnasium.make("kernel_bandits.integrations.gymnasium:kernel_bandits/Chessboard-v0")`` imports it by itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, SupportsFloat, TypeAlias
 
@@ -15,16 +13,14 @@ from numpy.typing import ArrayLike
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_points
 from kernel_bandits.environments import Bump, Chessboard, Environment, MovingOptimum, MovingPeak, Round, StepDiagonal
-from kernel_bandits.errors import InputError, missing
+from kernel_bandits.errors import InputError, needs
 from kernel_bandits.experiments.loop import Feedback, Simulation, record
 from kernel_bandits.experiments.results import RunResult
 from kernel_bandits.policies.base import Policy
 
-try:
+with needs("gymnasium", "gym"):
     import gymnasium
     from gymnasium import spaces
-except ImportError as reason:
-    raise missing("gymnasium", "gym") from reason
 
 NAMESPACE = "kernel_bandits"
 ROUNDS_PER_EPISODE = 2000
@@ -123,12 +119,9 @@ class _Play:
                 f"got {env.action_space}."
             )
         if not env.observation_space.is_np_flattenable:
-            raise InputError(
-                f"env: observations of {env.observation_space} have no fixed length; wrap the environment."
-            )
-        self._env = env
-        self._space = env.action_space
-        self._actions = actions
+            seen = env.observation_space
+            raise InputError(f"env: observations of {seen} have no fixed length; wrap the environment.")
+        self._env, self._space, self._actions = env, env.action_space, actions
         self._observation, self._info = env.reset(seed=seed)
         self._ended = False
 
@@ -185,6 +178,7 @@ def play(
     """Run a policy on a Gymnasium contextual bandit.
 
     The context is the observation, flattened by ``gymnasium.spaces.flatten``. When an episode ends, the next begins.
+    The regret is NaN unless the environment provides ``info["regret"]``.
 
     Args:
         policy: learns during the run and keeps what it has learned.
@@ -194,9 +188,6 @@ def play(
             called every round. By default ``info["actions"]`` if the environment has it, otherwise a one-hot code.
         seed: of the first reset.
         progress: called after each round with the number of rounds finished.
-
-    Returns:
-        The result; its regret is NaN unless the environment provides ``info["regret"]``.
     """
     return record(policy, _Play(env, actions, seed), horizon, progress)
 

@@ -1,7 +1,5 @@
 """Our policies in river's bandit evaluations."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from typing import Any
@@ -10,13 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kernel_bandits.arrays import FloatArray, as_vector
-from kernel_bandits.errors import InputError, missing
+from kernel_bandits.errors import InputError, needs
 from kernel_bandits.policies.base import Policy
 
-try:
+with needs("river", "river"):
     from river.bandit.base import ArmID, ContextualPolicy
-except ImportError as reason:
-    raise missing("river", "river") from reason
 
 
 class KernelBandit(ContextualPolicy):
@@ -33,11 +29,7 @@ class KernelBandit(ContextualPolicy):
     """
 
     def __init__(
-        self,
-        policy: Policy,
-        actions: Mapping[ArmID, ArrayLike] | ArrayLike,
-        reward_obj: Any = None,
-        burn_in: int = 0,
+        self, policy: Policy, actions: Mapping[ArmID, ArrayLike] | ArrayLike, reward_obj: Any = None, burn_in: int = 0
     ) -> None:
         super().__init__(reward_obj=reward_obj, burn_in=burn_in)
         self.policy = policy

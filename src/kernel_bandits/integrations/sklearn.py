@@ -1,9 +1,7 @@
 """A scikit-learn regressor over the posterior of EK-UCB."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
-from typing import Any, Literal, overload
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +9,7 @@ from numpy.typing import ArrayLike
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.dictionaries import DictionaryRule, Fixed, Kors, PosteriorVariance
 from kernel_bandits.dictionaries.base import HistoryMode
-from kernel_bandits.errors import InputError, missing
+from kernel_bandits.errors import InputError, needs
 from kernel_bandits.kernels import Gaussian, KernelLike, median_lengthscale
 from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.policies.base import MANY_ROWS
@@ -19,12 +17,10 @@ from kernel_bandits.policies.presets import ek_ucb
 from kernel_bandits.policies.ucb import ROWS_AT_ONCE
 from kernel_bandits.posteriors.base import Posterior
 
-try:
+with needs("scikit-learn", "sklearn"):
     from sklearn.base import BaseEstimator, RegressorMixin
     from sklearn.utils import check_random_state, gen_batches
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as reason:
-    raise missing("scikit-learn", "sklearn") from reason
 
 
 class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
@@ -82,15 +78,15 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
         self.history = history
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> NystromRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn rows X (n, d) and their targets y (n,), forgetting any before."""
         return self._learn(X, y, anew=True)
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> NystromRegressor:
+    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn further rows X (n, d) and their targets y (n,)."""
         return self._learn(X, y, anew=not hasattr(self, "posterior_"))
 
-    def _learn(self, X: ArrayLike, y: ArrayLike, anew: bool) -> NystromRegressor:
+    def _learn(self, X: ArrayLike, y: ArrayLike, anew: bool) -> Self:
         rows, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=anew)
         targets = targets.astype(np.float64)
         if anew:
@@ -107,12 +103,8 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
         kernel = self.kernel
         if kernel is None:
             kernel = Gaussian(median_lengthscale(rows) if len(rows) > 1 else 1.0)
-        return ek_ucb(
-            kernel,
-            regularization=self.regularization,
-            dictionary=self._rule(),
-            seed=check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
-        ).posterior
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        return ek_ucb(kernel, regularization=self.regularization, dictionary=self._rule(), seed=seed).posterior
 
     def _rule(self) -> DictionaryRule:
         """The rule that the parameters describe; they are flat, so that a grid search reaches them."""
@@ -139,15 +131,9 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
     def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Return the expected target of rows X (n, d).
+        """Return the expected target of rows X (n, d), shape (n,), in the units of y.
 
-        Args:
-            X: one row each.
-            return_std: whether to return the posterior standard deviation of the expected target too, without the
-                noise.
-
-        Returns:
-            The mean, shape (n,), or the mean and the standard deviation, in the units of y.
+        With ``return_std`` also return the posterior standard deviation of the expected target, without the noise.
         """
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, reset=False)

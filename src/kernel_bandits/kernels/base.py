@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_positive
-from kernel_bandits.errors import InputError, missing
+from kernel_bandits.errors import InputError, needs
 
 
 @runtime_checkable
@@ -17,11 +17,9 @@ class KernelLike(Protocol):
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
         """Return the cross-Gram matrix k(X, Y), shape (len(X), len(Y)); Y defaults to X."""
-        ...
 
     def diag(self, X: FloatArray) -> FloatArray:
         """Return k(x, x) for each row of X, shape (len(X),)."""
-        ...
 
 
 @runtime_checkable
@@ -31,17 +29,9 @@ class Differentiable(Protocol):
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         """Return Σ_j weights_ij·∂k(x_i, y_j)/∂x_i, with the second argument held fixed.
 
-        The chain rule needs only this weighted sum, which avoids an array of shape (n, m, d).
-
-        Args:
-            X: shape (n, d).
-            Y: shape (m, d).
-            weights: shape (n, m).
-
-        Returns:
-            A new array with one row for each point of X, shape (n, d). Use 0 where the kernel has a kink.
+        X (n, d), Y (m, d) and weights (n, m) give a new array (n, d). Use 0 where the kernel has a kink. The chain rule
+        needs only this weighted sum, which avoids an array of shape (n, m, d).
         """
-        ...
 
 
 class Kernel(ABC):
@@ -184,8 +174,6 @@ def weighted_gradient(kernel: KernelLike, X: FloatArray, Y: FloatArray, weights:
 
 def register_with_scikit_learn() -> None:
     """Make scikit-learn accept the kernels of this module wherever it requires an instance of its own kernel class."""
-    try:
+    with needs("scikit-learn", "sklearn"):
         from sklearn.gaussian_process.kernels import Kernel as ScikitLearnKernel
-    except ImportError as reason:
-        raise missing("scikit-learn", "sklearn") from reason
     ScikitLearnKernel.register(Kernel)

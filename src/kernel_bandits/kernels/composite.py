@@ -1,7 +1,5 @@
 """Tensor products of a context kernel and an action kernel, and checks of what a kernel returns."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_count
@@ -53,24 +51,17 @@ class TensorProduct(Kernel):
         (contexts, actions), (other_contexts, other_actions) = self._split(X, False), self._split(Y, False)
         of_context = weights * self.action_kernel(actions, other_actions)
         of_action = weights * self.context_kernel(contexts, other_contexts)
-        return np.hstack(
-            [
-                weighted_gradient(self.context_kernel, contexts, other_contexts, of_context),
-                weighted_gradient(self.action_kernel, actions, other_actions, of_action),
-            ]
-        )
+        by_context = weighted_gradient(self.context_kernel, contexts, other_contexts, of_context)
+        return np.hstack([by_context, weighted_gradient(self.action_kernel, actions, other_actions, of_action)])
 
     def __repr__(self) -> str:
         return f"TensorProduct({self.context_kernel!r}, {self.action_kernel!r}, {self.context_dimension})"
 
 
 def require_columns(kernel: KernelLike, points: FloatArray, context_columns: int | None = None) -> None:
-    """Raise unless a kernel accepts points with this number of columns, and splits them where the context ends.
+    """Raise unless a kernel accepts the first of the points (n, d), and splits it where the context ends, if known.
 
-    Args:
-        kernel: any kernel; the message of a foreign one is passed on.
-        points: shape (n, d), n ≥ 1; the first point is tried.
-        context_columns: d_x, if it is known.
+    The message of a foreign kernel is passed on.
     """
     if context_columns is not None:
         _require_split(kernel, context_columns)

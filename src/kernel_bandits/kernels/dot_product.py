@@ -1,7 +1,5 @@
 """Kernels that depend only on the inner product of two points."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

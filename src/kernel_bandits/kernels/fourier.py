@@ -1,7 +1,5 @@
 """Explicit finite-dimensional features, the alternative to a dictionary."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 
@@ -28,11 +26,7 @@ class FeatureMap(ABC):
 
 
 class LinearFeatures(FeatureMap):
-    """The columns themselves, plus a constant 1 if there is an intercept.
-
-    Args:
-        intercept: whether the model has a constant term.
-    """
+    """The columns themselves, plus a constant 1 if the model has an intercept."""
 
     exact = True
 
@@ -144,9 +138,8 @@ class QuadratureFourierFeatures(_FourierFeatures):
             raise InputError(f"number_of_features: at least {2**dimension} are needed for {dimension} columns.")
         # E f(ω) over a standard normal ω is Σ w f(√2 x)/√π at the Gauss–Hermite nodes x
         nodes, node_weights = roots_hermite(nodes_per_dimension)
-        grid = np.stack(np.meshgrid(*[math.sqrt(2.0) * nodes] * dimension, indexing="ij"), axis=-1).reshape(
-            -1, dimension
-        )
+        coordinates = np.meshgrid(*[math.sqrt(2.0) * nodes] * dimension, indexing="ij")
+        grid = np.stack(coordinates, axis=-1).reshape(-1, dimension)
         products = np.meshgrid(*[node_weights / math.sqrt(math.pi)] * dimension, indexing="ij")
         weights = np.prod(np.stack(products, axis=-1).reshape(-1, dimension), axis=1)
         # ω and −ω have the same cosine and opposite sines: keep one of each pair, with twice the weight

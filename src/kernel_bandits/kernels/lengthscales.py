@@ -1,7 +1,5 @@
 """Lengthscales, one for all columns or one per column, and the median heuristic."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -56,17 +54,14 @@ def median_lengthscale(
     """Return the median distance between two joint points of a sample, the usual first choice of a lengthscale.
 
     A lengthscale ten times too short leaves all points nearly uncorrelated; one ten times too long makes the rewards
-    look flat.
+    look flat. Pairs of equal points do not count.
 
     Args:
         points: typical joint points, context columns first, shape (n, d) with n ≥ 2.
-        per_dimension: return one lengthscale per column, the median distance in that column times √d, so that the
-            columns together contribute about one lengthscale at typical distances. Constant columns get 1.
+        per_dimension: return an array with one lengthscale per column, the median distance in that column times √d, so
+            that the columns together contribute about one lengthscale at typical distances. Constant columns get 1.
         sample_size: the largest number of points to compare, drawn without replacement.
         seed: the seed of that draw.
-
-    Returns:
-        A float, or an array of length d with ``per_dimension=True``. Pairs of equal points do not count.
     """
     sample = as_points("points", points)
     require_finite("points", sample)

@@ -96,11 +96,7 @@ class Gaussian(Stationary):
 
 
 class Exponential(Stationary):
-    """exp(−‖(x − y)/ℓ‖), the Laplace kernel in the Euclidean norm (Matérn 1/2).
-
-    Args:
-        lengthscale: ℓ, one positive number or one per column.
-    """
+    """exp(−‖(x − y)/ℓ‖), the Laplace kernel in the Euclidean norm (Matérn 1/2); ℓ is one number or one per column."""
 
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
         distance = np.sqrt(squared, out=squared)

@@ -66,8 +66,8 @@ class MixedPrior:
 
 
 PRIOR = MixedPrior()
-# Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a kernel that
-# is known, since this one is uncertain too; and for two-valued rewards, at least.
+# Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a known
+# kernel, since this one is uncertain too; and for two-valued rewards, at least.
 BONUS, LEAST_BONUS = 1.5, 0.5
 
 
@@ -345,8 +345,9 @@ class MixedSample:
     def _bonus(self, mean: float, deviation: float) -> float:
         """How many prior standard deviations lie between the mean and what may be hoped for.
 
-        ``BONUS``, unless rewards have two values. Then the expected reward of mean c and deviation σ that is either the lower
-        value or a single higher one has the higher one at c + σ²/(c − lower): rare successes are worth looking for.
+        ``BONUS``, unless rewards have two values. Then the expected reward of mean c and deviation σ that is either the
+        lower value or a single higher one has the higher one at c + σ²/(c − lower): rare successes are worth looking
+        for.
         """
         if not self._is_two_valued:
             return BONUS

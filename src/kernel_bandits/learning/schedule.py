@@ -21,6 +21,8 @@ class KernelLearning:
         sample_size: n, the most observations that a fit looks at, drawn at random, round t with weight 1/t.
         groups: a label from 0 on for each column of a joint point, context columns first: columns with the same label
             share a lengthscale, in units of their spread. None for one lengthscale per column.
+        from_scratch: start from nothing: only the family of the kernel counts, not its lengthscale nor λ. Until the
+            first fit, decisions go by standard deviations alone.
         warm_up: without a history, how many observations are kept for learning; then the kernel is frozen.
     """
 
@@ -29,6 +31,7 @@ class KernelLearning:
     sample_size: int = 256
     groups: tuple[int, ...] | None = None
     warm_up: int = 512
+    from_scratch: bool = False
 
     def __post_init__(self) -> None:
         for name in ("first_round", "sample_size", "warm_up"):

@@ -4,8 +4,6 @@ This does what L-BFGS-B does, with full matrices instead of limited memory, sinc
 starts advance together because a posterior evaluates thirty points almost as fast as one; SciPy runs one at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -40,18 +38,11 @@ def ascend(
     survivors: int | None = None,
     iterations: int = 50,
 ) -> tuple[FloatArray, FloatArray]:
-    """Maximise an objective from each start; no start ends lower than it began.
+    """Maximise over [0, 1]^d from each start (n, d); return the ends (n, d) and the values there, shape (n,).
 
-    Args:
-        objective: the function to maximise over [0, 1]^d.
-        starts: shape (n, d).
-        first_step: length of the first step from each start.
-        tolerance: a start has converged when a step predicts or gains less than this, in units of the objective.
-        survivors: how many starts continue after a few steps, the highest that have not converged; default all.
-        iterations: the largest number of steps.
-
-    Returns:
-        Where each start ended, shape (n, d), and the values there, shape (n,).
+    No start ends lower than it began. The first step has length ``first_step``; a start has converged when a step
+    predicts or gains less than the tolerance, in units of the objective. After a few steps only as many ``survivors``
+    continue, the highest that have not converged; by default all.
     """
     ends = starts.copy()
     values, gradients = objective(ends)

@@ -5,8 +5,6 @@ threads costs more than it saves. Large products may use all threads. Setting th
 optional; without it BLAS uses its own settings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -24,15 +22,13 @@ WORTH_FACTORISING_TOGETHER = 500
 class _OneThread:
     """A re-entrant context that limits BLAS libraries to one thread and restores their settings at the end.
 
-    Args:
-        everywhere: limit all libraries, or only SciPy's. This library gives NumPy's BLAS only products that it computes
-            in one thread.
+    It limits all libraries, or only SciPy's: this library gives NumPy's BLAS only products that it computes in one
+    thread.
     """
 
     def __init__(self, everywhere: bool = False) -> None:
         self._everywhere = everywhere
-        self._lock = Lock()
-        self._depth = 0
+        self._lock, self._depth = Lock(), 0
         self._before: list[int] = []
 
     @cached_property
@@ -81,8 +77,7 @@ _one_thread_everywhere = _OneThread(everywhere=True)
 def threads_for(size: int, count: int = 1) -> AbstractContextManager[None] | None:
     """Return a context with the best number of threads for products of ``count`` rows with a ``size``×``size`` matrix.
 
-    Returns:
-        The context, or None if there is nothing to change.
+    Where there is nothing to change it is None.
     """
     product = count * size * size
     if (size < SHARED_SIZE and product <= SHARED_PRODUCT) or product >= WORTH_SHARING:

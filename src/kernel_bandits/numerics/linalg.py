@@ -5,8 +5,6 @@ passed to Fortran routines as its transpose, without a copy. All products that B
 through SciPy: NumPy has its own BLAS, and the threads of the two would wait for each other.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
@@ -30,14 +28,12 @@ _ZERO = np.zeros(())
 
 def not_negative(values: FloatArray) -> FloatArray:
     """Return max(v, 0), for values that rounding may have made negative."""
-    clipped: FloatArray = np.maximum(values, _ZERO)
-    return clipped
+    return np.maximum(values, _ZERO)
 
 
 def safe_sqrt(variance: FloatArray) -> FloatArray:
     """Return √max(v, 0): the one place that guards against variances made negative by rounding."""
-    root: FloatArray = np.sqrt(np.maximum(variance, _ZERO))
-    return root
+    return np.sqrt(np.maximum(variance, _ZERO))
 
 
 def half_inverse(root: FloatArray) -> FloatArray:
@@ -107,16 +103,14 @@ def symmetric_times_vector(symmetric: FloatArray, vector: FloatArray) -> FloatAr
     """Return symmetric·vector; for a large matrix, only one triangle is read."""
     if symmetric.size <= SINGLE_THREADED_MATRIX:
         return symmetric.dot(vector)
-    product: FloatArray = blas.dsymv(1.0, symmetric.T, vector, lower=1)
-    return product
+    return blas.dsymv(1.0, symmetric.T, vector, lower=1)
 
 
 def upper_times_vector(upper: FloatArray, vector: FloatArray) -> FloatArray:
     """Return upper·vector for an upper-triangular matrix."""
     if upper.size <= SINGLE_THREADED_MATRIX:
         return upper.dot(vector)
-    product: FloatArray = blas.dtrmv(upper.T, vector, lower=1, trans=1)
-    return product
+    return blas.dtrmv(upper.T, vector, lower=1, trans=1)
 
 
 def subtract_outer(symmetric: FloatArray, vector: FloatArray) -> None:
@@ -186,13 +180,8 @@ def independent_rows(
     """Select independent rows of a Gram matrix; return their indices and Jᵀ, the inverse factor of their block.
 
     This is pivoted Cholesky of the Gram matrix scaled to unit diagonal: each selected row is the one that the previous
-    ones explain least.
-
-    Args:
-        gram: shape (n, n).
-        tolerance: stop when the largest residual is at most this.
-        mean_residual: stop when the mean residual is at most this; 0 for never.
-        limit: stop at this many rows.
+    ones explain least. It stops when the largest residual is at most the tolerance, when the mean residual is at most
+    ``mean_residual`` unless that is 0, or at ``limit`` rows.
     """
     scale = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     alive = np.flatnonzero(scale > 0)

@@ -1,7 +1,5 @@
 """What every policy offers to its callers."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -151,18 +149,12 @@ class Policy(Hooks):
         repeated = np.broadcast_to(contexts[:, None, :], (*actions.shape[:2], contexts.shape[1]))
         with threads_for(self.dictionary_size, MANY_ROWS) or nullcontext():
             choices = self.choose_many(np.concatenate([repeated, actions], axis=2))
-        return [
-            Decision(
-                choice.index,
-                offered[choice.index].copy(),
-                choice.mean,
-                choice.std,
-                choice.upper_bound,
-                context.copy(),
-                choice.propensity,
-            )
-            for choice, offered, context in zip(choices, actions, contexts, strict=True)
-        ]
+        decisions = []
+        for choice, offered, context in zip(choices, actions, contexts, strict=True):
+            row, bound, propensity = choice.index, choice.upper_bound, choice.propensity
+            action = offered[row].copy()
+            decisions.append(Decision(row, action, choice.mean, choice.std, bound, context.copy(), propensity))
+        return decisions
 
     def _rounds(self, contexts: ArrayLike, actions: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Return contexts (n, d_x) and the actions offered with each, shape (n, A, d_a), checked."""
@@ -175,12 +167,8 @@ class Policy(Hooks):
     def update_many(self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike) -> None:
         """Learn a log of rounds in order; the model is that of :meth:`update` one by one, reached faster.
 
-        Bad input changes nothing. If the kernel fails in the middle, the rounds before that stay learned.
-
-        Args:
-            contexts: shape (n, d_x).
-            actions: the action that was played in each, shape (n, d_a).
-            rewards: shape (n,).
+        The contexts (n, d_x), the action played in each (n, d_a) and its reward (n,) are checked first: bad input
+        changes nothing. If the kernel fails in the middle, the rounds before that stay learned.
         """
         contexts, actions, rewards = as_log(contexts, actions, rewards, *self._dimensions)
         points = np.hstack([contexts, actions])
@@ -197,12 +185,7 @@ class Policy(Hooks):
         """Choose an action whose reward arrives later; the decision's ``id`` names it until then.
 
         The standard deviations count the chosen point from now on, so that a burst of asks explores different actions;
-        the means wait for :meth:`tell`.
-
-        Args:
-            context: shape (d_x,).
-            actions: shape (A, d_a), A ≥ 1; or a box.
-            mask: True for the rows that may be played, shape (A,); by default all of them.
+        the means wait for :meth:`tell`. The arguments are those of :meth:`select`.
         """
         decision = self.select(context, actions, mask)
         self._change_model(self.anticipate, self._ledger.issued, self._last.point.copy(), self._last.choice)
@@ -211,12 +194,7 @@ class Policy(Hooks):
 
     @final
     def tell(self, id: int, reward: float) -> None:
-        """Learn the reward of a decision of :meth:`ask`; in any order, once each.
-
-        Args:
-            id: ``decision.id``.
-            reward: a finite number; larger is better.
-        """
+        """Learn the reward of the decision of :meth:`ask` with this ``id``; in any order, once each."""
         self.tell_many([id], [reward])
 
     @final
@@ -224,10 +202,6 @@ class Policy(Hooks):
         """Learn the rewards of decisions of :meth:`ask`.
 
         A bad id or reward changes nothing. If the kernel fails in the middle, the rewards before that stay learned.
-
-        Args:
-            ids: of n decisions.
-            rewards: shape (n,).
         """
         keys = self._ledger.require_all_open("tell", ids)
         numbers = [as_reward(reward) for reward in as_vector("rewards", rewards, len(keys)).tolist()]
@@ -241,26 +215,16 @@ class Policy(Hooks):
 
     @final
     def expire(self, id: int) -> None:
-        """Give up on a decision of :meth:`ask` whose reward will never arrive; it no longer narrows the bounds.
-
-        Args:
-            id: ``decision.id``.
-        """
+        """Give up on a decision of :meth:`ask` whose reward will never arrive; it no longer narrows the bounds."""
         key = self._ledger.require_open("expire", id)
         self._change_model(self.abandon, key)
         self._ledger.settle(key, "has expired (a reward that arrives after all is learned by update)")
 
     @final
     def expire_before(self, id: int) -> tuple[int, ...]:
-        """Give up on all pending decisions that were asked for before a certain one.
+        """Give up on all pending decisions asked for before this one, pending or not; return the ids that expired.
 
         A bad id changes nothing. If the kernel fails in the middle, the decisions before that stay expired.
-
-        Args:
-            id: of a decision of :meth:`ask`, pending or not, which stays as it is.
-
-        Returns:
-            The ids that expired.
         """
         limit = self._ledger.require_issued("expire_before", id)
         expired = tuple(key for key in self.pending if key < limit)
@@ -282,8 +246,7 @@ class Policy(Hooks):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the policy to one file, atomically; :func:`kernel_bandits.load` reads it back to go on bit for bit.
 
-        Args:
-            path: of the file, replaced if it exists.
+        A file of this name is replaced.
         """
         persistence.save(self, path)
 
@@ -312,9 +275,7 @@ class Policy(Hooks):
 def load(path: str | os.PathLike[str]) -> Policy:
     """Read a policy that :meth:`Policy.save` wrote; it goes on as if it had never been stopped.
 
-    Args:
-        path: of the file. A file that is truncated, damaged, foreign, or of another format is an
-            :class:`InputError`.
+    A file that is truncated, damaged, foreign, or of another format is an :class:`InputError`.
     """
     policy = persistence.load(path)
     if not isinstance(policy, Policy):

@@ -5,8 +5,6 @@ ascent starts from the best of all, all climbers in step; the highest ends are t
 of the box, 0 at its low and 1 at its high corner.
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -75,17 +73,10 @@ class _Bound:
 def finalists(
     posterior: Posterior[Any], bonus: float, context: FloatArray, box: Box, generator: np.random.Generator
 ) -> FloatArray:
-    """Return points of a box, one of which has the largest mean + bonus·std that the search has found.
+    """Return actions (n, d_a) of a box, one of which has the largest mean + bonus·std that the search has found.
 
-    Args:
-        posterior: predicts; stays as it is.
-        bonus: the factor on the standard deviation.
-        context: shape (d_x,), finite.
-        box: of actions, dimension d_a.
-        generator: shifts the quasi-random candidates at every call, so that no place is overlooked for good.
-
-    Returns:
-        Actions, shape (n, d_a).
+    The posterior stays as it is. The generator shifts the quasi-random candidates at every call, so that no place is
+    overlooked for good.
     """
     bound = _Bound(posterior, bonus, context, box)
     anchors = _anchors(posterior, context, box)

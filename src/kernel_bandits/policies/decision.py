@@ -1,7 +1,5 @@
 """What a policy decides: the choice of a rule, the decision a caller sees, and the last choice kept for its update."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -33,17 +31,11 @@ class Choice:
 
 @dataclass(slots=True)
 class LastChoice:
-    """The last choice of ``select``, kept until the model changes, so that its update computes nothing twice.
+    """The last choice of ``select``, kept until the model changes, so that its update computes nothing twice."""
 
-    Attributes:
-        choice: as :meth:`Policy.choose` returned it; None if the model has changed since.
-        point: the chosen joint point, shape (d,).
-        round_index: the number of rewards the policy had learned.
-    """
-
-    choice: Choice | None = None
-    point: FloatArray = field(default_factory=lambda: np.empty(0))
-    round_index: int = 0
+    choice: Choice | None = None  # as :meth:`Policy.choose` returned it; None if the model has changed since
+    point: FloatArray = field(default_factory=lambda: np.empty(0))  # the chosen joint point, shape (d,)
+    round_index: int = 0  # the number of rewards the policy had learned
 
     def keep(self, choice: Choice, point: FloatArray, round_index: int) -> None:
         """Keep a choice in place of the one before."""

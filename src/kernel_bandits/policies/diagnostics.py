@@ -1,7 +1,5 @@
 """The state of a policy in numbers to watch."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

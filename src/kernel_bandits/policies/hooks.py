@@ -1,7 +1,5 @@
 """The hooks in which a policy says how it chooses and learns."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, final
@@ -21,11 +19,8 @@ class Hooks(ABC):
     The others have defaults, to be replaced where a policy can do better. All are given joint points, context columns
     first, that are checked already.
 
-    Args:
-        generator: breaks ties, and draws whatever else the policy leaves to chance.
-
     Attributes:
-        generator: the same.
+        generator: breaks ties, and draws whatever else the policy leaves to chance.
     """
 
     def __init__(self, generator: np.random.Generator) -> None:
@@ -40,13 +35,10 @@ class Hooks(ABC):
 
     @abstractmethod
     def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> None:
-        """Learn a reward; either succeeds or changes nothing.
+        """Learn the finite reward of the point (d,) that was played; either succeeds or changes nothing.
 
-        Args:
-            point: the point that was played, shape (d,).
-            reward: finite.
-            choice: what :meth:`choose` returned, if it chose this point last and the model is still the same; otherwise
-                None.
+        The choice is what :meth:`choose` returned, if it chose this point last and the model is still the same;
+        otherwise None.
         """
 
     def choose_many(self, points: FloatArray) -> list[Choice]:
@@ -62,23 +54,16 @@ class Hooks(ABC):
     def shortlist(self, context: FloatArray, box: Box) -> FloatArray:
         """Return actions of the box, shape (n, d_a), for :meth:`choose` to choose from; the model stays as it is.
 
-        By default a policy does not choose in a box.
-
-        Args:
-            context: finite, shape (d_x,).
-            box: of the dimension of the actions seen so far.
+        By default a policy does not choose in a box. The context is finite, and the box has the dimension of the
+        actions seen so far.
         """
         raise NotImplementedError
 
     def anticipate(self, key: int, point: FloatArray, choice: Choice | None) -> None:  # noqa: ARG002 (for models)
         """Take note of a point that is played now and whose reward arrives later; succeed or change nothing.
 
-        By default the point is kept and learned when its reward arrives.
-
-        Args:
-            key: names the point until then.
-            point: shape (d,).
-            choice: as for :meth:`learn`.
+        By default the point (d,) is kept under its key, and learned when its reward arrives. The choice is as for
+        :meth:`learn`.
         """
         self._waiting[key] = point
 

@@ -1,7 +1,5 @@
 """The decisions that await their reward, and what happened to the others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What policies with one posterior share: predictions, updates, delayed rewards, batches, explanations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import repeat
@@ -49,10 +47,6 @@ class PosteriorPolicy(Policy):
 
     A rule that returns its evaluation of the points and the chosen row there as ``Choice.computed`` spares the update
     the work of evaluating the point again.
-
-    Args:
-        posterior: predicts and learns.
-        generator: breaks ties, and draws whatever else the policy leaves to chance.
     """
 
     def __init__(self, posterior: Posterior[Any], generator: np.random.Generator) -> None:
@@ -139,9 +133,7 @@ class PosteriorPolicy(Policy):
     def explain(self, decision: Decision, count: int = 5) -> Explanation:
         """Return the past points that contribute most to a decision's mean, and the exploration in its bound.
 
-        Args:
-            decision: as :meth:`select` or :meth:`ask` returned it.
-            count: the largest number of points to return.
+        The decision is one of :meth:`select` or :meth:`ask`; at most ``count`` points are returned.
         """
         if not isinstance(decision, Decision):
             raise InputError(f"decision: expected what select or ask returned, got {type(decision).__name__}.")

@@ -18,6 +18,7 @@ from kernel_bandits.kernels import KernelLike, Linear
 from kernel_bandits.kernels.fourier import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
 from kernel_bandits.kernels.mixed import PerArm
 from kernel_bandits.learning import KernelLearning
+from kernel_bandits.learning.mixed import Columns
 from kernel_bandits.learning.units import RewardModel
 from kernel_bandits.policies.by_name import takes_features
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
@@ -149,7 +150,9 @@ def _posterior(
     """The posterior of a kernel as it is, or one that learns it."""
     if kernel is None:
         assert learning is not None
-        learner: Learner[Any] = MixedLearner(posteriors.capped(JOINT_ANCHORS), posteriors.capped(ARM_ANCHORS))
+        learner: Learner[Any] = MixedLearner(
+            posteriors.capped(JOINT_ANCHORS), posteriors.capped(ARM_ANCHORS), Columns(variables=learning.groups)
+        )
         return LearnedPosterior(learner, learning, seed_of(seed, "learning"))
     if learning is None:
         if isinstance(kernel, PerArm):

@@ -1,7 +1,5 @@
 """SupKernelUCB: stages of ridge regressions on independent parts of the history (Valko et al. 2013)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,17 +16,11 @@ from kernel_bandits.posteriors.base import Evaluation, Posterior
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """Where the walk through the stages ended.
+    """Where the walk through the stages ended."""
 
-    Attributes:
-        stage: the stage whose set the round joins, counted from 0; None if it joins none.
-        evaluation: of the actions that were left at the deciding stage.
-        row: of the chosen action there.
-    """
-
-    stage: int | None
-    evaluation: Evaluation
-    row: int
+    stage: int | None  # the stage whose set the round joins, counted from 0; None if it joins none
+    evaluation: Evaluation  # of the actions that were left at the deciding stage
+    row: int  # of the chosen action there
 
 
 @final
@@ -97,8 +89,7 @@ class SupKernelUCB(Policy):
 
     def _outcome_of(self, point: FloatArray, choice: Choice | None) -> _Outcome:
         # A point that was not chosen joins the stage at which it would have been played, had it been offered alone.
-        outcome: _Outcome = (choice or self.choose(point[None, :])).computed
-        return outcome
+        return (choice or self.choose(point[None, :])).computed
 
     def _stages_up_to(self, stage: int) -> list[Posterior[Any]]:
         return [*self.stages, *(self._stage_posterior(s) for s in range(len(self.stages), stage + 1))]

@@ -1,7 +1,5 @@
 """Thompson sampling: play the best action of a draw from the posterior."""
 
-from __future__ import annotations
-
 from typing import Any, final
 
 import numpy as np

@@ -3,8 +3,6 @@
 Far from all data the bounds of different actions agree up to the order of rounding, which must not decide.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray

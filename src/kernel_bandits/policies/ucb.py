@@ -1,7 +1,5 @@
 """The upper-confidence-bound rule, written once for every posterior and every radius."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any, final

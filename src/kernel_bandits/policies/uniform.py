@@ -1,7 +1,5 @@
 """The baseline that learns nothing."""
 
-from __future__ import annotations
-
 from typing import final
 
 from kernel_bandits.actions import Box

@@ -1,7 +1,5 @@
 """The regression of a projected posterior, with a dictionary of anchors that grows or changes under it."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,16 +23,7 @@ from kernel_bandits.posteriors.regression import RidgeRegression
 class AnchoredRegression:
     """Ridge regression on φ = J k_Z, the history that new directions need, and the dictionary that asks for them.
 
-    Args:
-        facts: of the posterior, changed in place.
-        dictionary: decides which points become anchors.
-
-    Attributes:
-        basis: the anchors and their coordinates.
-        pending: the regressions on φ.
-        history: the observations, or None where they are not kept.
-        postponed: how many observations came before each anchor whose past is still to be projected; None where that
-            happens at once.
+    The facts are those of the posterior, and are changed in place.
     """
 
     def __init__(self, facts: Facts, dictionary: Dictionary) -> None:
@@ -44,6 +33,8 @@ class AnchoredRegression:
         self.pending = Pending(RidgeRegression(facts.regularization))
         keeps = facts.approximation == "projected"
         self.history = History(merge_repeats=dictionary.merges_repeats) if keeps else None
+        # How many observations came before each anchor whose past is still to be projected; None where that happens at
+        # once.
         self.postponed: list[int] | None = None
 
     @property
@@ -59,16 +50,10 @@ class AnchoredRegression:
     def admit(
         self, point: FloatArray, candidate: Candidate, proposal: Proposal, deferred: bool = False
     ) -> tuple[FloatArray, float]:
-        """Carry out a proposal other than to resample: a point that is drawn becomes an anchor if it adds a direction.
+        """Carry out a proposal other than to resample; return the φ and residual of the point from then on.
 
-        Args:
-            point: shape (d,).
-            candidate: the point as it was proposed.
-            proposal: of the dictionary.
-            deferred: whether the regression learns of the direction by deferred observations.
-
-        Returns:
-            The φ and residual of the point from then on.
+        A point that is drawn becomes an anchor if it adds a direction, of which the regression learns at once, or by
+        deferred observations.
         """
         features, residual, appended = candidate.features, float(candidate.residual), False
         if proposal.draw:
@@ -200,16 +185,9 @@ class AnchoredRegression:
     def rebuild(
         self, candidates: FloatArray, history: History | None, mean_residual: float = 0.0, limit: int | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Carry observations by other anchors: one pass over the history, O(t·m²).
+        """Carry observations by other anchors, as :meth:`AnchorBasis.chosen`: one pass over the history, O(t·m²).
 
-        Args:
-            candidates: joint points, shape (n, d), among which anchors are chosen.
-            history: the observations, or None for none.
-            mean_residual: as for :meth:`AnchorBasis.chosen`.
-            limit: of the number of anchors, besides the cap of the dictionary.
-
-        Returns:
-            What is left unexplained of each row of the history, shape (t,), and Σφφᵀ, shape (m, m).
+        Return what is left unexplained of each row of the history, shape (t,), and Σφφᵀ, shape (m, m).
         """
         limits = [most for most in (limit, self.dictionary.max_size) if most is not None]
         basis = AnchorBasis.chosen(self.facts.kernel, candidates, mean_residual, min(limits, default=None))

@@ -4,9 +4,7 @@ Everything beyond needs no more of a basis than its coordinates, the gradient th
 φ, the radii and the dictionary rules stay as they are for any other basis.
 """
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -14,14 +12,7 @@ from kernel_bandits import kernels
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, require_gram, weighted_gradient
-from kernel_bandits.numerics.linalg import (
-    border_inverse_factor,
-    independent_rows,
-    not_negative,
-    times_upper,
-    times_upper_transpose,
-    upper_times_vector,
-)
+from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors.projection import EXTENDED, EXTENDED_IS_WIDER, extended_gram_times
 
 # The kernels of this library return a fresh array, which may be overwritten.
@@ -58,12 +49,8 @@ class Coordinates(NamedTuple):
 class AnchorBasis:
     """φ(s) = J k_Z(s) with J = L⁻¹ and LLᵀ = K_ZZ: orthonormal coordinates in the span of the anchors.
 
-    Never changed in place: whoever keeps one keeps the coordinates of its moment.
-
-    Args:
-        kernel: the covariance function.
-        anchors: Z, shape (m, d).
-        factor: Jᵀ, shape (m, m): products with it from the right run along rows of memory.
+    Never changed in place: whoever keeps one keeps the coordinates of its moment. The anchors Z have shape (m, d); the
+    factor is Jᵀ, shape (m, m): products with it from the right run along rows of memory.
     """
 
     def __init__(self, kernel: KernelLike, anchors: FloatArray | None = None, factor: FloatArray | None = None) -> None:
@@ -75,22 +62,18 @@ class AnchorBasis:
     @classmethod
     def chosen(
         cls, kernel: KernelLike, candidates: FloatArray, mean_residual: float = 0.0, limit: int | None = None
-    ) -> AnchorBasis:
-        """Choose anchors by pivoted Cholesky: each is the candidate that those before it explain least.
+    ) -> Self:
+        """Choose anchors by pivoted Cholesky: each is the candidate (n, d) that those before it explain least.
 
-        Args:
-            kernel: the covariance function.
-            candidates: shape (n, d). Those that add no direction to the others are passed over.
-            mean_residual: the anchors are the fewest candidates that leave no more of all on average, in units of
-                k(z, z); 0 for as many as there are directions.
-            limit: how many they are at most.
+        They are the fewest, ``limit`` at most, that leave no more than ``mean_residual`` of all on average, in units of
+        k(z, z); 0 for as many as there are directions.
         """
         gram = kernel(candidates, candidates.copy()) if len(candidates) else np.empty((0, 0))
         if not np.isfinite(gram).all():
             raise InputError(f"kernel: {kernel!r} returned values that are not finite between anchors.")
         largest = float(np.diagonal(gram).max(initial=0.0))
         share = mean_residual / largest if largest > 0.0 else 0.0
-        kept, factor = independent_rows(gram, DIRECTION_TOLERANCE, share, limit)
+        kept, factor = linalg.independent_rows(gram, DIRECTION_TOLERANCE, share, limit)
         return cls(kernel, candidates[kept], factor)
 
     def __len__(self) -> int:
@@ -115,29 +98,26 @@ class AnchorBasis:
     def coordinates(self, gram: FloatArray, prior: FloatArray) -> tuple[FloatArray, FloatArray]:
         """φ and the residual of points from their :meth:`gram`, which is overwritten, and k(s, s)."""
         # φ = J k_Z(s), one row each
-        features = times_upper(gram, self.factor)
+        features = linalg.times_upper(gram, self.factor)
         # residual = k(s, s) − ‖φ‖², the squared distance of k(s, ·) to the span of the anchors
-        return features, not_negative(prior - np.vecdot(features, features))
+        return features, linalg.not_negative(prior - np.vecdot(features, features))
 
     def weights(self, vector: FloatArray) -> FloatArray:
         """Jᵀv: the function vᵀφ is Σ_j [Jᵀv]_j·k(·, z_j)."""
-        return upper_times_vector(self.factor, vector)
+        return linalg.upper_times_vector(self.factor, vector)
 
     def gradient(self, points: FloatArray, by_features: FloatArray, by_prior: FloatArray) -> FloatArray:
         """The gradient of Σ by_features·φ + by_prior·k(s, s) in the points, the weights fixed; overwrites them."""
         # dφ = J dk_Z
-        weights = times_upper_transpose(by_features, self.factor)
+        weights = linalg.times_upper_transpose(by_features, self.factor)
         return kernel_gradient(self.kernel, points, self.anchors, weights, by_prior)
 
     @np.errstate(invalid="ignore", over="ignore")
     def direction(self, point: FloatArray, features: FloatArray) -> tuple[FloatArray, float]:
         """What a point z adds to the span of the anchors: k(z, ·) + Σ r_j k(z_j, ·) with r = −Jᵀφ(z).
 
-        k(z, z) is that of two copies of the point: white noise, which scikit-learn's ``WhiteKernel`` puts on ``diag``
-        alone, is no direction that another point could share.
-
-        Returns:
-            r, shape (m,), and the squared length of the direction.
+        Return r, shape (m,), and the squared length of the direction. k(z, z) is that of two copies of the point: white
+        noise, which scikit-learn's ``WhiteKernel`` puts on ``diag`` alone, is no direction that another could share.
         """
         own = float(self.kernel(point[None, :], point[None, :].copy())[0, 0])
         coefficients = -self.weights(features)
@@ -148,13 +128,13 @@ class AnchorBasis:
         # (K_ZZ may have condition 1e13): r ← r − JᵀJ(k_Z(z) + K_ZZ r), in extended precision where it cancels.
         column = self.gram(point[None, :])[0].astype(EXTENDED)
         misfit = (column + extended_gram_times(self.gram, self.anchors, coefficients)).astype(np.float64)
-        coefficients -= self.weights(times_upper(misfit[None, :], self.factor)[0])
+        coefficients -= self.weights(linalg.times_upper(misfit[None, :], self.factor)[0])
         # l² = k(z, z) + rᵀk_Z(z)
         square = own + float(coefficients @ column)
         require_finite_between_points(self.kernel, square)
         return coefficients, square
 
-    def extended(self, point: FloatArray, coefficients: FloatArray, pivot: float) -> AnchorBasis:
+    def extended(self, point: FloatArray, coefficients: FloatArray, pivot: float) -> Self:
         """The basis with one more anchor, whose :meth:`direction` has these coefficients and this length."""
         anchors = np.concatenate([self.anchors.reshape(-1, len(point)), point[None, :]])
-        return AnchorBasis(self.kernel, anchors, border_inverse_factor(self.factor, coefficients, pivot))
+        return type(self)(self.kernel, anchors, linalg.border_inverse_factor(self.factor, coefficients, pivot))

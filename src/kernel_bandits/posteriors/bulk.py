@@ -1,7 +1,5 @@
 """Many observations at once: logs, learned at the speed of matrix products, and whole histories, for chosen anchors."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -34,14 +32,7 @@ def learn_log(
     rewards: FloatArray,
     one_by_one: Callable[[FloatArray, FloatArray], None],
 ) -> None:
-    """Learn a log in order.
-
-    Args:
-        model: learns it.
-        points: shape (n, d).
-        rewards: shape (n,).
-        one_by_one: learns some of it the ordinary way.
-    """
+    """Learn a log of points (n, d) and rewards (n,) in order; ``one_by_one`` learns some of it the ordinary way."""
     if model.pending.awaited:
         one_by_one(points, rewards)
         return
@@ -112,14 +103,8 @@ def learn_history(model: AnchoredRegression, points: FloatArray, rewards: FloatA
     """Learn a whole history at once, before anything else, with anchors that stand for it.
 
     A dictionary that grows by leverage scores is not drawn along the history but chosen: by pivoted Cholesky each
-    anchor is the candidate that those before it explain least, until little is left unexplained. Two passes over the
-    history are enough where the candidates stand for it.
-
-    Args:
-        model: has learned nothing yet.
-        points: shape (t, d).
-        rewards: shape (t,).
-        candidates: joint points, shape (n, d); where they miss much of the history, points of it join them.
+    anchor is the candidate (n, d) that those before it explain least, until little is left unexplained. Two passes over
+    the history are enough where the candidates stand for it; where they miss much of it, points of it join them.
     """
     facts, dictionary, settled = model.facts, model.dictionary, model.pending.settled
     if facts.round_index:

@@ -1,28 +1,18 @@
 """The exact posterior: every observed point carries it, O(t²) per action and per update."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.numerics.linalg import (
-    half_inverse,
-    safe_sqrt,
-    times,
-    times_transpose,
-    times_upper,
-    times_upper_transpose,
-    times_vector,
-    upper_times_vector,
-)
+from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior, require_finite_kernel
 from kernel_bandits.posteriors.basis import kernel_gradient
 from kernel_bandits.posteriors.pending import Awaited, Pending
@@ -84,27 +74,27 @@ class ExactRegression:
             gram[:, :size] = self.kernel(points, self._points[:size])
         # φ = J k_S(s): a triangular product for the older columns of Jᵀ, an ordinary one for the newer; mean = φᵀJy
         features = np.empty_like(gram)
-        features[:, :settled] = times_upper(gram[:, :settled].copy(), self._factor)
-        features[:, settled:] = times(gram, self._tail)
-        mean = times_vector(features, self._whitened_rewards)
+        features[:, :settled] = linalg.times_upper(gram[:, :settled].copy(), self._factor)
+        features[:, settled:] = linalg.times(gram, self._tail)
+        mean = linalg.times_vector(features, self._whitened_rewards)
         # σ²λ = k(s, s) − ‖φ‖²
         return features, mean, self.kernel.diag(points) - np.vecdot(features, features)
 
     def weights(self, features: FloatArray) -> FloatArray:
         """(K + λI)⁻¹k_S = Jᵀφ of one φ, with zeros up to the room there is."""
         settled = len(self._factor)
-        weights = times_vector(self._tail, features[settled:])
-        weights[:settled] += upper_times_vector(self._factor, features[:settled])
+        weights = linalg.times_vector(self._tail, features[settled:])
+        weights[:settled] += linalg.upper_times_vector(self._factor, features[:settled])
         return weights
 
     def gradient(self, points: FloatArray, features: FloatArray, std: FloatArray, bonus: float) -> FloatArray:
         """The gradient of mean + bonus·std at evaluated points."""
         settled = len(self._factor)
         # d mean = (Jᵀv)ᵀdk_S and d variance = dk(s, s) − 2(Jᵀφ)ᵀdk_S, and d std = d variance/(2·std)
-        slopes = bonus * half_inverse(std)
+        slopes = bonus * linalg.half_inverse(std)
         by_features = self._whitened_rewards - 2.0 * slopes[:, None] * features
-        by_gram = times_transpose(by_features[:, settled:], self._tail)
-        by_gram[:, :settled] += times_upper_transpose(by_features[:, :settled].copy(), self._factor)
+        by_gram = linalg.times_transpose(by_features[:, settled:], self._tail)
+        by_gram[:, :settled] += linalg.times_upper_transpose(by_features[:, :settled].copy(), self._factor)
         return kernel_gradient(self.kernel, points, self.points, by_gram[:, : self.size], slopes)
 
     def pivot(self, variance: float) -> float:
@@ -139,10 +129,10 @@ class ExactRegression:
         """Learn a point with a reward that is never asked for: variances depend on points alone."""
         with np.errstate(invalid="ignore", over="ignore"):
             features, mean, variance = self.evaluate(coordinates[None, :])
-        require_finite_kernel(self.kernel, mean + safe_sqrt(variance))
+        require_finite_kernel(self.kernel, mean + linalg.safe_sqrt(variance))
         self.observe(coordinates, 0.0, features[0], mean.item(0), self.pivot(variance.item(0)))
 
-    def copy(self) -> ExactRegression:
+    def copy(self) -> Self:
         """A regression that goes on by itself, with the same kernel."""
         return copy.deepcopy(self, {id(self.kernel): self.kernel})
 
@@ -186,14 +176,14 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
     def evaluate(self, points: FloatArray) -> _ExactEvaluation:
         settled, ahead = self._pending.settled, self._pending.ahead
         features, mean, variance = settled.evaluate(points)
-        std = safe_sqrt(variance if ahead is settled else ahead.evaluate(points)[2])
+        std = linalg.safe_sqrt(variance if ahead is settled else ahead.evaluate(points)[2])
         return _ExactEvaluation(self._facts.round_index, mean, std, features, variance)
 
     def covariance(self, points: FloatArray, evaluation: _ExactEvaluation) -> FloatArray:
         settled, ahead = self._pending.settled, self._pending.ahead
         features = evaluation.features if ahead is settled else ahead.evaluate(points)[0]
         # K − ΦΦᵀ, where noise that a kernel puts on its diagonal alone counts as in the std
-        covariance = self.kernel(points, points.copy()) - times_transpose(features, features)
+        covariance = self.kernel(points, points.copy()) - linalg.times_transpose(features, features)
         np.fill_diagonal(covariance, evaluation.std**2)
         return covariance
 
@@ -248,11 +238,10 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         frozen = self._pending.ahead.copy()
 
         def variance(point: FloatArray) -> float:
-            return safe_sqrt(frozen.evaluate(point[None, :])[2]).item(0) ** 2 / self.regularization
+            return linalg.safe_sqrt(frozen.evaluate(point[None, :])[2]).item(0) ** 2 / self.regularization
 
         yield variance
 
     def __repr__(self) -> str:
-        return (
-            f"ExactPosterior({self.kernel!r}, regularization={self.regularization:g}, round_index={self.round_index})"
-        )
+        ridge, rounds = self.regularization, self.round_index
+        return f"ExactPosterior({self.kernel!r}, regularization={ridge:g}, round_index={rounds})"

@@ -1,7 +1,5 @@
 """The posterior on explicit features: linear models and Fourier features, O(D²) per action and per update."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,12 +28,8 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
     """Ridge regression on a fixed feature map; the history is not kept.
 
     Where the map is exact (linear features) this is the exact posterior of its kernel. Where it approximates one, the
-    standard deviation is that of the finite-dimensional model: it does not grow where the features fail.
-
-    Args:
-        kernel: the kernel the features stand for.
-        regularization: λ.
-        feature_map: the features.
+    standard deviation is that of the finite-dimensional model: it does not grow where the features fail. The kernel is
+    the one that the features stand for.
     """
 
     _pending: Pending[RidgeRegression]

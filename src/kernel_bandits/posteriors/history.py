@@ -1,7 +1,5 @@
 """Observations that only ever grow, kept in blocks: growth copies nothing and a pass over them is blocked already."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -19,9 +17,8 @@ _ONES = np.ones(BLOCK_ROWS)
 class History:
     """Observed points and rewards, in blocks of ``BLOCK_ROWS`` points.
 
-    Args:
-        merge_repeats: keep an exact repeat of a point as one point with a count and a sum of rewards, so that a pass
-            costs as many rows as there are different points. Costs an index entry per point.
+    Merged repeats of a point are kept as one point with a count and a sum of rewards, so that a pass costs as many rows
+    as there are different points, and an index entry per point.
     """
 
     def __init__(self, merge_repeats: bool = False) -> None:
@@ -36,11 +33,6 @@ class History:
     def __len__(self) -> int:
         """How many rows a pass costs: observations, or different points where repeats are merged."""
         return self._size
-
-    @property
-    def dimension(self) -> int | None:
-        """d, the length of a point; None before the first."""
-        return self._points[0].shape[1] if self._points else None
 
     def append(self, point: FloatArray, reward: float) -> None:
         """Keep one more observation."""

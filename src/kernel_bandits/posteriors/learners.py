@@ -106,6 +106,14 @@ def drawn_rows(count: int, size: int, generator: np.random.Generator) -> FloatAr
     return generator.permutation(np.argsort(keys)[:size])
 
 
+def _require_labels(groups: tuple[int, ...] | None, points: FloatArray) -> None:
+    if groups is not None and len(groups) != points.shape[1]:
+        raise InputError(
+            f"groups: {len(groups)} labels were given for points with {points.shape[1]} columns "
+            "(context columns first, then action columns); give one per column."
+        )
+
+
 class StationaryLearner(Learner[RewardModel]):
     """Lengthscales, output variance, noise and mean of one stationary kernel over all columns.
 
@@ -123,22 +131,19 @@ class StationaryLearner(Learner[RewardModel]):
         self._units: Units | None = None
 
     @property
-    def start(self) -> RewardModel:
-        return self._start
+    def start(self) -> RewardModel | None:
+        return None if self._learning.from_scratch else self._start
 
     def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
-        return self._build(self._start.covariance if kernel is None else kernel, regularization, number)
+        if kernel is None:
+            kernel = self._start.kernel if self._learning.from_scratch else self._start.covariance
+        return self._build(kernel, regularization, number)
 
     def describe(self, context_columns: int, actions: FloatArray) -> None:
         """Nothing to note: all columns are alike."""
 
     def check(self, points: FloatArray) -> None:
-        groups = self._learning.groups
-        if groups is not None and len(groups) != points.shape[1]:
-            raise InputError(
-                f"groups: {len(groups)} labels were given for points with {points.shape[1]} columns "
-                "(context columns first, then action columns); give one per column."
-            )
+        _require_labels(self._learning.groups, points)
 
     def refit(
         self, points: FloatArray, rewards: FloatArray, model: RewardModel | None, generator: np.random.Generator
@@ -200,9 +205,7 @@ class MixedLearner(Learner[MixedModel]):
         self._columns = Columns(self._columns.contexts, tuple(labels.tolist()))
 
     def check(self, points: FloatArray) -> None:
-        variables = self._columns.variables
-        if variables is not None and len(variables) != points.shape[1]:
-            raise InputError(f"features: {len(variables)} columns were described, got points with {points.shape[1]}.")
+        _require_labels(self._columns.variables, points)
 
     def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
         if kernel is None:

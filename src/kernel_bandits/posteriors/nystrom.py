@@ -1,7 +1,5 @@
 """The projected posterior: a dictionary of anchors carries it, O(m²) per action and per update."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,15 +11,7 @@ from numpy.typing import NDArray
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, DictionaryRule, HistoryMode, as_rule
 from kernel_bandits.kernels import KernelLike, require_columns
-from kernel_bandits.numerics.linalg import (
-    half_inverse,
-    safe_sqrt,
-    symmetric_times_vector,
-    times,
-    times_transpose,
-    times_upper,
-    times_vector,
-)
+from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors import bulk, pruning
 from kernel_bandits.posteriors.anchored import AnchoredRegression, solved_anew
 from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior
@@ -109,18 +99,18 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         pending, facts = self._pending, self._facts
         features, residual = self._model.basis.coordinates(gram, prior)
         # h = Pφ
-        solved = times(features, pending.ahead.covariance)
-        mean = times_vector(features, pending.settled.weights)
+        solved = linalg.times(features, pending.ahead.covariance)
+        mean = linalg.times_vector(features, pending.settled.weights)
         # std² = λσ² = residual + λ·φᵀPφ
         explained = np.vecdot(features, solved)
-        std = safe_sqrt(residual + facts.regularization * explained)
+        std = linalg.safe_sqrt(residual + facts.regularization * explained)
         return _NystromEvaluation(facts.round_index, mean, std, features, solved, explained, residual, prior)
 
     def covariance(self, points: FloatArray, evaluation: _NystromEvaluation) -> FloatArray:
         features = evaluation.features
         # K − ΦΦᵀ + λ·ΦPΦᵀ, where noise that a kernel puts on its diagonal alone counts as in the std
-        covariance = self.kernel(points, points.copy()) - times_transpose(features, features)
-        covariance += self.regularization * times_transpose(features, evaluation.solved)
+        covariance = self.kernel(points, points.copy()) - linalg.times_transpose(features, features)
+        covariance += self.regularization * linalg.times_transpose(features, evaluation.solved)
         np.fill_diagonal(covariance, evaluation.std**2)
         return covariance
 
@@ -130,12 +120,12 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         if history is None:
             # mean = Σ_j k(s, z_j)·[Jᵀw]_j
             return self.dictionary_points, gram[0] * basis.weights(settled.weights), None
-        features = times_upper(gram, basis.factor)[0]
+        features = linalg.times_upper(gram, basis.factor)[0]
         # mean = Σ_i r_i·φ(s_i)ᵀPφ(s) with φ(s_i)ᵀPφ(s) = k_Z(s_i)ᵀJᵀPφ(s)
-        coefficients = basis.weights(times_vector(settled.covariance, features))
+        coefficients = basis.weights(linalg.times_vector(settled.covariance, features))
         values, rewards = [np.empty(0)], [np.empty(0)]
         for points, counts, sums in history.blocks():
-            values.append(sums * times_vector(basis.gram(points), coefficients))
+            values.append(sums * linalg.times_vector(basis.gram(points), coefficients))
             rewards.append(sums / counts)
         return history.rows, np.concatenate(values), np.concatenate(rewards)
 
@@ -150,7 +140,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         pivots = pruning.pivots(len(points), size)
         exact = self._evaluate(gram[pivots], prior[pivots])
         stds = pruning.std_bounds(basis.kernel, points, prior, pivots, exact.std)
-        bounds = times_vector(gram, coefficients) + bonus * stds
+        bounds = linalg.times_vector(gram, coefficients) + bonus * stds
         likely = pruning.likely_winners(bounds)
         sample = self._evaluate(gram[likely], prior[likely])
         best = max(float((some.mean + bonus * some.std).max()) for some in (exact, sample))
@@ -166,7 +156,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
     def gradient(self, points: FloatArray, evaluation: _NystromEvaluation, bonus: float) -> FloatArray:
         # d mean = wᵀdφ and d std² = d residual + 2λ(Pφ)ᵀdφ with d residual = dk(s, s) − 2φᵀdφ, or 0 where it is cut off
-        slopes = bonus * half_inverse(evaluation.std)
+        slopes = bonus * linalg.half_inverse(evaluation.std)
         own = np.where(evaluation.residual > 0.0, slopes, 0.0)
         by_features = 2.0 * self.regularization * slopes[:, None] * evaluation.solved
         by_features += self._pending.settled.weights - 2.0 * own[:, None] * evaluation.features
@@ -225,7 +215,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
         def variance(point: FloatArray) -> float:
             features, residual, _ = basis(point[None, :])
-            explained = features[0] @ symmetric_times_vector(frozen, features[0])
+            explained = features[0] @ linalg.symmetric_times_vector(frozen, features[0])
             # σ² = residual/λ + φᵀPφ
             return residual.item(0) / self.regularization + float(explained)
 

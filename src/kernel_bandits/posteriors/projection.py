@@ -1,7 +1,5 @@
 """Products with kernel values that are recomputed block by block, above all the pass over the history."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -21,29 +19,17 @@ EXTENDED_IS_WIDER = bool(np.finfo(EXTENDED).eps < np.finfo(np.float64).eps)
 
 
 class Mass(NamedTuple):
-    """The past in q further coordinates c, which are the last of φ.
+    """The past in q further coordinates c, which are the last of φ."""
 
-    Attributes:
-        cross: Σ φcᵀ, shape (m, q).
-        square: Σ ccᵀ, shape (q, q).
-        moment: Σ rc, shape (q,).
-    """
-
-    cross: FloatArray
-    square: FloatArray
-    moment: FloatArray
+    cross: FloatArray  # Σ φcᵀ, shape (m, q)
+    square: FloatArray  # Σ ccᵀ, shape (q, q)
+    moment: FloatArray  # Σ rc, shape (q,)
 
 
 def extended_gram_times(
     cross_gram: Callable[[FloatArray], FloatArray], anchors: FloatArray, vector: FloatArray
 ) -> NDArray[np.longdouble]:
-    """K_ZZ·v in extended precision.
-
-    Args:
-        cross_gram: returns k(points, anchors).
-        anchors: shape (m, d).
-        vector: v, shape (m,).
-    """
+    """K_ZZ·v in extended precision, where ``cross_gram`` returns k(points, anchors)."""
     rows, wide = max(1, BLOCK_BYTES // (16 * len(anchors))), vector.astype(EXTENDED)
     blocks = (cross_gram(anchors[start : start + rows]) for start in range(0, len(anchors), rows))
     return np.concatenate([gram.astype(EXTENDED) @ wide for gram in blocks])
@@ -54,12 +40,8 @@ def project(
 ) -> Mass:
     """The past in the coordinates of the last q anchors: φ(s_i) = J k_Z(s_i), O(t·m), kernel recomputed block by block.
 
-    Args:
-        kernel: the covariance function.
-        blocks: observations. Where repeats are merged, every anchor must be newer than all of them.
-        anchors: all m of them, shape (m, d).
-        factor: Jᵀ, shape (m, m).
-        since: how many observations came before each of the last q anchors; later ones count in its coordinate already.
+    The factor is Jᵀ. ``since`` is how many observations came before each of the last q anchors; later ones count in its
+    coordinate already. Where repeats are merged, every anchor must be newer than all observations.
     """
     size, further = len(anchors), len(since)
     added = np.asarray(since)

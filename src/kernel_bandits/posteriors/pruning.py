@@ -1,7 +1,5 @@
 """Pruning of large action sets: which actions may have the largest upper bound, at O(m) an action."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

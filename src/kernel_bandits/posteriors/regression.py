@@ -1,29 +1,17 @@
 """Ridge regression on explicit features, one observation at a time."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
+from kernel_bandits.numerics import linalg
 from kernel_bandits.numerics.blas_threads import factorisation_threads
-from kernel_bandits.numerics.linalg import (
-    add_gram,
-    border_inverse,
-    border_symmetric,
-    inverse_and_log_determinant,
-    subtract_outer,
-    symmetric_times_vector,
-    times,
-    times_transpose,
-    times_vector,
-    transpose_times_vector,
-)
 from kernel_bandits.posteriors.projection import Mass
 
 # Features wait until this many can enter A by one matrix product; the drift check follows: a few gemv per 64 rounds.
@@ -48,7 +36,7 @@ def sequential_factor(features: FloatArray, solved: FloatArray) -> FloatArray:
     L_jj² = 1 + φ_jᵀP_jφ_j, where P_j is P after the first j − 1 of the b observations: one factorisation holds the
     variances of all of them as they would be one after the other.
     """
-    gram = times_transpose(solved, features)
+    gram = linalg.times_transpose(solved, features)
     gram.flat[:: len(gram) + 1] += 1.0
     with factorisation_threads(len(gram)):
         factor, info = lapack.dpotrf(gram.T, lower=1, clean=1, overwrite_a=1)
@@ -73,10 +61,6 @@ class RidgeRegression:
 
     P and w are tracked by rank-one steps. A and b are kept beside them; every ``PENDING_ROWS`` observations w is
     refined against them, and P is recomputed from A when APφ has left φ by more than ``DRIFT_TOLERANCE``.
-
-    Args:
-        regularization: λ.
-        size: the number of features to start with.
     """
 
     def __init__(self, regularization: float, size: int = 0) -> None:
@@ -111,7 +95,7 @@ class RidgeRegression:
         """Learn a reward at features φ, with h = Pφ, variance = φᵀh and mean = φᵀw as they stand."""
         # P ← P − hhᵀ/c and w ← w + h(r − φᵀw)/c with c = 1 + φᵀh (Sherman–Morrison); log det grows by log c
         scale = 1.0 + variance
-        subtract_outer(self.covariance, solved / math.sqrt(scale))
+        linalg.subtract_outer(self.covariance, solved / math.sqrt(scale))
         self.weights += solved * ((reward - mean) / scale)
         self.log_determinant += math.log(scale)
         self._pending[self._pending_count] = features
@@ -124,55 +108,50 @@ class RidgeRegression:
 
     def learn(self, features: FloatArray, reward: float) -> None:
         """:meth:`observe` where nothing is known of h = Pφ and φᵀw yet."""
-        solved = symmetric_times_vector(self.covariance, features)
+        solved = linalg.symmetric_times_vector(self.covariance, features)
         self.observe(features, solved, float(features @ solved), float(features @ self.weights), reward)
 
     def count(self, coordinates: FloatArray) -> None:
         """Learn φ with a reward that is never asked for; w means nothing from then on."""
-        solved = symmetric_times_vector(self.covariance, coordinates)
+        solved = linalg.symmetric_times_vector(self.covariance, coordinates)
         self.observe(coordinates, solved, float(coordinates @ solved), 0.0, 0.0)
 
-    def copy(self) -> RidgeRegression:
+    def copy(self) -> Self:
         """A regression that goes on by itself."""
         return copy.deepcopy(self)
 
     def observe_many(self, features: FloatArray, solved: FloatArray, factor: FloatArray, rewards: FloatArray) -> None:
-        """Learn b rewards at once, as if one after the other.
+        """Learn b rewards at features Φ (b, m) at once, as if one after the other, given H = ΦP and the factor L.
 
-        Args:
-            features: φ of each, shape (b, m).
-            solved: H = ΦP, shape (b, m).
-            factor: L with LLᵀ = I + ΦPΦᵀ, shape (b, b); its squared diagonal holds the c of one update after the other.
-            rewards: shape (b,).
+        LLᵀ = I + ΦPΦᵀ; the squared diagonal of L holds the c of one update after the other.
         """
         if not len(rewards):
             return
         # P ← P − WᵀW and w ← w + Wᵀe with W = L⁻¹H and e = L⁻¹(r − Φw) (Woodbury); log det grows by log det LLᵀ
         reduced = solve_triangular(factor, solved, lower=True, check_finite=False)
-        errors = solve_triangular(
-            factor, rewards - times_vector(features, self.weights), lower=True, check_finite=False
-        )
-        add_gram(self.covariance, reduced, -1.0)
-        self.weights += transpose_times_vector(reduced, errors)
+        misfit = rewards - linalg.times_vector(features, self.weights)
+        errors = solve_triangular(factor, misfit, lower=True, check_finite=False)
+        linalg.add_gram(self.covariance, reduced, -1.0)
+        self.weights += linalg.transpose_times_vector(reduced, errors)
         self.log_determinant += 2.0 * float(np.log(np.diagonal(factor)).sum())
         self._absorb_pending()
-        add_gram(self._precision, features, 1.0)
-        self._moment += transpose_times_vector(features, rewards)
+        linalg.add_gram(self._precision, features, 1.0)
+        self._moment += linalg.transpose_times_vector(features, rewards)
         self._rounds += len(rewards)
         self._check_drift(features[-1])
 
     def forget(self, features: FloatArray) -> None:
         """Take back an observation of reward 0 at features φ."""
-        solved = times_vector(self.covariance, features)
+        solved = linalg.times_vector(self.covariance, features)
         # 1 − φᵀPφ = 1/(1 + φᵀP₋φ) with the P₋ without the observation
         left = 1.0 - float(features @ solved)
         self._absorb_pending()
-        add_gram(self._precision, features[None, :], -1.0)
+        linalg.add_gram(self._precision, features[None, :], -1.0)
         if left < FORGETTING_TOLERANCE:
             self._solve()
             return
         # P ← P + hhᵀ/(1 − φᵀPφ) and w ← w + h(φᵀw)/(1 − φᵀPφ), the update run backwards
-        add_gram(self.covariance, solved[None, :] / math.sqrt(left), 1.0)
+        linalg.add_gram(self.covariance, solved[None, :] / math.sqrt(left), 1.0)
         self.weights += solved * (float(features @ self.weights) / left)
         self.log_determinant += math.log(left)
 
@@ -207,7 +186,7 @@ class RidgeRegression:
             self._solve()
         waiting, self._deferred, self._deferred_rows = self._deferred, [], 0
         for features, rewards in waiting:
-            solved = times(features, self.covariance)
+            solved = linalg.times(features, self.covariance)
             self.observe_many(features, solved, sequential_factor(features, solved), rewards)
 
     def _absorb_deferred(self) -> None:
@@ -225,8 +204,8 @@ class RidgeRegression:
         large = [block for block in self._deferred if block[0].shape[1] == size and len(block[1]) >= PENDING_ROWS]
         small = [block for block in self._deferred if block[0].shape[1] < size or len(block[1]) < PENDING_ROWS]
         for features, rewards in [*large, *([_stacked(small, size)] if small else [])]:
-            add_gram(self._precision, features, 1.0)
-            self._moment += transpose_times_vector(features, rewards)
+            linalg.add_gram(self._precision, features, 1.0)
+            self._moment += linalg.transpose_times_vector(features, rewards)
         self._rounds += self._deferred_rows
         self._deferred, self._deferred_rows, self._stale = [], 0, True
 
@@ -235,13 +214,13 @@ class RidgeRegression:
         self._absorb_pending()
         cross, square, moment = mass.cross[:-1, 0], mass.square.item(), mass.moment.item()
         # A ← [[A, a], [aᵀ, λ + cc]]; its inverse by the Schur complement s = λ + cc − aᵀPa ≥ λ
-        solved = symmetric_times_vector(self.covariance, cross)
+        solved = linalg.symmetric_times_vector(self.covariance, cross)
         schur = max(self.regularization + square - float(cross @ solved), self.regularization)
         error = (moment - float(cross @ self.weights)) / schur
-        self.covariance = border_inverse(self.covariance, solved, schur)
+        self.covariance = linalg.border_inverse(self.covariance, solved, schur)
         self.weights = np.append(self.weights - error * solved, error)
         self.log_determinant += math.log(schur / self.regularization)
-        self._precision = border_symmetric(self._precision, cross, self.regularization + square)
+        self._precision = linalg.border_symmetric(self._precision, cross, self.regularization + square)
         self._moment = np.append(self._moment, moment)
         self._pending = np.zeros((PENDING_ROWS, self.size))
 
@@ -260,15 +239,15 @@ class RidgeRegression:
         self.refactorizations += 1
 
     def _solve(self) -> None:
-        self.covariance, log_determinant = inverse_and_log_determinant(self._precision)
-        self.weights = symmetric_times_vector(self.covariance, self._moment)
+        self.covariance, log_determinant = linalg.inverse_and_log_determinant(self._precision)
+        self.weights = linalg.symmetric_times_vector(self.covariance, self._moment)
         self.log_determinant = log_determinant - self.size * math.log(self.regularization)
 
     def _absorb_pending(self) -> None:
         """A ← A + Σ φφᵀ and b ← b + Σ rφ over the observations that wait."""
         rows, rewards = self._pending[: self._pending_count], self._pending_rewards[: self._pending_count]
-        add_gram(self._precision, rows, 1.0)
-        self._moment += transpose_times_vector(rows, rewards)
+        linalg.add_gram(self._precision, rows, 1.0)
+        self._moment += linalg.transpose_times_vector(rows, rewards)
         self._pending_count = 0
 
     def _check_drift(self, probe: FloatArray) -> None:
@@ -279,12 +258,12 @@ class RidgeRegression:
             # What a fresh factorisation leaves is the condition of A, not drift: never chase it.
             self._drift_limit = max(DRIFT_TOLERANCE, 10.0 * self._measure_drift(probe))
         # w ← w + P(b − Aw)
-        misfit = self._moment - symmetric_times_vector(self._precision, self.weights)
-        self.weights += symmetric_times_vector(self.covariance, misfit)
+        misfit = self._moment - linalg.symmetric_times_vector(self._precision, self.weights)
+        self.weights += linalg.symmetric_times_vector(self.covariance, misfit)
 
     def _measure_drift(self, probe: FloatArray) -> float:
         # ‖APφ − φ‖/‖φ‖
         length = float(np.linalg.norm(probe))
-        product = symmetric_times_vector(self._precision, symmetric_times_vector(self.covariance, probe))
+        product = linalg.symmetric_times_vector(self._precision, linalg.symmetric_times_vector(self.covariance, probe))
         error = float(np.linalg.norm(product - probe))
         return error / length if length else 0.0

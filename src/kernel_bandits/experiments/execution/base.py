@@ -1,7 +1,5 @@
 """What executors share: outcomes, the execution of one run, and what a worker does with it."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -44,19 +42,11 @@ class Engine(Protocol):
 
     def has_gpu(self) -> bool:
         """Return whether there is a GPU to use."""
-        ...
 
     def execute_on_device(
         self, runs: Sequence[Run], fallback: Executor, notify: Callable[[str], None]
     ) -> Iterator[Outcome]:
-        """Execute runs and yield their outcomes.
-
-        Args:
-            runs: of a study.
-            fallback: executes the runs that the engine does not support.
-            notify: takes a line about those runs.
-        """
-        ...
+        """Yield the outcomes of runs; ``fallback`` executes those not supported, ``notify`` takes a line on them."""
 
 
 def execute(run: Run) -> Record:

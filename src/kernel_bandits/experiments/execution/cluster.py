@@ -4,13 +4,11 @@ Runs are submitted to Dask directly. Joblib's Dask backend waits forever for a r
 use workers that join later.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
-from kernel_bandits.errors import InputError, UnavailableError, missing
+from kernel_bandits.errors import InputError, UnavailableError, needs
 from kernel_bandits.experiments.execution.base import Failure, Outcome, Reply, execute_serialized, outcome_of
 from kernel_bandits.experiments.execution.serialization import serialize
 from kernel_bandits.experiments.study.specification import Run
@@ -25,10 +23,8 @@ def on_cluster(runs: Sequence[Run], address: str) -> Iterator[Outcome]:
     """Execute runs on the workers of the scheduler at an address, and yield outcomes as they finish."""
     if not runs:
         return
-    try:
+    with needs("distributed", "cluster"):
         import distributed
-    except ImportError as reason:
-        raise missing("distributed", "cluster") from reason
     with _client(address) as client:
         futures = client.map(execute_serialized, serialize(runs), pure=False, batch_size=BATCH_SIZE)
         waiting = dict(zip(futures, runs, strict=True))
@@ -62,10 +58,9 @@ def _client(address: str) -> Any:
 
 def _fetched(future: Any, address: str) -> Reply:
     try:
-        fetched: Reply = future.result()
+        return future.result()
     except (OSError, CancelledError) as reason:
         raise UnavailableError(
             f"The connection to the scheduler at {address} was lost ({reason}). Finished runs are kept. "
             "Run the command again to continue."
         ) from reason
-    return fetched

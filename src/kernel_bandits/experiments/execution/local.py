@@ -1,7 +1,5 @@
 """Execute runs on this machine: in this process, or in worker processes."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator, Sequence
@@ -10,7 +8,7 @@ from itertools import islice
 from threading import Thread
 from time import sleep
 
-from kernel_bandits.errors import UnavailableError, missing
+from kernel_bandits.errors import UnavailableError, needs
 from kernel_bandits.experiments.execution.base import Outcome, Reply, execute_serialized, outcome_of
 from kernel_bandits.experiments.execution.serialization import serialize
 from kernel_bandits.experiments.study.specification import Run
@@ -31,10 +29,8 @@ def in_processes(runs: Sequence[Run], jobs: int) -> Iterator[Outcome]:
     """Execute runs in ``jobs`` worker processes with one BLAS thread each."""
     if not runs:
         return
-    try:
+    with needs("joblib", "experiments"):
         from joblib.externals import loky
-    except ImportError as reason:
-        raise missing("joblib", "experiments") from reason
     pool = loky.get_reusable_executor(
         jobs, timeout=IDLE_SECONDS, env=_ONE_THREAD, initializer=_start_worker, initargs=(os.getpid(),)
     )

@@ -4,8 +4,6 @@ Installed packages are pickled by name. Modules in the folders of the study's ow
 on another machine needs neither the files nor a shared folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import sys
@@ -16,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kernel_bandits.errors import missing
+from kernel_bandits.errors import needs
 from kernel_bandits.experiments.study.components import Component
 from kernel_bandits.experiments.study.specification import Run
 
@@ -25,10 +23,8 @@ _INSTALLED = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"
 
 def serialize(runs: Iterable[Run]) -> list[bytes]:
     """Return the runs as bytes that :func:`deserialize` reads in any process that has this library."""
-    try:
+    with needs("cloudpickle", "experiments"):
         import cloudpickle
-    except ImportError as reason:
-        raise missing("cloudpickle", "experiments") from reason
     runs = list(runs)
     with _by_value(cloudpickle, _modules_in(_own_folders(runs))):
         return [cloudpickle.dumps(run) for run in runs]
@@ -36,8 +32,7 @@ def serialize(runs: Iterable[Run]) -> list[bytes]:
 
 def deserialize(payload: bytes) -> Run:
     """Return the run that :func:`serialize` wrote."""
-    run: Run = pickle.loads(payload)
-    return run
+    return pickle.loads(payload)
 
 
 def code_digests(runs: Iterable[Run]) -> dict[str, str]:

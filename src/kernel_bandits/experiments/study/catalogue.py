@@ -1,7 +1,5 @@
 """What the names in a study stand for: exports of the library, found by inspection, or ``"module:attribute"``."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import sys
@@ -16,6 +14,7 @@ from kernel_bandits import confidence, dictionaries, kernels
 from kernel_bandits.environments.base import Environment
 from kernel_bandits.errors import InputError
 from kernel_bandits.learning import KernelLearning
+from kernel_bandits.policies import load
 
 Factory: TypeAlias = Callable[..., Any]
 Role: TypeAlias = Literal["environment", "policy", "kernel, radius or rule"]
@@ -26,7 +25,8 @@ def catalogue(role: Role) -> dict[str, Factory]:
     if role == "environment":
         return _classes(kernel_bandits.environments, Environment)
     if role == "policy":
-        return {name: value for name, value in vars(kernel_bandits.policies).items() if inspect.isfunction(value)}
+        named = vars(kernel_bandits.policies).items()
+        return {name: value for name, value in named if inspect.isfunction(value) and value is not load}
     return {
         **_classes(kernels, kernels.Kernel),
         **_classes(confidence, confidence.Confidence),
@@ -77,14 +77,7 @@ def parameters(factory: Factory) -> Mapping[str, inspect.Parameter]:
 
 
 def check_options(name: str, factory: Factory, options: Iterable[str], added: Collection[str] = ()) -> None:
-    """Raise :class:`InputError` if an option is unknown, or a required one missing.
-
-    Args:
-        name: what the message calls the factory.
-        factory: takes the options.
-        options: those that are given.
-        added: those that a run adds itself.
-    """
+    """Raise :class:`InputError` if an option is unknown, or a required one is neither given nor added by a run."""
     known = parameters(factory)
     named = [key for key, value in known.items() if value.kind not in (value.VAR_POSITIONAL, value.VAR_KEYWORD)]
     takes_any = any(value.kind is value.VAR_KEYWORD for value in known.values())

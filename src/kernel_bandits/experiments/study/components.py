@@ -4,8 +4,6 @@ A :class:`Reference` is known by name alone, as in a record on disk. A :class:`C
 holds the class or function that the name stands for, and builds the object where a run is executed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -79,8 +77,7 @@ class Component(_Named):
     def check(self, added: Collection[str] = ()) -> None:
         """Raise :class:`InputError` if an option is unknown or missing, here or in a nested component.
 
-        Args:
-            added: options that a run adds itself.
+        A run adds the options ``added`` itself.
         """
         check_options(self.name, self.factory, self.options, added)
         for value in self.options.values():
@@ -104,13 +101,9 @@ def reference(name: str, options: Mapping[str, Any] | None = None, label: str = 
 
 
 def component(role: Role, thing: str | Factory, options: Mapping[str, Any], label: str = "") -> Component:
-    """Return the component that a name, a class or a function stands for.
+    """Return the component that a name in the catalogue of a role, a class or a function stands for.
 
-    Args:
-        role: what it is used as; names are looked up in the catalogue of this role.
-        thing: a name, or the class or function itself.
-        options: its arguments, as in a study's file.
-        label: what tables and figures call it.
+    Options are as in a study's file; tables and figures call the component by its label.
     """
     if isinstance(thing, str):
         name, factory = thing, find_factory(role, thing)

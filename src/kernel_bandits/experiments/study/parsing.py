@@ -3,8 +3,6 @@
 Every mistake in a file is an :class:`InputError` that names the place and what to write.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import sys
@@ -50,11 +48,9 @@ def load_study(path: str | Path) -> Study:
 
 
 def study_of(tables: TomlTable, name: str = "study") -> Study:
-    """Return the study that tables describe.
+    """Return the study that tables as in a TOML file describe; ``name`` is used unless the tables have one.
 
-    Args:
-        tables: as in a TOML file. A class or function may stand in place of a ``name``.
-        name: of the study, unless the tables have one.
+    A class or function may stand in place of the ``name`` of an environment, a policy or a part of them.
     """
     _check_keys("the study", tables, STUDY_KEYS, required=("environments", "policies", "seeds", "horizon"))
     name = _text("name", tables.get("name", name))
@@ -118,13 +114,11 @@ def _policies(tables: TomlTable, labels: Sequence[str]) -> Iterator[_Entry]:
             raise InputError(f"{where}.environments: expected a list of labels, got {chosen!r}.")
         for label in chosen:
             if label not in labels:
-                raise InputError(
-                    f"{where}.environments: there is no environment {label!r}{did_you_mean(str(label), labels)}"
-                )
+                hint = did_you_mean(str(label), labels)
+                raise InputError(f"{where}.environments: there is no environment {label!r}{hint}")
         seeds = _seeds(f"{where}.seeds", table.get("seeds", tables["seeds"]))
-        horizon = as_count(
-            f"{where}.horizon" if "horizon" in table else "horizon", table.get("horizon", tables["horizon"])
-        )
+        of_horizon = f"{where}.horizon" if "horizon" in table else "horizon"
+        horizon = as_count(of_horizon, table.get("horizon", tables["horizon"]))
         for policy in _grid(where, table, "policy"):
             yield _Entry(policy, tuple(chosen), seeds, horizon)
 
@@ -223,9 +217,8 @@ def _check_labels(labels: Sequence[str], where: str) -> None:
 def _check_keys(where: str, table: TomlTable, known: Sequence[str], required: Sequence[str] = ()) -> None:
     for key in table:
         if key not in known:
-            raise InputError(
-                f"{where}: unknown entry {key!r}{did_you_mean(str(key), known)} It has {', '.join(known)}."
-            )
+            hint = did_you_mean(str(key), known)
+            raise InputError(f"{where}: unknown entry {key!r}{hint} It has {', '.join(known)}.")
     for key in required:
         if key not in table:
             raise InputError(f"{where}: the entry {key!r} is missing.")

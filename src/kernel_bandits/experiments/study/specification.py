@@ -4,15 +4,13 @@ A study expands to runs. The id of a run depends only on what the run does: labe
 it comes from do not enter, so a finished run is found again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from kernel_bandits.arrays import as_count
 from kernel_bandits.environments import Environment, Table
@@ -106,13 +104,8 @@ class Study:
     runs: tuple[Run, ...]
     quick: Mapping[str, int] = field(default_factory=dict)
 
-    def capped(self, horizon: int | None = None, seeds: int | None = None) -> Study:
-        """Return the study with shorter and fewer runs.
-
-        Args:
-            horizon: the maximum number of rounds per run.
-            seeds: the maximum number of seeds per policy and environment; the first ones are kept.
-        """
+    def capped(self, horizon: int | None = None, seeds: int | None = None) -> Self:
+        """Return the study with at most ``horizon`` rounds and the first ``seeds`` seeds per policy and environment."""
         kept: list[Run] = []
         seen: dict[tuple[str, str], int] = {}
         for run in self.runs:
@@ -122,6 +115,6 @@ class Study:
                 kept.append(replace(run, horizon=rounds))
         return replace(self, runs=tuple(kept))
 
-    def shifted(self, by: int) -> Study:
+    def shifted(self, by: int) -> Self:
         """Return the study with ``by`` added to every seed."""
         return replace(self, runs=tuple(replace(run, seed=run.seed + by) for run in self.runs))

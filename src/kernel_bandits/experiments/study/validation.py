@@ -1,7 +1,5 @@
 """Check a study before it runs."""
 
-from __future__ import annotations
-
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.experiments.loop import run as run_loop
 from kernel_bandits.experiments.study.specification import Run, Study

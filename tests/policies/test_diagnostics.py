@@ -94,7 +94,10 @@ def test_diagnostics_print_one_line_each():
     lines = str(state).splitlines()
     assert lines[0] == "observations: 16"
     assert f"prior_mean: {state.prior_mean:.6g}" in lines
-    assert lines[-2].startswith(f"kernel_changes: {len(state.kernel_changes)}, the last in round")
+    parts = ", ".join(f"{share:.0%} {name}" for name, share in state.kernel_changes[-1].shares)
+    assert lines[-2] == f"of the variance of a reward: {parts}"
+    assert sum(share for _, share in state.kernel_changes[-1].shares) == pytest.approx(1.0)
+    assert lines[-3].startswith(f"kernel_changes: {len(state.kernel_changes)}, the last in round")
     shares = state.kernel_changes[-1].relative_lengthscales
     assert lines[-1] == f"lengthscales over the spread of their columns: {shares[0]:.3g}, {shares[1]:.3g}"
     assert "kernel_changes" not in str(kb.uniform(seed=0).diagnostics())

@@ -24,6 +24,7 @@ from kernel_bandits.kernels.base import (
 from kernel_bandits.kernels.composite import TensorProduct, require_columns, require_gram
 from kernel_bandits.kernels.dot_product import Linear, Polynomial
 from kernel_bandits.kernels.lengthscales import Lengthscale, median_lengthscale
+from kernel_bandits.kernels.mixed import Mixed, PerArm
 from kernel_bandits.kernels.stationary import Exponential, Gaussian, Matern, Stationary
 
 __all__ = [
@@ -36,6 +37,8 @@ __all__ = [
     "Lengthscale",
     "Linear",
     "Matern",
+    "Mixed",
+    "PerArm",
     "Polynomial",
     "Product",
     "Stationary",

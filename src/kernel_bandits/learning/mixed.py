@@ -148,7 +148,7 @@ class MixedModel:
         contexts: units of the context columns.
         actions: units of the action columns; None where arms share nothing.
         power: by which the evidence counted; 0 where only level and spread of the rewards were learned.
-        shares: of the variance of the rewards: noise, constant, linear, smooth.
+        evidence: the log evidence of the sample, in nats.
     """
 
     kernel: Kernel
@@ -160,6 +160,37 @@ class MixedModel:
     actions: ColumnUnits | None
     power: float
     evidence: float
+
+    @property
+    def shares(self) -> tuple[tuple[str, float], ...]:
+        """The parts of the variance of a reward: noise, constant, linear and smooth."""
+        values = np.exp(self.parameters)
+        bias, linear, smooth = values[: blocks.LENGTH].tolist()
+        by_linear, by_smooth = values[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH] if self.actions else (0.0, 0.0)
+        # (b + l + s)(1 + l' + s'): what has a smooth factor is smooth, what is left with a linear one linear
+        straight = linear * (1.0 + by_linear) + bias * by_linear
+        parts = {
+            "noise": float(values[blocks.NOISE]),
+            "constant": bias,
+            "linear": float(straight),
+            "smooth": float((bias + linear + smooth) * (1.0 + by_linear + by_smooth) - bias - straight),
+        }
+        total = sum(parts.values())
+        return tuple((name, part / total) for name, part in parts.items())
+
+    def relative_lengthscales(self, dimension: int) -> tuple[float, ...]:
+        """Lengthscales over the spread of their columns, √12 standard deviations; 0 in the columns that name an arm."""
+        values = np.exp(self.parameters)
+        relative = np.zeros(dimension)
+        split = len(self.contexts.varies)
+        relative[:split] = _relative(self.contexts, values[blocks.LENGTH])
+        if self.actions is not None:
+            relative[split:] = _relative(self.actions, values[blocks.ACTION_LENGTH])
+        return tuple(relative.tolist())
+
+
+def _relative(units: ColumnUnits, lengthscale: float) -> FloatArray:
+    return np.where(units.varies, lengthscale * math.sqrt(units.variables / 12.0), math.inf)
 
 
 def are_arms(actions: FloatArray) -> bool:
@@ -286,17 +317,27 @@ class MixedSample:
                 offset / widths + total / width**2 * slope - power * evidence.gradient,
             )
 
-        parameters = medians
-        if power > 0.0:
-            starts = [medians]
-            if before is not None and len(before.parameters) == len(medians):
-                starts.append(before.parameters)
-            starts = [np.clip(start, medians - self._prior.reach, medians + self._prior.reach) for start in starts]
-            start = min(starts, key=lambda each: negated(each)[0])
-            bounds = list(zip(medians - self._prior.reach, medians + self._prior.reach, strict=True))
-            parameters = minimize(
-                negated, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": self._prior.iterations}
-            ).x
+        def best(start: FloatArray) -> FloatArray:
+            reach = self._prior.reach
+            bounds = list(zip(medians - reach, medians + reach, strict=True))
+            options = {"maxiter": self._prior.iterations}
+            start = np.clip(start, medians - reach, medians + reach)
+            return minimize(negated, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+
+        if power == 0.0:
+            return self._model(medians, power)
+        starts = [medians]
+        if before is not None and len(before.parameters) == len(medians):
+            starts.append(before.parameters)
+        parameters = best(min(starts, key=lambda each: negated(each)[0]))
+        # A very short lengthscale fits noise as well as a noise term does: it has to earn the price of a parameter.
+        mostly_noise = medians.copy()
+        mostly_noise[: blocks.LENGTH] += math.log((1.0 - self._prior.signal) / self._prior.signal)
+        mostly_noise[blocks.NOISE] = math.log(self._prior.signal)
+        noisy = best(mostly_noise)
+        price = 0.5 * math.log(len(self._rewards))
+        if noisy[blocks.NOISE] > parameters[blocks.NOISE] and negated(noisy)[0] <= negated(parameters)[0] + price:
+            parameters = noisy
         return self._model(parameters, power)
 
     def evidence_of(self, model: MixedModel) -> float:

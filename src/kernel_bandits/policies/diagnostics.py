@@ -57,6 +57,9 @@ class Diagnostics:
                 f"kernel_changes: {len(self.kernel_changes)}, the last in round {last.round_index}, "
                 f"which gained {last.evidence_gained:.3g} nats"
             )
+            if last.shares:
+                parts = ", ".join(f"{share:.0%} {name}" for name, share in last.shares)
+                lines.append(f"of the variance of a reward: {parts}")
             shares = ", ".join(f"{share:.3g}" for share in last.relative_lengthscales)
             lines.append(f"lengthscales over the spread of their columns: {shares}")
         return "\n".join(lines)

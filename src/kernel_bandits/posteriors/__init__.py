@@ -1,8 +1,9 @@
 """Kernel ridge regression that learns one observation at a time.
 
 Swappable: :class:`ExactPosterior` is carried by every observed point, :class:`NystromPosterior` by a dictionary of
-anchors, :class:`FeaturePosterior` by explicit features; :class:`LearnedPosterior` is any of the first two with a kernel
-that is learned. All have ``predict(points)`` and ``update(point, reward)``.
+anchors, :class:`FeaturePosterior` by explicit features; :class:`SplitPosterior` has one of the first two for each arm,
+:class:`LearnedPosterior` is any of these with a kernel that is learned. All have ``predict(points)`` and
+``update(point, reward)``.
 """
 
 from kernel_bandits.posteriors.base import Evaluation, KernelChange, Posterior, Prediction
@@ -10,6 +11,7 @@ from kernel_bandits.posteriors.exact import ExactPosterior
 from kernel_bandits.posteriors.features import FeaturePosterior
 from kernel_bandits.posteriors.learned import LearnedPosterior
 from kernel_bandits.posteriors.nystrom import NystromPosterior
+from kernel_bandits.posteriors.split import SplitPosterior
 
 __all__ = [
     "Evaluation",
@@ -20,4 +22,5 @@ __all__ = [
     "NystromPosterior",
     "Posterior",
     "Prediction",
+    "SplitPosterior",
 ]

@@ -59,6 +59,7 @@ class KernelChange:
         relative_lengthscales: of each column, context columns first, over the spread of what was played in it (√12
             standard deviations, the width of an interval of uniform values). A column at 10 or more hardly matters to
             the reward; infinite if it never varied.
+        shares: of the variance of the rewards, by part: noise, constant, linear, smooth; empty unless they are learned.
     """
 
     round_index: int
@@ -67,6 +68,7 @@ class KernelChange:
     prior_mean: float
     evidence_gained: float
     relative_lengthscales: tuple[float, ...]
+    shares: tuple[tuple[str, float], ...] = ()
 
 
 E = TypeVar("E", bound=Evaluation)

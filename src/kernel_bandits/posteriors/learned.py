@@ -178,6 +178,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             refit.mean,
             refit.evidence_gained,
             refit.relative_lengthscales,
+            refit.shares,
         )
         facts.prior_mean, facts.kernel_changes, facts.bonus = refit.mean, (*self.kernel_changes, change), refit.bonus
         self._model, self._within, self._facts, self._pending = refit.model, within, facts, within._pending

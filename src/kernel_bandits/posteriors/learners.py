@@ -46,6 +46,7 @@ class Refit(Generic[M]):
         evidence_gained: over the model before, in nats.
         relative_lengthscales: as of :class:`KernelChange`.
         sample: the points it was learned from, shape (n, d).
+        shares: as of :class:`KernelChange`.
     """
 
     model: M
@@ -56,6 +57,7 @@ class Refit(Generic[M]):
     evidence_gained: float
     relative_lengthscales: tuple[float, ...]
     sample: FloatArray
+    shares: tuple[tuple[str, float], ...] = ()
 
 
 class Learner(ABC, Generic[M]):
@@ -229,7 +231,10 @@ class MixedLearner(Learner[MixedModel]):
         sample = MixedSample(points[drawn], rewards[drawn], self._columns, self._arms, before)
         found = sample.fit(before)
         gain = math.inf if before is None else found.evidence - sample.evidence_of(before)
-        return Refit(found, found.kernel, found.noise, found.mean, found.bonus, gain, (), points[drawn])
+        relative = found.relative_lengthscales(points.shape[1])
+        return Refit(
+            found, found.kernel, found.noise, found.mean, found.bonus, gain, relative, points[drawn], found.shares
+        )
 
 
 @dataclass(frozen=True)

@@ -217,6 +217,7 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
     def fulfil(self, key: int, reward: float) -> None:
         arm, member = self._member(self._arms.awaited[key].point)
         member.fulfil(key, reward)
+        self._arms.count()
         self._order.append(self._numbers[arm])
         self._facts.round_index += 1
         del self._arms.awaited[key]

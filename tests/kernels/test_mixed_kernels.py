@@ -1,0 +1,71 @@
+"""The kernels of tables: their parts, their gradients, and arms that share nothing."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kernel_bandits as kb
+from kernel_bandits.kernels import Matern, weighted_gradient
+
+
+def points(count, columns, seed=0):
+    return np.random.default_rng(seed).normal(size=(count, columns))
+
+
+@given(
+    bias=st.floats(0.0, 3.0),
+    linear=st.floats(0.0, 3.0),
+    smooth=st.floats(0.0, 3.0),
+    lengthscale=st.floats(0.1, 10.0),
+    offset=st.floats(-1e3, 1e3),
+)
+@settings(max_examples=50)
+def test_a_mixed_kernel_is_the_sum_of_its_parts(bias, linear, smooth, lengthscale, offset):
+    X, Y = 3.0 * points(7, 4) + offset, 3.0 * points(5, 4, seed=1) + offset
+    kernel = kb.Mixed(bias, linear, smooth, lengthscale, centre=[offset] * 4, scale=[3.0] * 4)
+    left, right = (X - offset) / 3.0, (Y - offset) / 3.0
+    # distances grow as √4
+    expected = bias + linear * left @ right.T / 4 + smooth * Matern(2.0 * lengthscale)(left, right)
+    np.testing.assert_allclose(kernel(X, Y), expected, atol=1e-9)
+    np.testing.assert_allclose(kernel.diag(X), np.diagonal(kernel(X)), atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [kb.Mixed(0.3, 0.8, 1.2, 0.7, centre=1.0, scale=2.0, variables=2)])
+def test_gradients_are_those_of_differences(kernel):
+    X, Y, weights = points(6, 3), points(5, 3, seed=1), points(6, 5, seed=2)
+
+    class WithoutGradient:
+        def __call__(self, X, Y=None):
+            return kernel(X, Y)
+
+        def diag(self, X):
+            return kernel.diag(X)
+
+    np.testing.assert_allclose(
+        kernel.gradient(X, Y, weights), weighted_gradient(WithoutGradient(), X, Y, weights), atol=1e-6
+    )
+
+
+def test_arms_share_nothing():
+    contexts, arms = points(6, 3), np.eye(2)[[0, 1, 0, 1, 1, 0]]
+    X, kernel = np.hstack([contexts, arms]), kb.Mixed(0.3, 0.8, 1.2)
+    gram = kb.PerArm(kernel, 3)(X)
+    same = arms @ arms.T
+    np.testing.assert_allclose(gram, same * kernel(contexts))
+    np.testing.assert_allclose(kb.PerArm(kernel, 3).diag(X), np.diagonal(gram))
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: kb.Mixed(-1.0, 1.0, 1.0), "bias: expected a finite variance"),
+        (lambda: kb.Mixed(1.0, 1.0, 1.0, scale=0.0), "scale: expected positive"),
+        (lambda: kb.PerArm(kb.Gaussian(), -1), "context_dimension: expected a whole number"),
+        (lambda: kb.PerArm(kb.Gaussian(), 3)(np.ones((2, 3))), "at least one action column"),
+        (lambda: kb.Mixed(1.0, 1.0, 1.0, centre=[0.0, 0.0])(np.ones((2, 3))), "centre: 2 numbers were given"),
+    ],
+)
+def test_bad_arguments_are_named(build, words):
+    with pytest.raises(kb.InputError, match=words):
+        build()

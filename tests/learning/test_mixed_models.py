@@ -1,0 +1,86 @@
+"""The mixed kernel of a table: what it takes for noise, what it learns, and in which units."""
+
+import numpy as np
+import pytest
+
+import kernel_bandits as kb
+from kernel_bandits.learning.mixed import Columns, MixedSample, are_arms
+
+
+def sample(reward, count=300, seed=0, arms=True, scale=1.0, height=1.0):
+    generator = np.random.default_rng(seed)
+    contexts = generator.normal(size=(count, 4))
+    actions = np.eye(3)[generator.integers(3, size=count)] if arms else generator.random((count, 1))
+    rewards = np.array([reward(x, a, generator) for x, a in zip(contexts, actions, strict=True)])
+    return MixedSample(np.hstack([scale * contexts, actions]), height * rewards, Columns(4), arms, None).fit(None)
+
+
+def test_pure_noise_is_taken_for_noise():
+    shares = dict(sample(lambda _x, _a, g: g.normal()).shares)
+    assert shares["noise"] > 0.7
+
+
+def test_a_linear_reward_is_taken_for_linear():
+    shares = dict(sample(lambda x, _a, g: x @ [1.0, -2.0, 0.5, 1.5] + 0.1 * g.normal()).shares)
+    assert shares["linear"] > 0.5
+    assert shares["noise"] < 0.1
+
+
+def test_clicks_are_mostly_noise():
+    model = sample(lambda x, _a, g: float(g.random() < 0.1 + 0.05 * (x[0] > 0)), count=600)
+    assert dict(model.shares)["noise"] > 0.5
+    assert model.mean == pytest.approx(0.125, abs=0.05)
+
+
+@pytest.mark.parametrize("arms", [True, False])
+def test_units_do_not_matter(arms):
+    def reward(x, a, g):
+        return np.sin(2.0 * x[0]) + a[0] + 0.3 * g.normal()
+
+    plain, scaled = sample(reward, arms=arms), sample(reward, arms=arms, scale=1024.0, height=1.0 / 64.0)
+    np.testing.assert_allclose(scaled.parameters, plain.parameters, atol=1e-4)
+    assert scaled.noise == pytest.approx(plain.noise / 4096.0, rel=1e-3)
+    assert scaled.bonus == pytest.approx(plain.bonus, rel=1e-3)
+
+
+def test_columns_of_one_variable_share_a_spread():
+    generator = np.random.default_rng(0)
+    levels = np.eye(4)[generator.choice(4, p=[0.9, 0.05, 0.04, 0.01], size=300)]
+    points = np.hstack([levels, generator.random((300, 1))])
+    model = MixedSample(points, generator.normal(size=300), Columns(4, (0, 0, 0, 0, 1)), False, None).fit(None)
+    assert np.ptp(model.contexts.spread) == 0.0
+    assert model.contexts.variables == 1
+
+
+@pytest.mark.parametrize(
+    ("actions", "expected"),
+    [(np.eye(3), True), ([[0.0, 1.0]], True), ([[1.0], [0.0]], False), ([[0.5, 0.5]], False), ([[1.0, 1.0]], False)],
+)
+def test_unit_vectors_are_arms(actions, expected):
+    assert are_arms(np.array(actions)) is expected
+
+
+def test_nothing_set_separates_classes():
+    """A table of three classes that a line does not separate, played with nothing set."""
+    generator, policy, right = np.random.default_rng(0), kb.ek_ucb(seed=0), 0
+    for step in range(500):
+        context = generator.normal(size=3)
+        best = 0 if np.linalg.norm(context[:2]) < 1.0 else 1 + int(context[2] > 0)
+        decision = policy.select(context, np.eye(3))
+        policy.update(context, decision.action, float(decision.index == best))
+        right += (decision.index == best) * (step >= 250)
+    assert right / 250 > 0.75
+    assert policy.dictionary_size <= 3 * 150
+
+
+def test_rewards_that_hardly_depend_on_anything_are_not_lost():
+    """Clicks at a few per cent: the best offer is found although nearly all is noise."""
+    earned, chances = 0.0, np.array([0.02, 0.05, 0.12])
+    for seed in range(3):
+        generator, policy = np.random.default_rng(seed), kb.ek_ucb(seed=seed)
+        for _ in range(600):
+            context = generator.normal(size=3)
+            decision = policy.select(context, np.eye(3))
+            policy.update(context, decision.action, float(generator.random() < chances[decision.index]))
+            earned += chances[decision.index] / 1800
+    assert earned > chances.mean()

@@ -1,0 +1,74 @@
+"""One posterior per arm is the posterior of a kernel by which arms share nothing."""
+
+import numpy as np
+import pytest
+
+import kernel_bandits as kb
+from kernel_bandits.posteriors import ExactPosterior, SplitPosterior
+
+KERNEL = kb.PerArm(kb.Mixed(0.2, 0.5, 1.0), 2)
+
+
+def split():
+    return SplitPosterior(KERNEL, 0.1, lambda kernel, regularization, _number: ExactPosterior(kernel, regularization))
+
+
+def log(count, seed=0):
+    generator = np.random.default_rng(seed)
+    points = np.hstack([generator.normal(size=(count, 2)), np.eye(3)[generator.integers(3, size=count)]])
+    return points, generator.normal(size=count)
+
+
+def assert_equal(one, other):
+    points, _ = log(20, seed=9)
+    np.testing.assert_allclose(one.predict(points).mean, other.predict(points).mean, atol=1e-9)
+    np.testing.assert_allclose(one.predict(points).std, other.predict(points).std, atol=1e-9)
+    covariances = [each.covariance(points, each.evaluate(points)) for each in (one, other)]
+    np.testing.assert_allclose(*covariances, atol=1e-9)
+    for quantity in ("log_determinant", "effective_dimension", "round_index", "dimension", "dictionary_size"):
+        assert getattr(one, quantity) == pytest.approx(getattr(other, quantity), abs=1e-8)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_it_is_the_posterior_of_its_kernel(at_once):
+    one, other = split(), ExactPosterior(KERNEL, 0.1)
+    points, rewards = log(30)
+    for posterior in (one, other):
+        if at_once:
+            posterior.update_many(points, rewards)
+        else:
+            for point, reward in zip(points, rewards, strict=True):
+                posterior.update(point, reward)
+    assert_equal(one, other)
+    np.testing.assert_array_equal(one.observed_points, points)
+    np.testing.assert_array_equal(one.observed_rewards, rewards)
+
+
+def test_late_rewards_are_learned_alike():
+    one, other = split(), ExactPosterior(KERNEL, 0.1)
+    points, rewards = log(20)
+    for posterior in (one, other):
+        for key, point in enumerate(points):
+            posterior.anticipate(key, point, posterior.evaluate_finite(point[None, :]))
+        for key in (3, 1, 15, 7):
+            posterior.fulfil(key, rewards[key])
+        posterior.abandon(2)
+    assert_equal(one, other)
+
+
+def test_an_arm_never_played_has_the_prior():
+    posterior = split()
+    point = np.array([0.3, -0.2, 0.0, 0.0, 1.0])
+    assert posterior.predict(point[None, :]).std[0] == pytest.approx(KERNEL.diag(point[None, :])[0] ** 0.5)
+
+
+def test_arms_offered_in_one_context_are_evaluated_together():
+    policy = kb.ek_ucb(KERNEL, seed=0)
+    points, rewards = log(40)
+    policy.posterior.update_many(points, rewards)
+    offered = np.hstack([np.tile([0.4, 0.1], (3, 1)), np.eye(3)])
+    together = policy.posterior.evaluate(offered)
+    for row in range(3):
+        alone = policy.posterior.evaluate(offered[[row]])
+        assert together.mean[row] == pytest.approx(alone.mean[0], abs=1e-12)
+        assert together.std[row] == pytest.approx(alone.std[0], abs=1e-12)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from bakeoff.problem import CONSTANT, FloatArray
 from numpy.typing import NDArray
+
+from bakeoff.problem import CONSTANT, FloatArray
 
 
 def column(values: Sequence[object]) -> NDArray[np.generic]:

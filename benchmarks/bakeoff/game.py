@@ -10,8 +10,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from bakeoff.problem import FloatArray, Offer, Problem
 from numpy.typing import NDArray
+
+from bakeoff.problem import FloatArray, Offer, Problem
 
 # Points of a learning curve, at equal ratios of rounds.
 CURVE_POINTS = 40

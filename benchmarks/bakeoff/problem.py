@@ -49,7 +49,7 @@ class Problem:
         variables: the variable of the table that each column of ``contexts`` comes from, shape (d_x,).
         rewards: the reward of each arm in each row, shape (n, A); NaN where a log does not know it.
         actions: features of the arms in each row, shape (n, A, d_a); (0, A, 0) where arms are names.
-        taken: in a log with a continuous action, the features of the action that was taken, shape (n, d_a); else (0, 0).
+        taken: in a log with a continuous action, the features of the action taken, shape (n, d_a); else (0, 0).
     """
 
     contexts: FloatArray

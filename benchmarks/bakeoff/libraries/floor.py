@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from bakeoff.game import Player, Shape
 from bakeoff.libraries.base import Entry, Library, Settings
 from bakeoff.problem import Offer

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+
 from bakeoff.game import Player, Shape
 from bakeoff.libraries.base import Entry, Library, Settings, grid
 from bakeoff.problem import FloatArray, Offer
@@ -22,7 +26,7 @@ class Wiser(Player):
         seed: of the first round.
     """
 
-    def __init__(self, model: object, arms: int, turns: int, seed: int) -> None:
+    def __init__(self, model: Any, arms: int, turns: int, seed: int) -> None:
         self.model, self.arms, self.turns = model, arms, turns
         self.first = int(np.random.default_rng(seed).integers(arms))
         self.learned = 0
@@ -30,10 +34,10 @@ class Wiser(Player):
     def choose(self, offer: Offer) -> int:
         if self.learned < self.turns:
             return (self.first + self.learned) % self.arms
-        return int(self.model.predict(self.row(offer)))  # type: ignore[attr-defined] # MABWiser has no types
+        return int(self.model.predict(self.row(offer)))
 
     def learn(self, offer: Offer, arm: int, reward: float) -> None:
-        fit = self.model.partial_fit if self.learned else self.model.fit  # type: ignore[attr-defined] # the same
+        fit = self.model.partial_fit if self.learned else self.model.fit
         fit([arm], [reward], self.row(offer))
         self.learned += 1
 
@@ -41,7 +45,7 @@ class Wiser(Player):
         return [np.concatenate(([1.0], offer.flat))]
 
 
-def linear(kind: str) -> object:
+def linear(kind: str) -> Callable[[Settings, Shape, int], Player]:
     """Return how a linear policy of this name is built."""
 
     def build(settings: Settings, shape: Shape, seed: int) -> Player:

@@ -8,6 +8,7 @@ too where there are such. The learning rate is the best of nine in hindsight, as
 from __future__ import annotations
 
 import numpy as np
+
 from bakeoff.game import Player, Shape
 from bakeoff.libraries.base import Entry, Library, Settings, grid
 from bakeoff.problem import FloatArray, Offer

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+
 from bakeoff.encoding import encode, indicators, standardised
 from bakeoff.problem import FloatArray, Problem, problem
 from bakeoff.sources import Source

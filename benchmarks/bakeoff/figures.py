@@ -87,7 +87,7 @@ def draw_curves(report: Report, path: Path) -> None:
     _save(figure, path)
 
 
-def _save(figure: plt.Figure, path: Path) -> None:
+def _save(figure: Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, bbox_inches="tight", metadata=METADATA)
     plt.close(figure)

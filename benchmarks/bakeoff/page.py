@@ -69,11 +69,11 @@ def header(report: Report, bakeoff: Bakeoff) -> str:
     synthetic = sum(table.table.is_synthetic for table in report.tables)
     lines = [
         "# The bake-off: real tables, every peer at its best",
-        f"{len(report.tables) - synthetic} real tables, and {synthetic} made by programs, are played as bandits. A row is "
-        "a context; the arms are its possible classes, prices or alternatives; only the reward of the arm that was "
-        "played is seen. Rows come in a shuffled order, once, at most "
-        f"{bakeoff.extent.horizon:,} of a table, and every library meets the same shuffles. Peers count with the best of "
-        "their algorithms and settings **in hindsight**, table by table. Ours is `kb.ek_ucb(seed=…)` with **nothing "
+        f"{len(report.tables) - synthetic} real tables, and {synthetic} made by programs, are played as bandits. "
+        "A row is a context; the arms are its possible classes, prices or alternatives; only the reward of the arm that "
+        "was played is seen. Rows come in a shuffled order, once, at most "
+        f"{bakeoff.extent.horizon:,} of a table, and every library meets the same shuffles. Peers count with the best "
+        "of their algorithms and settings **in hindsight**, table by table. Ours is `kb.ek_ucb(seed=…)` with **nothing "
         "set**, the same call everywhere.",
     ]
     if report.ours is not None and ranks:
@@ -137,8 +137,8 @@ def figures_text(report: Report) -> str:
     return "\n\n".join(
         (
             "![Mean ranks](figures/bakeoff-ranks.svg)",
-            f"Ranks on the {ranked.tables} tables that every library can play. A bar joins libraries that Nemenyi's test "
-            f"cannot tell apart at 5 %.{chance}",
+            f"Ranks on the {ranked.tables} tables that every library can play. A bar joins libraries that Nemenyi's "
+            f"test cannot tell apart at 5 %.{chance}",
             "![Mean rank against time per decision](figures/bakeoff-speed.svg)",
             "![Learning curves](figures/bakeoff-curves.svg)",
         )
@@ -207,9 +207,9 @@ def settings(report: Report) -> str:
             played = sum(f"{module}: {entry.name}" in table.by_entry for table in report.tables)
             rows.append((library.name, versions, entry.name, text, str(played)))
     text = (
-        "Every grid is played on the first two shuffles of a table; the best two settings of each algorithm go on to all "
-        "shuffles. Contexts are standardised, categories are 0/1 columns, and libraries with one model per arm get a "
-        "constant column. Where alternatives are described, such libraries see all descriptions side by side."
+        "Every grid is played on the first two shuffles of a table; the best two settings of each algorithm go on to "
+        "all shuffles. Contexts are standardised, categories are 0/1 columns, and libraries with one model per arm get "
+        "a constant column. Where alternatives are described, such libraries see all descriptions side by side."
     )
     columns = ("library", "versions", "algorithm", "settings tried", "tables played")
     return f"## Settings\n\n{text}\n\n{markdown(columns, rows)}"
@@ -232,10 +232,10 @@ def how_to_add() -> str:
     """Say what a new table or library takes."""
     return (
         "## Add a table or a library\n\n"
-        "A table is an entry of `TABLES` in a module of `benchmarks/bakeoff/tables/`: a name, a file in a package and a "
-        "function that turns the file into contexts and rewards. `run.py --pin` records its checksum. A library is a "
-        "module of `benchmarks/bakeoff/libraries/`: pinned requirements and, for each algorithm, a grid of settings and a "
-        "player with `choose` and `learn`. Both are found by their presence."
+        "A table is an entry of `TABLES` in a module of `benchmarks/bakeoff/tables/`: a name, a file in a package and "
+        "a function that turns the file into contexts and rewards. `run.py --pin` records its checksum. A library is a "
+        "module of `benchmarks/bakeoff/libraries/`: pinned requirements and, for each algorithm, a grid of settings "
+        "and a player with `choose` and `learn`. Both are found by their presence."
     )
 
 

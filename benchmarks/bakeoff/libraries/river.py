@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bakeoff.game import Player, Shape
@@ -18,10 +20,12 @@ class Disjoint(Player):
     def __init__(self, settings: Settings, seed: int) -> None:
         from river import bandit
 
-        self.policy = bandit.LinUCBDisjoint(alpha=settings["alpha"], beta=settings["beta"], seed=seed)
+        self.policy: Any = bandit.LinUCBDisjoint(
+            alpha=float(settings["alpha"]), beta=float(settings["beta"]), seed=seed
+        )
 
     def choose(self, offer: Offer) -> int:
-        return int(self.policy.pull(range(len(offer.actions)), context=self.row(offer)))
+        return int(self.policy.pull(list(range(len(offer.actions))), context=self.row(offer)))
 
     def learn(self, offer: Offer, arm: int, reward: float) -> None:
         self.policy.update(arm, self.row(offer), reward)

@@ -47,15 +47,15 @@ class Ended:
 
 
 def tasks_of(cells: Iterable[Cell], pythons: dict[str, str], problems: dict[str, Path], records: Path) -> list[Task]:
-    """Return the cells without a record as tasks, the first shuffle of every table first."""
+    """Return the cells without a record as tasks: the first shuffle of every table first, small tables first."""
 
-    def task(cell: Cell) -> tuple[int, str, str]:
-        return cell.seed, cell.table, cell.library
+    def task(cell: Cell) -> tuple[int, int, str, str]:
+        return cell.seed, cell.horizon, cell.table, cell.library
 
     missing = sorted((cell for cell in cells if not (records / cell.path).exists()), key=task)
     return [
         Task(pythons[library], problems[table], records, tuple(group))
-        for (_, table, library), group in groupby(missing, key=task)
+        for (_, _, table, library), group in groupby(missing, key=task)
     ]
 
 

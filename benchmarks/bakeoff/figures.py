@@ -9,6 +9,7 @@ import numpy as np
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 
 from bakeoff.comparison import Ranking, cliques
 from bakeoff.report import Report

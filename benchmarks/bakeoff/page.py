@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 
 from bakeoff.comparison import Result, normalised_loss, results_of
 from bakeoff.figures import draw_curves, draw_ranks, draw_speed
+from bakeoff.problem import FloatArray
 from bakeoff.records import read_records
 from bakeoff.report import Report, TableReport
 from bakeoff.sources import checksums
@@ -55,6 +57,7 @@ def write_page(bakeoff: Bakeoff, path: Path) -> None:
         figures_text(report),
         *(results(report, kind) for kind in KINDS),
         skylines(report),
+        drivers(bakeoff.folder / "checks.json"),
         settings(report),
         sources_text(report),
         how_to_add(),
@@ -70,8 +73,8 @@ def header(report: Report, bakeoff: Bakeoff) -> str:
     lines = [
         "# The bake-off: real tables, every peer at its best",
         f"{len(report.tables) - synthetic} real tables, and {synthetic} made by programs, are played as bandits. "
-        "A row is a context; the arms are its possible classes, prices or alternatives; only the reward of the arm that "
-        "was played is seen. Rows come in a shuffled order, once, at most "
+        "A row is a context; the arms are its possible classes, prices or alternatives; only the reward of the arm "
+        "that was played is seen. Rows come in a shuffled order, once, at most "
         f"{bakeoff.extent.horizon:,} of a table, and every library meets the same shuffles. Peers count with the best "
         "of their algorithms and settings **in hindsight**, table by table. Ours is `kb.ek_ucb(seed=…)` with **nothing "
         "set**, the same call everywhere.",
@@ -192,11 +195,30 @@ def skylines(report: Report) -> str:
     return f"## Between chance and full information\n\n{text}\n\n{markdown(columns, rows)}"
 
 
+def drivers(path: Path) -> str:
+    """Compare what other drivers of Vowpal Wabbit measure with what ours does, if that has been checked."""
+    if not path.exists():
+        return ""
+    found: dict[tuple[str, str], dict[str, FloatArray]] = {}
+    for one in json.loads(path.read_text()):
+        found.setdefault((one["table"], one["entry"]), {})[one["driver"]] = np.array(one["rewards"])
+    rows = [
+        (table, entry, *(f"{rewards.mean():.3f} ± {rewards.std(ddof=1):.3f}" for rewards in by_driver.values()))
+        for (table, entry), by_driver in found.items()
+    ]
+    text = (
+        "Vowpal Wabbit, driven by the bake-off, by its own `--cbify` and by coba's `from_supervised` on the same shuffles "
+        "of 1,500 rows with the same options: mean and standard deviation over five shuffles "
+        "(`python benchmarks/bakeoff/checks.py`)."
+    )
+    columns = ("table", "algorithm", "our driver", "`--cbify`", "coba")
+    return f"## Other drivers agree\n\n{text}\n\n{markdown(columns, rows)}"
+
+
 def settings(report: Report) -> str:
     """List what was set, so that the authors of a library can check it."""
     rows = []
     for module, library in report.libraries.items():
-        versions = ", ".join(library.requirements).replace("--no-build-isolation ", "") or "this repository"
         for entry in library.entries:
             tried: dict[str, list[str]] = {}
             for one in entry.grid:
@@ -205,14 +227,19 @@ def settings(report: Report) -> str:
                         tried[name].append(str(value))
             text = "; ".join(f"{name} {', '.join(values)}" for name, values in tried.items()) or "none"
             played = sum(f"{module}: {entry.name}" in table.by_entry for table in report.tables)
-            rows.append((library.name, versions, entry.name, text, str(played)))
+            rows.append((library.name, entry.name, text, str(played)))
     text = (
         "Every grid is played on the first two shuffles of a table; the best two settings of each algorithm go on to "
         "all shuffles. Contexts are standardised, categories are 0/1 columns, and libraries with one model per arm get "
         "a constant column. Where alternatives are described, such libraries see all descriptions side by side."
     )
-    columns = ("library", "versions", "algorithm", "settings tried", "tables played")
-    return f"## Settings\n\n{text}\n\n{markdown(columns, rows)}"
+    columns = ("library", "algorithm", "settings tried", "tables played")
+    versions = "\n".join(
+        f"- {library.name}: {', '.join(library.requirements).replace('--no-build-isolation ', '')}"
+        for library in report.libraries.values()
+        if library.requirements
+    )
+    return f"## Settings\n\n{text}\n\n{markdown(columns, rows)}\n\nVersions:\n\n{versions}"
 
 
 def sources_text(report: Report) -> str:

@@ -1,6 +1,6 @@
 """Vowpal Wabbit: the entries of the contextual-bandit bake-off (Bietti, Agarwal and Langford 2021).
 
-Arms are described by their number, or by their features where they have some; models see the interactions of arm and
+Arms are described by their number, and by their features where they have some; models see the interactions of arm and
 context (``ca``), and as a second entry those of arm and pairs of context columns (``cca``), with pairs of arm features
 too where there are such. The learning rate is the best of nine in hindsight, as in the paper.
 """
@@ -56,13 +56,14 @@ class Wabbit(Player):
 
     def example(self, offer: Offer) -> list[str]:
         shared = "shared |c " + numbers(offer.context)
+        names = [f"|a arm{number}" for number in range(len(offer.actions))]
         if offer.described:
-            return [shared, *("|a " + numbers(action) for action in offer.actions)]
-        return [shared, *(f"|a arm{number}" for number in range(len(offer.actions)))]
+            names = [f"{name} {numbers(action)}" for name, action in zip(names, offer.actions, strict=True)]
+        return [shared, *names]
 
 
 def numbers(values: FloatArray) -> str:
-    return " ".join(f"{number}:{value:.6g}" for number, value in enumerate(values) if value)
+    return " ".join(f"x{number}:{value:.6g}" for number, value in enumerate(values) if value)
 
 
 def entry(name: str, options: str, features: str, costs: tuple[float, ...] = (-1.0,)) -> Entry:

@@ -114,21 +114,39 @@ def losses(report: Report) -> str:
 
 
 def pairs(report: Report) -> str:
-    """Count wins, draws and losses against each peer."""
+    """Count wins, draws and losses against each peer, with time and memory."""
     if report.ours is None:
         return ""
-    speed = report.speed()
+    speed, memory = report.speed(), report.memory()
     rows = [
         (
-            report.libraries[peer].name,
-            *map(str, report.tally(peer)),
-            *(f"{speed[name][1]:.2f} ms" for name in (peer, report.ours)),
+            report.libraries[name].name,
+            *(("–",) * 3 if name == report.ours else map(str, report.tally(report.ours, name))),
+            f"{speed[name][1]:.2f} ms",
+            f"{memory[name]:.0f} MB",
         )
-        for peer in report.peers
+        for name in report.competitors
     ]
-    text = "Tables on which ours is significantly better, alike and significantly worse than the library at its best:"
-    columns = ("library", "better", "alike", "worse", "its median time per round", "ours")
-    return f"## Against each library\n\n{text}\n\n{markdown(columns, rows)}"
+    text = (
+        "Tables on which ours is significantly better, alike and significantly worse than the library at its best; "
+        "median time per round and median growth of memory over a run."
+    )
+    columns = ("library", "better", "alike", "worse", "time", "memory")
+    return f"## Against each library\n\n{text}\n\n{markdown(columns, rows)}\n\n{every_pair(report)}"
+
+
+def every_pair(report: Report) -> str:
+    """Count the tables on which the library of the row is significantly better than that of the column."""
+    names = report.competitors
+    rows = [
+        (
+            report.libraries[one].name,
+            *("–" if one == other else str(report.tally(one, other)[0]) for other in names),
+        )
+        for one in names
+    ]
+    text = "Every pair: tables on which the library of the row is significantly better than that of the column."
+    return f"{text}\n\n{markdown(('', *(report.libraries[name].name for name in names)), rows)}"
 
 
 def figures_text(report: Report) -> str:
@@ -207,8 +225,8 @@ def drivers(path: Path) -> str:
         for (table, entry), by_driver in found.items()
     ]
     text = (
-        "Vowpal Wabbit, driven by the bake-off, by its own `--cbify` and by coba's `from_supervised` on the same shuffles "
-        "of 1,500 rows with the same options: mean and standard deviation over five shuffles "
+        "Vowpal Wabbit, driven by the bake-off, by its own `--cbify` and by coba's `from_supervised` on the same "
+        "shuffles of 1,500 rows with the same options: mean and standard deviation over five shuffles "
         "(`python benchmarks/bakeoff/checks.py`)."
     )
     columns = ("table", "algorithm", "our driver", "`--cbify`", "coba")

@@ -42,11 +42,11 @@ class TableReport:
         """The best result of each entry in hindsight."""
         return best_of(self.results, "entry")
 
-    def difference(self, ours: str, theirs: str) -> Difference | None:
-        """Return our reward less theirs, if both played."""
-        if ours not in self.by_library or theirs not in self.by_library:
+    def difference(self, one: str, other: str) -> Difference | None:
+        """Return the reward of one library less that of another, each at its best, if both played."""
+        if one not in self.by_library or other not in self.by_library:
             return None
-        return paired(self.by_library[ours].rewards, self.by_library[theirs].rewards)
+        return paired(self.by_library[one].rewards, self.by_library[other].rewards)
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ class Report:
         """Ours and the peers."""
         return [*self.role("ours"), *self.peers]
 
-    def tally(self, theirs: str) -> tuple[int, int, int]:
-        """Return on how many tables we are significantly better, alike and significantly worse."""
-        found = [table.difference(self.ours or "", theirs) for table in self.tables]
+    def tally(self, one: str, other: str) -> tuple[int, int, int]:
+        """Return on how many tables one library is significantly better, alike and significantly worse than another."""
+        found = [table.difference(one, other) for table in self.tables]
         return tally([difference.verdict for difference in found if difference is not None])
 
     def losses(self) -> list[tuple[TableReport, str, Difference]]:
@@ -110,14 +110,14 @@ class Report:
 
     def rank_by_table(self) -> dict[str, float]:
         """Return our rank among those libraries that played a table; ties count half."""
-        ranks = {}
-        for table in self.tables:
-            means = {name: table.by_library[name].mean for name in self.competitors if name in table.by_library}
-            if self.ours in means and len(means) > 1:
-                own = means[self.ours]
-                others = [mean for name, mean in means.items() if name != self.ours]
-                ranks[table.table.name] = 1.0 + sum(m > own for m in others) + 0.5 * sum(m == own for m in others)
-        return ranks
+        ours, peers = self.ours, self.peers
+        if ours is None:
+            return {}
+        return {
+            table.table.name: self._rank(table, ours)
+            for table in self.tables
+            if ours in table.by_library and any(peer in table.by_library for peer in peers)
+        }
 
     def speed(self) -> dict[str, tuple[float, float]]:
         """Return the mean rank and the median milliseconds per decision of each library at its best, by module."""
@@ -128,6 +128,15 @@ class Report:
             times = [table.by_library[name].milliseconds for table in played]
             found[name] = (float(np.mean(ranks)), float(np.median(times)))
         return found
+
+    def memory(self) -> dict[str, float]:
+        """Return the median growth of memory of each library at its best, in megabytes, by module."""
+        return {
+            name: float(
+                np.median([table.by_library[name].megabytes for table in self.tables if name in table.by_library])
+            )
+            for name in self.competitors
+        }
 
     def _rank(self, table: TableReport, name: str) -> float:
         means = [table.by_library[one].mean for one in self.competitors if one in table.by_library]

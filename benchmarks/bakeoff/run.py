@@ -6,6 +6,7 @@
     python benchmarks/bakeoff/run.py --table pima --library mabwiser
 
 Packages with tables are fetched by pip, peers are installed into environments of their own, both below ``--folder``.
+The workers of a Dask scheduler must share that folder and have ``benchmarks`` on their PYTHONPATH.
 """
 
 from __future__ import annotations

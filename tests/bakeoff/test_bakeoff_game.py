@@ -188,3 +188,15 @@ def test_the_floor_learns_the_better_arm():
     assert play(entry.build({}, shape_of(table, 200), 0), table, 0, 200).reward > 0.9
     uniform = library_of("floor").entry("uniform")
     assert 0.3 < play(uniform.build({}, shape_of(table, 200), 0), table, 0, 200).reward < 0.7
+
+
+def test_whoever_stops_ends_the_workers_and_keeps_what_is_finished(tmp_path):
+    tasks, cells = _floor_tasks(tmp_path)
+    playing = play_here(tasks, 1, lambda _: None)
+    next(playing)
+    playing.close()
+    kept = list(read_records(tmp_path / "records", cells))
+    assert 2 <= len(kept) < len(cells)
+    again, _ = _floor_tasks(tmp_path)
+    assert not [one for ended in play_here(again, 1, lambda _: None) for one in ended if one.error]
+    assert len(list(read_records(tmp_path / "records", cells))) == len(cells)

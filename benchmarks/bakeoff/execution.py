@@ -89,8 +89,10 @@ def play_task(
             stderr=errors,
             text=True,
             env={**os.environ, **ONE_THREAD},
+            start_new_session=True,  # an interrupt is for us; we end the workers
         ) as process,
     ):
+        started(process.pid)
         assert process.stdin is not None
         assert process.stdout is not None
         json.dump(content, process.stdin)

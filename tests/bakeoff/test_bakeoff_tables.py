@@ -173,3 +173,11 @@ def test_diabetes_reads_two_files():
     assert played.contexts.shape == (3, 3)
     assert played.rewards.shape == (3, numbers.GUESSES)
     assert not played.is_binary
+
+
+def test_tables_that_the_default_was_designed_on_are_marked():
+    tables = all_tables()
+    assert set(keel.DEVELOPMENT) <= set(tables)
+    assert set(keel.SYNTHETIC) <= set(tables)
+    aside = [name for name, table in tables.items() if not table.is_development and not table.is_synthetic]
+    assert len(aside) >= 10

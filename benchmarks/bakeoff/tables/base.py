@@ -28,6 +28,7 @@ class Table:
         shape: rows, variables and arms, to be checked.
         note: what arms and rewards are, where that is not the class of the row.
         is_synthetic: whether a program made the rows; such tables are played and not counted as real.
+        is_development: whether our default was designed while looking at this table, or at another copy of its rows.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Table:
     shape: tuple[int, int, int]
     note: str = ""
     is_synthetic: bool = False
+    is_development: bool = False
 
     def prepare(self, wheels: Path, folder: Path) -> Path:
         """Return the file of the prepared problem, which is made unless it is there."""

@@ -49,6 +49,13 @@ SHAPES = {
 }
 # Drawn from a program: they are played, and not counted as real.
 SYNTHETIC = ("ring", "twonorm", "banana", "led7digit", "monk-2")
+# Our default was designed on these. optdigits, segment and wdbc are other copies of scikit-learn's digits, river's
+# ImageSegments and scikit-learn's breast_cancer.
+DEVELOPMENT = (
+    *("letter", "penbased", "vowel", "texture", "led7digit", "satimage", "vehicle", "splice", "contraceptive"),
+    *("tic-tac-toe", "chess", "spambase", "german", "crx", "ionosphere", "saheart", "pima", "magic", "phoneme"),
+    *("titanic", "optdigits", "segment", "wdbc"),
+)
 
 
 def read(content: bytes) -> Problem:

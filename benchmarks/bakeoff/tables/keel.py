@@ -71,5 +71,14 @@ def _source(name: str) -> Source:
 
 
 TABLES = tuple(
-    Table(name, "classes", _source(name), read, shape, is_synthetic=name in SYNTHETIC) for name, shape in SHAPES.items()
+    Table(
+        name,
+        "classes",
+        _source(name),
+        read,
+        shape,
+        is_synthetic=name in SYNTHETIC,
+        is_development=name in DEVELOPMENT,
+    )
+    for name, shape in SHAPES.items()
 )

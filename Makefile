@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help run test lint types suite test-slow bench soak docs docs-serve format clean
+.PHONY: help run test lint types suite test-slow bench bakeoff soak docs docs-serve format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,9 @@ test-slow: $(READY) ## the long statistical tests that `make test` leaves out
 
 bench: $(READY) ## speed and memory against floors and peers: tables, and results/bench.json (half an hour)
 	$(BIN)/python benchmarks/bench.py
+
+bakeoff: $(READY) ## real tables against every peer at its best; goes on where it was stopped (hours): results/bakeoff
+	$(BIN)/python benchmarks/bakeoff/run.py
 
 soak: $(READY) ## a million rounds on two environments: latency and memory (ten minutes)
 	$(BIN)/python benchmarks/soak.py

@@ -1,0 +1,303 @@
+"""The page: where we lose first, then every table, every pair, the settings and the sources."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bakeoff.comparison import Result, normalised_loss, results_of
+from bakeoff.figures import draw_curves, draw_ranks, draw_speed
+from bakeoff.problem import FloatArray
+from bakeoff.records import read_records
+from bakeoff.report import Report, TableReport
+from bakeoff.sources import checksums
+
+if TYPE_CHECKING:
+    from bakeoff.run import Bakeoff
+
+KINDS = {
+    "classes": "Tables with classes (reward: progressive accuracy)",
+    "numbers": "Tables whose reward is a number",
+    "choices": "Choices among described alternatives",
+    "trial": "A replayed trial with a continuous action",
+}
+
+
+def report_of(bakeoff: Bakeoff) -> Report:
+    """Read the records of a bake-off."""
+    cells = bakeoff.cells()
+    tables = []
+    for name, table in bakeoff.tables.items():
+        problem = bakeoff.problem(name)
+        seeds = len(bakeoff.extent.seeds(problem.rows))
+        records = list(read_records(bakeoff.records, [cell for cell in cells if cell.table == name]))
+        horizon = min(bakeoff.extent.horizon, problem.rows)
+        tables.append(TableReport(table, problem, horizon, seeds, results_of(records, seeds)))
+    return Report(tables, bakeoff.libraries)
+
+
+def write_page(bakeoff: Bakeoff, path: Path) -> None:
+    """Write the page and, in a folder ``figures`` beside it, its figures."""
+    report = report_of(bakeoff)
+    figures = path.parent / "figures"
+    ranked = report.ranking()
+    if ranked.tables and len(ranked.names) > 1:
+        draw_ranks(ranked, figures / "bakeoff-ranks.svg")
+        draw_speed(report, figures / "bakeoff-speed.svg")
+        draw_curves(report, figures / "bakeoff-curves.svg")
+    parts = [
+        header(report, bakeoff),
+        losses(report),
+        pairs(report),
+        figures_text(report),
+        *(results(report, kind) for kind in KINDS),
+        skylines(report),
+        drivers(bakeoff.folder / "checks.json"),
+        settings(report),
+        sources_text(report),
+        how_to_add(),
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n\n".join(part for part in parts if part) + "\n")
+
+
+def header(report: Report, bakeoff: Bakeoff) -> str:
+    """Say what is compared, and our mean rank."""
+    ranks = report.rank_by_table()
+    synthetic = sum(table.table.is_synthetic for table in report.tables)
+    lines = [
+        "# The bake-off: real tables, every peer at its best",
+        f"{len(report.tables) - synthetic} real tables, and {synthetic} made by programs, are played as bandits. "
+        "A row is a context; the arms are its possible classes, prices or alternatives; only the reward of the arm "
+        "that was played is seen. Rows come in a shuffled order, once, at most "
+        f"{bakeoff.extent.horizon:,} of a table, and every library meets the same shuffles. Peers count with the best "
+        "of their algorithms and settings **in hindsight**, table by table. Ours is `kb.ek_ucb(seed=…)` with **nothing "
+        "set**, the same call everywhere.",
+    ]
+    if report.ours is not None and ranks:
+        fresh = [table.table.name for table in report.tables if not table.table.is_development]
+        aside = [rank for name, rank in ranks.items() if name in fresh]
+        mean, count = float(np.mean(list(ranks.values()))), len(report.competitors)
+        text = f"Mean rank of ours among {count} libraries over {len(ranks)} tables: **{mean:.2f}**"
+        if aside:
+            text += f"; over the {len(aside)} tables that nobody looked at while the default was designed: "
+            text += f"**{np.mean(aside):.2f}**"
+        lines.append(text + ".")
+    lines.append(
+        "One command makes this page, and goes on where it was stopped: "
+        "`python benchmarks/bakeoff/run.py --output docs/bakeoff.md`."
+    )
+    return "\n\n".join(lines)
+
+
+def losses(report: Report) -> str:
+    """Say where peers are better, first."""
+    if report.ours is None:
+        return ""
+    rows = [
+        (
+            table.table.name,
+            report.libraries[peer].name,
+            described(table.by_library[peer]),
+            f"{table.by_library[report.ours].mean:.3f}",
+            f"{table.by_library[peer].mean:.3f}",
+            f"{difference.mean:+.3f} ± {difference.half_width:.3f}",
+        )
+        for table, peer, difference in report.losses()
+    ]
+    if not rows:
+        text = "On no table is a peer significantly better than ours (paired differences over shuffles, 95 %)."
+        return f"## Where we lose\n\n{text}"
+    text = "A peer at its best is significantly better than ours (paired differences over shuffles, 95 %):"
+    columns = ("table", "peer", "its best", "ours", "theirs", "ours less theirs")
+    return f"## Where we lose\n\n{text}\n\n{markdown(columns, rows)}"
+
+
+def pairs(report: Report) -> str:
+    """Count wins, draws and losses against each peer, with time and memory."""
+    if report.ours is None:
+        return ""
+    speed, memory = report.speed(), report.memory()
+    rows = [
+        (
+            report.libraries[name].name,
+            *(("–",) * 3 if name == report.ours else map(str, report.tally(report.ours, name))),
+            f"{speed[name][1]:.2f} ms",
+            f"{memory[name]:.0f} MB",
+        )
+        for name in report.competitors
+    ]
+    text = (
+        "Tables on which ours is significantly better, alike and significantly worse than the library at its best; "
+        "median time per round and median growth of memory over a run."
+    )
+    columns = ("library", "better", "alike", "worse", "time", "memory")
+    return f"## Against each library\n\n{text}\n\n{markdown(columns, rows)}\n\n{every_pair(report)}"
+
+
+def every_pair(report: Report) -> str:
+    """Count the tables on which the library of the row is significantly better than that of the column."""
+    names = report.competitors
+    rows = [
+        (
+            report.libraries[one].name,
+            *("–" if one == other else str(report.tally(one, other)[0]) for other in names),
+        )
+        for one in names
+    ]
+    text = "Every pair: tables on which the library of the row is significantly better than that of the column."
+    return f"{text}\n\n{markdown(('', *(report.libraries[name].name for name in names)), rows)}"
+
+
+def figures_text(report: Report) -> str:
+    """Show the figures."""
+    ranked = report.ranking()
+    if not ranked.tables or len(ranked.names) < 2:
+        return ""
+    chance = "" if math.isnan(ranked.p_value) else f" Friedman's test that all are alike: p = {ranked.p_value:.1g}."
+    return "\n\n".join(
+        (
+            "![Mean ranks](figures/bakeoff-ranks.svg)",
+            f"Ranks on the {ranked.tables} tables that every library can play. A bar joins libraries that Nemenyi's "
+            f"test cannot tell apart at 5 %.{chance}",
+            "![Mean rank against time per decision](figures/bakeoff-speed.svg)",
+            "![Learning curves](figures/bakeoff-curves.svg)",
+        )
+    )
+
+
+def results(report: Report, kind: str) -> str:
+    """List the reward of each library on the tables of a kind."""
+    tables = [table for table in report.tables if table.table.kind == kind and table.results]
+    if not tables:
+        return ""
+    columns = ("table", "rows × columns, arms", *(report.libraries[name].name for name in report.competitors))
+    parts = [f"## {KINDS[kind]}", markdown(columns, [result_row(table, report.competitors) for table in tables])]
+    notes = [f"- {table.table.name}: {table.table.note}." for table in tables if table.table.note]
+    if any(table.table.is_development for table in tables):
+        notes.append("- \\*: our default was designed while looking at this table.")
+    return "\n\n".join([*parts, "\n".join(notes)] if notes else parts)
+
+
+def result_row(table: TableReport, names: Sequence[str]) -> list[str]:
+    """Return the name and size of a table and the reward of each library, the best in bold."""
+    best = max((table.by_library[name].mean for name in names if name in table.by_library), default=math.nan)
+    cells = []
+    for name in names:
+        result = table.by_library.get(name)
+        text = "–" if result is None else f"{result.mean:.3f}"
+        cells.append(f"**{text}**" if result is not None and result.mean == best else text)
+    mark = "\\*" * table.table.is_development + " (synthetic)" * table.table.is_synthetic
+    size = f"{table.horizon:,} × {table.problem.contexts.shape[1]}, {table.problem.arms}"
+    return [table.table.name + mark, size, *cells]
+
+
+def skylines(report: Report) -> str:
+    """Show what full information and no information give, and the normalised loss of ours."""
+    tops, floors = report.role("skyline"), report.role("floor")
+    if not tops or not floors or report.ours is None:
+        return ""
+    rows = []
+    for table in report.tables:
+        top, floor = table.by_library.get(tops[0]), table.by_library.get(floors[0])
+        uniform, own = table.by_entry.get(f"{floors[0]}: uniform"), table.by_library.get(report.ours)
+        peers = [table.by_library[peer].mean for peer in report.peers if peer in table.by_library]
+        if top is None or floor is None or uniform is None or own is None or not peers:
+            continue
+        losses = (normalised_loss(reward, uniform.mean, top.mean) for reward in (own.mean, max(peers)))
+        rewards = (f"{one.mean:.3f}" for one in (uniform, floor, top, own))
+        rows.append((table.table.name, *rewards, top.entry, *(f"{loss:.2f}" for loss in losses)))
+    text = (
+        "Supervised learners see the label of every row and are fitted as the rows go by; policies without context see "
+        "none. Normalised loss is 0 at the better supervised learner and 1 at uniform play."
+    )
+    columns = ("table", "uniform", "no context", "full information", "ours", "by", "loss of ours", "of the best peer")
+    return f"## Between chance and full information\n\n{text}\n\n{markdown(columns, rows)}"
+
+
+def drivers(path: Path) -> str:
+    """Compare what other drivers of Vowpal Wabbit measure with what ours does, if that has been checked."""
+    if not path.exists():
+        return ""
+    found: dict[tuple[str, str], dict[str, FloatArray]] = {}
+    for one in json.loads(path.read_text()):
+        found.setdefault((one["table"], one["entry"]), {})[one["driver"]] = np.array(one["rewards"])
+    rows = [
+        (table, entry, *(f"{rewards.mean():.3f} ± {rewards.std(ddof=1):.3f}" for rewards in by_driver.values()))
+        for (table, entry), by_driver in found.items()
+    ]
+    text = (
+        "Vowpal Wabbit, driven by the bake-off, by its own `--cbify` and by coba's `from_supervised` on the same "
+        "shuffles of 1,500 rows with the same options: mean and standard deviation over five shuffles "
+        "(`python benchmarks/bakeoff/checks.py`)."
+    )
+    columns = ("table", "algorithm", "our driver", "`--cbify`", "coba")
+    return f"## Other drivers agree\n\n{text}\n\n{markdown(columns, rows)}"
+
+
+def settings(report: Report) -> str:
+    """List what was set, so that the authors of a library can check it."""
+    rows = []
+    for module, library in report.libraries.items():
+        for entry in library.entries:
+            tried: dict[str, list[str]] = {}
+            for one in entry.grid:
+                for name, value in one.items():
+                    if str(value) not in tried.setdefault(name, []):
+                        tried[name].append(str(value))
+            text = "; ".join(f"{name} {', '.join(values)}" for name, values in tried.items()) or "none"
+            played = sum(f"{module}: {entry.name}" in table.by_entry for table in report.tables)
+            rows.append((library.name, entry.name, text, str(played)))
+    text = (
+        "Every grid is played on the first two shuffles of a table; the best two settings of each algorithm go on to "
+        "all shuffles. Contexts are standardised, categories are 0/1 columns, and libraries with one model per arm get "
+        "a constant column. Where alternatives are described, such libraries see all descriptions side by side."
+    )
+    columns = ("library", "algorithm", "settings tried", "tables played")
+    versions = "\n".join(
+        f"- {library.name}: {', '.join(library.requirements).replace('--no-build-isolation ', '')}"
+        for library in report.libraries.values()
+        if library.requirements
+    )
+    return f"## Settings\n\n{text}\n\n{markdown(columns, rows)}\n\nVersions:\n\n{versions}"
+
+
+def sources_text(report: Report) -> str:
+    """List where the tables come from."""
+    recorded = checksums()
+    rows = []
+    for table in report.tables:
+        source = table.table.source
+        files = ", ".join(member.split("/")[-1] for member in source.members)
+        checksum = recorded.get(str(source), "")[:16]
+        rows.append((table.table.name, f"{source.package} {source.version}", files, f"`{checksum}…`"))
+    text = "No data are shipped. Each file is fetched by package name and checked against its SHA-256."
+    return f"## Sources\n\n{text}\n\n{markdown(('table', 'package', 'file', 'SHA-256'), rows)}"
+
+
+def how_to_add() -> str:
+    """Say what a new table or library takes."""
+    return (
+        "## Add a table or a library\n\n"
+        "A table is an entry of `TABLES` in a module of `benchmarks/bakeoff/tables/`: a name, a file in a package and "
+        "a function that turns the file into contexts and rewards. `run.py --pin` records its checksum. A library is a "
+        "module of `benchmarks/bakeoff/libraries/`: pinned requirements and, for each algorithm, a grid of settings "
+        "and a player with `choose` and `learn`. Both are found by their presence."
+    )
+
+
+def described(result: Result) -> str:
+    """Return an algorithm with its settings in words."""
+    text = ", ".join(f"{name} {value}" for name, value in result.settings.items())
+    return f"{result.entry} ({text})" if text else result.entry
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,121 @@
+"""The page of a bake-off whose records are made up."""
+
+import numpy as np
+import pytest
+from bakeoff.comparison import results_of
+from bakeoff.game import Player
+from bakeoff.libraries.base import Entry, Library, grid
+from bakeoff.page import drivers, losses, markdown, pairs, results, skylines
+from bakeoff.problem import problem
+from bakeoff.records import Cell, Record
+from bakeoff.report import Report, TableReport
+from bakeoff.sources import Source
+from bakeoff.tables.base import Table
+
+# Mean reward by table and library; shuffles differ from it by the same small steps for everyone.
+REWARDS = {
+    "one": {"ours": 0.90, "peer": 0.80, "other": 0.70, "skyline": 0.95, "floor": 0.50},
+    "two": {"ours": 0.60, "peer": 0.70, "other": 0.60, "skyline": 0.80, "floor": 0.20},
+}
+
+
+def _never(*_) -> Player:
+    raise AssertionError("a page builds no players")
+
+
+def _library(module, role):
+    entry = "uniform" if role == "floor" else "algorithm"
+    return Library(module.title(), module, ("numpy==2",), (Entry(entry, _never, grid(alpha=(1,))),), role)
+
+
+LIBRARIES = {
+    "ours": _library("ours", "ours"),
+    "peer": _library("peer", "peer"),
+    "other": _library("other", "peer"),
+    "skyline": _library("skyline", "skyline"),
+    "floor": _library("floor", "floor"),
+}
+
+
+def _report():
+    rows = problem(np.zeros((50, 2)), [0, 1], np.eye(3)[np.arange(50) % 3])
+    tables = []
+    for name, rewards in REWARDS.items():
+        records = []
+        for library, mean in rewards.items():
+            for seed in range(3):
+                jitter = 0.001 * seed * (1 if library == "ours" else 2)
+                cell = Cell(name, library, LIBRARIES[library].entries[0].name, {"alpha": 1}, seed, 50)
+                records.append(Record(cell, 50, mean + jitter, 0.1, 3.0, [[10, 0.1], [50, mean]]))
+        table = Table(name, "classes", Source("package", "1", (name,)), _never, (50, 2, 3), "a note")
+        tables.append(TableReport(table, rows, 50, 3, results_of(records, 3)))
+    return Report(tables, LIBRARIES)
+
+
+def test_ranks_and_tallies():
+    report = _report()
+    assert report.competitors == ["ours", "peer", "other"]
+    assert report.rank_by_table() == {"one": 1.0, "two": 3.0}
+    assert report.tally("ours", "peer") == (1, 0, 1)
+    assert report.tally("peer", "ours") == (1, 0, 1)
+    assert report.speed()["ours"] == (2.0, pytest.approx(2.0))
+    assert report.memory() == {"ours": 3.0, "peer": 3.0, "other": 3.0}
+    np.testing.assert_allclose(report.ranking().mean_ranks, [2.0, 1.5, 2.5])
+
+
+def test_the_page_says_first_where_we_lose():
+    text = losses(_report())
+    assert "| two | Peer | algorithm (alpha 1) | 0.601 | 0.702 | -0.101 ± 0.002 |" in text
+    assert "| one |" not in text
+
+
+def test_a_page_without_losses_says_so():
+    report = _report()
+    assert "On no table" in losses(Report(report.tables[:1], LIBRARIES))
+
+
+def test_tables_show_the_best_in_bold_and_their_notes():
+    text = results(_report(), "classes")
+    assert "| one | 50 × 2, 3 | **0.901** | 0.802 | 0.702 |" in text
+    assert "- one: a note." in text
+    assert results(_report(), "trial") == ""
+
+
+def test_every_pair_is_counted():
+    text = pairs(_report())
+    assert "| Peer | 1 | 0 | 1 | 2.00 ms | 3 MB |" in text
+    assert "| Other | 0 | 1 | – |" not in text, "ours is not better than itself"
+    assert "| Ours | – | 1 | 1 |" in text
+
+
+def test_losses_are_normalised_between_chance_and_full_information():
+    line = next(line for line in skylines(_report()).splitlines() if line.startswith("| one |"))
+    assert line.split("|")[7].strip() == "0.11"
+
+
+def test_drivers_are_compared_if_they_were_measured(tmp_path):
+    path = tmp_path / "checks.json"
+    assert drivers(path) == ""
+    path.write_text(
+        '[{"table": "one", "entry": "greedy", "driver": "by_us", "rewards": [0.5, 0.7]},'
+        '{"table": "one", "entry": "greedy", "driver": "by_cbify", "rewards": [0.6, 0.6]}]'
+    )
+    assert "| one | greedy | 0.600 ± 0.141 | 0.600 ± 0.000 |" in drivers(path)
+
+
+def test_figures_are_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    from bakeoff.figures import draw_curves, draw_ranks, draw_speed
+
+    report = _report()
+    draw_ranks(report.ranking(), tmp_path / "ranks.svg")
+    draw_speed(report, tmp_path / "speed.svg")
+    draw_curves(report, tmp_path / "curves.svg")
+    assert all("Ours" in (tmp_path / name).read_text() for name in ("ranks.svg", "speed.svg", "curves.svg"))
+    first = (tmp_path / "ranks.svg").read_bytes()
+    draw_ranks(report.ranking(), tmp_path / "ranks.svg")
+    assert (tmp_path / "ranks.svg").read_bytes() == first, "the same records give the same file"
+
+
+def test_markdown():
+    assert markdown(("a", "b"), [("1", "2")]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"

@@ -101,7 +101,7 @@ class TransformerEncoder(RowEncoder):
 
     def _transform(self, rows: Sequence[Row], place: str) -> FloatArray:
         with needs("pandas", "sklearn"):
-            import pandas as pd  # type: ignore[import-untyped]
+            import pandas as pd
         frame = pd.DataFrame(rows, columns=self.names)
         try:
             result = self.transformer.transform(frame)

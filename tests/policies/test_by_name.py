@@ -41,18 +41,24 @@ def test_other_presets_take_none():
         kb.cbkb(kb.Gaussian(1.0), features=FEATURES)
 
 
-def test_a_preset_with_a_layout_is_given_it():
+def test_the_model_knows_which_columns_encode_one_variable():
     seen = []
 
+    class Noting(type(kb.ek_ucb(seed=0).posterior)):
+        def group_columns(self, labels):
+            seen.append(labels)
+
     @takes_features
-    def preset(*, layout=None, seed=None):
-        seen.append(layout)
-        return kb.uniform(seed=seed)
+    def preset(*, seed=None):
+        policy = kb.ek_ucb(seed=seed)
+        policy.posterior.__class__ = Noting
+        return policy
 
     assert isinstance(preset(features=FEATURES, seed=0), kb.TablePolicy)
     preset(seed=0)
-    assert seen == [FEATURES.layout, None]
-    assert list(inspect.signature(preset).parameters) == ["layout", "features", "seed"]
+    assert len(seen) == 1
+    np.testing.assert_array_equal(seen[0], FEATURES.layout.labels)
+    assert list(inspect.signature(preset).parameters) == ["features", "seed"]
 
 
 def test_what_is_no_description_is_refused():

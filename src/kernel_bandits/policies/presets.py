@@ -75,14 +75,14 @@ def k_ucb(
     *,
     regularization: float = 0.1,
     learn_kernel: bool | KernelLearning | None = None,
-    confidence: Confidence | None = None,
+    confidence: Confidence = _ONE_STANDARD_DEVIATION,
     exploration_rate: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """K-UCB: the exact posterior, O(t²) per action (the paper's Algorithm "Kernel UCB").
 
     Args:
-        kernel: covariance of joint points, ours or scikit-learn's; None for a Matérn kernel that is learned.
+        kernel: covariance of joint points, ours or scikit-learn's; None for one that is learned.
         regularization: the λ of the ridge; the noise variance in the Gaussian-process view, in squared reward units. If
             the kernel is learned, so is λ: this is where it starts, or nothing if no kernel is given.
         learn_kernel: whether lengthscales, output variance and λ are learned from the rewards, starting from the given
@@ -162,11 +162,9 @@ def _posterior(
     return LearnedPosterior(StationaryLearner(posteriors, start, learning), learning, seed_of(seed, "learning"))
 
 
-def _radius(confidence: Confidence | None, kernel: KernelLike | None) -> Confidence:
-    """The radius that a ``confidence=`` argument asks for."""
-    if confidence is not None:
-        return confidence
-    return LearnedDeviations() if kernel is None else _ONE_STANDARD_DEVIATION
+def _radius(confidence: Confidence, kernel: KernelLike | None) -> Confidence:
+    """The radius that a ``confidence=`` argument asks for; with nothing set the bonus is learned with the kernel."""
+    return LearnedDeviations() if kernel is None and confidence is _ONE_STANDARD_DEVIATION else confidence
 
 
 def _mixture(rate: float, seed: Seed) -> tuple[float, np.random.Generator] | None:
@@ -210,7 +208,7 @@ def ek_ucb(
     *,
     regularization: float = 0.1,
     learn_kernel: bool | KernelLearning | None = None,
-    confidence: Confidence | None = None,
+    confidence: Confidence = _ONE_STANDARD_DEVIATION,
     dictionary: DictionaryRule = _KORS,
     exploration_rate: float = 0.0,
     seed: Seed = None,
@@ -218,7 +216,7 @@ def ek_ucb(
     """EK-UCB: the posterior projected on a dictionary that grows by KORS, O(m²) per action (Algorithm 2 of the paper).
 
     Args:
-        kernel: covariance of joint points, ours or scikit-learn's; None for a Matérn kernel that is learned.
+        kernel: covariance of joint points, ours or scikit-learn's; None for one that is learned.
         regularization: the λ of the ridge; the noise variance in the Gaussian-process view, in squared reward units. If
             the kernel is learned, so is λ: this is where it starts, or nothing if no kernel is given.
         learn_kernel: whether lengthscales, output variance and λ are learned from the rewards, starting from the given

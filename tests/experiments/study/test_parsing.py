@@ -206,7 +206,7 @@ def test_a_kernel_may_be_learned(tmp_path):
     first, second, third = (run.build()[0].posterior for run in study.runs)
     assert first.learning == second.learning == kb.KernelLearning()
     # the lengthscale that suits the environment is nothing to start from
-    assert isinstance(first.kernel, kb.Matern)
+    assert isinstance(first.kernel, kb.Mixed)
     assert second.kernel.lengthscale == 3.0
     assert third.learning == kb.KernelLearning(groups=(0, 0))
 

@@ -16,29 +16,21 @@ from kernel_bandits.dictionaries.base import as_rule
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, Linear
 from kernel_bandits.kernels.fourier import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
-from kernel_bandits.kernels.mixed import PerArm
 from kernel_bandits.learning import KernelLearning
-from kernel_bandits.learning.mixed import Columns
-from kernel_bandits.learning.units import RewardModel
+from kernel_bandits.policies.assembly import Posteriors, posterior_of, when_learned
 from kernel_bandits.policies.by_name import takes_features
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.ucb import UpperConfidenceBound
 from kernel_bandits.policies.uniform import Uniform
 from kernel_bandits.posteriors import (
-    ExactPosterior,
     FeaturePosterior,
-    LearnedPosterior,
     NystromPosterior,
     Posterior,
 )
-from kernel_bandits.posteriors.learners import Learner, MixedLearner, StationaryLearner
-from kernel_bandits.posteriors.split import SplitPosterior
 from kernel_bandits.rng import Seed, seed_of, stream
 
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
-# Anchors where nothing is set, at most: per arm, and for all actions together where they are described.
-ARM_ANCHORS, JOINT_ANCHORS = 150, 400
 _KORS = Kors()
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -93,73 +85,14 @@ def k_ucb(
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the tie-breaks and the exploration.
     """
-    posteriors = _Posteriors(None, seed_of(seed, "coins"))
-    posterior = _posterior(kernel, regularization, _learning(kernel, learn_kernel), posteriors, seed)
+    posteriors = Posteriors(None, seed_of(seed, "coins"))
+    posterior = posterior_of(kernel, regularization, when_learned(kernel, learn_kernel), posteriors, seed)
     radius = _radius(confidence, kernel)
     return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed))
 
 
-@dataclass(frozen=True)
-class _Posteriors:
-    """Builds posteriors of one kind; those with a dictionary have coins of their own for each number, if one is given.
-
-    Attributes:
-        rule: of the dictionary; None for exact posteriors.
-        seed: of the coins.
-    """
-
-    rule: DictionaryRule | None
-    seed: np.random.SeedSequence
-
-    def __call__(self, kernel: KernelLike, regularization: float, number: int | None = None) -> Posterior[Any]:
-        if self.rule is None:
-            return ExactPosterior(kernel, regularization)
-        own = () if number is None else (number,)
-        coins = np.random.default_rng(np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, *own)))
-        return NystromPosterior(kernel, regularization, self.rule, coins)
-
-    def capped(self, size: int) -> _Posteriors:
-        """The same, with this many anchors at most unless the rule has a cap of its own."""
-        return self if self.rule is None else _Posteriors(self.rule.capped(size), self.seed)
-
-
 def _rule_or_none(dictionary: DictionaryRule | None) -> DictionaryRule | None:
     return None if dictionary is None else as_rule(dictionary)
-
-
-def _learning(kernel: KernelLike | None, learn_kernel: bool | KernelLearning | None) -> KernelLearning | None:
-    """When the kernel is learned, or None where it stays as it is given."""
-    if learn_kernel is None:
-        learn_kernel = kernel is None
-    if learn_kernel is False:
-        if kernel is None:
-            raise InputError("kernel: without one it has to be learned; leave learn_kernel out, or give a kernel.")
-        return None
-    if learn_kernel is not True and not isinstance(learn_kernel, KernelLearning):
-        raise InputError(f"learn_kernel: expected True, False or a KernelLearning, got {learn_kernel!r}.")
-    return KernelLearning() if learn_kernel is True else learn_kernel
-
-
-def _posterior(
-    kernel: KernelLike | None,
-    regularization: float,
-    learning: KernelLearning | None,
-    posteriors: _Posteriors,
-    seed: Seed,
-) -> Posterior[Any]:
-    """The posterior of a kernel as it is, or one that learns it."""
-    if kernel is None:
-        assert learning is not None
-        learner: Learner[Any] = MixedLearner(
-            posteriors.capped(JOINT_ANCHORS), posteriors.capped(ARM_ANCHORS), Columns(variables=learning.groups)
-        )
-        return LearnedPosterior(learner, learning, seed_of(seed, "learning"))
-    if learning is None:
-        if isinstance(kernel, PerArm):
-            return SplitPosterior(kernel, regularization, posteriors)
-        return posteriors(kernel, regularization)
-    start = RewardModel.of(kernel, as_positive("regularization", regularization))
-    return LearnedPosterior(StationaryLearner(posteriors, start, learning), learning, seed_of(seed, "learning"))
 
 
 def _radius(confidence: Confidence, kernel: KernelLike | None) -> Confidence:
@@ -229,10 +162,10 @@ def ek_ucb(
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the coins, tie-breaks and exploration.
     """
-    learning = _learning(kernel, learn_kernel)
+    learning = when_learned(kernel, learn_kernel)
     rule = as_rule(dictionary)
-    posteriors = _Posteriors(rule if learning is None else rule.for_learned_kernel(), seed_of(seed, "coins"))
-    posterior = _posterior(kernel, regularization, learning, posteriors, seed)
+    posteriors = Posteriors(rule if learning is None else rule.for_learned_kernel(), seed_of(seed, "coins"))
+    posterior = posterior_of(kernel, regularization, learning, posteriors, seed)
     radius = _radius(confidence, kernel)
     return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed))
 
@@ -259,7 +192,7 @@ def thompson_sampling(
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the draws, coins and tie-breaks.
     """
-    posterior = _Posteriors(_rule_or_none(dictionary), seed_of(seed, "coins"))(kernel, regularization)
+    posterior = Posteriors(_rule_or_none(dictionary), seed_of(seed, "coins"))(kernel, regularization)
     return ThompsonSampling(posterior, stream(seed, "ties"), stream(seed, "exploration"), scale, number_of_draws)
 
 
@@ -320,7 +253,7 @@ class _StagePosteriors:
 
     kernel: KernelLike
     regularization: float
-    posteriors: _Posteriors
+    posteriors: Posteriors
 
     def __call__(self, stage: int) -> Posterior[Any]:
         return self.posteriors(self.kernel, self.regularization, stage)
@@ -350,7 +283,7 @@ def sup_kernel_ucb(
         dictionary: None for exact posteriors, or the rule of projected ones; each stage starts one of its own.
         seed: of the coins and tie-breaks.
     """
-    posteriors = _Posteriors(_rule_or_none(dictionary), seed_of(seed, "coins"))
+    posteriors = Posteriors(_rule_or_none(dictionary), seed_of(seed, "coins"))
     stages = _StagePosteriors(kernel, regularization, posteriors)
     return SupKernelUCB(stages, confidence, horizon, stream(seed, "ties"))
 

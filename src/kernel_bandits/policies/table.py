@@ -32,12 +32,8 @@ from kernel_bandits.posteriors.base import Prediction
 class TablePolicy:
     """Chooses among arms or rows for a row of a table, and learns from rewards.
 
-    It encodes what it is given, leaves the choice to a policy over arrays, and puts the names back. Levels and arms
-    that were never met are welcome: they are learned with the first reward.
-
-    Args:
-        policy: over arrays, which has learned nothing yet.
-        features: what the table is.
+    It encodes rows of ``features`` for a fresh ``policy`` over arrays, and puts the names back. Levels and arms that
+    were never met are learned with the first reward.
     """
 
     def __init__(self, policy: Policy, features: Features) -> None:

@@ -1,8 +1,8 @@
 """Learning the mixed kernel of a table: how much of the reward is noise, constant, linear and smooth.
 
-The prior is the kernel that does well on tables of every kind with nothing learned: 20 % constant, 40 % linear, 40 %
-smooth with a lengthscale of √n standard deviations. The evidence moves it where the data ask
-for it. Everything is in units of the spread of the columns and of the rewards.
+The prior is 20 % constant, 40 % linear and 40 % smooth, with a lengthscale of √n standard deviations; the evidence moves
+it where the data ask for it. Everything is in units of the spread of the columns and of the rewards. The constants were
+chosen on the development tables of the bake-off, and ``BONUS`` on Chessboard and Step Diagonal.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ class MixedPrior:
         lengthscale: median, in standard deviations times √n.
         action: median of the linear and of the smooth part of actions over their constant part.
         width: of the logarithm of a share.
-        lengthscale_width: of the logarithm of a lengthscale.
-        noise_width: of the logarithm of the noise.
+        lengthscale_width: of the logarithm of a lengthscale, where rewards have two values.
+        free_lengthscale_width: the same for other rewards.
+        noise_width: of the logarithm of the noise, where rewards have two values.
+        free_noise_width: the same for other rewards.
         total_width: of the logarithm of signal and noise together over the variance of the rewards, which they make up.
         reach: no parameter leaves its median by more than this factor, as a logarithm.
         observations: per function, before anything but the level and the spread of the rewards is learned. Fewer say
@@ -119,10 +121,8 @@ class ColumnUnits:
         varies = spread > NEGLIGIBLE_SPREAD * np.abs(centre)
         spread = np.where(varies & np.isfinite(spread), spread, 1.0)
         if before is not None:
-            spread = np.where(
-                before.varies, np.maximum(spread, before.spread) if varies.any() else before.spread, spread
-            )
-            varies = varies | before.varies
+            wider = np.where(varies, np.maximum(spread, before.spread), before.spread)
+            spread, varies = np.where(before.varies, wider, spread), varies | before.varies
         count = len(np.unique(variables[varies]))
         return cls(centre, spread, varies, max(count, 1))
 

@@ -1,8 +1,8 @@
 """Learning the mixed kernel of a table: how much of the reward is noise, constant, linear and smooth.
 
-The prior is 20 % constant, 40 % linear and 40 % smooth, with a lengthscale of √n standard deviations; the evidence moves
-it where the data ask for it. Everything is in units of the spread of the columns and of the rewards. The constants were
-chosen on the development tables of the bake-off, and ``BONUS`` on Chessboard and Step Diagonal.
+The prior is 20 % constant, 40 % linear and 40 % smooth, with a lengthscale of √n standard deviations; the evidence
+moves it where the data ask for it. Everything is in units of the spread of the columns and of the rewards. The
+constants were chosen on the development tables of the bake-off, and ``BONUS`` on Chessboard and Step Diagonal.
 """
 
 from __future__ import annotations

@@ -125,6 +125,24 @@ def test_a_radius_refuses_the_posteriors_it_is_not_valid_for(confidence, preset,
         preset(kb.Gaussian(0.2), confidence=confidence, seed=0, **options)
 
 
+GUARANTEED = [
+    kb.Lemma31(**BOUNDS),
+    kb.Lemma41(**BOUNDS),
+    kb.Tightened(**BOUNDS),
+    kb.ChowdhuryGopalan(**BOUNDS, horizon=10),
+    kb.KrauseOng(**BOUNDS),
+]
+
+
+@pytest.mark.parametrize("confidence", GUARANTEED, ids=lambda confidence: type(confidence).__name__)
+@pytest.mark.parametrize("preset", [kb.k_ucb, kb.ek_ucb])
+@pytest.mark.parametrize("arguments", [{}, {"kernel": kb.Gaussian(0.2), "learn_kernel": True}])
+def test_a_radius_with_a_guarantee_refuses_a_learned_kernel_and_names_the_way_out(confidence, preset, arguments):
+    with pytest.raises(kb.InputError, match=r"fixed beforehand.*learn_kernel=False.*family_ucb"):
+        preset(confidence=confidence, seed=0, **arguments)
+    preset(confidence=kb.StandardDeviations(2.0), seed=0, **arguments)
+
+
 @pytest.mark.parametrize("confidence", [1.0, None, kb.StandardDeviations])
 def test_a_radius_must_be_a_radius_object(confidence):
     for build in (kb.k_ucb, kb.ek_ucb, kb.cbkb):

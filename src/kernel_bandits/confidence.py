@@ -79,8 +79,8 @@ class LearnedDeviations(Confidence):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Valid(Confidence):
-    """A radius with a guarantee."""
+class GuaranteedRadius(Confidence):
+    """A radius that holds with probability 1 − δ for all rounds at once; abstract."""
 
     norm_bound: float  # B ≥ ‖θ*‖, the norm of the expected reward in the kernel's space
     noise_bound: float  # R, the noise is R-sub-Gaussian; a Gaussian of standard deviation R is
@@ -98,6 +98,13 @@ class _Valid(Confidence):
         return math.log(1.0 / self.failure_probability)
 
     def _require(self, posterior: Posterior[Any], *valid_for: str) -> None:
+        if posterior.learns_kernel:
+            raise InputError(
+                f"confidence: {type(self).__name__} holds for a kernel that is fixed beforehand, and this one is "
+                "learned from the same rewards, which makes the set too small. Give a kernel and learn_kernel=False; "
+                "or, if one of several is right, write kernel_bandits.family_ucb([…], confidence=…), whose guarantee "
+                "counts the choice. StandardDeviations works with a learned kernel, without a guarantee."
+            )
         if posterior.approximation not in valid_for:
             raise InputError(
                 f"confidence: {type(self).__name__} is valid for {' and '.join(valid_for)} posteriors, and this one is "
@@ -107,7 +114,7 @@ class _Valid(Confidence):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _OfThePaper(_Valid):
+class _OfThePaper(GuaranteedRadius):
     """A radius of the paper's lemmas, with the complexity they take."""
 
     kernel_bound: float = 1.0
@@ -177,7 +184,7 @@ class Lemma41(_OfThePaper):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tightened(_Valid):
+class Tightened(GuaranteedRadius):
     """The smallest radius here with a proof, for exact, projected and history-free posteriors.
 
     - exact: β² = λB² + R²(2·log(1/δ) + log det(I + K/λ)), the method of mixtures applied to the likelihood ratio of θ*
@@ -214,7 +221,7 @@ class Tightened(_Valid):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChowdhuryGopalan(_Valid):
+class ChowdhuryGopalan(GuaranteedRadius):
     """Improved GP-UCB (Chowdhury & Gopalan 2017, Theorem 2), for exact posteriors.
 
     In Gaussian-process standard deviations: B + R·√(2(γ_t + 1 + log(1/δ))) at ridge 1 + 2/T. At another ridge λ the
@@ -239,7 +246,7 @@ class ChowdhuryGopalan(_Valid):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KrauseOng(_Valid):
+class KrauseOng(GuaranteedRadius):
     """CGP-UCB (Krause & Ong 2011, Theorem 1, case 3, after Srinivas et al. 2010), for exact posteriors.
 
     In Gaussian-process standard deviations: √(2B² + 300·γ_t·log³(t/δ)) at ridge R². At another ridge λ the kernel is

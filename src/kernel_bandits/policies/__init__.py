@@ -2,14 +2,16 @@
 
 Swappable: one :class:`UpperConfidenceBound` rule over any posterior and any radius, assembled by presets
 (:func:`k_ucb`, :func:`cgp_ucb`, :func:`ek_ucb`, :func:`cbkb`, :func:`cbbkb`, :func:`lin_ucb`,
-:func:`random_features_ucb`); :class:`ThompsonSampling` draws from any posterior, :class:`SupKernelUCB` has a control
-flow of its own, and :class:`Uniform` learns nothing. A policy of your own derives from :class:`PosteriorPolicy` and
-implements ``choose``, or from :class:`Policy` and implements ``learn`` too.
+:func:`random_features_ucb`); :class:`ThompsonSampling` draws from any posterior, :class:`SupKernelUCB` and
+:class:`FamilyUpperConfidenceBound` have a control flow of their own, and :class:`Uniform` learns nothing. A policy of
+your own derives from :class:`PosteriorPolicy` and implements ``choose``, or from :class:`Policy` and implements
+``learn`` too.
 """
 
 from kernel_bandits.policies.base import Policy, load
 from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.policies.diagnostics import Diagnostics
+from kernel_bandits.policies.family import FamilyUpperConfidenceBound, family_ucb
 from kernel_bandits.policies.hooks import Hooks
 from kernel_bandits.policies.posterior_policy import Explanation, PosteriorPolicy
 from kernel_bandits.policies.presets import (
@@ -34,6 +36,7 @@ __all__ = [
     "Decision",
     "Diagnostics",
     "Explanation",
+    "FamilyUpperConfidenceBound",
     "Hooks",
     "Policy",
     "PosteriorPolicy",
@@ -45,6 +48,7 @@ __all__ = [
     "cbkb",
     "cgp_ucb",
     "ek_ucb",
+    "family_ucb",
     "k_ucb",
     "lin_ucb",
     "load",

@@ -30,6 +30,7 @@ from kernel_bandits.confidence import (
     LearnedDeviations,
     Lemma31,
     Lemma41,
+    StageRadius,
     StandardDeviations,
     Tightened,
 )
@@ -126,6 +127,7 @@ __all__ = [
     "Prediction",
     "Resampling",
     "RunResult",
+    "StageRadius",
     "StandardDeviations",
     "TablePolicy",
     "TensorProduct",

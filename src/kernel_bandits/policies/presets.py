@@ -271,15 +271,14 @@ def sup_kernel_ucb(
 ) -> SupKernelUCB:
     """SupKernelUCB (Valko et al. 2013), exact or, with ``dictionary=``, one incremental Nyström posterior per stage.
 
-    The exact one has the regret bound √(T·d̃·log A) up to logarithms. For the efficient one no bound is proved: rewards
-    are independent given the points of a stage there too, since coins look at points and not at rewards, and its
-    intervals hold with the bias B·√(λ + ρ) of a projected posterior, but how the widths of a stage add up is open.
+    With ``confidence=StageRadius(…)`` both have a regret bound of order √(T·d_eff·log A) up to logarithms; for the
+    efficient one the bias term needs ‖(I − P)F^{1/2}‖² ≤ λ at every stage (``docs/theory/sup-kernel-ucb.md``).
 
     Args:
         kernel: covariance of joint points.
         horizon: T; sets the number of stages and the final width 1/√T.
         regularization: λ.
-        confidence: returns η, the multiple of σ that is called width; √λ·B + R·√(2·log(2TAS/δ)) is enough in theory.
+        confidence: returns η, the multiple of σ that is called width; :class:`StageRadius` is that of the theory.
         dictionary: None for exact posteriors, or the rule of projected ones; each stage starts one of its own.
         seed: of the coins and tie-breaks.
     """

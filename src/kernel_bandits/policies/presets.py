@@ -203,6 +203,7 @@ def cbbkb(
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     oversampling: float = 2.0,
     batch_variance_limit: float = 10.0,
+    keeps_first: bool = False,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """Contextual BBKB (Calandriello et al. 2020): a dictionary drawn anew once a batch has moved the variance.
@@ -213,9 +214,10 @@ def cbbkb(
         confidence: the radius β.
         oversampling: q̄ in p_i = min(1, q̄·σ²(s_i)); sets the dictionary size.
         batch_variance_limit: C; a batch ends when 1 + Σσ² over it exceeds C. Independent of q̄.
+        keeps_first: whether the first point is an anchor until the first resampling, as in the published code.
         seed: of the coins and tie-breaks.
     """
-    rule = Resampling(oversampling=oversampling, batch_variance_limit=batch_variance_limit)
+    rule = Resampling(oversampling=oversampling, batch_variance_limit=batch_variance_limit, keeps_first=keeps_first)
     posterior = NystromPosterior(kernel, regularization, rule, stream(seed, "coins"))
     return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
 

@@ -177,10 +177,10 @@ def corrected(claims: Sequence[Claim], level: float = 0.05) -> list[Claim]:
     ]
     failed: set[tuple[int, str, int]] = set()
     stopped = False
-    for rank, (p_value, *where) in enumerate(sorted(tested)):
+    for rank, (p_value, at, settings, place) in enumerate(sorted(tested)):
         stopped |= p_value > level / (len(tested) - rank)
         if stopped:
-            failed.add((where[0], where[1], where[2]))
+            failed.add((at, settings, place))
     return [
         replace(
             claim,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -13,7 +14,7 @@ from kernel_bandits.arrays import FloatArray
 from reproduce.claims import Finding
 from reproduce.settings import PAPER
 
-ENVIRONMENTS = {
+ENVIRONMENTS: dict[str, Callable[[], environments.Environment]] = {
     "Chessboard": environments.Chessboard,
     "Step Diagonal": environments.StepDiagonal,
     "Bump": environments.Bump,

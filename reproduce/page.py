@@ -126,8 +126,8 @@ def _common_claims(claims: dict[str, list[Claim]]) -> str:
     shared = sum(len(found) == len(GRIDS) for found in by_statement.values())
     note = (
         f"{number_of_tests(every)} comparisons. In brackets: how many of the decided ones remain so after Holm's "
-        "correction over all of them, where fewer do. The three environments have the same verdict, over both settings, "
-        f"on {len(agreeing)} of the {shared} claims that are made for all three: {', '.join(agreeing)}."
+        "correction over all of them, where fewer do. The three environments have the same verdict, over both "
+        f"settings, on {len(agreeing)} of the {shared} claims that are made for all three: {', '.join(agreeing)}."
     )
     return "\n\n".join([_rows(heads, rows), note])
 

@@ -18,10 +18,20 @@ from reproduce.page import DOCS, pages
 TEXT = Path(__file__).with_name("report.md")
 MARK = re.compile(r"^\{(block|figure) (.*?)\}$", re.MULTILINE)
 BLOCK = re.compile(r"<!-- (?!end )(.*?) -->\n(.*?)<!-- end \1 -->", re.DOTALL)
-# Combining marks that a PDF font sets beside their letter, and what is printed instead.
-PLAIN = {"K̃": "K~", "Ṽ": "V~", "θ̃": "θ~", "σ̃": "σ~", "W̃": "W~", "L̃": "L~", "q̄": "q'", "η̄": "η'", "θ̂": "θ^"}
-SIZES = {"h1": 17, "h2": 13, "h3": 11}
-MARGIN, WIDTH = 20.0, 170.0
+STYLE = """
+@page { size: A4; margin: 20mm 18mm; @bottom-center { content: counter(page); font: 8pt 'DejaVu Sans', sans-serif; } }
+body { font: 9.2pt/1.38 'DejaVu Serif', 'Liberation Serif', serif; text-align: justify; }
+h1 { font-size: 17pt; margin: 0 0 4mm; text-align: left; }
+h2 { font-size: 12.5pt; margin: 6mm 0 2mm; break-after: avoid; }
+h3 { font-size: 10.5pt; margin: 4mm 0 1.5mm; break-after: avoid; }
+p { margin: 0 0 2.2mm; } ul { margin: 0 0 2mm; padding-left: 5mm; } li { margin-bottom: 1mm; }
+table { border-collapse: collapse; width: 100%; margin: 1.5mm 0 3mm; text-align: left; }
+table { font: 6.9pt/1.25 'DejaVu Sans', sans-serif; }
+th, td { border-bottom: 0.3pt solid #999; padding: 0.7mm 1.2mm; vertical-align: top; }
+th { border-bottom: 0.8pt solid #333; } tr { break-inside: avoid; }
+code { font: 0.88em 'DejaVu Sans Mono', monospace; }
+img { max-width: 100%; max-height: 200mm; display: block; margin: 2mm auto; }
+"""
 
 
 def markdown(text: str, docs: Path = DOCS) -> str:
@@ -40,40 +50,18 @@ def markdown(text: str, docs: Path = DOCS) -> str:
 def main(target: Path) -> None:
     """Write the report to a file."""
     try:
-        import matplotlib
-        from fpdf import FPDF
-        from fpdf.fonts import FontFace, TextStyle
         from markdown import markdown as to_html
-    except ImportError as reason:
+        from weasyprint import CSS, HTML
+    except (ImportError, OSError) as reason:  # OSError: Pango is missing
         raise MissingPackageError(
-            "report: fpdf2, Markdown and matplotlib are needed; pip install 'kernel-bandits[report]'."
+            "report: WeasyPrint (with the system library Pango) and Markdown are needed; "
+            "pip install 'kernel-bandits[report]'."
         ) from reason
-    text = markdown(TEXT.read_text(encoding="utf-8"))
-    for marked, plain in PLAIN.items():
-        text = text.replace(marked, plain)
-    page = to_html(text, extensions=["tables", "fenced_code", "sane_lists"])
-    # the width of an image is that of the page, and table cells hold plain text
-    page = re.sub(r'<img alt="(.*?)" src="(.*?)" ?/?>', r'<img src="\2" width="480">', page)
-    page = re.sub(r"<(/?)(th|td)( style=\".*?\")?>", r"<\1\2>", page)
-    page = page.replace("<table>", '<table width="100%" border="1" cellpadding="2">')
-    fonts = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
-    document = FPDF(format="A4")
-    document.set_margin(MARGIN)
-    document.set_auto_page_break(True, MARGIN)
-    for family, stem in (("Sans", "DejaVuSans"), ("Mono", "DejaVuSansMono")):
-        for style, suffix in (("", ""), ("B", "-Bold"), ("I", "-Oblique"), ("BI", "-BoldOblique")):
-            document.add_font(family, style, fonts / f"{stem}{suffix}.ttf")
-    document.set_title("Efficient Kernel UCB, reproduced and extended")
-    document.add_page()
-    document.set_font("Sans", size=9)
-    styles: dict[str, FontFace] = {
-        name: TextStyle(font_family="Sans", font_style="B", font_size_pt=size, t_margin=4, b_margin=1.5, color=0)
-        for name, size in SIZES.items()
-    }
-    styles["code"] = FontFace(family="Mono", size_pt=8)
-    styles["pre"] = TextStyle(font_family="Mono", font_size_pt=7.5, t_margin=1.5, b_margin=1.5)
-    document.write_html(page, font_family="Sans", tag_styles=styles, table_line_separators=True)
-    document.output(str(target))
+    body = to_html(markdown(TEXT.read_text(encoding="utf-8")), extensions=["tables", "fenced_code", "sane_lists"])
+    page = (
+        f"<html lang='en'><head><title>Efficient Kernel UCB, reproduced and extended</title></head><body>{body}</body>"
+    )
+    HTML(string=page, base_url=str(DOCS)).write_pdf(str(target), stylesheets=[CSS(string=STYLE)])
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ class StationaryLearner(Learner[RewardModel]):
     Bayes factor of the change, exp(evidence gained). One that the user gave is left only by prequential evidence: a
     kernel fitted to the observations of the refit before must predict the later ones better, in log score, by
     log(k(k + 1)/α) nats at the k-th refit. On data that are chosen adaptively too, the likelihood ratio of predictions
-    has mean 1 if the given kernel is right, so it is left with probability α at most.
+    has mean 1 if the rewards are drawn from the given model, which is left with probability α at most then.
 
     Args:
         build: builds the posterior of a kernel.

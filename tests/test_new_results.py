@@ -11,8 +11,6 @@ import kernel_bandits as kb
 from kernel_bandits import theory
 from kernel_bandits.posteriors import NystromPosterior
 
-LN2 = math.log(2.0)
-
 
 @settings(max_examples=200, deadline=None)
 @given(ratio=st.floats(1e-8, 1e8), rate=st.floats(1e-3, 1e3))
@@ -174,13 +172,14 @@ def test_the_bound_of_sup_kernel_ucb_says_something():
     assert bound < 0.5 * 2 * horizon
 
 
-def test_the_widths_of_a_stage_fail_without_the_terms_for_anchors():
-    """Dropping m_s from G_s would be wrong: new directions cost 1 each, while log det(I + K/λ)/ln 2 is nearly 0."""
-    posterior = NystromPosterior(kb.Linear(offset=0.0), 50.0, kb.Kors(oversampling=1e9), np.random.default_rng(0))
-    widths = 0.0
-    for point in 3.0 * np.eye(6):
-        widths += min(float(posterior.predict(point[None, :]).std[0]) ** 2 / 50.0, 1.0)
+def test_the_widths_of_a_stage_fail_without_the_term_for_what_is_left_out():
+    """A direction that is played fifty times and never drawn: its width stays 1, while log det(I + K/λ)/ln 2 is 5.7."""
+    posterior = NystromPosterior(kb.Linear(offset=0.0), 1.0, kb.Kors(oversampling=1e-12), np.random.default_rng(0))
+    point, widths = np.array([1.0, 0.0]), 0.0
+    for _ in range(50):
+        widths += min(float(posterior.predict(point[None, :]).std[0]) ** 2, 1.0)
         posterior.update(point, 0.0)
-    gain = 6 * math.log1p(9.0 / 50.0) / LN2
-    assert widths <= gain + posterior.dictionary_size
-    assert posterior.dictionary_size == 6
+    gain = math.log1p(50.0)
+    assert posterior.dictionary_size == 0
+    assert widths > theory.stage_widths_bound(gain, regularization=1.0)
+    assert widths <= theory.stage_widths_bound(gain, left_out=posterior.residual_trace, regularization=1.0)

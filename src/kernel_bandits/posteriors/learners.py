@@ -11,13 +11,15 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kernel_bandits.actions import are_arms
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.kernels.mixed import Mixed, PerArm
+from kernel_bandits.learning.columns import Columns
 from kernel_bandits.learning.evidence import log_marginal_likelihood
 from kernel_bandits.learning.fit import Sample
-from kernel_bandits.learning.mixed import PRIOR, Columns, MixedModel, MixedSample, are_arms
+from kernel_bandits.learning.mixed import PRIOR, MixedModel, MixedSample
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.learning.units import RewardModel, Units
 from kernel_bandits.posteriors.base import Posterior
@@ -27,7 +29,7 @@ from kernel_bandits.posteriors.split import SplitPosterior
 PosteriorFactory: TypeAlias = Callable[[KernelLike, float, int], Posterior[Any]]
 # A change of kernel costs a pass over the history; a gain of fewer nats is not worth it.
 WORTHWHILE = 1.0
-# A kernel that the user gave and that is right is left with at most this probability, over all refits together.
+# A model that the user gave and that the rewards are drawn from is left with this probability at most, over all refits.
 LEAVING_PROBABILITY = 0.05
 # Before anything is known of the rewards, in squared reward units; the output variance is 1 then.
 UNKNOWN_NOISE = 0.1
@@ -240,7 +242,7 @@ class MixedLearner(Learner[MixedModel]):
 
     def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
         if kernel is None:
-            unknown = Mixed(PRIOR.bias, PRIOR.linear, PRIOR.smooth, PRIOR.lengthscale)
+            unknown = Mixed(PRIOR.bias, PRIOR.linear + PRIOR.decorrelated, PRIOR.smooth, PRIOR.lengthscale)
             kernel = PerArm(unknown, self._columns.contexts) if self._arms else unknown
         if isinstance(kernel, PerArm):
             return SplitPosterior(kernel, regularization, _Numbered(self._build_arm, number))

@@ -146,4 +146,4 @@ def test_shorter_runs_are_said_on_the_figure(name):
     assert f"paired seeds: 2 runs of 16 rounds{'; ' if short else '.'}" in told
     assert all(label in told for label in short)
     whole = {run.policy.label.partition(", λ")[0] for run in study(name).runs} - short
-    assert not [label for label in whole if f"{label} (λ" in told or f" {label}:" in told]
+    assert not [label for label in whole if f" {label} (λ" in told or f" {label}:" in told]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, is_finite
+from kernel_bandits.commit import carry_out
 from kernel_bandits.dictionaries.base import Candidate
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.numerics.linalg import inverse_and_log_determinant, times
@@ -32,7 +33,10 @@ def learn_log(
     rewards: FloatArray,
     one_by_one: Callable[[FloatArray, FloatArray], None],
 ) -> None:
-    """Learn a log of points (n, d) and rewards (n,) in order; ``one_by_one`` learns some of it the ordinary way."""
+    """Learn a log of points (n, d) and rewards (n,) in order, in a model that nobody else holds.
+
+    ``one_by_one`` learns some of it the ordinary way. If the kernel fails, what came before that is learned.
+    """
     if model.pending.awaited:
         one_by_one(points, rewards)
         return
@@ -53,12 +57,19 @@ def learn_log(
                 start += 1
             # Rows behind a point that changes the dictionary are evaluated in vain: aim at the gap between two.
             count = min(2 * (quiet + 1), batch_rows(len(model.basis)))
+    except Exception:
+        _settle(model, postponed_here)
+        raise
+    _settle(model, postponed_here)
+
+
+def _settle(model: AnchoredRegression, postponed: bool) -> None:
+    """Bring the regression up to date with all that was deferred, and with what was postponed."""
+    try:
+        if postponed:
+            model.project_postponed()
     finally:
-        try:
-            if postponed_here:
-                model.project_postponed()
-        finally:
-            model.pending.settled.settle()
+        model.pending.settled.settle()
 
 
 def _learn_deferred(model: AnchoredRegression, point: FloatArray, reward: float) -> bool:
@@ -68,9 +79,11 @@ def _learn_deferred(model: AnchoredRegression, point: FloatArray, reward: float)
     proposal = model.dictionary.propose(candidate)
     if proposal.resample:
         return False
-    coordinates, left = model.admit(point, candidate, proposal, deferred=True)
-    model.pending.settled.defer(coordinates[None, :], np.array([reward]))
-    model.remember(point, reward, left)
+    admitted = model.admit(point, candidate, proposal, deferred=True)
+    model.pending.settled.defer(admitted.features[None, :], np.array([reward]))
+    carry_out(admitted.steps)
+    carry_out(model.dictionary.commit_steps(admitted.candidate, proposal, admitted.appended))
+    carry_out(model.remember_steps(point, reward, admitted.residual_trace + admitted.residual))
     return True
 
 

@@ -1,8 +1,8 @@
 """Changes of state that an interrupt cannot tear.
 
 A change is prepared first: every value is computed and nothing is written. What is left are steps, plain assignments
-and products in place, which :func:`carry_out` runs one after the other from C. The interpreter delivers a signal between
-two byte codes, and there are none between two steps: Ctrl-C finds all of them done, or none.
+and products in place, which :func:`carry_out` runs one after the other from C. The interpreter delivers a signal
+between two byte codes, and there are none between two steps: Ctrl-C finds all of them done, or none.
 """
 
 from collections.abc import Callable, Sequence

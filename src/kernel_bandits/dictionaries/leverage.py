@@ -82,9 +82,7 @@ class LeverageDictionary(Dictionary):
         """The leverage score τ in [0, 1 + ε]."""
 
     @abstractmethod
-    def _draw_steps(
-        self, candidate: Candidate, probability: float, appended: bool
-    ) -> tuple[Steps, FloatArray | None]:
+    def _draw_steps(self, candidate: Candidate, probability: float, appended: bool) -> tuple[Steps, FloatArray | None]:
         """The steps that note a drawn point, and v if the measure of any candidate then falls by (φᵀv)², else None."""
 
     def score(self, candidate: Candidate) -> FloatArray | float:

@@ -283,25 +283,30 @@ class Policy(Hooks):
     @final
     def expire(self, id: int) -> None:
         """Give up on a decision of :meth:`ask` whose reward will never arrive; it no longer narrows the bounds."""
-        self._expire([self._ledger.require_open("expire", id)])
+        key = self._ledger.require_open("expire", id)
+        self._change_model(self._version(), self._expire_steps([key]), self.abandon, key)
 
     @final
     def expire_before(self, id: int) -> tuple[int, ...]:
         """Give up on all pending decisions asked for before this one, pending or not; return the ids that expired.
 
-        Either all of them expire, or an error changes nothing.
+        A bad id changes nothing. If the kernel fails in the middle, the decisions before that stay expired.
         """
         limit = self._ledger.require_issued("expire_before", id)
-        expired = [key for key in self.pending if key < limit]
+        expired = tuple(key for key in self.pending if key < limit)
         if expired:
-            self._expire(expired)
-        return tuple(expired)
+            start, version = 0, self._version()
+            with threads_for(self.dictionary_size, MANY_ROWS) or nullcontext():
+                for count, steps in self.abandon_many(expired):
+                    self._commit(version, [*(steps or ()), *self._expire_steps(expired[start : start + count])])
+                    start, version = start + count, version + 1
+        return expired
 
-    def _expire(self, keys: Sequence[int]) -> None:
+    def _expire_steps(self, keys: Sequence[int]) -> Steps:
+        """The steps that close decisions whose points the model has forgotten."""
         fate = "has expired (a reward that arrives after all is learned by update)"
         counted = (self._store, self._rewards_learned, self._dimensions)
-        steps = [counted, *self._ledger.settle_steps(keys, fate)]
-        self._change_model(self._version(), steps, self.abandon_many, keys)
+        return [counted, *self._ledger.settle_steps(keys, fate)]
 
     @property
     def pending(self) -> tuple[int, ...]:
@@ -324,7 +329,7 @@ class Policy(Hooks):
     def _change_model(
         self, version: int, steps: Iterable[Step], hook: Callable[..., Steps | None], *arguments: Any
     ) -> None:
-        """Prepare a change of the model by a hook, with the BLAS threads that pay, and carry it out with other steps."""
+        """Prepare a change of the model by a hook, with the BLAS threads that pay; carry it out with other steps."""
         threads = threads_for(self.dictionary_size)
         if threads is None:
             self._commit(version, [*(hook(*arguments) or ()), *steps])

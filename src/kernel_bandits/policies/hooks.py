@@ -1,7 +1,7 @@
 """The hooks in which a policy says how it chooses and learns."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -84,9 +84,9 @@ class Hooks(ABC):
         """Forget an anticipated point whose reward never arrives."""
         return [(self._waiting.pop, key, None)]
 
-    def abandon_many(self, keys: Collection[int]) -> Steps | None:
-        """Forget several anticipated points."""
-        return [step for key in keys for step in self.abandon(key) or ()]
+    def abandon_many(self, keys: Sequence[int]) -> Iterable[tuple[int, Steps | None]]:
+        """Forget several anticipated points, part by part as :meth:`learn_many`."""
+        return ((1, self.abandon(key)) for key in keys)
 
     @property
     def posteriors(self) -> Sequence[Posterior[Any]]:

@@ -1,6 +1,6 @@
 """What policies with one posterior share: predictions, updates, delayed rewards, batches, explanations."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -167,8 +167,8 @@ class PosteriorPolicy(Policy):
     def abandon(self, key: int) -> Steps:
         return self.posterior.abandon_steps([key])
 
-    def abandon_many(self, keys: Collection[int]) -> Steps:
-        return self.posterior.abandon_steps(keys)
+    def abandon_many(self, keys: Sequence[int]) -> Iterator[tuple[int, Steps]]:
+        return self.posterior.abandon_many_steps(keys)
 
     def _evaluation_of(self, point: FloatArray, choice: Choice | None) -> tuple[Evaluation, int]:
         """Return an evaluation that holds the point, and its row there: that of its choice if there is one."""

@@ -1,9 +1,9 @@
 """SupKernelUCB: stages of ridge regressions on independent parts of the history (Valko et al. 2013)."""
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from operator import setitem
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import setitem
 from typing import Any, final
 
 import numpy as np
@@ -118,17 +118,9 @@ class SupKernelUCB(Policy):
         return [*self.stages[self._stage_of[key]].fulfil_steps(key, reward), (self._stage_of.pop, key, None)]
 
     def abandon(self, key: int) -> Steps:
-        return self.abandon_many([key])
-
-    def abandon_many(self, keys: Collection[int]) -> Steps:
-        by_stage: dict[int, list[int]] = {}
-        for key in keys:
-            if key in self._stage_of:
-                by_stage.setdefault(self._stage_of[key], []).append(key)
-        steps: Steps = [(self._stage_of.pop, key, None) for key in keys]
-        for stage, some in by_stage.items():
-            steps += self.stages[stage].abandon_steps(some)
-        return steps
+        if key not in self._stage_of:
+            return []
+        return [*self.stages[self._stage_of[key]].abandon_steps([key]), (self._stage_of.pop, key, None)]
 
     def __repr__(self) -> str:
         return (

@@ -70,9 +70,7 @@ class AnchoredRegression:
             )
         return self.history
 
-    def admit(
-        self, point: FloatArray, candidate: Candidate, proposal: Proposal, deferred: bool = False
-    ) -> Admission:
+    def admit(self, point: FloatArray, candidate: Candidate, proposal: Proposal, deferred: bool = False) -> Admission:
         """Prepare a proposal other than to resample; writes nothing.
 
         A point that is drawn becomes an anchor if it adds a direction, of which the regression learns at once, or by

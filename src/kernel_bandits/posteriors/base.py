@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from operator import attrgetter
@@ -306,6 +306,10 @@ class Posterior(ABC, Generic[E]):
     @abstractmethod
     def abandon_steps(self, keys: Collection[int]) -> Steps:
         """Prepare :meth:`abandon` of several points at once; writes nothing."""
+
+    def abandon_many_steps(self, keys: Sequence[int]) -> Iterator[tuple[int, Steps]]:
+        """Prepare :meth:`abandon` of many points part by part: how many each part forgets, and its steps."""
+        yield len(keys), self.abandon_steps(keys)
 
     @final
     def abandon(self, key: int) -> None:

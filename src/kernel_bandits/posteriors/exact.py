@@ -107,9 +107,7 @@ class ExactRegression:
             )
         return math.sqrt(max(variance, 0.0) + self.regularization)
 
-    def observe_steps(
-        self, point: FloatArray, reward: float, features: FloatArray, mean: float, pivot: float
-    ) -> Steps:
+    def observe_steps(self, point: FloatArray, reward: float, features: FloatArray, mean: float, pivot: float) -> Steps:
         """The steps that learn a reward at a point, with its φ, mean and l as they stand."""
         size, grown = self.size, self
         if size == len(self._rewards):

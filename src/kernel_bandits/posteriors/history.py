@@ -76,7 +76,11 @@ class History:
             twin._rewards = [*self._rewards[:-1], *(block.copy() for block in self._rewards[-1:])]
         else:
             # merged rows may gain a count and a reward at any time
-            twin._row_of, twin._order, twin._rewards_in_order = dict(self._row_of), self._order[:], self._rewards_in_order[:]
+            twin._row_of, twin._order, twin._rewards_in_order = (
+                dict(self._row_of),
+                self._order[:],
+                self._rewards_in_order[:],
+            )
             twin._rewards, twin._counts = [r.copy() for r in self._rewards], [c.copy() for c in self._counts]
         return twin
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -128,9 +128,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         point, centred = self._pending.awaited[key].point, self._centred(reward)
         return self._learn_steps(point, reward, lambda within: within.fulfil_steps(key, centred))
 
-    def _learn_steps(
-        self, point: FloatArray, reward: float, prepare: Callable[[Posterior[Any]], Steps]
-    ) -> Steps:
+    def _learn_steps(self, point: FloatArray, reward: float, prepare: Callable[[Posterior[Any]], Steps]) -> Steps:
         """The steps that learn an observation, and the kernel if it is time to."""
         if self._next is None or self.round_index + 1 < self._next:
             steps = prepare(self._within)
@@ -170,6 +168,9 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
 
     def abandon_steps(self, keys: Collection[int]) -> Steps:
         return self._within.abandon_steps(keys)
+
+    def abandon_many_steps(self, keys: Sequence[int]) -> Iterator[tuple[int, Steps]]:
+        return self._within.abandon_many_steps(keys)
 
     def _centred(self, rewards: _Rewards) -> _Rewards:
         """What the posterior within learns of rewards.

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
@@ -222,7 +222,18 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         return steps + self._pending.release_steps([key])
 
     def abandon_steps(self, keys: Collection[int]) -> Steps:
-        return self._pending.forget_steps(keys, (self._model.current(key).coordinates for key in keys))
+        return self._pending.forget_steps(keys, [self._model.current(key).coordinates for key in keys])
+
+    def abandon_many_steps(self, keys: Sequence[int]) -> Iterator[tuple[int, Steps]]:
+        known: list[FloatArray] = []
+        try:
+            known.extend(self._model.current(key).coordinates for key in keys)
+        except Exception:
+            # the points before one at which the kernel fails are forgotten
+            if known:
+                yield len(known), self._pending.forget_steps(keys[: len(known)], known)
+            raise
+        yield len(keys), self._pending.forget_steps(keys, known)
 
     def copy(self) -> Self:
         twin = copy.copy(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from operator import setitem
 from typing import Generic, Protocol, Self, TypeVar
@@ -125,15 +125,12 @@ class Pending(Generic[R]):
             steps.append((setattr, self, "ahead", self.settled))
         return steps
 
-    def forget_steps(
-        self: Pending[RidgeRegression], keys: Collection[int], coordinates: Iterable[FloatArray]
-    ) -> Steps:
+    def forget_steps(self: Pending[RidgeRegression], keys: Collection[int], coordinates: Sequence[FloatArray]) -> Steps:
         """The steps that count awaited points no longer, given their φ."""
         ahead = self.settled
         if len(keys) < len(self.awaited):
             ahead = self.ahead.copy()
-            for features in coordinates:
-                ahead.forget(features)
+            ahead.forget_many(coordinates)
         return [(setattr, self, "ahead", ahead), *((self.awaited.pop, key, None) for key in keys)]
 
     def copy(self) -> Pending[R]:

@@ -192,6 +192,17 @@ class RidgeRegression:
         self.weights += solved * (float(features @ self.weights) / left)
         self.log_determinant += math.log(left)
 
+    def forget_many(self, coordinates: Sequence[FloatArray]) -> None:
+        """Take back observations of reward 0, in a regression that nobody else holds."""
+        if len(coordinates) < PENDING_ROWS:
+            for features in coordinates:
+                self.forget(features)
+            return
+        self._absorb_pending()
+        for start in range(0, len(coordinates), BATCH_ROWS):
+            linalg.add_gram(self._precision, np.array(coordinates[start : start + BATCH_ROWS]), -1.0)
+        self._solve()
+
     def defer(self, features: FloatArray, rewards: FloatArray) -> None:
         """Take b observations without bringing P, w and the log-determinant up to date; :meth:`settle` does that.
 

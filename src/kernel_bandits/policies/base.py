@@ -80,8 +80,9 @@ class Policy(Hooks):
     ) -> tuple[Decision, Choice, FloatArray]:
         """Return a decision, the choice behind it and the chosen joint point; only generators change."""
         indices: NDArray[np.intp] | None = None
-        is_box = isinstance(actions, Box)
-        if is_box:
+        is_box = False
+        if isinstance(actions, Box):
+            is_box = True
             context, actions = self._shortlisted(context, actions, mask)
         else:
             actions = as_points("actions", actions, self._dimensions[1])

@@ -14,8 +14,8 @@ from kernel_bandits.dictionaries.base import Candidate, Dictionary, PlayedPoints
 from kernel_bandits.errors import KernelBanditsError, UnavailableError
 from kernel_bandits.numerics.linalg import symmetric_times_vector, times, transpose_times_vector
 from kernel_bandits.posteriors.base import Facts
-from kernel_bandits.posteriors.basis import DIRECTION_TOLERANCE, AnchorBasis, require_finite_between_points
-from kernel_bandits.posteriors.history import BLOCK_ROWS, Block, History
+from kernel_bandits.posteriors.basis import AnchorBasis, least_direction, require_finite_between_points
+from kernel_bandits.posteriors.history import BLOCK_ROWS, Block, Blocks, History
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.projection import Mass, project
 from kernel_bandits.posteriors.regression import RidgeRegression
@@ -52,7 +52,7 @@ class AnchoredRegression:
     def __init__(self, facts: Facts, dictionary: Dictionary) -> None:
         self.facts = facts
         self.dictionary = dictionary
-        self.basis = AnchorBasis(facts.kernel)
+        self.basis = AnchorBasis(facts.kernel, facts.regularization)
         self.pending = Pending(RidgeRegression(facts.regularization))
         keeps = facts.approximation == "projected"
         self.history = History(merge_repeats=dictionary.merges_repeats) if keeps else None
@@ -79,7 +79,7 @@ class AnchoredRegression:
         features, residual = candidate.features, float(candidate.residual)
         if proposal.draw:
             coefficients, square = self.basis.direction(point, features)
-            if square > DIRECTION_TOLERANCE * float(candidate.prior_variance):
+            if square > least_direction(candidate.prior_variance, self.facts.regularization):
                 pivot = math.sqrt(square)
                 basis = self.basis.extended(point, coefficients, pivot)
                 pair, trace, steps = self._extended(basis, deferred)
@@ -173,7 +173,7 @@ class AnchoredRegression:
 
     def _in_coordinates(self, awaited: Mapping[int, Awaited]) -> dict[int, Awaited]:
         """Anticipated points in the coordinates of the anchors there are, whatever the regression knows of them."""
-        keys, found = list(awaited), {}
+        keys, found = list(awaited), dict[int, Awaited]()
         for start in range(0, len(keys), BLOCK_ROWS):
             some = keys[start : start + BLOCK_ROWS]
             points = np.array([awaited[key].point for key in some])
@@ -209,14 +209,15 @@ class AnchoredRegression:
         return residual / self.facts.regularization + explained
 
     def rebuild(
-        self, candidates: FloatArray, history: History | None, mean_residual: float = 0.0, limit: int | None = None
+        self, candidates: FloatArray, history: Blocks | None, mean_residual: float = 0.0, limit: int | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """Carry observations by other anchors, as :meth:`AnchorBasis.chosen`: one pass over the history, O(t·m²).
 
         Return what is left unexplained of each row of the history, shape (t,), and Σφφᵀ, shape (m, m).
         """
         limits = [most for most in (limit, self.dictionary.max_size) if most is not None]
-        basis = AnchorBasis.chosen(self.facts.kernel, candidates, mean_residual, min(limits, default=None))
+        kernel, ridge = self.facts.kernel, self.facts.regularization
+        basis = AnchorBasis.chosen(kernel, ridge, candidates, mean_residual, min(limits, default=None))
         second_moment, moment = np.zeros((len(basis), len(basis))), np.zeros(len(basis))
         left, counted = [np.empty(0)], [np.empty(0)]
         for points, counts, rewards in history.blocks() if history is not None else ():

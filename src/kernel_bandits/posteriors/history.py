@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Iterator
 from copy import copy
 from operator import setitem
-from typing import Self, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,28 @@ from kernel_bandits.commit import Steps, carry_out
 Block: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
 BLOCK_ROWS = 512
 _ONES = np.ones(BLOCK_ROWS)
+
+
+class Blocks(Protocol):
+    """What a pass needs of a history."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Points, their counts and sums of rewards, block by block."""
+
+
+class Thinned:
+    """Every so many-th observation, each standing for those around it."""
+
+    def __init__(self, points: FloatArray, rewards: FloatArray, most: int) -> None:
+        step = -(-len(points) // most)
+        self.points, self.rewards, self.count = points[::step], rewards[::step], float(step)
+
+    def blocks(self) -> Iterator[Block]:
+        """Views of points, their counts and sums of rewards, as :meth:`History.blocks`."""
+        for start in range(0, len(self.points), BLOCK_ROWS):
+            rows = slice(start, start + BLOCK_ROWS)
+            points = self.points[rows]
+            yield points, np.full(len(points), self.count), self.count * self.rewards[rows]
 
 
 class History:

@@ -11,8 +11,9 @@ from kernel_bandits.posteriors import ExactPosterior, NystromPosterior
 
 def learned(kernel, regularization, points, rewards):
     """The exact posterior, and the projected one with every direction that KORS may draw."""
-    both = ExactPosterior(kernel, regularization), NystromPosterior(
-        kernel, regularization, kb.Kors(oversampling=1e6), np.random.default_rng(0)
+    both = (
+        ExactPosterior(kernel, regularization),
+        NystromPosterior(kernel, regularization, kb.Kors(oversampling=1e6), np.random.default_rng(0)),
     )
     for posterior in both:
         for point, reward in zip(points, rewards, strict=True):

@@ -34,6 +34,10 @@ class Policy(Hooks):
     To write a policy, implement the hooks :meth:`choose` and :meth:`learn`, and any other of :class:`Hooks` whose
     default can be bettered. The methods of this class are final.
 
+    A call that fails or is interrupted leaves the policy as it was, or as it is after the call. A policy serves one
+    thread at a time: of two threads that change it at once, one gets an :class:`UnavailableError` and changes nothing.
+    Hold a lock around a round, from ``select`` to ``update``, where several threads share one.
+
     Args:
         generator: breaks ties, and draws whatever else the policy leaves to chance.
     """

@@ -1,6 +1,6 @@
 """What policies with one posterior share: predictions, updates, delayed rewards, batches, explanations."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from kernel_bandits.actions import Box, pair
 from kernel_bandits.arrays import FloatArray, as_count, as_points, as_positive, require_finite
+from kernel_bandits.commit import Steps
 from kernel_bandits.errors import InputError
 from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Choice, Decision
@@ -151,20 +152,23 @@ class PosteriorPolicy(Policy):
             prior_mean=prior_mean,
         )
 
-    def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> None:
-        self.posterior.observe(point, reward, *self._evaluation_of(point, choice))
+    def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> Steps:
+        return self.posterior.observe_steps(point, reward, *self._evaluation_of(point, choice))
 
-    def learn_many(self, points: FloatArray, rewards: FloatArray) -> None:
-        self.posterior.observe_many(points, rewards)
+    def learn_many(self, points: FloatArray, rewards: FloatArray) -> Iterator[tuple[int, Steps]]:
+        return self.posterior.observe_many_steps(points, rewards)
 
-    def anticipate(self, key: int, point: FloatArray, choice: Choice | None) -> None:
-        self.posterior.anticipate(key, point, *self._evaluation_of(point, choice))
+    def anticipate(self, key: int, point: FloatArray, choice: Choice | None) -> Steps:
+        return self.posterior.anticipate_steps(key, point, *self._evaluation_of(point, choice))
 
-    def fulfil(self, key: int, reward: float) -> None:
-        self.posterior.fulfil(key, reward)
+    def fulfil(self, key: int, reward: float) -> Steps:
+        return self.posterior.fulfil_steps(key, reward)
 
-    def abandon(self, key: int) -> None:
-        self.posterior.abandon(key)
+    def abandon(self, key: int) -> Steps:
+        return self.posterior.abandon_steps([key])
+
+    def abandon_many(self, keys: Sequence[int]) -> Iterator[tuple[int, Steps]]:
+        return self.posterior.abandon_many_steps(keys)
 
     def _evaluation_of(self, point: FloatArray, choice: Choice | None) -> tuple[Evaluation, int]:
         """Return an evaluation that holds the point, and its row there: that of its choice if there is one."""

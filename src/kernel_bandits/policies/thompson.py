@@ -50,6 +50,7 @@ class ThompsonSampling(PosteriorPolicy):
 
     def choose(self, points: FloatArray) -> Choice:
         evaluation = self.posterior.evaluate_finite(points)
+        self.will_draw(self.generator, self._draws)
         deviations = self.posterior.draw_deviations(points, evaluation, self.number_of_draws, self._draws)
         values = evaluation.mean + self.scale * deviations
         # Draws at equal points differ by the rounding in the factor of their singular covariance.

@@ -74,6 +74,7 @@ class UpperConfidenceBound(PosteriorPolicy):
         """Return the best with probability 1 − ε and otherwise any action, with its propensity either way."""
         assert self.exploration is not None
         rate, generator = self.exploration
+        self.will_draw(generator)
         chosen, threshold = best, tie_threshold(best.upper_bound)
         row = int(generator.integers(len(points))) if generator.random() < rate else best.index
         if row != best.index:

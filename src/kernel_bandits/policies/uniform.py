@@ -13,6 +13,7 @@ class Uniform(Policy):
     """Play an action, of rows or of a box, uniformly at random; mean, std and upper bound of its decisions are 0."""
 
     def choose(self, points: FloatArray) -> Choice:
+        self.will_draw(self.generator)
         return Choice(int(self.generator.integers(len(points))), propensity=1.0 / len(points))
 
     def shortlist(self, context: FloatArray, box: Box) -> FloatArray:  # noqa: ARG002 (any context is the same)

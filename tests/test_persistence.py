@@ -1,5 +1,6 @@
 """Save and resume: bit for bit, or refused with our error."""
 
+import hashlib
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from test_policy_contract import VARIANTS, build, rounds, variant_name
 
 import kernel_bandits as kb
 from kernel_bandits import persistence
+from kernel_bandits.persistence import classes
 
 
 def play(policy, offers):
@@ -106,7 +108,7 @@ def rewrite(path, change):
     change(manifest)
     text = json.dumps(manifest).encode()
     body = content[: start - 8] + len(text).to_bytes(8, "big") + text + content[start + length :]
-    path.write_bytes(body + persistence.hashlib.sha256(body).digest())
+    path.write_bytes(body + hashlib.sha256(body).digest())
 
 
 @pytest.mark.parametrize("name", ["os:system", "builtins:eval", "subprocess:Popen", "kernel_bandits.theory:nothing"])
@@ -154,7 +156,7 @@ def renumber(path, number, manifest=None):
     content[start : start + 4] = number.to_bytes(4, "big")
     if manifest is not None:
         content[start + 4 :] = len(manifest).to_bytes(8, "big") + manifest
-    path.write_bytes(content + persistence.hashlib.sha256(content).digest())
+    path.write_bytes(content + hashlib.sha256(content).digest())
 
 
 def test_a_newer_file_asks_for_an_upgrade(saved):
@@ -196,7 +198,7 @@ class Halved(kb.Confidence):
 
 
 def test_own_classes_are_saved_once_registered(tmp_path, monkeypatch):
-    monkeypatch.setattr(persistence, "_registered", {})
+    monkeypatch.setattr(classes, "_registered", {})
     policy = kb.ek_ucb(kb.Gaussian(0.5), confidence=Halved(0.5), seed=0)
     path = tmp_path / "policy.kb"
     with pytest.raises(kb.InputError, match=r"policy\.confidence is .*Halved.*kb\.register"):
@@ -205,13 +207,13 @@ def test_own_classes_are_saved_once_registered(tmp_path, monkeypatch):
     kb.register(Halved)
     policy.save(path)
     assert kb.load(path).confidence.number == 0.5
-    persistence._registered.clear()
+    classes._registered.clear()
     with pytest.raises(kb.InputError, match="Halved"):
         kb.load(path)
 
 
 def test_what_an_own_class_may_not_hold(tmp_path, monkeypatch):
-    monkeypatch.setattr(persistence, "_registered", {})
+    monkeypatch.setattr(classes, "_registered", {})
     kb.register(Halved)
     for value in (np.array(["text"]), print, object()):
         policy = kb.ek_ucb(kb.Gaussian(0.5), confidence=Halved(0.5, value), seed=0)
@@ -220,7 +222,7 @@ def test_what_an_own_class_may_not_hold(tmp_path, monkeypatch):
 
 
 def test_numbers_of_every_kind_survive(tmp_path, monkeypatch):
-    monkeypatch.setattr(persistence, "_registered", {})
+    monkeypatch.setattr(classes, "_registered", {})
     kb.register(Halved)
     shared = np.asfortranarray(np.arange(6.0).reshape(2, 3))
     state = {"inf": float("inf"), 3: (1, -0.0, None), "shared": [shared, shared], b"key": True, "big": 2**200}

@@ -19,6 +19,7 @@ from kernel_bandits.policies.decision import Decision, LastChoice
 from kernel_bandits.policies.diagnostics import Diagnostics, diagnose
 from kernel_bandits.policies.hooks import Hooks
 from kernel_bandits.policies.ledger import Ledger
+from kernel_bandits.rng import Seed
 
 # The least number of rows in a product of the many-at-once methods; it decides the number of BLAS threads.
 MANY_ROWS = 256
@@ -250,6 +251,16 @@ class Policy(Hooks):
         """
         persistence.save(self, path)
 
+    @final
+    def reseed(self, seed: Seed) -> None:
+        """Start every random stream of the policy anew; what it has learned stays.
+
+        Give each process that plays a copy of one saved policy a seed of its own: otherwise all of them break ties,
+        draw anchors and explore alike. ``None`` takes fresh entropy. A policy that has drawn nothing yet is afterwards
+        the one that its preset builds with this seed.
+        """
+        persistence.reseed(self, seed)
+
     def _change_model(self, hook: Callable[..., None], *arguments: Any, rows: int = 1) -> None:
         """Call a hook that changes the model, with the BLAS threads that pay; the last choice is then out of date."""
         threads = threads_for(self.dictionary_size, rows)
@@ -270,14 +281,3 @@ class Policy(Hooks):
                 )
             posterior.describe(context_columns, points[:, context_columns:])
             require_columns(posterior.kernel, points, context_columns)
-
-
-def load(path: str | os.PathLike[str]) -> Policy:
-    """Read a policy that :meth:`Policy.save` wrote; it goes on as if it had never been stopped.
-
-    A file that is truncated, damaged, foreign, or of another format is an :class:`InputError`.
-    """
-    policy = persistence.load(path)
-    if not isinstance(policy, Policy):
-        raise InputError(f"load: {path} holds {type(policy).__name__}, not a policy; restore an intact copy.")
-    return policy

@@ -7,7 +7,7 @@ import pytest
 from short_runs import ROOT, records
 
 from kernel_bandits.experiments import Study, write_record
-from kernel_bandits.experiments.store import write_manifest
+from kernel_bandits.experiments.store import manifest_of, write_manifest
 from reproduce import page
 from reproduce.table_1 import measurements
 from reproduce.table_1.measurements import Case
@@ -22,7 +22,7 @@ def results(tmp_path_factory):
     for name in page.SWEEPS:
         own = folder / name
         own.mkdir()
-        write_manifest(own, Study(name, name, tuple(record.run for record in records(name))))
+        write_manifest(own, manifest_of(Study(name, name, tuple(record.run for record in records(name)))))
         for record in records(name):
             write_record(own, record)
     with pytest.MonkeyPatch.context() as patch:

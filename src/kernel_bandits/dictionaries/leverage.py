@@ -127,6 +127,10 @@ class LeverageDictionary(Dictionary):
                     measures[done:] -= times_vector(features[done:], fall) ** 2
         return count
 
+    def on_reseed(self) -> None:
+        """Forget the coins that were drawn ahead from the old stream."""
+        self._ahead, self._used = self._coins.random(COINS_AHEAD), 0
+
     def _use_coins(self, count: int) -> None:
         self._used += count
         if self._used >= COINS_AHEAD:

@@ -220,6 +220,10 @@ def _plain_errors() -> Iterator[None]:
     except KernelBanditsError as reason:
         typer.echo(f"error: {' '.join(str(reason).split())}", err=True)
         raise typer.Exit(BAD_INPUT if isinstance(reason, InputError) else FAILED) from None
+    except (OSError, MemoryError, RecursionError) as reason:
+        # what no check foresaw; the type names it where the message is empty
+        typer.echo(f"error: {type(reason).__name__}: {' '.join(str(reason).split())}", err=True)
+        raise typer.Exit(FAILED) from None
     except KeyboardInterrupt:
         typer.echo("Interrupted. Finished runs are kept; run the command again to continue.", err=True)
         raise typer.Exit(INTERRUPTED) from None
@@ -234,6 +238,8 @@ def _option(text: str) -> tuple[str, Any]:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return key.strip(), value.strip()
+    except RecursionError:
+        raise InputError(f"option: the value of {key.strip()} is nested too deeply.") from None
 
 
 def _choose(figures: Figures, names: Sequence[str]) -> Sequence[str]:

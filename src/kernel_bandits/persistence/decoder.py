@@ -124,6 +124,8 @@ def _is_number(value: Any) -> bool:
     """Return whether a value is fit to compute with: a single number may be infinite, as a limit."""
     if isinstance(value, float):
         return not math.isnan(value)
+    if isinstance(value, array.array) and value.typecode in "fd":
+        return all(map(math.isfinite, value))
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":
         return bool(np.isfinite(value).all())
     return True

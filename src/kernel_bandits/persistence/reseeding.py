@@ -13,12 +13,15 @@ from kernel_bandits.rng import Seed, entropy_of
 def reseed(thing: object, seed: Seed) -> None:
     """Start every random stream in an object anew, from one seed; streams that are shared stay shared.
 
-    A stream keeps its key, so that a policy that has drawn nothing is afterwards one that was built with this seed.
+    A stream keeps its key, so that a policy that has drawn nothing is afterwards one that was built with this seed. An
+    owner that draws ahead has a method ``on_reseed``, which is called at the end.
     """
     entropy = entropy_of(seed)
     generators: dict[int, np.random.Generator] = {}
+    owners: dict[int, object] = {}
     sequences: list[tuple[object, str, np.random.SeedSequence]] = []
     for owner, name, value in _streams(thing):
+        owners.setdefault(id(owner), owner)
         if isinstance(value, np.random.Generator):
             generators.setdefault(id(value), value)
         else:
@@ -34,6 +37,8 @@ def reseed(thing: object, seed: Seed) -> None:
     for owner, name, sequence in sequences:
         # past the guard of frozen dataclasses
         object.__setattr__(owner, name, np.random.SeedSequence(entropy, spawn_key=sequence.spawn_key))
+    for owner in owners.values():
+        getattr(owner, "on_reseed", lambda: None)()
 
 
 def _streams(thing: object) -> Iterator[tuple[object, str, Any]]:

@@ -52,6 +52,8 @@ def _play_a_round(policy: Policy) -> None:
     columns = policy._dimensions[0]
     if policy.round_index < 0 or policy.dictionary_size < 0:
         raise InputError("the number of rounds or of anchors is negative")
+    if not isinstance(policy.generator, np.random.Generator):
+        raise InputError(f"its generator is {type(policy.generator).__name__}")
     if columns is None:
         return
     for point in _known_points(policy):

@@ -211,9 +211,7 @@ def _label(pattern: Any, made: Component, point: TomlTable) -> str:
 
 def _seeds(where: str, value: Any) -> tuple[int, ...]:
     if isinstance(value, (list, tuple)):
-        whole = all(
-            isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed <= LARGEST_SEED for seed in value
-        )
+        whole = all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in value)
         if not value or not whole or len(set(value)) < len(value):
             raise InputError(f"{where}: expected different whole numbers of at least 0, got {value!r}.")
         _at_most(where, max(value), LARGEST_SEED)

@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help run test lint types suite test-slow bench bakeoff soak docs docs-serve format clean
+.PHONY: help run test lint types suite test-slow bench bakeoff soak mutants docs docs-serve format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,6 +44,9 @@ bakeoff: $(READY) ## real tables against every peer at its best; goes on where i
 
 soak: $(READY) ## a million rounds on two environments: latency and memory (ten minutes)
 	$(BIN)/python benchmarks/soak.py
+
+mutants: $(READY) ## change one operator of the core at a time and see whether a test notices (hours; COUNT=200)
+	$(BIN)/python benchmarks/mutants.py --count $(or $(COUNT),200)
 
 docs: $(READY) ## the documentation site in results/site, warnings as errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -106,7 +106,7 @@ class StudyFigures:
         seeds, all_seeds = (len({one.seed for one in runs}) for runs in (_runs_of(results), study.runs))
         if (rounds, seeds) >= (all_rounds, all_seeds):
             return ""
-        return f"{name.replace('_', ' ')}: {rounds} of {all_rounds} rounds, {seeds} of {all_seeds} seeds"
+        return f"{rounds} of {all_rounds} rounds, {seeds} of {all_seeds} seeds"
 
     def _is_short(self, folder: Path, results: Results | None) -> bool:
         """Return whether claims about a folder come from a shortened run; measurements say so themselves."""

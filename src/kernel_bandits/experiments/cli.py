@@ -242,7 +242,8 @@ def report(
     with _plain_errors():
         plots.require_matplotlib()
         sections = _sections(results, load_figures(studies))
-        _write_report(f"Results in {results}", sections, out or results / "report.html")
+        full = "kernel-bandits reproduce" if studies is None else ""
+        _write_report(f"Results in {results}", sections, out or results / "report.html", full)
 
 
 @contextmanager
@@ -341,7 +342,10 @@ def _report_failures(failures: Sequence[Failure], path: Path) -> None:
 def _sections(results: Path, figures: Figures) -> dict[Path, Section]:
     """Return the sections of a folder of results, or of those in it."""
     sections = {}
-    for folder in (results, *sorted(results.glob("*/"))):
+    folders = sorted(results.glob("*/"))
+    # in the order of the figures
+    folders.sort(key=lambda one: figures.names.index(one.name) if one.name in figures.names else len(figures.names))
+    for folder in (results, *folders):
         if (folder / MANIFEST).is_file():
             sections[folder] = figures.section(folder, read_results(folder))
         elif folder.is_dir() and folder.name in figures.names:

@@ -115,6 +115,7 @@ def _as_data(section: Section) -> dict[str, Any]:
     return {
         "title": section.title,
         "pictures": pictures,
+        "shortened": section.shortened,
         "problems": [] if section.results is None else _problems(section.results),
         "first_table": first,
         "checks": section.checks,

@@ -7,10 +7,11 @@ flow of its own, and :class:`Uniform` learns nothing. A policy of your own deriv
 implements ``choose``, or from :class:`Policy` and implements ``learn`` too.
 """
 
-from kernel_bandits.policies.base import Policy, load
+from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.policies.diagnostics import Diagnostics
 from kernel_bandits.policies.hooks import Hooks
+from kernel_bandits.policies.loading import load
 from kernel_bandits.policies.posterior_policy import Explanation, PosteriorPolicy
 from kernel_bandits.policies.presets import (
     cbbkb,

@@ -20,6 +20,7 @@ from kernel_bandits.policies.decision import NOTHING_CHOSEN, Choice, Decision, L
 from kernel_bandits.policies.diagnostics import Diagnostics, diagnose
 from kernel_bandits.policies.hooks import Hooks
 from kernel_bandits.policies.ledger import Ledger
+from kernel_bandits.rng import Seed
 
 # The least number of rows in a product of the many-at-once methods; it decides the number of BLAS threads.
 MANY_ROWS = 256
@@ -331,6 +332,16 @@ class Policy(Hooks):
         """
         persistence.save(self, path)
 
+    @final
+    def reseed(self, seed: Seed) -> None:
+        """Start every random stream of the policy anew; what it has learned stays.
+
+        Give each process that plays a copy of one saved policy a seed of its own: otherwise all of them break ties,
+        draw anchors and explore alike. ``None`` takes fresh entropy. A policy that has drawn nothing yet is afterwards
+        the one that its preset builds with this seed.
+        """
+        persistence.reseed(self, seed)
+
     def _change_model(
         self, version: int, steps: Iterable[Step], hook: Callable[..., Steps | None], *arguments: Any
     ) -> None:
@@ -376,14 +387,3 @@ def _changed_meanwhile() -> UnavailableError:
         "The policy was changed meanwhile by another thread, and this call has changed nothing. A policy serves one "
         "thread at a time: hold a threading.Lock around its calls, or let one thread or a service own it."
     )
-
-
-def load(path: str | os.PathLike[str]) -> Policy:
-    """Read a policy that :meth:`Policy.save` wrote; it goes on as if it had never been stopped.
-
-    A file that is truncated, damaged, foreign, or of another format is an :class:`InputError`.
-    """
-    policy = persistence.load(path)
-    if not isinstance(policy, Policy):
-        raise InputError(f"load: {path} holds {type(policy).__name__}, not a policy; restore an intact copy.")
-    return policy

@@ -28,6 +28,7 @@ from kernel_bandits.policies.decision import Decision
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.table_records import NamedDecision, NamedDiagnostics, NamedExplanation, PastRound
 from kernel_bandits.posteriors.base import Prediction
+from kernel_bandits.rng import Seed
 
 
 class TablePolicy:
@@ -310,6 +311,10 @@ class TablePolicy:
         if posterior.approximation == "history-free":
             return posterior.dictionary_points
         return posterior.observed_points
+
+    def reseed(self, seed: Seed) -> None:
+        """Start every random stream of the policy anew, as :meth:`Policy.reseed` does."""
+        persistence.reseed(self, seed)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the policy to one file, atomically; :func:`kernel_bandits.load` brings it back with all it has met.

@@ -15,7 +15,7 @@ from kernel_bandits.arrays import FloatArray, as_points, as_reward, as_vector, r
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import require_columns
 from kernel_bandits.numerics.blas_threads import threads_for
-from kernel_bandits.policies.decision import Decision, LastChoice
+from kernel_bandits.policies.decision import Decision, LastChoice, scattered
 from kernel_bandits.policies.diagnostics import Diagnostics, diagnose
 from kernel_bandits.policies.hooks import Hooks
 from kernel_bandits.policies.ledger import Ledger
@@ -62,6 +62,7 @@ class Policy(Hooks):
             return self._select_in_box(context, actions, mask)
         indices: NDArray[np.intp] | None = None
         actions = as_points("actions", actions, self._dimensions[1])
+        offered = len(actions)
         if mask is not None:
             indices = available_rows(mask, len(actions))
             actions = actions[indices]
@@ -80,9 +81,13 @@ class Policy(Hooks):
         point = points[row]
         self._last.keep(choice, point, self.round_index)
         split, own = len(context), point.copy()
+        table = choice.probabilities
         if indices is not None:
             row = int(indices[row])
-        return Decision(row, own[split:], choice.mean, choice.std, choice.upper_bound, own[:split], choice.propensity)
+            table = None if table is None else scattered(table, indices, offered)
+        decision = Decision(row, own[split:], choice.mean, choice.std, choice.upper_bound, own[:split])
+        decision.propensity, decision.probabilities = choice.propensity, table
+        return decision
 
     def _select_in_box(self, context: ArrayLike, box: Box, mask: ArrayLike | None) -> Decision:
         """Choose from the shortlist of a box; an error leaves the generator as it was."""
@@ -96,7 +101,10 @@ class Policy(Hooks):
         require_finite("context", context)
         state = self.generator.bit_generator.state
         try:
-            return replace(self.select(context, self.shortlist(context, box)), index=-1, propensity=None)
+            drawn = self.draw_in_box(context, box)
+            rows, density = (self.shortlist(context, box), None) if drawn is None else (drawn[0][None, :], drawn[1])
+            decision = self.select(context, rows)
+            return replace(decision, index=-1, propensity=None, probabilities=None, density=density)
         except NotImplementedError as reason:
             raise InputError(
                 f"actions: {type(self).__name__} chooses among finitely many actions and was offered a Box; "
@@ -152,8 +160,9 @@ class Policy(Hooks):
         decisions = []
         for choice, offered, context in zip(choices, actions, contexts, strict=True):
             row, bound, propensity = choice.index, choice.upper_bound, choice.propensity
-            action = offered[row].copy()
-            decisions.append(Decision(row, action, choice.mean, choice.std, bound, context.copy(), propensity))
+            decision = Decision(row, offered[row].copy(), choice.mean, choice.std, bound, context.copy(), propensity)
+            decision.probabilities = choice.probabilities
+            decisions.append(decision)
         return decisions
 
     def _rounds(self, contexts: ArrayLike, actions: ArrayLike) -> tuple[FloatArray, FloatArray]:

@@ -50,7 +50,8 @@ def test_a_decision_is_a_point_of_the_box_with_its_prediction(variant):
         prediction = policy.predict(context, decision.action[None, :])
         assert decision.mean == pytest.approx(prediction.mean[0], abs=1e-10)
         assert decision.std == pytest.approx(prediction.std[0], abs=1e-7)
-        assert decision.upper_bound >= decision.mean
+        # a draw at the one action that a floor has chosen may fall below the mean
+        assert decision.upper_bound >= decision.mean or (name == "thompson_sampling" and "exploration_floor" in options)
 
 
 def test_same_seed_same_run(variant):

@@ -106,11 +106,11 @@ def test_draws_in_a_box_have_its_density():
     box = kb.Box([0.0], [2.0])
     cells = generator.dirichlet(np.ones(256)) * 0.6
     density = BoxDensity(box, cells, np.array([0.5]), 0.4)
-    drawn = np.array([density.draw(generator) for _ in range(20_000)])
+    drawn = np.array([density.draw(generator) for _ in range(6_000)])
     assert box.contains(drawn).all()
-    expected = 20_000 * (cells.reshape(32, 8).sum(axis=1))
+    expected = 6_000 * (cells.reshape(32, 8).sum(axis=1))
     # the neighbourhood [0.49, 0.51] lies half in one, half in the other of two groups of cells
-    expected[15:17] += 20_000 * 0.2
+    expected[15:17] += 6_000 * 0.2
     played = np.histogram(drawn[:, 0] / 2.0, bins=32, range=(0, 1))[0]
     assert stats.chisquare(played, expected).pvalue > 1e-6
 
@@ -119,7 +119,7 @@ def test_draws_in_a_box_have_its_density():
     ("name", "options"),
     [
         ("ek_ucb", {"exploration_floor": 0.3}),
-        ("thompson_sampling", {"exploration_floor": 0.3}),
+        ("thompson_sampling", {"exploration_floor": 0.3, "number_of_draws": 10}),
         ("inverse_gap_weighting", {}),
         ("inverse_gap_weighting", {"exploration_floor": 0.3, "effective_actions": 8}),
         ("uniform", {}),
@@ -133,13 +133,13 @@ def test_inverse_densities_recover_integrals(name, options):
     for _ in range(25):
         action = box.sample(generator, 1)[0]
         policy.update(CONTEXT, action, np.sin(3 * action[0]) + 0.1 * generator.normal())
-    decisions = [policy.select(CONTEXT, box) for _ in range(300)]
+    decisions = [policy.select(CONTEXT, box) for _ in range(80)]
     for decision in decisions:
         assert decision.probabilities is None
         assert decision.propensity is None
         assert decision.density >= options.get("exploration_floor", 0.0) / 2.0 - 1e-12
     terms = np.array([decision.action[0] / decision.density for decision in decisions])
-    assert terms.mean() == pytest.approx(2.0, abs=5 * terms.std() / np.sqrt(300) + 1e-12)
+    assert terms.mean() == pytest.approx(2.0, abs=5 * terms.std() / np.sqrt(80) + 1e-12)
 
 
 def test_ucb_without_a_floor_has_no_density():

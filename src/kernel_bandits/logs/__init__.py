@@ -1,0 +1,9 @@
+"""Logs of decisions: in memory, in files of several formats, and larger than memory.
+
+Swappable: the format. :func:`read` returns a :class:`Log`, and :func:`learn` teaches a policy a dataset that need not
+fit into memory.
+"""
+
+from kernel_bandits.logs.log import ContinuousLog, Log
+
+__all__ = ["ContinuousLog", "Log"]

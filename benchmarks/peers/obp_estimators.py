@@ -3,7 +3,8 @@
 obp 0.4.1 is the last release that installs on a current Python; its estimators take arrays. It imports PyTorch for
 another class, which a stub replaces. The continuous estimators are of release 0.5, read from its source package:
 
-    python -m venv obp && obp/bin/pip install --no-deps obp==0.4.1 && obp/bin/pip install numpy scipy scikit-learn pandas tqdm
+    python -m venv obp && obp/bin/pip install --no-deps obp==0.4.1
+    obp/bin/pip install numpy scipy scikit-learn pandas tqdm
     pip download --no-deps --ignore-requires-python obp==0.5.5
     PYTHONPATH=src obp/bin/python benchmarks/peers/obp_estimators.py obp-0.5.5/obp/ope/estimators_continuous.py
 """
@@ -25,7 +26,7 @@ def module_of(path):
     """Load a file of obp's ``ope`` folder without the package around it, which needs PyTorch."""
     for name in ("torch", "torch.nn", "torch.optim"):
         sys.modules.setdefault(name, types.ModuleType(name))
-    sys.modules["torch"].Tensor = type("Tensor", (), {})
+    sys.modules["torch"].Tensor = sys.modules["torch"].tensor = type("Tensor", (), {})
     for name, folder in (("obp", path.parents[1]), ("obp.ope", path.parent)):
         package = types.ModuleType(name)
         package.__path__ = [str(folder)]

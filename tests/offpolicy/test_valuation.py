@@ -159,8 +159,9 @@ def test_continuous_values_find_the_truth():
     model = RewardModel(kb.Gaussian(0.7), regularization=0.01, most_rows=400)
     found = offpolicy.evaluate_continuous(log, lambda context: 0.9 + 0.5 * context[0], model=model, box=box)
     truth = 1.0 - 0.01
-    for one in found.estimates.values():
-        assert one.value == pytest.approx(truth, abs=0.05)
+    for name, one in found.estimates.items():
+        # without a model rewards, and not misfits, are smoothed: a kernel that varies little is biased
+        assert one.value == pytest.approx(truth, abs=0.1 if name == "inverse propensity" else 0.02), name
     assert found.recommended is found.estimates["doubly robust"]
     fixed = offpolicy.evaluate_continuous(log, 1.0, model=None, box=box).estimates["self-normalised"]
     assert fixed.value == pytest.approx(1.0 - 0.25 / 3, abs=0.04)

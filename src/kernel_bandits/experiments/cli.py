@@ -1,4 +1,4 @@
-"""The command line ``kernel-bandits``: run, sweep, reproduce, plot, report, list."""
+"""The command line ``kernel-bandits``: run, sweep, reproduce, plot, report, evaluate, list."""
 
 import os
 import re
@@ -21,6 +21,7 @@ except ImportError as reason:
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.experiments import plots
 from kernel_bandits.experiments.console import progress, terminal_table
+from kernel_bandits.experiments.evaluation import evaluate_candidates, valuation_figure
 from kernel_bandits.experiments.execution import Executor, Failure, executor
 from kernel_bandits.experiments.figures import Figures, load_figures
 from kernel_bandits.experiments.report import Section, summary_table, write_report
@@ -29,6 +30,8 @@ from kernel_bandits.experiments.study import Study, catalogue, load_study, study
 from kernel_bandits.experiments.study.catalogue import Role, did_you_mean
 from kernel_bandits.experiments.summary import group
 from kernel_bandits.experiments.sweep import Sweep
+from kernel_bandits.logs import read
+from kernel_bandits.offpolicy import RewardModel
 
 BAD_INPUT = 2
 FAILED = 1
@@ -187,6 +190,32 @@ def report(
         plots.require_matplotlib()
         sections = _sections(results, load_figures(studies))
         _write_report(f"Results in {results}", sections, out or results / "report.html")
+
+
+@app.command()
+def evaluate(
+    log: Annotated[Path, typer.Argument(help="The log: .parquet, .csv, .jsonl, .vw or .dsjson.", show_default=False)],
+    policy: Annotated[
+        list[str], typer.Option(help="A candidate: a policy by name, a saved policy, or an action. Repeatable.")
+    ],
+    context: Annotated[list[str] | None, typer.Option(help="A column of the context. Repeatable.")] = None,
+    action: Annotated[str | None, typer.Option(help="The column of the action.")] = None,
+    reward: Annotated[str | None, typer.Option(help="The column of the reward.")] = None,
+    propensity: Annotated[str | None, typer.Option(help="The column of the propensity.")] = None,
+    learned_share: Annotated[float, typer.Option(help="The share of the log that policies learn first.")] = 0.5,
+    model: Annotated[bool, typer.Option(help="Whether to use estimators with a model of the rewards.")] = True,
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option(help="File of the figure: .png, .pdf or .svg.")] = None,
+) -> None:
+    """Estimate from a log what candidates would have earned, with intervals and warnings, and draw them."""
+    with _plain_errors():
+        found = read(log, context=context, action=action, reward=reward, propensity=propensity)
+        reward_model = RewardModel(seed=seed) if model else None
+        values = evaluate_candidates(found, policy, learned_share=learned_share, model=reward_model, seed=seed)
+        for name, valuation in values.items():
+            typer.echo(f"{name}\n{valuation}\n{valuation.verdict}\n")
+        if out is not None:
+            _save(valuation_figure(values), out)
 
 
 @app.command("list")

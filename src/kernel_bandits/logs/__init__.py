@@ -5,5 +5,6 @@ fit into memory.
 """
 
 from kernel_bandits.logs.log import ContinuousLog, Log
+from kernel_bandits.logs.read import read
 
-__all__ = ["ContinuousLog", "Log"]
+__all__ = ["ContinuousLog", "Log", "read"]

@@ -151,8 +151,12 @@ def evaluate_continuous(
         chosen = None if family is estimators.direct_method else multiple
         estimates[name] = Estimate(float(values.mean()), low, high, error, chosen)
         terms[name], used[name] = values, multiple
-    overlap = overlap_of(tried[next(iter(used.values()))].weights)
-    return Valuation(estimates, overlap, float(log.rewards.mean()), level, terms)
+    first = next(iter(terms))
+    difference = terms[first] - log.rewards
+    low, high = interval(difference, level, interval_method, np.random.default_rng(seed))
+    gain = Estimate(float(difference.mean()), low, high, float(difference.std() / np.sqrt(len(difference))))
+    overlap = overlap_of(tried[used[first]].weights)
+    return Valuation(estimates, overlap, float(log.rewards.mean()), gain, level, terms)
 
 
 def _best_bandwidth(tried: Mapping[float, Rounds], family: Callable[[Rounds], FloatArray]) -> tuple[float, FloatArray]:

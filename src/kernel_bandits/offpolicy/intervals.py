@@ -56,7 +56,7 @@ def bootstrap(terms: FloatArray, level: float, generator: np.random.Generator) -
     order = generator.permutation(count) if count > GROUPS else np.arange(count)
     edges = np.linspace(0, count, min(count, GROUPS) + 1).astype(int)[:-1]
     sums, sizes = np.add.reduceat(terms[order], edges), np.diff(np.append(edges, count))
-    # exponential weights (Rubin 1981) in place of counts: as good to first order, smooth, and four times as fast to draw
+    # exponential weights (Rubin 1981) in place of counts: the same to first order, and faster to draw
     drawn = generator.standard_exponential((RESAMPLES, len(sums)))
     means = (drawn @ sums) / (drawn @ sizes)
     low, high = np.quantile(means, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])

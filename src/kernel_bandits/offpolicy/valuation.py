@@ -50,6 +50,7 @@ class Valuation:
         estimates: by the name of the estimator.
         overlap: diagnostics, with warnings in words.
         logged_value: the mean reward of the log itself.
+        gain: how much more the candidate earns than the log did, as a paired difference of the recommended estimate.
         level: of the intervals.
         terms: what each estimate is the mean of, shape (n,).
     """
@@ -57,6 +58,7 @@ class Valuation:
     estimates: Mapping[str, Estimate]
     overlap: Overlap
     logged_value: float
+    gain: Estimate
     level: float
     terms: Mapping[str, FloatArray]
 
@@ -69,6 +71,11 @@ class Valuation:
     def warnings(self) -> tuple[str, ...]:
         """What the log cannot say, in words; empty where all is well."""
         return self.overlap.warnings
+
+    @property
+    def verdict(self) -> str:
+        """The answer to "should we switch from what was logged to the candidate?", in words."""
+        return _verdict(self.gain, self.warnings)
 
     def __str__(self) -> str:
         return "\n".join([_table(self.estimates, self.level), f"logged {self.logged_value:.4g}", str(self.overlap)])
@@ -96,17 +103,20 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """The answer to "should we switch from the second to the first?", in words."""
-        best, warnings = self.recommended, (*self.first.warnings, *self.second.warnings)
-        if warnings:
-            return f"The log cannot answer: {warnings[0]}"
-        if best.low > 0.0:
-            return f"Switch: the first earns {best.value:.4g} more ({best.low:.4g} to {best.high:.4g})."
-        if best.high < 0.0:
-            return f"Stay: the first earns {-best.value:.4g} less ({-best.high:.4g} to {-best.low:.4g})."
-        return f"Undecided: the difference is {best.value:.4g} ({best.low:.4g} to {best.high:.4g}); log more."
+        return _verdict(self.recommended, (*self.first.warnings, *self.second.warnings))
 
     def __str__(self) -> str:
         return "\n".join([_table(self.estimates, self.first.level), self.verdict])
+
+
+def _verdict(gain: Estimate, warnings: tuple[str, ...]) -> str:
+    if warnings:
+        return f"The log cannot answer: {warnings[0]}"
+    if gain.low > 0.0:
+        return f"Switch: it earns {gain.value:.4g} more ({gain.low:.4g} to {gain.high:.4g})."
+    if gain.high < 0.0:
+        return f"Stay: it earns {-gain.value:.4g} less ({-gain.high:.4g} to {-gain.low:.4g})."
+    return f"Undecided: the difference is {gain.value:.4g} ({gain.low:.4g} to {gain.high:.4g}); log more."
 
 
 def _table(estimates: Mapping[str, Estimate], level: float) -> str:
@@ -183,8 +193,10 @@ def _valuation(
     rounds, unseen = summarise(log, candidate, fitted)
     terms, chosen = all_terms(rounds, fitted is not None, *parameters)
     estimates = {name: _estimate(values, chosen.get(name), settings, seed) for name, values in terms.items()}
+    first = RECOMMENDED if RECOMMENDED in terms else next(iter(terms))
+    gain = _estimate(terms[first] - log.rewards, None, settings, seed)
     overlap = overlap_of(rounds.weights, unseen)
-    return Valuation(estimates, overlap, float(log.rewards.mean()), settings[0], terms)
+    return Valuation(estimates, overlap, float(log.rewards.mean()), gain, settings[0], terms)
 
 
 def _estimate(

@@ -43,15 +43,15 @@ def evaluate_candidates(
     if not 0.0 <= learned_share < 1.0:
         raise InputError(f"learned_share: expected at least 0 and less than 1, got {learned_share!r}.")
     split = int(learned_share * len(log))
-    first, rest = log.rows(slice(0, split)), log.rows(slice(split, len(log)))
+    first, rest = log.rows(slice(0, split)) if split else None, log.rows(slice(split, len(log)))
     found = {}
     for name in names:
-        found[name] = evaluate(rest, _candidate(name, first, seed), model=model, seed=seed)
+        found[name] = evaluate(rest, _candidate(name, log.names, first, seed), model=model, seed=seed)
     return found
 
 
-def _candidate(name: str, first: Log, seed: int) -> Any:
-    plain = {str(action): action for action in first.names}
+def _candidate(name: str, actions: Sequence[Any], first: Log | None, seed: int) -> Any:
+    plain = {str(action): action for action in actions}
     if name in plain:
         return plain[name]
     if Path(name).is_file():
@@ -61,7 +61,7 @@ def _candidate(name: str, first: Log, seed: int) -> Any:
         hint = did_you_mean(name, [*presets, *plain])
         raise InputError(f"policy: expected a policy, an action of the log or a saved policy, got {name!r}.{hint}")
     policy: Policy = presets[name](seed=seed)
-    if len(first):
+    if first is not None:
         policy.update_many(first.contexts, first.catalogue[first.played], first.rewards)
     return policy
 

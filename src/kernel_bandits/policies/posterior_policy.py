@@ -14,6 +14,9 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
+from kernel_bandits.posteriors.basis import AnchorBasis
+from kernel_bandits.posteriors.nystrom import NystromPosterior
+from kernel_bandits.posteriors.sums import Sums, load_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +153,14 @@ class PosteriorPolicy(Policy):
             rest=total - float(contributions[strongest].sum()),
             prior_mean=prior_mean,
         )
+
+    def learn_sums(self, basis: AnchorBasis, sums: Sums, context_columns: int) -> None:
+        """Learn a whole log from its sums in the coordinates of anchors, before anything else."""
+        if not isinstance(self.posterior, NystromPosterior):
+            raise InputError(f"learn_sums: {type(self.posterior).__name__} has no anchors; use ek_ucb.")
+        load_sums(self.posterior.model, basis, sums)
+        self._dimensions = (context_columns, basis.anchors.shape[1] - context_columns)
+        self._last.forget()
 
     def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> None:
         self.posterior.observe(point, reward, *self._evaluation_of(point, choice))

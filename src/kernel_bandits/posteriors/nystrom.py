@@ -65,6 +65,11 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             self._model.rebuild(anchors, None)
 
     @property
+    def model(self) -> AnchoredRegression:
+        """The regression with its anchors."""
+        return self._model
+
+    @property
     def dictionary(self) -> Dictionary:
         """The running state of the rule."""
         return self._model.dictionary

@@ -131,18 +131,31 @@ def test_bad_rows_and_policies_are_named_and_change_nothing(folder, tmp_path):
         logs.learn(policy, folder)
 
 
-def _slowly(part, basis, layout):
-    """The sums of a part, late enough for its worker to be killed meanwhile."""
-    from kernel_bandits.logs.partitions import part_sums
+def kill_first(marker):
+    """Kill the process whose number stands in the marker, once it does."""
+    while not marker.exists():
+        time.sleep(0.05)
+    os.kill(int(marker.read_text()), signal.SIGKILL)
 
-    time.sleep(0.4)
-    return part_sums(part, basis, layout)
 
-
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_killed_worker_changes_nothing(folder, monkeypatch):
+def test_a_killed_worker_changes_nothing(folder, monkeypatch, tmp_path):
     import dask.dataframe
     from distributed import Client, LocalCluster
+
+    from kernel_bandits.logs.partitions import part_sums
+
+    marker = tmp_path / "marker"
+
+    # defined here, so that it travels to the workers by value
+    def late(part, basis, layout):
+        if not marker.exists():
+            draft = marker.with_suffix(f".{os.getpid()}")
+            draft.write_text(str(os.getpid()))
+            draft.replace(marker)
+            time.sleep(30.0)
+        return part_sums(part, basis, layout)
 
     alone = fresh()
     logs.learn(alone, folder)
@@ -150,12 +163,10 @@ def test_a_killed_worker_changes_nothing(folder, monkeypatch):
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
-        workers = client.run(os.getpid)
-        monkeypatch.setattr("kernel_bandits.logs.learn.part_sums", _slowly)
-        victim = next(iter(workers.values()))
-        killer = threading.Timer(0.6, os.kill, (victim, signal.SIGKILL))
-        shared = fresh()
+        monkeypatch.setattr("kernel_bandits.logs.learning.part_sums", late)
+        killer = threading.Thread(target=kill_first, args=(marker,))
         killer.start()
+        shared = fresh()
         logs.learn(shared, folder, client=client)
         killer.join()
         assert_same(shared, alone, 0.0)
@@ -164,5 +175,10 @@ def test_a_killed_worker_changes_nothing(folder, monkeypatch):
         framed = fresh()
         assert logs.learn(framed, frame, client=client).rows == ROWS
         assert_same(framed, by_update_many(framed.dictionary_points))
+
+
+def test_a_dask_frame_needs_a_client():
+    import dask.dataframe
+
     with pytest.raises(kb.InputError, match="client: expected the Dask client"):
-        logs.learn(fresh(), frame)
+        logs.learn(fresh(), dask.dataframe.from_pandas(pd.DataFrame(table(100)), npartitions=2))

@@ -4,8 +4,8 @@ Swappable: the format. :func:`read` returns a :class:`Log`, and :func:`learn` te
 fit into memory.
 """
 
-from kernel_bandits.logs.learn import Learned, learn
+from kernel_bandits.logs.learning import Learned, learn
 from kernel_bandits.logs.log import ContinuousLog, Log
-from kernel_bandits.logs.read import read
+from kernel_bandits.logs.reading import read
 
 __all__ = ["ContinuousLog", "Learned", "Log", "learn", "read"]

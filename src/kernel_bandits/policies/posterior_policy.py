@@ -15,6 +15,9 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
+from kernel_bandits.posteriors.basis import AnchorBasis
+from kernel_bandits.posteriors.nystrom import NystromPosterior
+from kernel_bandits.posteriors.sums import Sums, load_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,14 @@ class PosteriorPolicy(Policy):
             rest=total - float(contributions[strongest].sum()),
             prior_mean=prior_mean,
         )
+
+    def learn_sums(self, basis: AnchorBasis, sums: Sums, context_columns: int) -> None:
+        """Learn a whole log from its sums in the coordinates of anchors, before anything else."""
+        if not isinstance(self.posterior, NystromPosterior):
+            raise InputError(f"learn_sums: {type(self.posterior).__name__} has no anchors; use ek_ucb.")
+        steps = load_steps(self.posterior.model, basis, sums)
+        dimensions = (context_columns, basis.anchors.shape[1] - context_columns)
+        self._commit(self._version(), [*steps, (self._store, sums.count, dimensions)])
 
     def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> Steps:
         return self.posterior.observe_steps(point, reward, *self._evaluation_of(point, choice))

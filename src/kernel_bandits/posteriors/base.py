@@ -214,6 +214,13 @@ class Posterior(ABC, Generic[E]):
         Where the kernel is not finite the evaluation is not either; :meth:`require_finite` raises then.
         """
 
+    def means(self, points: FloatArray) -> FloatArray:
+        """Return the expected rewards at finite points (A, d), shape (A,), without their standard deviations.
+
+        Writes nothing; raises if the kernel is not finite at the points.
+        """
+        return self.evaluate_finite(points).mean
+
     def evaluate_gram(self, points: FloatArray, gram: FloatArray, prior: FloatArray) -> E:
         """Evaluate points whose k(points, anchors) (A, m) and k(s, s) (A,) are known; writes nothing."""
         del gram, prior  # a posterior without anchors has no use for them

@@ -99,6 +99,11 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             self._learner.check(points)
         return self._shifted(self._within.evaluate(points))
 
+    def means(self, points: FloatArray) -> FloatArray:
+        if not self.round_index:
+            self._learner.check(points)
+        return self._within.means(points) + self.prior_mean
+
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _LearnedEvaluation]:
         if not self.round_index:
             self._learner.check(points)

@@ -228,6 +228,7 @@ def cbbkb(
     oversampling: float = 2.0,
     batch_variance_limit: float = 10.0,
     exploration_floor: float = 0.0,
+    keeps_first: bool = False,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """Contextual BBKB (Calandriello et al. 2020): a dictionary drawn anew once a batch has moved the variance.
@@ -239,9 +240,10 @@ def cbbkb(
         oversampling: q̄ in p_i = min(1, q̄·σ²(s_i)); sets the dictionary size.
         batch_variance_limit: C; a batch ends when 1 + Σσ² over it exceeds C. Independent of q̄.
         exploration_floor: as for :func:`ek_ucb`.
+        keeps_first: whether the first point is an anchor until the first resampling, as in the published code.
         seed: of the coins, tie-breaks and exploration.
     """
-    rule = Resampling(oversampling=oversampling, batch_variance_limit=batch_variance_limit)
+    rule = Resampling(oversampling=oversampling, batch_variance_limit=batch_variance_limit, keeps_first=keeps_first)
     posterior = NystromPosterior(kernel, regularization, rule, stream(seed, "coins"))
     return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), as_exploration(exploration_floor, seed))
 
@@ -300,15 +302,14 @@ def sup_kernel_ucb(
 ) -> SupKernelUCB:
     """SupKernelUCB (Valko et al. 2013), exact or, with ``dictionary=``, one incremental Nyström posterior per stage.
 
-    The exact one has the regret bound √(T·d̃·log A) up to logarithms. For the efficient one no bound is proved: rewards
-    are independent given the points of a stage there too, since coins look at points and not at rewards, and its
-    intervals hold with the bias B·√(λ + ρ) of a projected posterior, but how the widths of a stage add up is open.
+    With ``confidence=StageRadius(…)`` both have a regret bound of order √(T·d_eff·log A) up to logarithms; for the
+    efficient one the bias term needs ‖(I − P)F^{1/2}‖² ≤ λ at every stage (``docs/theory/sup-kernel-ucb.md``).
 
     Args:
         kernel: covariance of joint points.
         horizon: T; sets the number of stages and the final width 1/√T.
         regularization: λ.
-        confidence: returns η, the multiple of σ that is called width; √λ·B + R·√(2·log(2TAS/δ)) is enough in theory.
+        confidence: returns η, the multiple of σ that is called width; :class:`StageRadius` is that of the theory.
         dictionary: None for exact posteriors, or the rule of projected ones; each stage starts one of its own.
         seed: of the coins and tie-breaks.
     """

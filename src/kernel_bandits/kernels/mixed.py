@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 
 from kernel_bandits.arrays import FloatArray, as_count, as_floats, as_positive, require_finite
@@ -90,6 +90,23 @@ class Mixed(Kernel):
         standardised = self._standardised(X)
         squares = np.vecdot(standardised, standardised)
         return (self.bias + self.smooth) + (self.linear / self._count(X)) * squares
+
+    def restricted(self, columns: NDArray[np.intp], point: FloatArray) -> Mixed:
+        """Return the kernel of points that agree with a point (d,) outside these columns, as a kernel of the columns.
+
+        ‖x − y‖ loses nothing, and ⟨x, y⟩ loses the constant Σⱼ xⱼ² over the other columns, which becomes bias.
+        """
+        standardised, count = self._standardised(point[None, :])[0], self._count(point[None, :])
+        rest = float(standardised @ standardised - standardised[columns] @ standardised[columns])
+        return Mixed(
+            self.bias + self.linear / count * max(rest, 0.0),
+            self.linear,
+            self.smooth,
+            self.lengthscale,
+            centre=self.centre[columns] if self.centre.ndim else self.centre,
+            scale=self.scale[columns] if self.scale.ndim else self.scale,
+            variables=count,
+        )
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         left, right, count = self._standardised(X), self._standardised(Y), self._count(X)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,6 +17,7 @@ from kernel_bandits.kernels.fourier import LinearFeatures, QuadratureFourierFeat
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.policies.assembly import Posteriors, posterior_of, when_learned
 from kernel_bandits.policies.by_name import takes_features
+from kernel_bandits.policies.retired import rejects_moved_options
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.ucb import UpperConfidenceBound
@@ -32,33 +31,6 @@ from kernel_bandits.rng import Seed, seed_of, stream
 
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
 _KORS = Kors()
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-# Options that have moved into the rule, and what they are called there.
-_RETIRED = {
-    "oversampling": "oversampling",
-    "leverage_regularization": "leverage_regularization",
-    "leverage_accuracy": "leverage_accuracy",
-    "max_dictionary_size": "max_size",
-    "history": "history",
-}
-
-
-def _retired(preset: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Name the new form of an option that has moved into the dictionary rule."""
-
-    @functools.wraps(preset)
-    def checked(*arguments: _P.args, **options: _P.kwargs) -> _T:
-        moved = {_RETIRED[name]: value for name, value in options.items() if name in _RETIRED}
-        if moved:
-            written = ", ".join(f"{name}={value!r}" for name, value in moved.items())
-            names = ", ".join(name for name in options if name in _RETIRED)
-            raise InputError(
-                f"{names}: now an option of the dictionary rule; write dictionary=kernel_bandits.Kors({written})."
-            )
-        return preset(*arguments, **options)
-
-    return checked
 
 
 @takes_features
@@ -107,6 +79,7 @@ def _mixture(rate: float, seed: Seed) -> tuple[float, np.random.Generator] | Non
     return (float(rate), stream(seed, "exploration")) if rate else None
 
 
+@takes_features
 def cgp_ucb(
     kernel: KernelLike,
     *,
@@ -126,6 +99,7 @@ def cgp_ucb(
         norm_bound: B ≥ ‖θ*‖ of that radius.
         noise_bound: R of that radius, the bound on the noise; √λ unless given.
         failure_probability: δ of that radius.
+        features: as for :func:`ek_ucb`.
         seed: of the tie-breaks.
     """
     if confidence is None:
@@ -135,7 +109,7 @@ def cgp_ucb(
 
 
 @takes_features
-@_retired
+@rejects_moved_options
 def ek_ucb(
     kernel: KernelLike | None = None,
     *,
@@ -171,7 +145,7 @@ def ek_ucb(
 
 
 @takes_features
-@_retired
+@rejects_moved_options
 def thompson_sampling(
     kernel: KernelLike,
     *,
@@ -196,6 +170,7 @@ def thompson_sampling(
     return ThompsonSampling(posterior, stream(seed, "ties"), stream(seed, "exploration"), scale, number_of_draws)
 
 
+@takes_features
 def cbbkb(
     kernel: KernelLike,
     *,
@@ -213,6 +188,7 @@ def cbbkb(
         confidence: the radius β.
         oversampling: q̄ in p_i = min(1, q̄·σ²(s_i)); sets the dictionary size.
         batch_variance_limit: C; a batch ends when 1 + Σσ² over it exceeds C. Independent of q̄.
+        features: as for :func:`ek_ucb`.
         seed: of the coins and tie-breaks.
     """
     rule = Resampling(oversampling=oversampling, batch_variance_limit=batch_variance_limit)
@@ -220,6 +196,7 @@ def cbbkb(
     return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
 
 
+@takes_features
 def cbkb(
     kernel: KernelLike,
     *,
@@ -235,6 +212,7 @@ def cbkb(
         regularization: λ.
         confidence: the radius β.
         oversampling: q̄ in p_i = min(1, q̄·σ²(s_i)).
+        features: as for :func:`ek_ucb`.
         seed: of the coins and tie-breaks.
     """
     return cbbkb(
@@ -259,7 +237,8 @@ class _StagePosteriors:
         return self.posteriors(self.kernel, self.regularization, stage)
 
 
-@_retired
+@takes_features
+@rejects_moved_options
 def sup_kernel_ucb(
     kernel: KernelLike,
     *,
@@ -281,6 +260,7 @@ def sup_kernel_ucb(
         regularization: λ.
         confidence: returns η, the multiple of σ that is called width; √λ·B + R·√(2·log(2TAS/δ)) is enough in theory.
         dictionary: None for exact posteriors, or the rule of projected ones; each stage starts one of its own.
+        features: as for :func:`ek_ucb`.
         seed: of the coins and tie-breaks.
     """
     posteriors = Posteriors(_rule_or_none(dictionary), seed_of(seed, "coins"))
@@ -310,13 +290,14 @@ def lin_ucb(
     return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
 
 
+@takes_features
 def random_features_ucb(
     kernel: KernelLike,
     *,
     regularization: float = 0.1,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     number_of_features: int = 200,
-    features: Literal["random", "quadrature"] = "random",
+    feature_map: Literal["random", "quadrature"] = "random",
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """UCB on Fourier features, random or by quadrature (Mutný & Krause 2018): the alternative to a dictionary.
@@ -327,17 +308,18 @@ def random_features_ucb(
         confidence: the radius β; none with a guarantee is valid, since the features span a fixed finite-dimensional
             space.
         number_of_features: D.
-        features: ``"random"``, or ``"quadrature"`` for at most three columns in context and action together.
+        feature_map: ``"random"``, or ``"quadrature"`` for at most three columns in context and action together.
+        features: as for :func:`ek_ucb`.
         seed: of the frequencies and tie-breaks.
     """
-    feature_map: RandomFourierFeatures | QuadratureFourierFeatures
-    if features == "random":
-        feature_map = RandomFourierFeatures(kernel, number_of_features, seed_of(seed, "coins"))
-    elif features == "quadrature":
-        feature_map = QuadratureFourierFeatures(kernel, number_of_features)
+    fourier: RandomFourierFeatures | QuadratureFourierFeatures
+    if feature_map == "random":
+        fourier = RandomFourierFeatures(kernel, number_of_features, seed_of(seed, "coins"))
+    elif feature_map == "quadrature":
+        fourier = QuadratureFourierFeatures(kernel, number_of_features)
     else:
-        raise InputError(f"features: expected 'random' or 'quadrature', got {features!r}.")
-    posterior = FeaturePosterior(kernel, regularization, feature_map)
+        raise InputError(f"feature_map: expected 'random' or 'quadrature', got {feature_map!r}.")
+    posterior = FeaturePosterior(kernel, regularization, fourier)
     return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from kernel_bandits import persistence
@@ -18,14 +17,20 @@ from kernel_bandits.features.arms import ARM
 from kernel_bandits.features.description import Features
 from kernel_bandits.features.offers import Action, Offer
 from kernel_bandits.features.relevance import relevance
-from kernel_bandits.features.rows import FrameLike, RowLike, as_row, as_rows
+from kernel_bandits.features.rows import FrameLike, RowLike, as_rows
 from kernel_bandits.features.transformer import Transformer
 from kernel_bandits.features.translator import Mask, Translator
 from kernel_bandits.features.values import Level, shown
 from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Decision
-from kernel_bandits.policies.posterior_policy import PosteriorPolicy
-from kernel_bandits.policies.table_records import NamedDecision, NamedDiagnostics, NamedExplanation, PastRound
+from kernel_bandits.policies.posterior_policy import PosteriorPolicy, take_batch
+from kernel_bandits.policies.table_records import (
+    NamedDecision,
+    NamedDiagnostics,
+    NamedExplanation,
+    named_decision,
+    named_explanation,
+)
 from kernel_bandits.posteriors.base import Prediction
 
 
@@ -95,33 +100,11 @@ class TablePolicy:
         if isinstance(actions, Box):
             if mask is not None:
                 raise InputError("mask: a box has no rows to leave out; offer a smaller box.")
-            return self._named(choose(vector, table.box(actions)), context, (), settled)
+            return named_decision(table, choose(vector, table.box(actions)), context, (), settled)
         offered = table.offered(actions)
         vectors, known = table.actions(offered)
         rows = None if mask is None else table.mask(mask, offered)
-        return self._named(choose(vector, vectors, rows), context, offered, settled and known)
-
-    def _named(self, decision: Decision, context: RowLike, offered: Sequence[Action], settled: bool) -> NamedDecision:
-        if decision.index < 0:
-            action = self.translator.read_action(decision.action)
-            assert action is not None
-        else:
-            action = offered[decision.index]
-        if type(action) is not str and not np.isscalar(action):
-            action = dict(as_row("actions", action))
-        return NamedDecision(
-            decision.index,
-            self.translator.arm_of(action),
-            action,
-            dict(context) if type(context) is dict else dict(as_row("context", context)),
-            decision.mean,
-            decision.std,
-            decision.upper_bound,
-            decision.propensity,
-            decision.id,
-            decision,
-            settled,
-        )
+        return named_decision(table, choose(vector, vectors, rows), context, offered, settled and known)
 
     def update(
         self, context: RowLike | NamedDecision, action: Action | None = None, reward: float | None = None
@@ -174,7 +157,35 @@ class TablePolicy:
             encoded, known = table.actions(offered)
             settled = settled and known
             decisions = self.inner.select_many(vectors, encoded)
-        return [self._named(decision, row, offered, settled) for decision, row in zip(decisions, rows, strict=True)]
+        return [
+            named_decision(table, decision, row, offered, settled)
+            for decision, row in zip(decisions, rows, strict=True)
+        ]
+
+    def select_batch(
+        self, contexts: FrameLike, actions: Offer | None = None, *, batch_variance_limit: float = 10.0
+    ) -> list[NamedDecision]:
+        """Decide for the next rows before any of their rewards arrives, as far as that is safe.
+
+        Decisions are pending, as those of :meth:`ask`: pass their rewards to :meth:`tell_many`, then call this with the
+        remaining rows. :meth:`PosteriorPolicy.select_batch` says where a batch ends.
+
+        Args:
+            contexts: a frame, or rows, in the order in which they are to be served.
+            actions: offered in every round, as for :meth:`select`.
+            batch_variance_limit: at least 1; at 1 a batch is one decision.
+
+        Returns:
+            Decisions for the first rows, at least one.
+        """
+        rows, table = as_rows("contexts", contexts), self.translator
+        # a bad row far down is refused before the first decision is made
+        table.contexts(rows)
+        if not len(rows):
+            raise InputError("contexts: expected at least one row, got none.")
+        asked = (self.ask(row, actions) for row in rows)
+        posterior = self._model("select_batch").posterior
+        return take_batch(posterior, asked, lambda decision: decision.encoded, batch_variance_limit)
 
     def update_many(
         self,
@@ -283,14 +294,7 @@ class TablePolicy:
         if not isinstance(decision, NamedDecision):
             raise InputError(f"decision: expected what select or ask returned, got {type(decision).__name__}.")
         found = self._model("explain").explain(decision.encoded, count)
-        rewards = [None] * len(found.points) if found.rewards is None else found.rewards.tolist()
-        rounds = tuple(
-            PastRound(row, action, contribution, reward)
-            for (row, action), contribution, reward in zip(
-                self.translator.decode(found.points), found.contributions.tolist(), rewards, strict=True
-            )
-        )
-        return NamedExplanation(decision.arm, found.mean, found.exploration, rounds, found.rest, found.prior_mean)
+        return named_explanation(self.translator, found, decision.arm)
 
     def diagnostics(self) -> NamedDiagnostics:
         """Describe the policy: sizes, dimensions, memory, and how much each variable matters."""

@@ -130,6 +130,8 @@ class TablePolicy:
                 self.inner.update(decision.encoded.context, decision.encoded.action, reward)
                 return
             context, action = decision.context, decision.action
+        elif action is not None:
+            self.translator.require_played([action])
         if action is None or reward is None:
             raise InputError("update: expected a row, an action and a reward, or a decision and reward=….")
         table = self.translator
@@ -209,6 +211,8 @@ class TablePolicy:
                 raise InputError("update_many: decisions know their actions; leave actions out.")
             decisions: Sequence[NamedDecision] = contexts
             contexts, actions = [one.context for one in decisions], [one.action for one in decisions]
+        else:
+            self.translator.require_played(self.translator.offered(actions))
         rows, played = as_rows("contexts", contexts), self.translator.offered(actions)
         if len(rows) != len(played):
             raise InputError(
@@ -224,13 +228,7 @@ class TablePolicy:
                 self.translator = learned
 
     def ask(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
-        """Choose an action whose reward comes later; :meth:`tell` learns it.
-
-        Args:
-            context: as for :meth:`select`.
-            actions: as for :meth:`select`.
-            mask: as for :meth:`select`.
-        """
+        """Choose an action whose reward arrives later; :meth:`tell` learns it. The arguments are those of select."""
         decision = self._choose(self.inner.ask, context, actions, mask)
         if not decision.settled:
             # the model counts the chosen point from now on, so its encoding must stay
@@ -321,10 +319,10 @@ class TablePolicy:
         Args:
             path: of the file, replaced if it exists.
         """
-        for side, value in (("context", self.features.context), ("actions", self.features.actions)):
+        for side, value in (("context is", self.features.context), ("actions are", self.features.actions)):
             if isinstance(value, Transformer):
                 raise InputError(
-                    f"save: the {side} are encoded by {type(value).__name__}, and a saved policy holds data and no "
+                    f"save: the {side} encoded by {type(value).__name__}, and a saved policy holds data and no "
                     "code, so a transformer cannot be saved; describe the columns by kb.Features, or keep the "
                     "transformer in your own pipeline and save a policy over arrays (policy.inner)."
                 )

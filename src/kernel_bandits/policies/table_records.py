@@ -200,7 +200,8 @@ class NamedDiagnostics:
         return getattr(self.model, name)
 
     def __str__(self) -> str:
-        lines = [str(self.model)]
+        # what the lengthscales say of columns, the relevance says of variables
+        lines = [line for line in str(self.model).split("\n") if not line.startswith("lengthscales")]
         if self.relevance:
             lines.append("relevance: " + ", ".join(f"{name} {value:.3g}" for name, value in self.relevance.items()))
         lines += [f"levels of {name}: {len(levels)}" for name, levels in self.levels.items()]

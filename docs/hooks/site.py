@@ -1,4 +1,4 @@
-"""What the site does beyond Markdown: plain names for Sphinx roles and private defaults, and links to papers."""
+"""Show Sphinx roles and private defaults as plain names, and link papers to "Cite"."""
 
 import re
 from posixpath import relpath
@@ -29,7 +29,7 @@ def on_files(files, **_):
 
 
 def on_page_content(html, page, **_):
-    """Show roles and defaults as plain names, and link each mention of a paper to its entry."""
+    """Show roles and defaults as plain names, and link each mention of a paper."""
     html = ROLE.sub(lambda match: f"<code>{match[1].rpartition('.')[2]}</code>", html)
     html = DEFAULT.sub(lambda match: DEFAULTS[match[1]], html)
     if page.file.src_path == "cite.md":

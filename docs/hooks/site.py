@@ -12,9 +12,9 @@ FIXED = re.compile(
     r"(<pre.*?</pre>|<code.*?</code>|<a\b.*?</a>|<h[1-6].*?</h[1-6]>|<[^>]+>)",
     re.DOTALL,
 )
-PAPER = re.compile(
-    r"([A-Z][\w.-]+(?:(?:, [A-Z]\w+)? (?:&amp;|and) [A-Z]\w+| et al\.)?),? (?:\(((?:19|20)\d\d)\)|((?:19|20)\d\d)\b)"
-)
+AUTHORS = r"[A-Z][\w.-]+(?:(?:, [A-Z]\w+)? (?:&amp;|and) [A-Z]\w+| et al\.)?"
+YEAR = r"(?:19|20)\d\d"
+PAPER = re.compile(rf"({AUTHORS}),? (?:\(({YEAR})\)|({YEAR})\b)")
 ENTRY = re.compile(r"^### (.+?): .*\{ #(\w+) \}$", re.MULTILINE)
 
 papers: dict[str, str] = {}

@@ -193,13 +193,6 @@ def _relative(units: ColumnUnits, lengthscale: float) -> FloatArray:
     return np.where(units.varies, lengthscale * math.sqrt(units.variables / 12.0), math.inf)
 
 
-def are_arms(actions: FloatArray) -> bool:
-    """Whether actions are names: unit vectors of two columns or more."""
-    return actions.shape[1] > 1 and bool(
-        (((actions == 0.0) | (actions == 1.0)).all(axis=1) & (actions.sum(axis=1) == 1.0)).all()
-    )
-
-
 class MixedSample:
     """Observations on which a mixed kernel is fitted.
 

@@ -11,12 +11,13 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kernel_bandits.actions import are_arms
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.kernels.mixed import Mixed, PerArm
 from kernel_bandits.learning.fit import Sample
-from kernel_bandits.learning.mixed import PRIOR, Columns, MixedModel, MixedSample, are_arms
+from kernel_bandits.learning.mixed import PRIOR, Columns, MixedModel, MixedSample
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.learning.units import RewardModel, Units
 from kernel_bandits.posteriors.base import Posterior

@@ -92,7 +92,9 @@ def drawn(number: int, rounds: int) -> Problem:
         shapes = {
             "gaussian": lambda: rest * generator.normal(size=size),
             "heavy": lambda: rest * generator.standard_t(2.1, size=size),
-            "outliers": lambda: rest * generator.normal(size=size) * np.where(generator.random(size) < 0.01, 100.0, 1.0),
+            "outliers": lambda: (
+                rest * generator.normal(size=size) * np.where(generator.random(size) < 0.01, 100.0, 1.0)
+            ),
         }
         rewards = expected + (shapes[noise]() if noise in shapes else 0.0)
     unit = 10.0 ** float(generator.integers(-4, 5))

@@ -13,7 +13,12 @@ from kernel_bandits.dictionaries import DictionaryRule, Kors, Resampling
 from kernel_bandits.dictionaries.base import as_rule
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, Linear
-from kernel_bandits.kernels.fourier import InteractionFeatures, LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
+from kernel_bandits.kernels.fourier import (
+    InteractionFeatures,
+    LinearFeatures,
+    QuadratureFourierFeatures,
+    RandomFourierFeatures,
+)
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.policies.assembly import Posteriors, posterior_of, when_learned
 from kernel_bandits.policies.by_name import takes_features

@@ -55,10 +55,11 @@ def events_of(settings, count, generator):
         waiting.append((f"d{number}", body["active"]))
         while len(waiting) > 5:
             decision, active = waiting.pop(int(generator.integers(len(waiting))))
-            reward = None if generator.random() < 0.1 else float(generator.random() < 0.5)
-            source = "caller" if reward is not None else "expiry"
-            append("outcome", decision, {"reward": reward, "source": source})
-            if not active and reward is not None:
+            if generator.random() < 0.1:
+                append("expiry", decision, {"source": "caller"})
+                continue
+            append("reward", decision, {"reward": float(generator.random() < 0.5), "source": "caller"})
+            if not active:
                 append("activation", decision, {})
     return events, replica
 
@@ -67,20 +68,20 @@ def events_of(settings, count, generator):
 @pytest.mark.parametrize("anticipates", [True, False])
 def test_a_replay_has_the_same_bits(anticipates, options):
     settings = settings_of(anticipates, options)
-    events, live = events_of(settings, 150, np.random.default_rng(0))
+    events, live = events_of(settings, 80, np.random.default_rng(0))
     replayed = Replica(settings)
     for event in events:
         replayed.apply(event)
     assert replayed.digest() == live.digest()
     assert live.tally.counts["unlearned"] == 0
-    assert live.policy.round_index == live.tally.counts["rewards"] > 100
+    assert live.policy.round_index == live.tally.counts["rewards"] > 50
 
 
 @pytest.mark.parametrize("options", [FIXED, ""], ids=["fixed", "learned"])
 def test_a_snapshot_and_the_rest_of_the_log_have_the_same_bits(options):
     settings = settings_of(options=options)
-    events, live = events_of(settings, 150, np.random.default_rng(1))
-    for cut in (0, 1, 100, len(events)):
+    events, live = events_of(settings, 80, np.random.default_rng(1))
+    for cut in (1, 60, len(events)):
         first = Replica(settings)
         for event in events[:cut]:
             first.apply(event)
@@ -110,7 +111,7 @@ def test_the_store_numbers_events_and_keeps_each_once(tmp_path):
     assert store.find("offers", "d1")["decision"].body == {"context": {"x": "ü\0"}}
     assert store.find("other", "d1") == {}
     with pytest.raises(StoreError), store.append("offers") as log:
-        log.append([Event("outcome", "d1", {}).at(4, 5.0), Event("decision", "d1", {}).at(5, 5.0)])
+        log.append([Event("reward", "d1", {}).at(4, 5.0), Event("decision", "d1", {}).at(5, 5.0)])
     assert [event.number for event in store.read_all("offers")] == [1, 2, 3]
     store.write_snapshot("offers", Snapshot(2, "print", {"a": 1}, b"policy"))
     assert store.latest_snapshot("offers", "print") == Snapshot(2, "print", {"a": 1}, b"policy")

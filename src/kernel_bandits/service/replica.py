@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from typing import Any
 
+import numpy as np
+
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.service.choosing import forget_last, from_bytes, reseed, to_bytes
 from kernel_bandits.service.events import Event, encode
@@ -14,13 +16,15 @@ from kernel_bandits.service.settings import LoopSettings
 from kernel_bandits.service.store import Snapshot
 from kernel_bandits.service.tally import Tally
 
+# A policy that raises one of these has changed nothing.
+_REFUSED = (KernelBanditsError, np.linalg.LinAlgError, ArithmeticError)
 # What actions without a name are called in the tally.
 UNNAMED = "unnamed"
 
 
 @dataclass(slots=True)
 class Open:
-    """A decision without an outcome.
+    """A decision that awaits its reward.
 
     Attributes:
         time: when it was made.
@@ -98,8 +102,10 @@ class Replica:
             self._decide(event)
         elif event.kind == "activation":
             self._activate(event)
-        elif event.kind == "outcome":
-            self._settle(event)
+        elif event.kind == "reward":
+            self._reward(event)
+        elif event.kind == "expiry":
+            self._expire(event)
         else:
             self.tally.count("late")
         self.applied, self.time = event.number, event.time
@@ -133,14 +139,12 @@ class Replica:
             self._begin(one, event.time)
 
     def _activate(self, event: Event) -> None:
-        one = self.open.get(event.decision)
-        if one is None or one.active:
-            return
+        one = self.open[event.decision]
         one.active = True
         self._begin(one, event.time)
         if one.held is not None:
-            self._learn(one, one.held, event.time)
             del self.open[event.decision]
+            self._learn(one, one.held, event.time)
 
     def _begin(self, one: Open, time: float) -> None:
         """Count a decision as played."""
@@ -148,39 +152,41 @@ class Replica:
         if self.settings.anticipates:
             try:
                 one.pending = self.policy.ask(one.row, [one.action]).id
-            except KernelBanditsError:
+            except _REFUSED:
                 self._give_up(one)
             one.row = one.action = None
 
-    def _settle(self, event: Event) -> None:
+    def _reward(self, event: Event) -> None:
         one = self.open[event.decision]
-        if not one.active and event.body["source"] == "caller":
-            one.held = event.body
-            return
-        del self.open[event.decision]
         if one.active:
+            del self.open[event.decision]
             self._learn(one, event.body, event.time)
         else:
-            self.tally.count("expired")
+            one.held = event.body
 
     def _learn(self, one: Open, body: dict[str, Any], time: float) -> None:
         reward = body["reward"]
-        self.tally.count("expired" if reward is None else "silent" if body["source"] == "silence" else "rewards")
-        if reward is not None:
-            self.tally.earn(time, one.arm, reward, one.propensity, one.offered)
+        self.tally.count("silent" if body["source"] == "silence" else "rewards")
+        self.tally.earn(time, one.arm, reward, one.propensity, one.offered)
         if not one.learnable:
             return
         try:
             if one.pending is not None:
-                if reward is None:
-                    self.policy.expire(one.pending)
-                else:
-                    self.policy.tell(one.pending, reward)
-            elif reward is not None:
+                self.policy.tell(one.pending, reward)
+            else:
                 forget_last(self.policy)
                 self.policy.update(one.row, one.action, reward)
-        except KernelBanditsError:
+        except _REFUSED:
             self._give_up(one)
+
+    def _expire(self, event: Event) -> None:
+        one = self.open.pop(event.decision)
+        self.tally.count("expired")
+        if one.pending is not None and one.learnable:
+            try:
+                self.policy.expire(one.pending)
+            except _REFUSED:
+                self._give_up(one)
 
     def _give_up(self, one: Open) -> None:
         """Go on without a decision that the policy refuses; it refuses it in every replay."""

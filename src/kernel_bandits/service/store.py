@@ -159,7 +159,9 @@ class Store:
             )
             numbers = [row[0] for row in connection.execute(older)][KEPT_SNAPSHOTS:]
             if numbers:
-                connection.execute(sql.delete(SNAPSHOTS).where(SNAPSHOTS.c.loop == loop, SNAPSHOTS.c.number.in_(numbers)))
+                connection.execute(
+                    sql.delete(SNAPSHOTS).where(SNAPSHOTS.c.loop == loop, SNAPSHOTS.c.number.in_(numbers))
+                )
 
     def check(self) -> None:
         """Raise :class:`StoreError` if the database does not respond."""

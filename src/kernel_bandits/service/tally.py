@@ -9,6 +9,8 @@ BUCKETS = 120
 FIRST_WIDTH = 1.0
 # Estimates of an arm that was rewarded less often are not shown.
 FEWEST = 10
+# Arms beyond this number are counted together, so that the tally stays small whatever callers offer.
+MOST_ARMS, OTHERS = 200, "all others"
 
 
 class Sums:
@@ -96,13 +98,14 @@ class Tally:
 
     def play(self, time: float, arm: str) -> None:
         """Count an action that was played."""
+        arm = self._known(arm)
         self.plays[arm] = self.plays.get(arm, 0) + 1
         plays = self._bucket(time).plays
         plays[arm] = plays.get(arm, 0) + 1
 
     def earn(self, time: float, arm: str, reward: float, propensity: float | None, offered: int) -> None:
         """Add a reward of an action that was chosen with a probability among a number of actions."""
-        bucket = self._bucket(time)
+        arm, bucket = self._known(arm), self._bucket(time)
         self.reward.add(reward)
         bucket.reward.add(reward)
         if propensity:
@@ -110,6 +113,9 @@ class Tally:
             self.uniform.add(reward, 1.0 / (offered * propensity))
             bucket.uniform.add(reward, 1.0 / (offered * propensity))
             self.arms.setdefault(arm, Sums()).add(reward, 1.0 / propensity)
+
+    def _known(self, arm: str) -> str:
+        return arm if arm in self.plays or len(self.plays) < MOST_ARMS else OTHERS
 
     def _bucket(self, time: float) -> Bucket:
         start = math.floor(time / self.width) * self.width
@@ -154,7 +160,12 @@ class Tally:
             ],
             "width": self.width,
             "series": [
-                {"time": one.start, "reward": one.reward.estimate(), "uniform": one.uniform.estimate(), "plays": one.plays}
+                {
+                    "time": one.start,
+                    "reward": one.reward.estimate(),
+                    "uniform": one.uniform.estimate(),
+                    "plays": one.plays,
+                }
                 for one in self.buckets
             ],
         }

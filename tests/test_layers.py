@@ -42,6 +42,7 @@ LAYERS = {
     "environments": "problems to play: the paper's, and others",
     "experiments": "the loop, studies, results, plots and reports",
     "accelerated": "many runs side by side in one JAX program",
+    "service": "the decision service over HTTP: loops, event log, page",
     "integrations": "adapters to other libraries, each imported only when asked for",
     "__main__": "the command line",
     "__init__": "the public names",

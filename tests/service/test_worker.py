@@ -4,7 +4,7 @@ import pytest
 
 from kernel_bandits.errors import InputError
 from kernel_bandits.service import store as store_module
-from kernel_bandits.service.commands import Activate, Decide, Expire, Query, Refusal, Reward
+from kernel_bandits.service.commands import Activate, Decide, Expire, Query, RefusedError, Reward
 from kernel_bandits.service.settings import Limits, ServiceSettings, parse_settings
 from kernel_bandits.service.store import Store
 from kernel_bandits.service.worker import Worker, replay
@@ -63,7 +63,7 @@ class Service:
         return self(Query(lambda replica: dict(replica.tally.counts)))[0]
 
 
-@pytest.fixture()
+@pytest.fixture
 def service(tmp_path):
     running = Service(tmp_path / "events.db")
     yield running
@@ -76,7 +76,7 @@ def test_a_decision_is_made_once_under_one_id(service):
     again, found = service.decide()
     assert (repeated, found) == (False, True)
     assert again == first
-    with pytest.raises(Refusal, match="another context"):
+    with pytest.raises(RefusedError, match="another context"):
         service.decide(context={"age": 31.0})
     assert service.counts()["decisions"] == 1
 
@@ -158,7 +158,7 @@ def test_the_number_of_pending_decisions_is_limited(tmp_path):
     service = Service(tmp_path / "events.db", limits=Limits(pending=2))
     service.decide("a")
     service.decide("b")
-    with pytest.raises(Refusal, match="await their reward"):
+    with pytest.raises(RefusedError, match="await their reward"):
         service.decide("c")
     assert service.reward(("a", 1.0)) == ["learned"]
     service.decide("c")
@@ -208,7 +208,7 @@ def test_a_refusing_database_loses_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(store_module, "BUSY_SECONDS", 0.1)
     service = Service(tmp_path / "events.db")
     service.decide("a")
-    with service.store.append("offers"), pytest.raises(Refusal, match="locked"):
+    with service.store.append("offers"), pytest.raises(RefusedError, match="locked"):
         service.decide("b")
     service.decide("b")
     assert service.counts()["decisions"] == 2

@@ -1,4 +1,4 @@
-"""The command line ``kernel-bandits``: run, sweep, reproduce, plot, report, list."""
+"""The command line ``kernel-bandits``: run, sweep, reproduce, plot, report, serve, list."""
 
 import os
 import re
@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +36,8 @@ FAILED = 1
 INTERRUPTED = 130  # 128 + SIGINT, which shells report after Ctrl-C
 SHOWN_FAILURES = 5
 RESOLUTION = 150  # dots per inch
+# Loaded by name: the service is a layer below this one, and needs packages of its own.
+SERVICE = "kernel_bandits.service.serve"
 
 app = typer.Typer(
     add_completion=False,
@@ -187,6 +190,28 @@ def report(
         plots.require_matplotlib()
         sections = _sections(results, load_figures(studies))
         _write_report(f"Results in {results}", sections, out or results / "report.html")
+
+
+@app.command()
+def serve(
+    file: Annotated[Path, typer.Argument(help="The decision loops, a .toml file.", show_default=False)],
+    check: Annotated[bool, typer.Option("--check", help="Only check the file; mistakes are named by line.")] = False,
+    host: Annotated[str, typer.Option(help="Address to bind to. Anything but loopback needs API keys.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to bind to.")] = 8080,
+    database: Annotated[
+        str | None, typer.Option(help="sqlite:///FILE or postgresql://…  Default: a SQLite file beside FILE.")
+    ] = None,
+    keys: Annotated[Path | None, typer.Option(help="File of API keys. Default: KERNEL_BANDITS_KEYS.")] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Processes that decide; one of them leads.")] = 1,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log every request, and not only refused ones.")] = False,
+) -> None:
+    """Serve decision loops over HTTP, with a page for people."""
+    with _plain_errors():
+        service = import_module(SERVICE)
+        if check:
+            typer.echo(service.check(file))
+        else:
+            service.serve(file, host, port, database, keys, processes, verbose)
 
 
 @app.command("list")

@@ -10,8 +10,9 @@ from typing import Any
 
 from kernel_bandits.errors import InputError
 from kernel_bandits.features.values import LARGEST, nearest, shown
-from kernel_bandits.service.commands import Refusal
+from kernel_bandits.service.commands import RefusedError
 
+DEEPEST = 50
 ID = re.compile(r"[A-Za-z0-9._~:@=+-]{1,256}")
 
 
@@ -20,13 +21,24 @@ def parse_json(body: bytes) -> Any:
     try:
         text = body.decode("utf-8")
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        if text.count("{") + text.count("[") > DEEPEST and _depth(value) > DEEPEST:
+            raise RecursionError
         if "\\u" in text:
             # half of a surrogate pair can be escaped in JSON, and is no text
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as reason:
         detail = "nested too deeply" if isinstance(reason, RecursionError) else str(reason)[:200]
-        raise Refusal(400, "not_json", f"the body: expected JSON, got something else ({detail}).") from reason
+        raise RefusedError(400, "not_json", f"the body: expected JSON, got something else ({detail}).") from reason
     return value
+
+
+def _depth(value: Any) -> int:
+    """Return how deeply lists and objects are nested."""
+    depth, level = 0, [value]
+    while level := [one for one in level if isinstance(one, (dict, list))]:
+        depth += 1
+        level = [item for one in level for item in (one.values() if isinstance(one, dict) else one)]
+    return depth
 
 
 def _refuse_constant(name: str) -> float:
@@ -79,7 +91,7 @@ def as_list(value: Any, place: str, most: int) -> list[Any]:
     if not isinstance(value, list):
         raise InputError(f"{place}: expected a list, got {shown(value)}.")
     if len(value) > most:
-        raise Refusal(413, "too_many", f"{place}: expected at most {most}, got {len(value)}.")
+        raise RefusedError(413, "too_many", f"{place}: expected at most {most}, got {len(value)}.")
     return value
 
 
@@ -89,7 +101,7 @@ def as_offer(value: Any, place: str, most: int) -> list[Any] | dict[str, Any] | 
         return None
     if isinstance(value, Mapping):
         if len(value) > most:
-            raise Refusal(413, "too_many", f"{place}: expected at most {most}, got {len(value)}.")
+            raise RefusedError(413, "too_many", f"{place}: expected at most {most}, got {len(value)}.")
         for name, row in value.items():
             if not isinstance(row, dict):
                 raise InputError(f"{place}: expected a row of features for {shown(name)}, got {shown(row)}.")

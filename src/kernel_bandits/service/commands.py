@@ -11,7 +11,7 @@ from kernel_bandits.service.events import Event
 from kernel_bandits.service.replica import Replica
 
 
-class Refusal(KernelBanditsError):
+class RefusedError(KernelBanditsError):
     """A request that is not carried out, and changes nothing.
 
     Args:

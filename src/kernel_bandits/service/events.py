@@ -6,8 +6,9 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-# decision: an action was chosen. activation: a deferred decision was played after all. reward: what it earned, or what a
-# silent decision is learned with. expiry: nothing will be learned from it. late: a reward after that, kept, not learned.
+# decision: an action was chosen. activation: a deferred decision was played after all. reward: what it earned, or what
+# a silent decision is learned with. expiry: nothing will be learned from it. late: a reward after that, kept but not
+# learned.
 Kind: TypeAlias = Literal["decision", "activation", "reward", "expiry", "late"]
 
 

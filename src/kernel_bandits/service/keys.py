@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_bandits.errors import InputError
-from kernel_bandits.service.commands import Refusal
+from kernel_bandits.service.commands import RefusedError
 
 ROLES = ("decide", "reward", "read", "administer")
 VARIABLE = "KERNEL_BANDITS_KEYS"
@@ -61,12 +61,12 @@ class Keys:
             return "anyone"
         secret = _secret_of(headers)
         if secret is None:
-            raise Refusal(401, "no_key", "an API key is needed; send it as Authorization: Bearer KEY.")
+            raise RefusedError(401, "no_key", "an API key is needed; send it as Authorization: Bearer KEY.")
         key = self.find(secret)
         if key is None:
-            raise Refusal(401, "wrong_key", "this API key is not known.")
+            raise RefusedError(401, "wrong_key", "this API key is not known.")
         if role not in key.roles and "administer" not in key.roles:
-            raise Refusal(403, "wrong_role", f"the key {key.name!r} lacks the role {role!r}.")
+            raise RefusedError(403, "wrong_role", f"the key {key.name!r} lacks the role {role!r}.")
         return key.name
 
 
@@ -139,5 +139,5 @@ class RateLimit:
         left = min(most, left + (now - then) * self._rate)
         if left < 1.0:
             self._left[name] = (left, now)
-            raise Refusal(429, "too_fast", f"at most {self._rate:g} requests a second are allowed; slow down.")
+            raise RefusedError(429, "too_fast", f"at most {self._rate:g} requests a second are allowed; slow down.")
         self._left[name] = (left - 1.0, now)

@@ -8,7 +8,7 @@ from typing import Any
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.features.values import shown
 from kernel_bandits.service.choosing import as_box, choose
-from kernel_bandits.service.commands import Activate, Command, Decide, Expire, Refusal, Reward
+from kernel_bandits.service.commands import Activate, Command, Decide, Expire, RefusedError, Reward
 from kernel_bandits.service.events import Event, Kind
 from kernel_bandits.service.replica import Replica
 from kernel_bandits.service.store import Log
@@ -128,11 +128,13 @@ class Plan:
         before = self._seen(command.id).get("decision") if command.own_id else None
         if before is not None:
             if before.body["context"] != command.context:
-                raise Refusal(409, "id_taken", f"decision {command.id} was made for another context; use a fresh id.")
+                raise RefusedError(
+                    409, "id_taken", f"decision {command.id} was made for another context; use a fresh id."
+                )
             command.result = before, True
             return
         if len(self._replica.open) + len(self.events) >= self._most_pending:
-            raise Refusal(
+            raise RefusedError(
                 429,
                 "too_many_pending",
                 f"{self._most_pending} decisions await their reward; send rewards, expire decisions, shorten "

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kernel_bandits.service.commands import Command, Query, Refusal
+from kernel_bandits.service.commands import Command, Query, RefusedError
 from kernel_bandits.service.replica import Replica
 from kernel_bandits.service.settings import ServiceSettings
 from kernel_bandits.service.store import Store
@@ -62,6 +62,9 @@ class Runtime:
             name: Worker(loop, settings, self.store, self.leader, self._deliver)
             for name, loop in settings.loops.items()
         }
+        self.is_stopping: Callable[[], bool] = lambda: False
+        # the seconds that an operation takes, as the metrics know them
+        self.latency: Callable[[str], dict[str, float]] = lambda _: {}
         self._cached: dict[tuple[str, str], tuple[float, int, Any]] = {}
 
     def start(self) -> None:
@@ -72,6 +75,7 @@ class Runtime:
 
     def stop(self) -> None:
         """Finish what was handed over, and let go of the database."""
+        self.is_stopping = lambda: True
         for worker in self.workers.values():
             worker.stop()
         self.leader.release()
@@ -81,7 +85,7 @@ class Runtime:
         """Return the worker of a loop."""
         worker = self.workers.get(name)
         if worker is None:
-            raise Refusal(404, "unknown_loop", "there is no loop of this name.")
+            raise RefusedError(404, "unknown_loop", "there is no loop of this name.")
         return worker
 
     async def carry_out(self, name: str, command: Command) -> Any:

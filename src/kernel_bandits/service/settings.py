@@ -129,7 +129,7 @@ class SettingsError(InputError):
         self.problems = tuple(problems)
 
 
-class _Problem(Exception):
+class _MistakeError(Exception):
     """What is wrong at one place of the file."""
 
     def __init__(self, path: Sequence[str], message: str) -> None:
@@ -154,32 +154,34 @@ def parse_settings(text: str, source: str = "loop.toml") -> ServiceSettings:
         found = re.search(r"at line (\d+)", str(reason))
         place = f"{source}:{found[1]}" if found else source
         raise SettingsError([f"{place}: expected TOML, got something else ({reason})."]) from reason
-    problems: list[_Problem] = []
+    problems: list[_MistakeError] = []
     loops: dict[str, LoopSettings] = {}
     options: dict[str, Any] = {}
     for name in data:
         if name not in ("loops", "service"):
             hint = did_you_mean(name, ("loops", "service"))
-            problems.append(_Problem([name], f"unknown table {name!r}{hint} There are [loops.NAME] and [service]."))
+            problems.append(
+                _MistakeError([name], f"unknown table {name!r}{hint} There are [loops.NAME] and [service].")
+            )
     tables = data.get("loops", {})
     if not isinstance(tables, dict) or not tables:
-        problems.append(_Problem(["loops"], "expected at least one table [loops.NAME], got none."))
+        problems.append(_MistakeError(["loops"], "expected at least one table [loops.NAME], got none."))
         tables = {}
     for name, table in tables.items():
         try:
             loops[name] = _loop(name, table)
-        except _Problem as problem:
+        except _MistakeError as problem:
             problems.append(problem)
     try:
         options = _service(data.get("service", {}))
-    except _Problem as problem:
+    except _MistakeError as problem:
         problems.append(problem)
     if problems:
         raise SettingsError([_sentence(source, text, problem) for problem in problems])
     return ServiceSettings(loops, **options)
 
 
-def _sentence(source: str, text: str, problem: _Problem) -> str:
+def _sentence(source: str, text: str, problem: _MistakeError) -> str:
     line = line_of(text, problem.path)
     return f"{source}{'' if line is None else f':{line}'}: {'.'.join(problem.path)}: {problem}"
 
@@ -187,9 +189,9 @@ def _sentence(source: str, text: str, problem: _Problem) -> str:
 def _loop(name: str, table: Any) -> LoopSettings:
     here = ("loops", name)
     if not NAME.fullmatch(name):
-        raise _Problem(here, "expected a name of letters, digits, - and _ that begins with a letter, 64 at most.")
+        raise _MistakeError(here, "expected a name of letters, digits, - and _ that begins with a letter, 64 at most.")
     if not isinstance(table, dict):
-        raise _Problem(here, f"expected a table [loops.{name}], got {table!r}.")
+        raise _MistakeError(here, f"expected a table [loops.{name}], got {table!r}.")
     known = ("policy", "options", "exploration_floor", "silence", "apprentice", "anticipates", "seed", *FEATURES)
     _require_known(here, table, known)
     features = _features(here, {key: table[key] for key in FEATURES if key in table})
@@ -199,7 +201,7 @@ def _loop(name: str, table: Any) -> LoopSettings:
     try:
         _build_policy(policy, features, floor, seed)
     except KernelBanditsError as reason:
-        raise _Problem((*here, "options" if "options" in table else "policy"), str(reason)) from reason
+        raise _MistakeError((*here, "options" if "options" in table else "policy"), str(reason)) from reason
     return LoopSettings(
         name,
         features,
@@ -219,25 +221,25 @@ def _features(here: Sequence[str], tables: Mapping[str, Any]) -> Features:
         message = str(reason).removeprefix("from_toml: ")
         place = message.partition(":")[0].split(".")
         path = (*here, *place) if place[0] in tables else here
-        raise _Problem(path, message) from reason
+        raise _MistakeError(path, message) from reason
 
 
 def _policy(here: Sequence[str], table: Mapping[str, Any]) -> Component:
     name, options = table.get("policy", "ek_ucb"), table.get("options", {})
     if not isinstance(name, str):
-        raise _Problem((*here, "policy"), f"expected the name of a preset, got {name!r}.")
+        raise _MistakeError((*here, "policy"), f"expected the name of a preset, got {name!r}.")
     if not isinstance(options, dict):
-        raise _Problem((*here, "options"), f"expected a table of options, got {options!r}.")
+        raise _MistakeError((*here, "options"), f"expected a table of options, got {options!r}.")
     try:
         policy = component("policy", name, options)
     except KernelBanditsError as reason:
-        raise _Problem((*here, "options" if "options" in table else "policy"), str(reason)) from reason
+        raise _MistakeError((*here, "options" if "options" in table else "policy"), str(reason)) from reason
     if not is_by_name(policy.factory):
-        raise _Problem((*here, "policy"), f"{name} takes no features=; use ek_ucb, k_ucb or another that does.")
+        raise _MistakeError((*here, "policy"), f"{name} takes no features=; use ek_ucb, k_ucb or another that does.")
     for option in ("seed", "features", *FLOOR_OPTIONS):
         if option in options:
             advice = "write exploration_floor beside policy" if option in FLOOR_OPTIONS else "write it beside policy"
-            raise _Problem((*here, "options", option), f"the loop sets {option} itself; {advice}.")
+            raise _MistakeError((*here, "options", option), f"the loop sets {option} itself; {advice}.")
     return policy
 
 
@@ -257,7 +259,7 @@ def _build_policy(policy: Component, features: Features, floor: float, seed: int
 
 def _silence(here: Sequence[str], table: Any) -> Silence:
     if not isinstance(table, dict):
-        raise _Problem(here, f"expected a table such as {{ after = 3600, reward = 0.0 }}, got {table!r}.")
+        raise _MistakeError(here, f"expected a table such as {{ after = 3600, reward = 0.0 }}, got {table!r}.")
     _require_known(here, table, ("after", "reward"))
     after = _number(here, table, "after", Silence.after, 1e-3, math.inf)
     reward = None if "reward" not in table else _number(here, table, "reward", 0.0, -math.inf, math.inf)
@@ -267,12 +269,12 @@ def _silence(here: Sequence[str], table: Any) -> Silence:
 def _service(table: Any) -> dict[str, Any]:
     here = ("service",)
     if not isinstance(table, dict):
-        raise _Problem(here, f"expected a table [service], got {table!r}.")
+        raise _MistakeError(here, f"expected a table [service], got {table!r}.")
     _require_known(here, table, ("limits", "lag", "snapshot_events", "log_contexts"))
     limits = table.get("limits", {})
     place = ("service", "limits")
     if not isinstance(limits, dict):
-        raise _Problem(place, f"expected a table [service.limits], got {limits!r}.")
+        raise _MistakeError(place, f"expected a table [service.limits], got {limits!r}.")
     names = {one.name: one.default for one in fields(Limits)}
     _require_known(place, limits, tuple(names))
     rate = _number(place, limits, "requests_per_second", 0.0, 0.0, math.inf)
@@ -293,27 +295,27 @@ def _require_known(here: Sequence[str], table: Mapping[str, Any], known: Sequenc
     for key in table:
         if key not in known:
             hint = did_you_mean(key, known)
-            raise _Problem((*here, key), f"unknown key {key!r}{hint} There are {', '.join(known)}.")
+            raise _MistakeError((*here, key), f"unknown key {key!r}{hint} There are {', '.join(known)}.")
 
 
 def _number(here: Sequence[str], table: Mapping[str, Any], key: str, default: float, low: float, high: float) -> float:
     value = table.get(key, default)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        raise _Problem((*here, key), f"expected a number from {low:g} to {high:g}, got {value!r}.")
+        raise _MistakeError((*here, key), f"expected a number from {low:g} to {high:g}, got {value!r}.")
     if not math.isfinite(value):
-        raise _Problem((*here, key), f"expected a finite number, got {value!r}.")
+        raise _MistakeError((*here, key), f"expected a finite number, got {value!r}.")
     return float(value)
 
 
 def _whole(here: Sequence[str], table: Mapping[str, Any], key: str, default: int, low: int) -> int:
     value = table.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise _Problem((*here, key), f"expected a whole number of at least {low}, got {value!r}.")
+        raise _MistakeError((*here, key), f"expected a whole number of at least {low}, got {value!r}.")
     return value
 
 
 def _flag(here: Sequence[str], table: Mapping[str, Any], key: str, default: bool) -> bool:
     value = table.get(key, default)
     if not isinstance(value, bool):
-        raise _Problem((*here, key), f"expected true or false, got {value!r}.")
+        raise _MistakeError((*here, key), f"expected true or false, got {value!r}.")
     return value

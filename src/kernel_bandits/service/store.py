@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -232,16 +234,16 @@ class Log:
 _INSERT = sql.insert(EVENTS)
 
 
-class Leadership:
+class Leadership(ABC):
     """A lock that the database gives to one process and takes back when that process dies."""
 
+    @abstractmethod
     def hold(self) -> bool:
         """Return whether this process holds the lock, and try to get it if not."""
-        raise NotImplementedError
 
+    @abstractmethod
     def release(self) -> None:
         """Give the lock back."""
-        raise NotImplementedError
 
 
 class _SqliteLeadership(Leadership):
@@ -252,8 +254,6 @@ class _SqliteLeadership(Leadership):
         self._connection: Any = None
 
     def hold(self) -> bool:
-        import sqlite3
-
         if self._connection is None:
             connection = None
             try:
@@ -307,7 +307,7 @@ def _event(row: Any) -> Event:
 
 def _as_url(address: str) -> URL:
     text = address if "://" in address else f"sqlite:///{Path(address).absolute()}"
-    if text.startswith("postgresql://") or text.startswith("postgres://"):
+    if text.startswith(("postgresql://", "postgres://")):
         text = f"postgresql+psycopg://{text.partition('://')[2]}"
     try:
         url = make_url(text)

@@ -19,7 +19,7 @@ class Sums:
     The error is that of a ratio: √Σw²(r − v)² / Σw.
     """
 
-    __slots__ = ("count", "ww", "wwr", "wwrr", "weight", "weighted")
+    __slots__ = ("count", "weight", "weighted", "ww", "wwr", "wwrr")
 
     def __init__(self, values: list[float] | None = None) -> None:
         self.count, self.weight, self.weighted, self.ww, self.wwr, self.wwrr = values or [0, 0.0, 0.0, 0.0, 0.0, 0.0]
@@ -164,7 +164,7 @@ class Tally:
                     "time": one.start,
                     "reward": one.reward.estimate(),
                     "uniform": one.uniform.estimate(),
-                    "plays": one.plays,
+                    "plays": dict(one.plays),
                 }
                 for one in self.buckets
             ],

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits.service.commands import Command, Decide, Query, Refusal
+from kernel_bandits.service.commands import Command, Decide, Query, RefusedError
 from kernel_bandits.service.events import Event
 from kernel_bandits.service.planning import Plan, draft
 from kernel_bandits.service.replica import Replica
@@ -18,6 +18,8 @@ from kernel_bandits.service.store import READ_AT_ONCE, Store, StoreError
 
 # Commands that share one transaction.
 BATCH = 256
+# Seconds before a model that failed is built again.
+PAUSE = 1.0
 _log = logging.getLogger("kernel_bandits.service")
 
 
@@ -80,6 +82,15 @@ class Worker:
         """The number of the last event that was taken into account."""
         return 0 if self._replica is None else self._replica.applied
 
+    def gauges(self) -> dict[str, float]:
+        """Return numbers that may be read from any thread."""
+        replica = self._replica
+        numbers = {"ready": float(replica is not None), "waiting": float(self.waiting), "events": float(self.applied)}
+        if replica is not None:
+            numbers["pending"] = float(len(replica.open))
+            numbers["dictionary_size"] = float(replica.policy.dictionary_size)
+        return numbers
+
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
@@ -87,9 +98,9 @@ class Worker:
     def submit(self, command: Command) -> None:
         """Hand a command over; it is delivered when it is done."""
         if self._stopping:
-            raise Refusal(503, "stopping", "the service is stopping; repeat the request elsewhere or later.")
+            raise RefusedError(503, "stopping", "the service is stopping; repeat the request elsewhere or later.")
         if self._queue.qsize() >= self._service.limits.waiting:
-            raise Refusal(503, "busy", "too many requests wait for this loop; repeat the request later.")
+            raise RefusedError(503, "busy", "too many requests wait for this loop; repeat the request later.")
         self._queue.put(command)
 
     def stop(self) -> None:
@@ -106,15 +117,15 @@ class Worker:
             try:
                 self._carry_out(commands)
             except StoreError as reason:
-                self._fail(commands, Refusal(503, "database", f"{reason} Repeat the request later."))
+                self._fail(commands, RefusedError(503, "database", f"{reason} Repeat the request later."))
             except Exception as reason:
                 _log.exception("a batch failed", extra={"loop": self.settings.name})
                 # the state may be between two events: take it from the log again
                 self._replica = None
                 self.failure = f"the model failed ({type(reason).__name__}) and is being rebuilt from the log"
-                self._fail(
-                    commands, Refusal(500, "internal", "the model failed; nothing was lost, repeat the request.")
-                )
+                message = "the model failed; nothing was lost, repeat the request."
+                self._fail(commands, RefusedError(500, "internal", message))
+                time.sleep(PAUSE)
             if commands:
                 self._deliver(commands)
         self._write_snapshot(force=True)

@@ -54,3 +54,4 @@ class Client:
                 if attempt == self.attempts - 1:
                     raise
             time.sleep(0.1 * 2**attempt)
+        return None

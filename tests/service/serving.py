@@ -88,7 +88,7 @@ class Process:
         command = [sys.executable, "-m", "kernel_bandits", "serve", str(file), "--port", str(self.port)]
         command += ["--database", str(database)] if database else []
         command += ["--processes", str(processes)] if processes > 1 else []
-        self.errors = Path(f"{file}.{self.port}.log").open("ab")
+        self.errors = Path(f"{file}.{self.port}.log").open("ab")  # noqa: SIM115 (closed with the process)
         self.process = subprocess.Popen(command, stderr=self.errors, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
         if wait:
             wait_until_ready(self.address)

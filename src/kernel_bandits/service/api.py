@@ -178,6 +178,12 @@ async def loop(call: Call) -> Reply:
     return Reply({**found, "model": learned, "leads": call.runtime.leader.leads})
 
 
+async def digest(call: Call) -> Reply:
+    """Return a digest of all bits of a loop's state, to compare processes with each other and with a replay."""
+    query = Query(lambda replica: {"events": replica.applied, "digest": replica.digest()})
+    return Reply(await call.runtime.carry_out(call.path["loop"], query))
+
+
 async def response(call: Call) -> Reply:
     """Return the expected reward of each arm over one variable."""
     variable = call.query.get("variable", "")

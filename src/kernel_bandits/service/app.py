@@ -139,6 +139,9 @@ def operations(metrics: Metrics) -> list[Operation]:
             {200: lines},
             (after,),
         ),
+        Operation(
+            "GET", f"{loop}/digest", "digest", "administer", api.digest, "A digest of the state", None, {200: "Any"}
+        ),
         Operation("GET", "/healthz", "health", None, api.health, "Whether the process runs", None, {200: "Any"}),
         Operation("GET", "/readyz", "ready", None, api.ready, "Whether every loop decides", None, {200: "Any"}),
         Operation(

@@ -106,7 +106,7 @@ def test_a_reward_after_the_expiry_is_kept_and_not_learned(service):
     service.decide()
     assert service(Expire("d1"))[0]["status"] == "expired"
     assert service(Expire("d1"))[0]["status"] == "repeated"
-    assert service.reward(("d1", 1.0), ("d1", 1.0), ("d1", 0.5)) == ["late", "repeated", "conflict"]
+    assert service.reward(("d1", 1.0), ("d1", 1.0), ("d1", 0.5)) == ["late", "late", "conflict"]
     assert service.counts() | {"decisions": 1} == service.counts()
     assert (service.counts()["rewards"], service.counts()["late"], service.counts()["expired"]) == (0, 1, 1)
     assert service(Expire("d9"), Activate("d9"))[0]["status"] == "unknown"
@@ -122,7 +122,7 @@ def test_a_whole_life_in_one_batch(service):
         Reward([("b", 1.0), ("b", 1.0)]),
     )
     statuses = [one["status"] for one in (*results[1], results[2], results[4], *results[5])]
-    assert statuses == ["held", "activated", "expired", "late", "repeated"]
+    assert statuses == ["held", "activated", "expired", "late", "late"]
     assert service.digest() == replay(service.settings, service.store).digest()
 
 

@@ -156,7 +156,8 @@ class Plan:
         if not seen and one is None:
             return _unknown(id)
         if "late" in seen:
-            return _again(id, seen["late"].body["reward"], reward)
+            # said again: it was late the first time, and was not learned
+            return _again(id, seen["late"].body["reward"], reward, "late")
         if "reward" in seen and seen["reward"].body["source"] == "caller":
             return _again(id, seen["reward"].body["reward"], reward)
         self._append("late", id, {"reward": reward})
@@ -190,9 +191,9 @@ class Plan:
         return {"id": id, "status": "repeated" if "expiry" in seen else "late"}
 
 
-def _again(id: str, earlier: float, reward: float) -> dict[str, Any]:
+def _again(id: str, earlier: float, reward: float, status: str = "repeated") -> dict[str, Any]:
     if earlier == reward:
-        return {"id": id, "status": "repeated"}
+        return {"id": id, "status": status}
     message = f"decision {id} had the reward {shown(earlier)} already; a reward counts once."
     return {"id": id, "status": "conflict", "message": message}
 

@@ -54,7 +54,7 @@ export function lineChart(place, { lines, labels = null, xText = format, height 
   }
   const places = labels
     ? labels.map((label, i) => [i, shown(label, Math.max(4, Math.floor(width / labels.length / 8)))])
-    : ticks(from, to === from ? from + 1 : to, Math.max(2, Math.floor(width / 130))).map((tick) => [tick, xText(tick)]);
+    : ticks(from, to === from ? from + 1 : to, Math.max(2, Math.floor(width / 110))).map((tick) => [tick, xText(tick)]);
   for (const [value, label] of places) {
     if (value < from || value > to) continue;
     const anchor = x(value) < edge.left + 20 ? "start" : x(value) > width - 40 ? "end" : "middle";

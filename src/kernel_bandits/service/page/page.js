@@ -140,7 +140,11 @@ function when(seconds) {
 
 function estimate(one) {
   if (!one || one.mean === null) return "–";
-  return one.error === null ? format(one.mean) : `${format(one.mean)} ± ${format(BAND * one.error)}`;
+  const error = one.error === null ? 0 : BAND * one.error;
+  if (!error) return format(one.mean);
+  // two digits of the error, and as many decimals of the mean
+  const decimals = Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(error))));
+  return `${one.mean.toFixed(decimals)} ± ${error.toFixed(decimals)}`;
 }
 
 function show(found) {
@@ -254,7 +258,10 @@ function tiles(entries) {
       const tile = item("div", "");
       tile.className = "tile";
       tile.dataset.name = name;
-      tile.append(item("b", value), item("span", text));
+      const [main, error] = String(value).split(" ± ");
+      const number = item("b", main);
+      if (error) number.append(item("small", ` ± ${error}`));
+      tile.append(number, item("span", text));
       return tile;
     }),
   );

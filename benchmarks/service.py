@@ -212,13 +212,13 @@ def processor_seconds(pid: int) -> float:
     return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(arguments: argparse.Namespace) -> list[dict[str, float]]:
+def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
     generator = random.Random(0)
     folder = tempfile.TemporaryDirectory(prefix="kernel-bandits-")
     database = arguments.database or str(Path(folder.name, "events.db"))
     command = [sys.executable, __file__, "--serve", str(arguments.port), "--database", database]
     server = subprocess.Popen([*command, *(["--ignore-pending"] if arguments.ignore_pending else [])])
-    rows: list[dict[str, float]] = []
+    rows: list[dict[str, object]] = []
     try:
         _wait(arguments.port)
         bodies = decisions(generator, 2000)
@@ -238,7 +238,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, float]]:
             costs = [(marks[1] - marks[0]) / len(empty.times), (marks[2] - marks[1]) / len(load.times)]
             p50, p99, p999 = (float(1000 * np.quantile(load.times, share)) for share in (0.5, 0.99, 0.999))
             total, block = total + len(load.ids), block + 1
-            row = {
+            row: dict[str, object] = {
                 "decisions": total,
                 "decisions/s": round(rate),
                 "empty/s": round(floor),

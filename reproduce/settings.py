@@ -31,7 +31,7 @@ STYLES = {
     "CBKB": Style("#CC79A7", (), 1.2, "D"),
     "SupKernelUCB": Style("#009E73", (8.0, 2.0, 2.0, 2.0), 1.4, "X"),
     "SupKernelUCB η = 1": Style("#009E73", (3.0, 1.0, 1.0, 1.0), 1.2, "H"),
-    "K-UCB": Style("#E69F00", (), 3.6, ""),
+    "K-UCB": Style("#E69F00", (), 2.4, ""),
     "uniform": Style("#555555", (1.0, 2.0), 1.0, ""),
 }
 

@@ -188,7 +188,7 @@ def test_with_a_learned_kernel_and_thompson_sampling(rule):
     generator = np.random.default_rng(0)
     for policy in (
         kb.ek_ucb(dictionary=rule, seed=0),
-        kb.ek_ucb(KERNEL, dictionary=rule, exploration_rate=0.1, seed=0),
+        kb.ek_ucb(KERNEL, dictionary=rule, exploration_floor=0.1, seed=0),
         kb.thompson_sampling(KERNEL, dictionary=rule, seed=0),
         kb.sup_kernel_ucb(KERNEL, dictionary=rule, horizon=40, seed=0),
     ):

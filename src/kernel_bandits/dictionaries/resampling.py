@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_positive
+from kernel_bandits.commit import Steps, carry_out
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, DictionaryRule, PlayedPoints, Proposal
 from kernel_bandits.errors import InputError
 
@@ -73,10 +74,15 @@ class ResamplingDictionary(Dictionary):
         return self.keeps_first and candidate.features.shape[-1] == 0
 
     def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
-        self._batch_variance += float(self._frozen_variance(candidate))
+        carry_out(self.commit_steps(candidate, proposal, appended))
+
+    def commit_steps(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Steps:
+        total = self._batch_variance + float(self._frozen_variance(candidate))
+        steps: Steps = [(setattr, self, "_batch_variance", total)]
         if proposal.draw and appended:
             # nothing was observed at the start of the batch: P = I/λ on the first anchor
-            self._frozen_covariance = np.eye(1) / self.regularization
+            steps.append((setattr, self, "_frozen_covariance", np.eye(1) / self.regularization))
+        return steps
 
     def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:
         del redundant

@@ -19,6 +19,8 @@ def allowed_states(policy, act, parts):
         described = copy.deepcopy(policy)
         for posterior in described.posteriors[:1]:
             posterior.describe(2, OFFERS[70])
+            # and draws random features, if there are any, by their seed
+            posterior.evaluate(np.zeros((1, 3)))
         states.add(fingerprint(described))
     return states
 

@@ -26,6 +26,7 @@ LAYERS = {
     "version": "the version",
     "errors": "every error raised on purpose",
     "arrays": "shapes, and the checks of every input",
+    "commit": "changes of state that an interrupt cannot tear",
     "rng": "independent random streams from one seed",
     "io": "atomic file writes",
     "actions": "boxes, masks, and pairs of context and action as joint points",

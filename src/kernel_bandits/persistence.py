@@ -29,7 +29,7 @@ C = TypeVar("C", bound=type)
 
 MAGIC = b"kernel-bandits policy\n"
 # Raise by one when the classes can no longer be filled from a file of the release before.
-FORMAT = 2
+FORMAT = 3
 DIGEST_BYTES = hashlib.sha256().digest_size
 _PACKAGE = __name__.partition(".")[0]
 _FOREIGN_KERNELS = "sklearn.gaussian_process.kernels"

@@ -66,10 +66,10 @@ class Policy(Hooks):
             mask: True for the rows that may be played, shape (A,); by default all of them. The other rows may hold
                 anything.
         """
-        version = self._version()
+        moment = self._version(), self.round_index
         try:
             decision, choice, point = self._decide(context, actions, mask)
-            last = LastChoice(choice, point, version)
+            last = LastChoice(choice, point, moment)
             if self._drawn_from:
                 carry_out([(setattr, self, "_last", last), (self._drawn_from.clear,)])
             else:
@@ -154,7 +154,7 @@ class Policy(Hooks):
         version, last = self._version(), self._last
         context = as_vector("context", context, self._dimensions[0])
         action = as_vector("action", action, self._dimensions[1])
-        choice = last.choice_of(context, action, version)
+        choice = last.choice_of(context, action, (version, self.round_index))
         if choice is not None:
             point = last.point
         else:

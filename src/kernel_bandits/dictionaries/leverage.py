@@ -132,6 +132,10 @@ class LeverageDictionary(Dictionary):
                     measures[done:] -= times_vector(features[done:], fall) ** 2
         return count
 
+    def on_reseed(self) -> None:
+        """Forget the coins that were drawn ahead from the old stream."""
+        self._ahead, self._used = self._coins.random(COINS_AHEAD), 0
+
     def _coin_steps(self, count: int) -> Steps:
         """The steps that use up coins."""
         used = self._used + count

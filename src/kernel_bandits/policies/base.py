@@ -16,10 +16,11 @@ from kernel_bandits.commit import Step, Steps, carry_out
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import require_columns
 from kernel_bandits.numerics.blas_threads import threads_for
-from kernel_bandits.policies.decision import NOTHING_CHOSEN, Choice, Decision, LastChoice
+from kernel_bandits.policies.decision import NOTHING_CHOSEN, Choice, Decision, LastChoice, scattered
 from kernel_bandits.policies.diagnostics import Diagnostics, diagnose
 from kernel_bandits.policies.hooks import Hooks
 from kernel_bandits.policies.ledger import Ledger
+from kernel_bandits.rng import Seed
 
 # The least number of rows in a product of the many-at-once methods; it decides the number of BLAS threads.
 MANY_ROWS = 256
@@ -84,14 +85,14 @@ class Policy(Hooks):
     ) -> tuple[Decision, Choice, FloatArray]:
         """Return a decision, the choice behind it and the chosen joint point; only generators change."""
         indices: NDArray[np.intp] | None = None
-        is_box = False
+        is_box, density = isinstance(actions, Box), None
         if isinstance(actions, Box):
-            is_box = True
-            context, actions = self._shortlisted(context, actions, mask)
+            context, actions, density = self._rows_of_box(context, actions, mask)
         else:
             actions = as_points("actions", actions, self._dimensions[1])
+            offered = len(actions)
             if mask is not None:
-                indices = available_rows(mask, len(actions))
+                indices = available_rows(mask, offered)
                 actions = actions[indices]
             context = as_vector("context", context, self._dimensions[0])
         points = join(context, actions)
@@ -107,15 +108,20 @@ class Policy(Hooks):
         row, propensity = choice.index, choice.propensity
         point = points[row]
         split, own = len(context), point.copy()
+        table = choice.probabilities
         if indices is not None:
             row = int(indices[row])
+            table = None if table is None else scattered(table, indices, offered)
         elif is_box:
-            row, propensity = -1, None
+            row, propensity, table = -1, None, None
         decision = Decision(row, own[split:], choice.mean, choice.std, choice.upper_bound, own[:split], propensity)
+        decision.probabilities, decision.density = table, density
         return decision, choice, point
 
-    def _shortlisted(self, context: ArrayLike, box: Box, mask: ArrayLike | None) -> tuple[FloatArray, FloatArray]:
-        """Return the context, checked, and the actions of a box to choose from."""
+    def _rows_of_box(
+        self, context: ArrayLike, box: Box, mask: ArrayLike | None
+    ) -> tuple[FloatArray, FloatArray, float | None]:
+        """Return the context, checked, the actions of a box to choose from, and the density of one that was drawn."""
         if mask is not None:
             raise InputError("mask: a box has no rows to leave out; offer a smaller box.")
         if self._dimensions[1] not in (None, box.dimension):
@@ -126,7 +132,9 @@ class Policy(Hooks):
         require_finite("context", context)
         self.will_draw(self.generator)
         try:
-            return context, as_points("actions", self.shortlist(context, box), self._dimensions[1])
+            drawn = self.draw_in_box(context, box)
+            rows, density = (self.shortlist(context, box), None) if drawn is None else (drawn[0][None, :], drawn[1])
+            return context, as_points("actions", rows, self._dimensions[1]), density
         except NotImplementedError as reason:
             raise InputError(
                 f"actions: {type(self).__name__} chooses among finitely many actions and was offered a Box; "
@@ -196,8 +204,9 @@ class Policy(Hooks):
         decisions = []
         for choice, offered, context in zip(choices, actions, contexts, strict=True):
             row, bound, propensity = choice.index, choice.upper_bound, choice.propensity
-            action = offered[row].copy()
-            decisions.append(Decision(row, action, choice.mean, choice.std, bound, context.copy(), propensity))
+            decision = Decision(row, offered[row].copy(), choice.mean, choice.std, bound, context.copy(), propensity)
+            decision.probabilities = choice.probabilities
+            decisions.append(decision)
         return decisions
 
     def _rounds(self, contexts: ArrayLike, actions: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -331,6 +340,16 @@ class Policy(Hooks):
         """
         persistence.save(self, path)
 
+    @final
+    def reseed(self, seed: Seed) -> None:
+        """Start every random stream of the policy anew; what it has learned stays.
+
+        Give each process that plays a copy of one saved policy a seed of its own: otherwise all of them break ties,
+        draw anchors and explore alike. ``None`` takes fresh entropy. A policy that has drawn nothing yet is afterwards
+        the one that its preset builds with this seed.
+        """
+        persistence.reseed(self, seed)
+
     def _change_model(
         self, version: int, steps: Sequence[Step], hook: Callable[..., Steps | None], *arguments: Any
     ) -> None:
@@ -381,14 +400,3 @@ def _changed_meanwhile() -> UnavailableError:
         "The policy was changed meanwhile by another thread, and this call has changed nothing. A policy serves one "
         "thread at a time: hold a threading.Lock around its calls, or let one thread or a service own it."
     )
-
-
-def load(path: str | os.PathLike[str]) -> Policy:
-    """Read a policy that :meth:`Policy.save` wrote; it goes on as if it had never been stopped.
-
-    A file that is truncated, damaged, foreign, or of another format is an :class:`InputError`.
-    """
-    policy = persistence.load(path)
-    if not isinstance(policy, Policy):
-        raise InputError(f"load: {path} holds {type(policy).__name__}, not a policy; restore an intact copy.")
-    return policy

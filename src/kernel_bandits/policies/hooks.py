@@ -67,6 +67,14 @@ class Hooks(ABC):
         """
         raise NotImplementedError
 
+    def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float] | None:
+        """Draw an action (d_a,) of the box, and return it with its density; None to choose from :meth:`shortlist`.
+
+        The draws come from :attr:`generator`, which is restored if the call fails. The model stays as it is.
+        """
+        del context, box  # by default nothing is drawn
+        return None
+
     def anticipate(self, key: int, point: FloatArray, choice: Choice | None) -> Steps | None:
         """Take note of a point that is played now and whose reward arrives later; succeed or change nothing.
 

@@ -17,9 +17,9 @@ def tie_threshold(largest: float) -> float:
     return largest - TIE_TOLERANCE * abs(largest)
 
 
-def count_tied(values: FloatArray) -> int:
-    """Return how many values count as the largest."""
-    return int(np.count_nonzero(values >= tie_threshold(float(values.max()))))
+def tied_rows(values: FloatArray) -> NDArray[np.intp]:
+    """Return the indices of the values that count as the largest."""
+    return np.flatnonzero(values >= tie_threshold(float(values.max())))
 
 
 def contenders(values: FloatArray) -> tuple[int, NDArray[np.intp] | None]:

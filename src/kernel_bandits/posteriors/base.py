@@ -169,6 +169,8 @@ class Posterior(ABC, Generic[E]):
     """How far the tracked inverse was from the true one when it was last checked, relative; 0 without one."""
     bonus: float = _fact("_facts.bonus")
     """How many standard deviations an upper bound should lie above the mean; 1 unless it is learned."""
+    learns_kernel: bool = False
+    """Whether the kernel is learned from the rewards; radii with a guarantee do not hold then."""
 
     def __init__(self, facts: Facts, pending: Carrier) -> None:
         self._facts = facts
@@ -213,6 +215,13 @@ class Posterior(ABC, Generic[E]):
 
         Where the kernel is not finite the evaluation is not either; :meth:`require_finite` raises then.
         """
+
+    def means(self, points: FloatArray) -> FloatArray:
+        """Return the expected rewards at finite points (A, d), shape (A,), without their standard deviations.
+
+        Writes nothing; raises if the kernel is not finite at the points.
+        """
+        return self.evaluate_finite(points).mean
 
     def evaluate_gram(self, points: FloatArray, gram: FloatArray, prior: FloatArray) -> E:
         """Evaluate points whose k(points, anchors) (A, m) and k(s, s) (A,) are known; writes nothing."""

@@ -41,6 +41,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         seed: of the samples.
     """
 
+    learns_kernel = True
+
     def __init__(self, learner: Learner[Any], learning: KernelLearning, seed: np.random.SeedSequence) -> None:
         start = learner.start
         within = learner.build(None, UNKNOWN_NOISE if start is None else start.noise, 0)
@@ -98,6 +100,11 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         if not self.round_index:
             self._learner.check(points)
         return self._shifted(self._within.evaluate(points))
+
+    def means(self, points: FloatArray) -> FloatArray:
+        if not self.round_index:
+            self._learner.check(points)
+        return self._within.means(points) + self.prior_mean
 
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _LearnedEvaluation]:
         if not self.round_index:

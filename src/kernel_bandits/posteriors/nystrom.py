@@ -17,7 +17,7 @@ from kernel_bandits.kernels import KernelLike, require_columns
 from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors import bulk, pruning
 from kernel_bandits.posteriors.anchored import AnchoredRegression, solved_anew
-from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior
+from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior, require_finite_kernel
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.regression import RidgeRegression
 
@@ -66,6 +66,11 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             require_columns(facts.kernel, anchors)
             facts.dimension = anchors.shape[1]
             self._model.rebuild(anchors, None)
+
+    @property
+    def model(self) -> AnchoredRegression:
+        """The regression with its anchors."""
+        return self._model
 
     @property
     def dictionary(self) -> Dictionary:
@@ -156,6 +161,14 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         if chosen is None:
             return None, self._evaluate(gram, prior)
         return chosen, self._evaluate(gram[chosen], prior[chosen])
+
+    def means(self, points: FloatArray) -> FloatArray:
+        basis = self._model.basis
+        # mean = k_Z(s)ᵀJᵀw at O(m) per point
+        with np.errstate(invalid="ignore", over="ignore"):
+            means = linalg.times_vector(basis.gram(points), basis.weights(self._pending.settled.weights))
+        require_finite_kernel(basis.kernel, means + basis.kernel.diag(points))
+        return means
 
     def gradient(self, points: FloatArray, evaluation: _NystromEvaluation, bonus: float) -> FloatArray:
         # d mean = wᵀdφ and d std² = d residual + 2λ(Pφ)ᵀdφ with d residual = dk(s, s) − 2φᵀdφ, or 0 where it is cut off

@@ -92,6 +92,8 @@ def paper_figure(runs: Mapping[str, Mapping[str, Sequence[RunResult]]], layout: 
                 _scale(axes, panel, layout)
                 if not number:
                     plots.panel_title(axes, environment)
+        if "round" in layout.logarithmic:  # of the axis that all panels share
+            grid[0, 0].set(xscale="log", xlim=(1, grid[0, 0].get_xlim()[1]))
         for axes in grid[-1]:
             axes.set_xlabel("round", color=axes.yaxis.label.get_color())
         figure.align_ylabels(grid)
@@ -129,8 +131,6 @@ def _scale(axes: Axes, panel: Panel, layout: Layout) -> None:
         least = min(float(one[len(one) // 20 :][one[len(one) // 20 :] > 0].min(initial=np.inf)) for one in values)
         if 0 < least < most:
             axes.set(yscale="log", ylim=(0.7 * least, 1.5 * most))
-    if "round" in layout.logarithmic:
-        axes.set(xscale="log", xlim=(1, axes.get_xlim()[1]))
 
 
 def _legend_columns(styles: Mapping[str, plots.Style], layout: Layout) -> int:

@@ -17,7 +17,7 @@ BOX = kb.Box([0.0], [1.0])
 
 
 def plays_boxes(variants):
-    return [v for v in variants if v[0] != "sup_kernel_ucb" and "exploration_rate" not in v[1]]
+    return [v for v in variants if v[0] != "sup_kernel_ucb"]
 
 
 def play(policy, rounds, seed=0, box=BOX):
@@ -51,7 +51,8 @@ def test_a_decision_is_a_point_of_the_box_with_its_prediction(variant):
         prediction = policy.predict(context, decision.action[None, :])
         assert decision.mean == pytest.approx(prediction.mean[0], abs=1e-10)
         assert decision.std == pytest.approx(prediction.std[0], abs=1e-7)
-        assert decision.upper_bound >= decision.mean
+        # a draw at the one action that a floor has chosen may fall below the mean
+        assert decision.upper_bound >= decision.mean or (name == "thompson_sampling" and "exploration_floor" in options)
 
 
 def test_same_seed_same_run(variant):
@@ -121,9 +122,6 @@ def test_a_policy_that_cannot_search_says_what_to_do():
     policy = kb.sup_kernel_ucb(kb.Gaussian(0.5), horizon=10, seed=0)
     assert type(policy).shortlist is Policy.shortlist
     with pytest.raises(kb.InputError, match=r"SupKernelUCB chooses among finitely many.*box\.sample"):
-        policy.select([0.5], BOX)
-    policy = kb.ek_ucb(kb.Gaussian(0.5), exploration_rate=0.1, seed=0)
-    with pytest.raises(kb.InputError, match=r"exploration_rate=.*finitely many.*box\.sample"):
         policy.select([0.5], BOX)
 
 

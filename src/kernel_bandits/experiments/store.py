@@ -150,6 +150,7 @@ def _columns(record: Record) -> dict[str, Any]:
         "dictionary_size": result.dictionary_size,
         "select_seconds": result.select_seconds,
         "update_seconds": result.update_seconds,
+        **({} if result.propensities is None else {"propensity": result.propensities}),
     }
     return {name: np.ascontiguousarray(column) for name, column in columns.items()}
 
@@ -175,6 +176,7 @@ def _result(columns: Mapping[str, Any]) -> RunResult:
         dictionary_size=columns["dictionary_size"],
         select_seconds=columns["select_seconds"],
         update_seconds=columns["update_seconds"],
+        propensities=columns.get("propensity"),
     )
 
 

@@ -29,7 +29,7 @@ def test_all_estimators_find_the_truth(log):
         assert one.value == pytest.approx(TRUTH, abs=0.03), name
         assert one.low < one.value < one.high
     assert found.warnings == ()
-    assert found.recommended is found.estimates["shrunk doubly robust"]
+    assert found.recommended is found.estimates["doubly robust"]
     assert found.logged_value == log.rewards.mean()
     assert "95 % interval" in str(found)
     robust, weighted = found.estimates["doubly robust"], found.estimates["inverse propensity"]

@@ -54,7 +54,7 @@ def trial(path: Path) -> None:
     print(compare(log, "above 2 $", "1 to 2 $", model=model))
     near = contexts[:, 0].mean()
 
-    def by_distance(context: np.ndarray, actions: np.ndarray) -> int:  # type: ignore[type-arg]
+    def by_distance(context: np.ndarray, actions: np.ndarray) -> int:
         del actions
         return 3 if context[0] > near else 2
 

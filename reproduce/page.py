@@ -8,6 +8,7 @@ Only the text between ``<!-- NAME -->`` and ``<!-- end NAME -->`` is replaced.
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_bandits.experiments import Record, Results, RunResult, group, read_results, summarize
-from kernel_bandits.experiments.report import Table, summary_table
+from kernel_bandits.experiments.tables import Table, summary_table
+from reproduce import report
 from reproduce.claims import Claim
 from reproduce.lambda_grid import LAMBDAS, by_family
 from reproduce.settings import AUTHORS, SANE, STYLES
@@ -45,7 +47,7 @@ def main(folder: Path) -> None:
         **{name: f"{_list(found)}\n\n{_numbers(found)}" for name, found in claims.items() if name not in GRIDS},
         **{f"{name} regrets": _grid_table(results[name].records, _regret) for name in GRIDS},
         **{f"{name} times": _grid_table(results[name].records, _time) for name in GRIDS},
-        "bump_projection summary": _as_markdown(summary_table(results["bump_projection"])),
+        "bump_projection summary": _as_markdown(summary_table(results["bump_projection"].records)),
         "table_1 tables": "\n\n".join(_as_markdown(table) for table in _module("table_1").tables(folder / "table_1")),
     }
     page = DOCS / "reproduce.md"
@@ -53,6 +55,8 @@ def main(folder: Path) -> None:
     for name, block in blocks.items():
         text = replaced(text, name, block)
     page.write_text(text, encoding="utf-8")
+    verdicts = {claim.statement: claim.verdict for found in claims.values() for claim in found if claim.findings}
+    report.VERDICTS.write_text(json.dumps(verdicts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for name in SWEEPS:
         _save(_module(name).figure(results[name].records), f"reproduce-{name}")
     for name in MEASURED:

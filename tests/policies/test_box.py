@@ -10,7 +10,8 @@ from test_kernels import CountingKernel
 from test_policy_contract import KERNEL_VARIANTS, VARIANTS, PoisonedKernel, build, models, variant_name
 
 import kernel_bandits as kb
-from kernel_bandits.policies import Policy
+from kernel_bandits.numerics.ascent import ascend
+from kernel_bandits.policies import Policy, box_search
 
 BOX = kb.Box([0.0], [1.0])
 
@@ -279,3 +280,24 @@ def test_the_largest_bound_of_the_box_is_found(dimension):
 def test_the_largest_bound_of_the_box_is_found_in_99_percent_of_200_posteriors(kernel, dimension):
     shortfalls = np.array([boxes.shortfall(kernel, dimension, seed)[0] for seed in range(200)])
     assert (shortfalls <= boxes.ROUNDING).mean() >= 0.99
+
+
+@pytest.mark.parametrize("dimension", [1, 2])
+def test_the_search_starts_on_every_hill(dimension, monkeypatch):
+    """Starts lie half a spacing of the covering apart, so that a hill lower than another is climbed too."""
+    policy = kb.k_ucb(kb.Gaussian(0.05), regularization=0.01, confidence=kb.StandardDeviations(0.0), seed=0)
+    hills = np.array([0.2, 0.5, 0.8])
+    for hill, height in zip(hills, (1.0, 0.7, 0.5), strict=True):
+        policy.update([], np.full(dimension, hill), height)
+    starts = []
+
+    def spy(objective, points, **options):
+        starts.append(points)
+        return ascend(objective, points, **options)
+
+    monkeypatch.setattr(box_search, "ascend", spy)
+    policy.select([], kb.Box(np.zeros(dimension), np.ones(dimension)))
+    for hill in hills:
+        assert np.abs(starts[0] - hill).max(axis=1).min() < 0.06
+    different = len(np.unique(starts[0], axis=0))
+    assert 20 < different <= box_search.PEAKS + box_search.FINE_PEAKS

@@ -143,3 +143,20 @@ def test_many_decisions_carry_their_propensity():
     policy = learned(kb.ek_ucb(kb.Gaussian(0.3), exploration_floor=0.5, seed=0))
     decisions = policy.select_many(np.full((40, 1), 0.3), ACTIONS)
     assert {round(decision.propensity, 6) for decision in decisions} == {round(0.5 / 6, 6), round(0.5 / 6 + 0.5, 6)}
+
+
+@pytest.mark.parametrize("copies", [1, 2, 5])
+def test_equal_actions_share_the_draws_that_they_win(copies):
+    """The propensity is the mean over draws of 1/(number of winners), so copies of one action share its probability."""
+    policy = kb.thompson_sampling(kb.Gaussian(0.5), number_of_draws=1000, seed=0)
+    for action in (0.0, 0.2):
+        policy.update([], [action], 1.0)
+    alone = np.full((copies, 1), 0.1)
+    assert policy.select([], alone).propensity == pytest.approx(1.0 / copies)
+    # beside another action, what all of them are given is a probability
+    given = {}
+    for _ in range(40):
+        decision = policy.select([], np.concatenate([alone, [[0.9]]]))
+        given[decision.index] = decision.propensity
+    assert len(given) == copies + 1
+    assert sum(given.values()) == pytest.approx(1.0, abs=0.1)

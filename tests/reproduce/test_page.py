@@ -7,8 +7,8 @@ import pytest
 from short_runs import ROOT, records
 
 from kernel_bandits.experiments import Study, write_record
-from kernel_bandits.experiments.store import write_manifest
-from reproduce import page
+from kernel_bandits.experiments.store import manifest_of, write_manifest
+from reproduce import page, report
 from reproduce.table_1 import measurements
 from reproduce.table_1.measurements import Case
 
@@ -22,7 +22,7 @@ def results(tmp_path_factory):
     for name in page.SWEEPS:
         own = folder / name
         own.mkdir()
-        write_manifest(own, Study(name, name, tuple(record.run for record in records(name))))
+        write_manifest(own, manifest_of(Study(name, name, tuple(record.run for record in records(name)))))
         for record in records(name):
             write_record(own, record)
     with pytest.MonkeyPatch.context() as patch:
@@ -33,6 +33,7 @@ def results(tmp_path_factory):
 
 def test_every_block_is_written_from_the_records(results, tmp_path, monkeypatch):
     monkeypatch.setattr(page, "DOCS", tmp_path)
+    monkeypatch.setattr(report, "VERDICTS", tmp_path / "verdicts.json")
     (tmp_path / "figures").mkdir()
     emptied = BLOCK.sub(lambda match: f"<!-- {match[1]} -->\n<!-- end {match[1]} -->", PAGE.read_text())
     (tmp_path / "reproduce.md").write_text(emptied)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_positive
+from kernel_bandits.commit import Steps, carry_out
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, DictionaryRule, PlayedPoints, Proposal
 from kernel_bandits.errors import InputError
 
@@ -62,8 +63,12 @@ class ResamplingDictionary(Dictionary):
         return Proposal(draw=False, probability=0.0, resample=total > self.batch_variance_limit)
 
     def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
+        carry_out(self.commit_steps(candidate, proposal, appended))
+
+    def commit_steps(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Steps:
         del proposal, appended  # none is drawn singly
-        self._batch_variance += float(self._frozen_variance(candidate))
+        total = self._batch_variance + float(self._frozen_variance(candidate))
+        return [(setattr, self, "_batch_variance", total)]
 
     def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:
         del redundant

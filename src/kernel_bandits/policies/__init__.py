@@ -8,11 +8,12 @@ of your own derives from :class:`PosteriorPolicy` and implements ``choose``, or 
 ``learn`` too.
 """
 
-from kernel_bandits.policies.base import Policy, load
+from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.policies.diagnostics import Diagnostics
 from kernel_bandits.policies.hooks import Hooks
 from kernel_bandits.policies.inverse_gap import InverseGapWeighting
+from kernel_bandits.policies.loading import load
 from kernel_bandits.policies.posterior_policy import Explanation, PosteriorPolicy
 from kernel_bandits.policies.presets import (
     cbbkb,

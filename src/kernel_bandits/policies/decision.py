@@ -34,24 +34,19 @@ class Choice:
 
 @dataclass(slots=True)
 class LastChoice:
-    """The last choice of ``select``, kept until the model changes, so that its update computes nothing twice."""
+    """The last choice of ``select``, of use until the model changes, so that its update computes nothing twice."""
 
     choice: Choice | None = None  # as :meth:`Policy.choose` returned it; None if the model has changed since
     point: FloatArray = field(default_factory=lambda: np.empty(0))  # the chosen joint point, shape (d,)
-    round_index: int = 0  # the number of rewards the policy had learned
+    version: int = -1  # of the model that chose it
 
-    def keep(self, choice: Choice, point: FloatArray, round_index: int) -> None:
-        """Keep a choice in place of the one before."""
-        self.choice, self.point, self.round_index = choice, point, round_index
-
-    def choice_of(self, context: FloatArray, action: FloatArray, round_index: int) -> Choice | None:
-        """Return the choice if it is of this action in this context, with the rewards learned now; otherwise None."""
-        is_same = round_index == self.round_index and context.tobytes() + action.tobytes() == self.point.tobytes()
+    def choice_of(self, context: FloatArray, action: FloatArray, version: int) -> Choice | None:
+        """Return the choice if it is of this action in this context, by this version of the model; otherwise None."""
+        is_same = version == self.version and context.tobytes() + action.tobytes() == self.point.tobytes()
         return self.choice if is_same else None
 
-    def forget(self) -> None:
-        """Forget the choice, since the model has changed."""
-        self.choice = None
+
+NOTHING_CHOSEN = LastChoice()
 
 
 @dataclass(slots=True)

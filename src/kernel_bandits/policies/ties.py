@@ -22,11 +22,8 @@ def tied_rows(values: FloatArray) -> NDArray[np.intp]:
     return np.flatnonzero(values >= tie_threshold(float(values.max())))
 
 
-def argmax(values: FloatArray, generator: np.random.Generator) -> int:
-    """Return the index of the largest value; if several count as the largest, one of them at random."""
+def contenders(values: FloatArray) -> tuple[int, NDArray[np.intp] | None]:
+    """Return the index of the largest value, and the indices of all that count as the largest if they are several."""
     best = int(values.argmax())
     tied = values >= tie_threshold(values.item(best))
-    if np.count_nonzero(tied) <= 1:
-        return best
-    indices = np.flatnonzero(tied)
-    return int(indices[generator.integers(len(indices))])
+    return best, None if np.count_nonzero(tied) <= 1 else np.flatnonzero(tied)

@@ -88,6 +88,7 @@ class UpperConfidenceBound(PosteriorPolicy):
 
     def _mix(self, points: FloatArray, best: Choice, tied: NDArray[np.intp], exploration: Exploration) -> Choice:
         """Return the best with probability 1 − ε and otherwise any action, with all probabilities either way."""
+        self.will_draw(exploration.generator)
         chosen, row = best, exploration.draw(best.index, len(points))
         if row != best.index:
             evaluation = self.posterior.evaluate_finite(points[row : row + 1])

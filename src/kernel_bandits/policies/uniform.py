@@ -16,6 +16,7 @@ class Uniform(Policy):
     """Play an action, of rows or of a box, uniformly at random; mean, std and upper bound of its decisions are 0."""
 
     def choose(self, points: FloatArray) -> Choice:
+        self.will_draw(self.generator)
         probabilities = np.full(len(points), 1.0 / len(points))
         row = int(self.generator.integers(len(points)))
         return Choice(row, propensity=probabilities.item(row), probabilities=probabilities)

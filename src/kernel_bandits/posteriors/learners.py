@@ -11,12 +11,14 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kernel_bandits.actions import are_arms
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.kernels.mixed import Mixed, PerArm
+from kernel_bandits.learning.columns import Columns
 from kernel_bandits.learning.fit import Sample
-from kernel_bandits.learning.mixed import PRIOR, Columns, MixedModel, MixedSample, are_arms
+from kernel_bandits.learning.mixed import PRIOR, MixedModel, MixedSample
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.learning.units import RewardModel, Units
 from kernel_bandits.posteriors.base import Posterior
@@ -211,7 +213,7 @@ class MixedLearner(Learner[MixedModel]):
 
     def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
         if kernel is None:
-            unknown = Mixed(PRIOR.bias, PRIOR.linear, PRIOR.smooth, PRIOR.lengthscale)
+            unknown = Mixed(PRIOR.bias, PRIOR.linear + PRIOR.decorrelated, PRIOR.smooth, PRIOR.lengthscale)
             kernel = PerArm(unknown, self._columns.contexts) if self._arms else unknown
         if isinstance(kernel, PerArm):
             return SplitPosterior(kernel, regularization, _Numbered(self._build_arm, number))

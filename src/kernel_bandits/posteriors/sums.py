@@ -11,7 +11,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import UnavailableError
 from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors.anchored import AnchoredRegression
-from kernel_bandits.posteriors.basis import DIRECTION_TOLERANCE, AnchorBasis, require_finite_between_points
+from kernel_bandits.posteriors.basis import AnchorBasis, least_direction, require_finite_between_points
 from kernel_bandits.posteriors.bulk import ANCHORS_PER_DIMENSION, FIRST_RESIDUAL, UNEXPLAINED_SHARE
 
 # Rows that enter the sums by one matrix product.
@@ -75,15 +75,16 @@ def sample_basis(model: AnchoredRegression, candidates: FloatArray, rows: int) -
     They are the fewest that leave little of the candidates, at the effective dimension that the whole log would have if
     all of it were like them.
     """
-    kernel, dictionary = model.facts.kernel, model.dictionary
+    kernel, ridge, dictionary = model.facts.kernel, model.facts.regularization, model.dictionary
     level = _level(model)
     largest = float(kernel.diag(candidates).max())
+    least = float(least_direction(largest, ridge))
     mean_residual, limit, share = FIRST_RESIDUAL * min(level, largest), dictionary.max_size, rows / len(candidates)
     while True:
-        basis = AnchorBasis.chosen(kernel, candidates, mean_residual, limit)
+        basis = AnchorBasis.chosen(kernel, ridge, candidates, mean_residual, limit)
         features, left, _ = basis(candidates)
         dimension = _dimension(share * linalg.times(features.T, features), level)
-        allowed = max(UNEXPLAINED_SHARE * level * dimension / rows, DIRECTION_TOLERANCE * largest)
+        allowed = max(UNEXPLAINED_SHARE * level * dimension / rows, least)
         if float(left.mean()) <= allowed or _are_many(model, len(basis), dimension) or len(basis) == limit:
             return basis
         mean_residual = min(0.5 * allowed, 0.5 * mean_residual)

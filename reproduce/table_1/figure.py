@@ -27,7 +27,7 @@ AXES: tuple[tuple[Axis, str], ...] = (("T", "rounds T"), ("m", "anchors m"), ("A
 STYLES = {
     algorithm.label: settings.STYLES[style]
     for algorithm, style in zip(
-        ALGORITHMS, ("K-UCB", "SupKernelUCB", "CBKB", "CBBKB C = 10", "EK-UCB", "EK-UCB γ = λ"), strict=True
+        ALGORITHMS, ("K-UCB", "SupKernelUCB", "CBKB", "CBBKB C = 10", "EK-UCB", "EK-UCB γ = 0.1·λ"), strict=True
     )
 }
 MEASURED = "measured"

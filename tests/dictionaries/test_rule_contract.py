@@ -87,6 +87,7 @@ RULES = {
     "fixed": kb.Fixed(np.random.default_rng(3).random((9, 2))),
     "bkb": kb.Resampling(batch_variance_limit=1.0),
     "bbkb": kb.Resampling(batch_variance_limit=3.0),
+    "bbkb, first point kept": kb.Resampling(batch_variance_limit=3.0, keeps_first=True),
     **{kind: Own(kind) for kind in ("everything", "halves", "merged halves", "newest")},
 }
 

@@ -1,4 +1,4 @@
-"""The command line ``kernel-bandits``: run, sweep, reproduce, plot, report, evaluate and others."""
+"""The command line ``kernel-bandits``: running studies, and what becomes of their results."""
 
 import os
 import tomllib
@@ -18,7 +18,7 @@ except ImportError as reason:
     ) from None
 
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.experiments import evaluation, plots
+from kernel_bandits.experiments import log_commands, plots, service_command
 from kernel_bandits.experiments.archive import copy_source
 from kernel_bandits.experiments.console import progress, terminal_table
 from kernel_bandits.experiments.differences import differences
@@ -377,7 +377,8 @@ def _write_report(title: str, sections: dict[Path, Section], path: Path, full_co
 
 
 register(app, _plain_errors)
-evaluation.register(app, _plain_errors)
+log_commands.register(app, _plain_errors)
+service_command.register(app, _plain_errors)
 
 
 @app.command("list")

@@ -1,26 +1,23 @@
-"""The command ``kernel-bandits evaluate``: candidates side by side on one log."""
+"""Candidates side by side on one log: what ``kernel-bandits evaluate`` computes and draws."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import typer
 
 from kernel_bandits.errors import InputError
 from kernel_bandits.experiments.plots import require_matplotlib
-from kernel_bandits.experiments.research_commands import write_figure
 from kernel_bandits.experiments.study import catalogue
 from kernel_bandits.experiments.study.catalogue import did_you_mean
-from kernel_bandits.logs import ContinuousLog, Log, read
+from kernel_bandits.logs import ContinuousLog, Log
 from kernel_bandits.offpolicy import RewardModel, Valuation, evaluate
 from kernel_bandits.policies import Policy, load
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-RESOLUTION = 150  # dots per inch
 
 
 def evaluate_candidates(
@@ -69,7 +66,7 @@ def _candidate(name: str, actions: Sequence[Any], first: Log | None, seed: int) 
     return policy
 
 
-def valuation_figure(valuations: Mapping[str, Valuation]) -> "Figure":
+def valuation_figure(valuations: Mapping[str, Valuation]) -> Figure:
     """Draw the value of each candidate by every estimator, with intervals, beside the mean reward of the log."""
     require_matplotlib()
     from matplotlib.figure import Figure
@@ -95,34 +92,3 @@ def valuation_figure(valuations: Mapping[str, Valuation]) -> "Figure":
     axes.set_xlabel("value")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize="small")
     return figure
-
-
-def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]]) -> None:
-    """Add the command to the command line; ``errors`` prints an error as one line."""
-
-    @app.command()
-    def evaluate(
-        log: Annotated[
-            Path, typer.Argument(help="The log: .parquet, .csv, .jsonl, .vw or .dsjson.", show_default=False)
-        ],
-        policy: Annotated[
-            list[str], typer.Option(help="A candidate: a policy by name, a saved policy, or an action. Repeatable.")
-        ],
-        context: Annotated[list[str] | None, typer.Option(help="A column of the context. Repeatable.")] = None,
-        action: Annotated[str | None, typer.Option(help="The column of the action.")] = None,
-        reward: Annotated[str | None, typer.Option(help="The column of the reward.")] = None,
-        propensity: Annotated[str | None, typer.Option(help="The column of the propensity.")] = None,
-        learned_share: Annotated[float, typer.Option(help="The share of the log that policies learn first.")] = 0.5,
-        model: Annotated[bool, typer.Option(help="Whether to use estimators with a model of the rewards.")] = True,
-        seed: Annotated[int, typer.Option(min=0, help="Of policies, models and intervals.")] = 0,
-        out: Annotated[Path | None, typer.Option(help="File of the figure: .png, .pdf or .svg.")] = None,
-    ) -> None:
-        """Estimate from a log what candidates would have earned, with intervals and warnings, and draw them."""
-        with errors():
-            found = read(log, context=context, action=action, reward=reward, propensity=propensity)
-            reward_model = RewardModel(seed=seed) if model else None
-            values = evaluate_candidates(found, policy, learned_share=learned_share, model=reward_model, seed=seed)
-            for name, valuation in values.items():
-                typer.echo(f"{name}\n{valuation}\n{valuation.verdict}\n")
-            if out is not None:
-                write_figure(valuation_figure(values), out, RESOLUTION)

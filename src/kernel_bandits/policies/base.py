@@ -85,9 +85,9 @@ class Policy(Hooks):
     ) -> tuple[Decision, Choice, FloatArray]:
         """Return a decision, the choice behind it and the chosen joint point; only generators change."""
         indices: NDArray[np.intp] | None = None
-        is_box, density, offered = isinstance(actions, Box), None, 0
+        is_box, density = isinstance(actions, Box), None
         if isinstance(actions, Box):
-            context, actions, density = self._shortlisted(context, actions, mask)
+            context, actions, density = self._rows_of_box(context, actions, mask)
         else:
             actions = as_points("actions", actions, self._dimensions[1])
             offered = len(actions)
@@ -118,7 +118,7 @@ class Policy(Hooks):
         decision.probabilities, decision.density = table, density
         return decision, choice, point
 
-    def _shortlisted(
+    def _rows_of_box(
         self, context: ArrayLike, box: Box, mask: ArrayLike | None
     ) -> tuple[FloatArray, FloatArray, float | None]:
         """Return the context, checked, the actions of a box to choose from, and the density of one that was drawn."""

@@ -81,8 +81,8 @@ class InverseGapWeighting(PosteriorPolicy):
         return self.exploration.mixed(inverse_gap_weights(means, sharpness, effective))
 
     def choose(self, points: FloatArray) -> Choice:
-        probabilities = self._probabilities(self.posterior.means(points))
         self.will_draw(self.exploration.generator)
+        probabilities = self._probabilities(self.posterior.means(points))
         row = draw_row(probabilities, self.exploration.generator)
         evaluation = self.posterior.evaluate(points[row : row + 1])
         return self._choice(row, probabilities, evaluation.mean.item(0), evaluation.std.item(0), (evaluation, 0))
@@ -99,7 +99,6 @@ class InverseGapWeighting(PosteriorPolicy):
             block = points[start : start + step]
             means = self.posterior.means(block.reshape(-1, points.shape[2])).reshape(-1, number_of_actions)
             tables = [self._probabilities(row) for row in means]
-            self.will_draw(self.exploration.generator)
             rows = [draw_row(table, self.exploration.generator) for table in tables]
             evaluation = self.posterior.evaluate(block[np.arange(len(block)), rows])
             for row, table, mean, std in zip(

@@ -14,6 +14,7 @@ from kernel_bandits.confidence import Confidence, require_radius
 from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Choice
 from kernel_bandits.posteriors.base import Evaluation, Posterior
+from kernel_bandits.theory import number_of_stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,9 @@ class SupKernelUCB(Policy):
         super().__init__(generator)
         self.confidence = confidence
         self.horizon = as_count("horizon", horizon)
-        self.number_of_stages = math.ceil(0.5 * math.log2(self.horizon)) + 1
+        self.number_of_stages = number_of_stages(self.horizon)
         self.stages = [stage_posterior(0)]
-        require_radius(confidence, self.stages[0])
+        require_radius(confidence, self.stages[0], in_stages=True)
         self._stage_posterior = stage_posterior
         # The stage whose set an anticipated round joins.
         self._stage_of: dict[int, int] = {}

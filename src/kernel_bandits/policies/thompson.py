@@ -67,7 +67,7 @@ class ThompsonSampling(PosteriorPolicy):
     def _draw(self, points: FloatArray, draws: np.random.Generator) -> tuple[Any, FloatArray, FloatArray]:
         """Return the evaluation of points, the values drawn at them (n, A), and the share of draws that each wins."""
         evaluation = self.posterior.evaluate_finite(points)
-        self.will_draw(self.generator, draws)
+        self.will_draw(self.generator, draws, self.exploration.generator)
         deviations = self.posterior.draw_deviations(points, evaluation, self.number_of_draws, draws)
         values = evaluation.mean + self.scale * deviations
         tied = self._winners(values, evaluation.std)

@@ -169,6 +169,8 @@ class Posterior(ABC, Generic[E]):
     """How far the tracked inverse was from the true one when it was last checked, relative; 0 without one."""
     bonus: float = _fact("_facts.bonus")
     """How many standard deviations an upper bound should lie above the mean; 1 unless it is learned."""
+    learns_kernel: bool = False
+    """Whether the kernel is learned from the rewards; radii with a guarantee do not hold then."""
 
     def __init__(self, facts: Facts, pending: Carrier) -> None:
         self._facts = facts

@@ -41,6 +41,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         seed: of the samples.
     """
 
+    learns_kernel = True
+
     def __init__(self, learner: Learner[Any], learning: KernelLearning, seed: np.random.SeedSequence) -> None:
         start = learner.start
         within = learner.build(None, UNKNOWN_NOISE if start is None else start.noise, 0)

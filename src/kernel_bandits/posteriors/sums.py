@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.commit import Steps
 from kernel_bandits.errors import UnavailableError
 from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors.anchored import AnchoredRegression
-from kernel_bandits.posteriors.basis import AnchorBasis, least_direction, require_finite_between_points
+from kernel_bandits.posteriors.basis import DIRECTION_TOLERANCE, AnchorBasis, require_finite_between_points
 from kernel_bandits.posteriors.bulk import ANCHORS_PER_DIMENSION, FIRST_RESIDUAL, UNEXPLAINED_SHARE
 
 # Rows that enter the sums by one matrix product.
@@ -75,16 +76,15 @@ def sample_basis(model: AnchoredRegression, candidates: FloatArray, rows: int) -
     They are the fewest that leave little of the candidates, at the effective dimension that the whole log would have if
     all of it were like them.
     """
-    kernel, ridge, dictionary = model.facts.kernel, model.facts.regularization, model.dictionary
+    kernel, dictionary = model.facts.kernel, model.dictionary
     level = _level(model)
     largest = float(kernel.diag(candidates).max())
-    least = float(least_direction(largest, ridge))
     mean_residual, limit, share = FIRST_RESIDUAL * min(level, largest), dictionary.max_size, rows / len(candidates)
     while True:
-        basis = AnchorBasis.chosen(kernel, ridge, candidates, mean_residual, limit)
+        basis = AnchorBasis.chosen(kernel, model.facts.regularization, candidates, mean_residual, limit)
         features, left, _ = basis(candidates)
         dimension = _dimension(share * linalg.times(features.T, features), level)
-        allowed = max(UNEXPLAINED_SHARE * level * dimension / rows, least)
+        allowed = max(UNEXPLAINED_SHARE * level * dimension / rows, DIRECTION_TOLERANCE * largest)
         if float(left.mean()) <= allowed or _are_many(model, len(basis), dimension) or len(basis) == limit:
             return basis
         mean_residual = min(0.5 * allowed, 0.5 * mean_residual)
@@ -115,15 +115,18 @@ def _are_many(model: AnchoredRegression, size: int, dimension: float) -> bool:
     return size >= math.ceil(ANCHORS_PER_DIMENSION * dimension) or model.dictionary.is_full(size)
 
 
-def load_sums(model: AnchoredRegression, basis: AnchorBasis, sums: Sums) -> None:
-    """Start a posterior that has learned nothing from the sums of a log."""
+def load_steps(model: AnchoredRegression, basis: AnchorBasis, sums: Sums) -> Steps:
+    """Return the steps that start a posterior that has learned nothing from the sums of a log."""
     facts, dictionary = model.facts, model.dictionary
     if facts.round_index or model.pending.awaited:
         raise UnavailableError("learn: the policy has learned or asked already; start from a fresh one.")
     level = _level(model)
     inverse, _ = linalg.inverse_and_log_determinant(sums.second_moment + level * np.eye(len(basis)))
-    model.basis = basis
-    model.pending.settled.load(sums.second_moment.copy(), sums.moment.copy())
-    facts.residual_trace, facts.round_index = sums.residual_trace, sums.count
-    facts.dimension = basis.anchors.shape[1]
-    dictionary.adopt(inverse)
+    return [
+        (setattr, model, "basis", basis),
+        (model.pending.settled.load, sums.second_moment.copy(), sums.moment.copy()),
+        (setattr, facts, "residual_trace", sums.residual_trace),
+        (setattr, facts, "round_index", sums.count),
+        (setattr, facts, "dimension", basis.anchors.shape[1]),
+        (dictionary.adopt, inverse),
+    ]

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 import kernel_bandits as kb
-from kernel_bandits.offpolicy import Log, RewardModel, compare, evaluate
+from kernel_bandits.offpolicy import Log, RewardModel, compare, evaluate, fitted_model
 
 ARMS = ("nothing", "up to 1 $", "1 to 2 $", "above 2 $")
 
@@ -46,7 +46,8 @@ def trial(path: Path) -> None:
     order = np.random.default_rng(0).permutation(len(frame))
     log = Log(contexts[order], played[order], frame["got"].to_numpy()[order], shares[played[order]], names=ARMS)
     print(f"\ntrial: {len(log)} people, {log.rewards.mean():.3f} came; shares {np.round(shares, 3).tolist()}")
-    model = RewardModel(kb.Gaussian(1.0), regularization=0.2, most_rows=600)
+    settings = RewardModel(kb.Gaussian(1.0), regularization=0.2, most_rows=600)
+    model = fitted_model(log, settings)
     for arm in ARMS:
         found = evaluate(log, arm, model=model)
         one = found.recommended
@@ -63,7 +64,7 @@ def trial(path: Path) -> None:
     policy = kb.ek_ucb(kb.Gaussian(1.0), regularization=0.2, seed=0)
     policy.update_many(log.contexts[:half], log.catalogue[log.played[:half]], log.rewards[:half])
     rest = log.rows(slice(half, len(log)))
-    print("ek_ucb that learned the first half:", evaluate(rest, policy, model=model).verdict)
+    print("ek_ucb that learned the first half:", evaluate(rest, policy, model=settings).verdict)
 
 
 if __name__ == "__main__":

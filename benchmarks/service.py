@@ -1,7 +1,7 @@
 """Load on the decision service: a closed loop of 64 connections, ten arms, twenty columns, 200 anchors.
 
-Decisions are compared with an empty endpoint of the same server that writes one row, in blocks that take turns. A decision
-is parsed, chosen, committed and learned; an empty request is parsed and committed.
+Decisions are compared with an empty endpoint of the same server that writes one row, in blocks that take turns. A
+decision is parsed, chosen, committed and counted by the model; an empty request is parsed and committed.
 
 Run: python benchmarks/service.py [--seconds 5] [--blocks 4] [--events 0] [--database ADDRESS]
 """
@@ -41,20 +41,30 @@ from kernel_bandits.service.settings import parse_settings
 from kernel_bandits.service.store import Store
 
 COLUMNS, ARMS, ANCHORS, CONNECTIONS = 20, 10, 200, 64
-LOOP = f"""
+LOOP = """
 [loops.load]
 exploration_floor = 0.05
-anticipates = {{anticipates}}
-options = {{{{ kernel = {{{{ name = "Gaussian", lengthscale = 1.0 }}}}, dictionary = {{{{ rule = "Kors", max_size = {ANCHORS}, history = "none" }}}} }}}}
+anticipates = {anticipates}
+[loops.load.options]
+kernel = {{ name = "Gaussian", lengthscale = 1.0 }}
+dictionary = {{ rule = "Kors", max_size = {anchors}, history = "none" }}
 [loops.load.context]
-{chr(10).join(f'x{i} = {{{{ kind = "Numeric", range = [0, 1] }}}}' for i in range(COLUMNS))}
+{columns}
 [loops.load.arms]
-names = {[f"arm{i}" for i in range(ARMS)]}
-[service]
-lag = 0.25
+names = {names}
 [service.limits]
 pending = 10000000
 """
+
+
+def loop_file(anticipates: bool) -> str:
+    """Return the loop's file."""
+    return LOOP.format(
+        anticipates=str(anticipates).lower(),
+        anchors=ANCHORS,
+        columns="\n".join(f'x{i} = {{ kind = "Numeric", range = [0, 1] }}' for i in range(COLUMNS)),
+        names=[f"arm{i}" for i in range(ARMS)],
+    )
 
 
 class RowWriter:
@@ -84,7 +94,7 @@ class RowWriter:
             assert command.done is not None
             command.done()
 
-    async def __call__(self, call: Call) -> Reply:
+    async def __call__(self, _: Call) -> Reply:
         """Write a row."""
         self._loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = self._loop.create_future()
@@ -97,7 +107,7 @@ def run_server(port: int, database: str, anticipates: bool) -> None:
     from starlette.routing import Route
 
     with single_threaded():
-        runtime = Runtime(parse_settings(LOOP.format(anticipates=str(anticipates).lower())), database)
+        runtime = Runtime(parse_settings(loop_file(anticipates)), database)
         app = build_app(runtime)
         empty = Operation("POST", "/v1/empty", "empty", "decide", RowWriter(runtime.store), "", {})
         guards = Guards(runtime, Keys(), RateLimit(0.0), Metrics(runtime))
@@ -235,7 +245,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
             costs = [(marks[1] - marks[0]) / len(empty.times), (marks[2] - marks[1]) / len(load.times)]
             p50, p99, p999 = (float(1000 * np.quantile(load.times, share)) for share in (0.5, 0.99, 0.999))
             total, block = total + len(load.ids), block + 1
-            row = {
+            row: dict[str, object] = {
                 "decisions": total,
                 "decisions/s": round(rate),
                 "empty/s": round(floor),

@@ -210,7 +210,7 @@ def build_app(runtime: Runtime, keys: Keys | None = None) -> Starlette:
     runtime.latency = metrics.quantiles
     guards = Guards(runtime, keys or Keys(), RateLimit(runtime.settings.limits.requests_per_second), metrics)
     known = operations(metrics)
-    description = json.dumps(document(known)).encode()
+    description = json.dumps(document(known, list(runtime.workers))).encode()
 
     async def openapi(_: Call) -> Reply:
         return Reply(description)

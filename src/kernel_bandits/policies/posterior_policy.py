@@ -1,19 +1,25 @@
 """What policies with one posterior share: predictions, updates, delayed rewards, batches, explanations."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from kernel_bandits.actions import Box, pair
 from kernel_bandits.arrays import FloatArray, as_count, as_points, as_positive, require_finite
+from kernel_bandits.commit import Steps
 from kernel_bandits.errors import InputError
 from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
+from kernel_bandits.posteriors.basis import AnchorBasis
+from kernel_bandits.posteriors.nystrom import NystromPosterior
+from kernel_bandits.posteriors.sums import Sums, load_steps
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,37 @@ class Explanation:
     rewards: FloatArray | None
     rest: float
     prior_mean: float
+
+
+def take_batch(
+    posterior: Posterior[Any], asked: Iterator[T], encoded: Callable[[T], Decision], batch_variance_limit: float
+) -> list[T]:
+    """Return decisions as they are asked for, until 1 + Σσ² passes the limit, with σ² as it was at the beginning.
+
+    Args:
+        posterior: that the decisions anticipate rewards of.
+        asked: asks for one decision after the other.
+        encoded: returns the decision over arrays that a decision stands for.
+        batch_variance_limit: at least 1.
+    """
+    limit = as_positive("batch_variance_limit", batch_variance_limit)
+    if limit < 1.0:
+        raise InputError(f"batch_variance_limit: expected at least 1, got {batch_variance_limit!r}.")
+    decisions: list[T] = []
+    total = 1.0
+    with posterior.batch() as variance:
+        try:
+            for decision in asked:
+                decisions.append(decision)
+                point = encoded(decision)
+                total += variance(np.concatenate((point.context, point.action)))
+                if total > limit:
+                    break
+        except Exception:
+            # What was decided is pending and must not be lost; the next batch meets the error again.
+            if not decisions:
+                raise
+    return decisions
 
 
 class PosteriorPolicy(Policy):
@@ -104,31 +141,14 @@ class PosteriorPolicy(Policy):
             Decisions for the first contexts, at least one and at most n; tell their rewards, then pass the remaining
             contexts. A kernel that fails ends the batch; at its first context the error is raised.
         """
-        limit = as_positive("batch_variance_limit", batch_variance_limit)
-        if limit < 1.0:
-            raise InputError(f"batch_variance_limit: expected at least 1, got {batch_variance_limit!r}.")
         offers: Iterable[FloatArray | Box]
         if isinstance(actions, Box):
             contexts, offers = as_points("contexts", contexts, self._dimensions[0]), repeat(actions)
             require_finite("contexts", contexts)
         else:
             contexts, offers = self._rounds(contexts, actions)
-        decisions: list[Decision] = []
-        total = 1.0
-        with self.posterior.batch() as variance:
-            for context, offered in zip(contexts, offers, strict=False):
-                try:
-                    decision = self.ask(context, offered)
-                except Exception:
-                    # What was decided is pending and must not be lost; the next batch meets the error again.
-                    if decisions:
-                        break
-                    raise
-                decisions.append(decision)
-                total += variance(np.concatenate((decision.context, decision.action)))
-                if total > limit:
-                    break
-        return decisions
+        asked = (self.ask(context, offered) for context, offered in zip(contexts, offers, strict=False))
+        return take_batch(self.posterior, asked, lambda decision: decision, batch_variance_limit)
 
     def explain(self, decision: Decision, count: int = 5) -> Explanation:
         """Return the past points that contribute most to a decision's mean, and the exploration in its bound.
@@ -151,20 +171,31 @@ class PosteriorPolicy(Policy):
             prior_mean=prior_mean,
         )
 
-    def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> None:
-        self.posterior.observe(point, reward, *self._evaluation_of(point, choice))
+    def learn_sums(self, basis: AnchorBasis, sums: Sums, context_columns: int) -> None:
+        """Learn a whole log from its sums in the coordinates of anchors, before anything else."""
+        if not isinstance(self.posterior, NystromPosterior):
+            raise InputError(f"learn_sums: {type(self.posterior).__name__} has no anchors; use ek_ucb.")
+        steps = load_steps(self.posterior.model, basis, sums)
+        dimensions = (context_columns, basis.anchors.shape[1] - context_columns)
+        self._commit(self._version(), [*steps, (self._store, sums.count, dimensions)])
 
-    def learn_many(self, points: FloatArray, rewards: FloatArray) -> None:
-        self.posterior.observe_many(points, rewards)
+    def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> Steps:
+        return self.posterior.observe_steps(point, reward, *self._evaluation_of(point, choice))
 
-    def anticipate(self, key: int, point: FloatArray, choice: Choice | None) -> None:
-        self.posterior.anticipate(key, point, *self._evaluation_of(point, choice))
+    def learn_many(self, points: FloatArray, rewards: FloatArray) -> Iterator[tuple[int, Steps]]:
+        return self.posterior.observe_many_steps(points, rewards)
 
-    def fulfil(self, key: int, reward: float) -> None:
-        self.posterior.fulfil(key, reward)
+    def anticipate(self, key: int, point: FloatArray, choice: Choice | None) -> Steps:
+        return self.posterior.anticipate_steps(key, point, *self._evaluation_of(point, choice))
 
-    def abandon(self, key: int) -> None:
-        self.posterior.abandon(key)
+    def fulfil(self, key: int, reward: float) -> Steps:
+        return self.posterior.fulfil_steps(key, reward)
+
+    def abandon(self, key: int) -> Steps:
+        return self.posterior.abandon_steps([key])
+
+    def abandon_many(self, keys: Sequence[int]) -> Iterator[tuple[int, Steps]]:
+        return self.posterior.abandon_many_steps(keys)
 
     def _evaluation_of(self, point: FloatArray, choice: Choice | None) -> tuple[Evaluation, int]:
         """Return an evaluation that holds the point, and its row there: that of its choice if there is one."""

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, ParamSpec, TypeVar
-
-import numpy as np
+from typing import Any, Literal
 
 from kernel_bandits.arrays import as_positive
 from kernel_bandits.confidence import Confidence, KrauseOng, LearnedDeviations, StandardDeviations
 from kernel_bandits.dictionaries import DictionaryRule, Kors, Resampling
-from kernel_bandits.dictionaries.base import as_rule
+from kernel_bandits.dictionaries.base import as_rule, rule_or_none
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, Linear
-from kernel_bandits.kernels.fourier import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
+from kernel_bandits.kernels.fourier import (
+    InteractionFeatures,
+    LinearFeatures,
+    QuadratureFourierFeatures,
+    RandomFourierFeatures,
+)
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.policies.assembly import Posteriors, posterior_of, when_learned
 from kernel_bandits.policies.by_name import takes_features
+from kernel_bandits.policies.exploration import as_exploration
+from kernel_bandits.policies.retired import names_new_options
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
-from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.ucb import UpperConfidenceBound
-from kernel_bandits.policies.uniform import Uniform
 from kernel_bandits.posteriors import (
     FeaturePosterior,
     NystromPosterior,
@@ -32,43 +33,17 @@ from kernel_bandits.rng import Seed, seed_of, stream
 
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
 _KORS = Kors()
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-# Options that have moved into the rule, and what they are called there.
-_RETIRED = {
-    "oversampling": "oversampling",
-    "leverage_regularization": "leverage_regularization",
-    "leverage_accuracy": "leverage_accuracy",
-    "max_dictionary_size": "max_size",
-    "history": "history",
-}
-
-
-def _retired(preset: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Name the new form of an option that has moved into the dictionary rule."""
-
-    @functools.wraps(preset)
-    def checked(*arguments: _P.args, **options: _P.kwargs) -> _T:
-        moved = {_RETIRED[name]: value for name, value in options.items() if name in _RETIRED}
-        if moved:
-            written = ", ".join(f"{name}={value!r}" for name, value in moved.items())
-            names = ", ".join(name for name in options if name in _RETIRED)
-            raise InputError(
-                f"{names}: now an option of the dictionary rule; write dictionary=kernel_bandits.Kors({written})."
-            )
-        return preset(*arguments, **options)
-
-    return checked
 
 
 @takes_features
+@names_new_options
 def k_ucb(
     kernel: KernelLike | None = None,
     *,
     regularization: float = 0.1,
     learn_kernel: bool | KernelLearning | None = None,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
-    exploration_rate: float = 0.0,
+    exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """K-UCB: the exact posterior, O(t²) per action (the paper's Algorithm "Kernel UCB").
@@ -80,19 +55,15 @@ def k_ucb(
         learn_kernel: whether lengthscales, output variance and λ are learned from the rewards, starting from the given
             ones; by default only if no kernel is given. A :class:`KernelLearning` says when.
         confidence: the radius β; by default one posterior standard deviation.
-        exploration_rate: ε; with this probability any offered action is played instead of the one with the largest
-            bound, and decisions carry their propensity.
+        exploration_floor: ε; with this probability any offered action is played instead, so that each of A has a
+            probability of at least ε/A, and decisions carry all probabilities.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the tie-breaks and the exploration.
     """
     posteriors = Posteriors(None, seed_of(seed, "coins"))
     posterior = posterior_of(kernel, regularization, when_learned(kernel, learn_kernel), posteriors, seed)
     radius = _radius(confidence, kernel)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed))
-
-
-def _rule_or_none(dictionary: DictionaryRule | None) -> DictionaryRule | None:
-    return None if dictionary is None else as_rule(dictionary)
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), as_exploration(exploration_floor, seed))
 
 
 def _radius(confidence: Confidence, kernel: KernelLike | None) -> Confidence:
@@ -100,13 +71,7 @@ def _radius(confidence: Confidence, kernel: KernelLike | None) -> Confidence:
     return LearnedDeviations() if kernel is None and confidence is _ONE_STANDARD_DEVIATION else confidence
 
 
-def _mixture(rate: float, seed: Seed) -> tuple[float, np.random.Generator] | None:
-    """The ε and the generator that an ``exploration_rate=`` argument asks for."""
-    if not (isinstance(rate, (int, float, np.number)) and 0.0 <= rate <= 1.0):
-        raise InputError(f"exploration_rate: expected a probability from 0 to 1, got {rate!r}.")
-    return (float(rate), stream(seed, "exploration")) if rate else None
-
-
+@takes_features
 def cgp_ucb(
     kernel: KernelLike,
     *,
@@ -115,6 +80,7 @@ def cgp_ucb(
     norm_bound: float = 1.0,
     noise_bound: float | None = None,
     failure_probability: float = 0.1,
+    exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """CGP-UCB (Krause & Ong 2011): K-UCB with the contextual GP-UCB radius, a radius and not another algorithm.
@@ -126,16 +92,24 @@ def cgp_ucb(
         norm_bound: B ≥ ‖θ*‖ of that radius.
         noise_bound: R of that radius, the bound on the noise; √λ unless given.
         failure_probability: δ of that radius.
-        seed: of the tie-breaks.
+        exploration_floor: as for :func:`k_ucb`.
+        features: as for :func:`ek_ucb`.
+        seed: of the tie-breaks and the exploration.
     """
     if confidence is None:
         noise = as_positive("regularization", regularization) ** 0.5 if noise_bound is None else noise_bound
         confidence = KrauseOng(norm_bound=norm_bound, noise_bound=noise, failure_probability=failure_probability)
-    return k_ucb(kernel, regularization=regularization, confidence=confidence, seed=seed)
+    return k_ucb(
+        kernel,
+        regularization=regularization,
+        confidence=confidence,
+        exploration_floor=exploration_floor,
+        seed=seed,
+    )
 
 
 @takes_features
-@_retired
+@names_new_options
 def ek_ucb(
     kernel: KernelLike | None = None,
     *,
@@ -143,7 +117,7 @@ def ek_ucb(
     learn_kernel: bool | KernelLearning | None = None,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     dictionary: DictionaryRule = _KORS,
-    exploration_rate: float = 0.0,
+    exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """EK-UCB: the posterior projected on a dictionary that grows by KORS, O(m²) per action (Algorithm 2 of the paper).
@@ -157,8 +131,8 @@ def ek_ucb(
         confidence: the radius β; by default one posterior standard deviation.
         dictionary: the rule that chooses anchors, with its options: ``Kors(max_size=200)``, ``PosteriorVariance()``,
             ``Fixed(points)``, ``Resampling()``, or one of your own.
-        exploration_rate: ε; with this probability any offered action is played instead of the one with the largest
-            bound, and decisions carry their propensity.
+        exploration_floor: ε; with this probability any offered action is played instead, so that each of A has a
+            probability of at least ε/A, and decisions carry all probabilities.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the coins, tie-breaks and exploration.
     """
@@ -167,35 +141,10 @@ def ek_ucb(
     posteriors = Posteriors(rule if learning is None else rule.for_learned_kernel(), seed_of(seed, "coins"))
     posterior = posterior_of(kernel, regularization, learning, posteriors, seed)
     radius = _radius(confidence, kernel)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed))
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), as_exploration(exploration_floor, seed))
 
 
 @takes_features
-@_retired
-def thompson_sampling(
-    kernel: KernelLike,
-    *,
-    regularization: float = 0.1,
-    scale: float = 1.0,
-    number_of_draws: int = 100,
-    dictionary: DictionaryRule | None = _KORS,
-    seed: Seed = None,
-) -> ThompsonSampling:
-    """Thompson sampling on the posterior of EK-UCB, or with ``dictionary=None`` on that of K-UCB.
-
-    Args:
-        kernel: covariance of joint points, ours or scikit-learn's.
-        regularization: the λ of the ridge; the noise variance in the Gaussian-process view, in squared reward units.
-        scale: v, standard deviations are multiplied by it; 1 draws from the posterior itself.
-        number_of_draws: of which one decides; the others estimate the propensity.
-        dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
-        features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
-        seed: of the draws, coins and tie-breaks.
-    """
-    posterior = Posteriors(_rule_or_none(dictionary), seed_of(seed, "coins"))(kernel, regularization)
-    return ThompsonSampling(posterior, stream(seed, "ties"), stream(seed, "exploration"), scale, number_of_draws)
-
-
 def cbbkb(
     kernel: KernelLike,
     *,
@@ -203,6 +152,8 @@ def cbbkb(
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     oversampling: float = 2.0,
     batch_variance_limit: float = 10.0,
+    exploration_floor: float = 0.0,
+    keeps_first: bool = False,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """Contextual BBKB (Calandriello et al. 2020): a dictionary drawn anew once a batch has moved the variance.
@@ -213,19 +164,24 @@ def cbbkb(
         confidence: the radius β.
         oversampling: q̄ in p_i = min(1, q̄·σ²(s_i)); sets the dictionary size.
         batch_variance_limit: C; a batch ends when 1 + Σσ² over it exceeds C. Independent of q̄.
-        seed: of the coins and tie-breaks.
+        exploration_floor: as for :func:`ek_ucb`.
+        keeps_first: whether the first point is an anchor until the first resampling, as in the published code.
+        features: as for :func:`ek_ucb`.
+        seed: of the coins, tie-breaks and exploration.
     """
-    rule = Resampling(oversampling=oversampling, batch_variance_limit=batch_variance_limit)
+    rule = Resampling(oversampling=oversampling, batch_variance_limit=batch_variance_limit, keeps_first=keeps_first)
     posterior = NystromPosterior(kernel, regularization, rule, stream(seed, "coins"))
-    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
+    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), as_exploration(exploration_floor, seed))
 
 
+@takes_features
 def cbkb(
     kernel: KernelLike,
     *,
     regularization: float = 0.1,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     oversampling: float = 2.0,
+    exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """Contextual BKB (Calandriello et al. 2019): the dictionary is drawn anew from the whole history at every round.
@@ -235,7 +191,9 @@ def cbkb(
         regularization: λ.
         confidence: the radius β.
         oversampling: q̄ in p_i = min(1, q̄·σ²(s_i)).
-        seed: of the coins and tie-breaks.
+        exploration_floor: as for :func:`ek_ucb`.
+        features: as for :func:`ek_ucb`.
+        seed: of the coins, tie-breaks and exploration.
     """
     return cbbkb(
         kernel,
@@ -243,6 +201,7 @@ def cbkb(
         confidence=confidence,
         oversampling=oversampling,
         batch_variance_limit=1.0,
+        exploration_floor=exploration_floor,
         seed=seed,
     )
 
@@ -259,7 +218,8 @@ class _StagePosteriors:
         return self.posteriors(self.kernel, self.regularization, stage)
 
 
-@_retired
+@takes_features
+@names_new_options
 def sup_kernel_ucb(
     kernel: KernelLike,
     *,
@@ -271,19 +231,19 @@ def sup_kernel_ucb(
 ) -> SupKernelUCB:
     """SupKernelUCB (Valko et al. 2013), exact or, with ``dictionary=``, one incremental Nyström posterior per stage.
 
-    The exact one has the regret bound √(T·d̃·log A) up to logarithms. For the efficient one no bound is proved: rewards
-    are independent given the points of a stage there too, since coins look at points and not at rewards, and its
-    intervals hold with the bias B·√(λ + ρ) of a projected posterior, but how the widths of a stage add up is open.
+    With ``confidence=StageRadius(…)`` both have a regret bound of order √(T·d_eff·log A) up to logarithms; for the
+    efficient one the bias term needs ‖(I − P)F^{1/2}‖² ≤ λ at every stage (``docs/theory/sup-kernel-ucb.md``).
 
     Args:
         kernel: covariance of joint points.
         horizon: T; sets the number of stages and the final width 1/√T.
         regularization: λ.
-        confidence: returns η, the multiple of σ that is called width; √λ·B + R·√(2·log(2TAS/δ)) is enough in theory.
+        confidence: returns η, the multiple of σ that is called width; :class:`StageRadius` is that of the theory.
         dictionary: None for exact posteriors, or the rule of projected ones; each stage starts one of its own.
+        features: as for :func:`ek_ucb`.
         seed: of the coins and tie-breaks.
     """
-    posteriors = Posteriors(_rule_or_none(dictionary), seed_of(seed, "coins"))
+    posteriors = Posteriors(rule_or_none(dictionary), seed_of(seed, "coins"))
     stages = _StagePosteriors(kernel, regularization, posteriors)
     return SupKernelUCB(stages, confidence, horizon, stream(seed, "ties"))
 
@@ -294,29 +254,40 @@ def lin_ucb(
     regularization: float = 0.1,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     intercept: bool = True,
+    interactions: bool = True,
+    exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
-    """LinUCB / OFUL (Abbasi-Yadkori et al. 2011): ridge regression on the columns of context and action.
+    """LinUCB / OFUL (Li et al. 2010, Abbasi-Yadkori et al. 2011): ridge regression on the columns.
+
+    By default what is best may depend on the context: arms that are unit vectors have a linear model each, and
+    described actions the products of their columns with those of the context. Without interactions the model is a sum
+    of a function of the context and one of the action, and ranks the actions alike in every context.
 
     Args:
         regularization: λ.
         confidence: the radius β; :class:`~kernel_bandits.confidence.Tightened` and the other exact ones are valid.
         intercept: whether the model has a constant term.
+        interactions: whether it has products of context and action columns.
+        exploration_floor: as for :func:`ek_ucb`.
         features: as for :func:`ek_ucb`.
-        seed: of the tie-breaks.
+        seed: of the tie-breaks and the exploration.
     """
     kernel = Linear(offset=1.0 if intercept else 0.0)
-    posterior = FeaturePosterior(kernel, regularization, LinearFeatures(intercept))
-    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
+    feature_map = InteractionFeatures(intercept) if interactions else LinearFeatures(intercept)
+    posterior = FeaturePosterior(kernel, regularization, feature_map)
+    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), as_exploration(exploration_floor, seed))
 
 
+@takes_features
 def random_features_ucb(
     kernel: KernelLike,
     *,
     regularization: float = 0.1,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     number_of_features: int = 200,
-    features: Literal["random", "quadrature"] = "random",
+    feature_map: Literal["random", "quadrature"] = "random",
+    exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """UCB on Fourier features, random or by quadrature (Mutný & Krause 2018): the alternative to a dictionary.
@@ -327,26 +298,17 @@ def random_features_ucb(
         confidence: the radius β; none with a guarantee is valid, since the features span a fixed finite-dimensional
             space.
         number_of_features: D.
-        features: ``"random"``, or ``"quadrature"`` for at most three columns in context and action together.
-        seed: of the frequencies and tie-breaks.
-    """
-    feature_map: RandomFourierFeatures | QuadratureFourierFeatures
-    if features == "random":
-        feature_map = RandomFourierFeatures(kernel, number_of_features, seed_of(seed, "coins"))
-    elif features == "quadrature":
-        feature_map = QuadratureFourierFeatures(kernel, number_of_features)
-    else:
-        raise InputError(f"features: expected 'random' or 'quadrature', got {features!r}.")
-    posterior = FeaturePosterior(kernel, regularization, feature_map)
-    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
-
-
-@takes_features
-def uniform(*, seed: Seed = None) -> Uniform:
-    """Uniform play, the baseline that learns nothing.
-
-    Args:
+        feature_map: ``"random"``, or ``"quadrature"`` for at most three columns in context and action together.
+        exploration_floor: as for :func:`ek_ucb`.
         features: as for :func:`ek_ucb`.
-        seed: of the draws.
+        seed: of the frequencies, tie-breaks and exploration.
     """
-    return Uniform(stream(seed, "ties"))
+    fourier: RandomFourierFeatures | QuadratureFourierFeatures
+    if feature_map == "random":
+        fourier = RandomFourierFeatures(kernel, number_of_features, seed_of(seed, "coins"))
+    elif feature_map == "quadrature":
+        fourier = QuadratureFourierFeatures(kernel, number_of_features)
+    else:
+        raise InputError(f"feature_map: expected 'random' or 'quadrature', got {feature_map!r}.")
+    posterior = FeaturePosterior(kernel, regularization, fourier)
+    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), as_exploration(exploration_floor, seed))

@@ -133,7 +133,7 @@ def from_bytes(content: bytes) -> TablePolicy:
     with tempfile.TemporaryDirectory(prefix="kernel-bandits-") as folder:
         path = Path(folder, "policy")
         path.write_bytes(content)
-        policy = persistence.load(path)
+        policy = persistence.read(path).restore()
     if not isinstance(policy, TablePolicy):
         raise InputError(f"load: expected a policy over a table, got {type(policy).__name__}.")
     reseed(policy)

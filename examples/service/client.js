@@ -1,9 +1,10 @@
-// A client of the decision service for browsers and Node 18 or later, without packages. Copy it into your code.
+// A client of the decision service for browsers and Node 18 or later; to be copied.
 
 export class Client {
-  constructor({ address = "http://127.0.0.1:8080", loop = "offers", key = null, attempts = 5 } = {}) {
-    Object.assign(this, { address, loop, attempts });
-    this.headers = { "content-type": "application/json", ...(key ? { authorization: `Bearer ${key}` } : {}) };
+  constructor(address = "http://127.0.0.1:8080", loop = "offers", key = null) {
+    Object.assign(this, { address, loop, attempts: 5 });
+    this.headers = { "content-type": "application/json" };
+    if (key) this.headers.authorization = `Bearer ${key}`;
   }
 
   // The decision for a row: its "id", "action" and "probability".
@@ -19,7 +20,8 @@ export class Client {
 
   // What many decisions earned: pairs of an id and a number.
   rewards(pairs) {
-    return this.call("POST", "/rewards", { rewards: pairs.map(([id, reward]) => ({ id, reward })) });
+    const rewards = pairs.map(([id, reward]) => ({ id, reward }));
+    return this.call("POST", "/rewards", { rewards });
   }
 
   // The state of the loop.
@@ -28,18 +30,20 @@ export class Client {
   }
 
   async call(method, path, body) {
-    const options = { method, headers: this.headers, body: body && JSON.stringify(body) };
+    const address = `${this.address}/v1/loops/${this.loop}${path}`;
+    const options = { method, headers: this.headers, body: JSON.stringify(body) };
     for (let attempt = 0; ; attempt += 1) {
       const last = attempt === this.attempts - 1;
       try {
-        const response = await fetch(`${this.address}/v1/loops/${this.loop}${path}`, options);
+        const response = await fetch(address, options);
         const content = await response.json();
         if (response.ok) return content;
         const { code, message } = content.error;
-        const refusal = Object.assign(new Error(`${response.status} ${code}: ${message}`), { status: response.status });
-        if (last || ![429, 500, 503].includes(response.status)) throw refusal;
+        const refusal = new Error(`${response.status} ${code}: ${message}`);
+        refusal.final = last || ![429, 500, 503].includes(response.status);
+        throw refusal;
       } catch (error) {
-        if (last || error.status) throw error;
+        if (error.final ?? last) throw error;
       }
       await new Promise((resolve) => setTimeout(resolve, 100 * 2 ** attempt));
     }

@@ -84,7 +84,7 @@ def test_the_javascript_client(server, tmp_path):
     script.write_text(
         f"""
         import {{ Client }} from {(EXAMPLES / "client.js").as_uri()!r};
-        const client = new Client({{ address: "{server.address}" }});
+        const client = new Client("{server.address}");
         const made = await client.decide({{ age: 34, country: "FR", hour: 9.5 }}, {{ id: "javascript-1" }});
         const again = await client.decide({{ age: 34, country: "FR", hour: 9.5 }}, {{ id: "javascript-1" }});
         const done = await client.reward("javascript-1", 1);

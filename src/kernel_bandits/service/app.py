@@ -42,6 +42,7 @@ def operations(metrics: Metrics) -> list[Operation]:
     outcome = {200: "Outcome"}
     variable = {"name": "variable", "in": "query", "required": True, "schema": {"type": "string"}}
     after = {"name": "after", "in": "query", "schema": {"type": "integer", "minimum": 0}}
+    rewarded = {"name": "rewarded", "in": "query", "schema": {"type": "boolean"}}
     lines = ("application/x-ndjson", {"type": "string"})
     stream = ("text/event-stream", {"type": "string"})
 
@@ -137,7 +138,7 @@ def operations(metrics: Metrics) -> list[Operation]:
             "Decisions and rewards, a JSON object a line",
             None,
             {200: lines},
-            (after,),
+            (after, rewarded),
         ),
         Operation(
             "GET", f"{loop}/digest", "digest", "administer", api.digest, "A digest of the state", None, {200: "Any"}

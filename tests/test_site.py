@@ -80,7 +80,7 @@ def test_nothing_is_loaded_from_elsewhere(site):
         assert not re.findall(r"<(?:script|link)[^>]+(?:src|href)=[\"']?(?:https?:)?//", page.text), path
 
 
-def test_the_navigation_is_short_and_folded(site):
+def test_the_navigation_is_short_and_folded():
     settings = (ROOT / "mkdocs.yml").read_text()
     assert len(re.findall(r"^  - ", settings[settings.index("\nnav:") :], re.MULTILINE)) <= 7
     assert "navigation.sections" not in settings

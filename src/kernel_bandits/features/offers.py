@@ -235,8 +235,10 @@ class ArmEncoder(ActionEncoder):
             vector = np.zeros(self.width)
             # a later arm is known from now on by the features that it was first learned with
             self._write(vector, name if self.features is None or name in self.rows else action, "actions")
-            self._index[name] = len(self._index)
-            self._vectors = np.concatenate([self._vectors, vector[None, :]])
+            # in this order it may be repeated, should an interrupt fall between the two
+            number = len(self._index)
+            self._vectors = np.concatenate([self._vectors[:number], vector[None, :]])
+            self._index[name] = number
 
     def read(self, vector: FloatArray) -> Action | None:
         name = self.codebook.read(vector[: self.codebook.capacity]) if self.codebook.capacity else None

@@ -76,7 +76,7 @@ class Translator:
                 )
 
     def learn(self, row: RowLike, action: Action) -> None:
-        """Settle the encoding of a row and an action for good."""
+        """Settle the encoding of a row and an action for good; may be repeated."""
         self._contexts.learn(row)
         self._actions.learn(action)
 

@@ -12,7 +12,7 @@ from kernel_bandits.dictionaries import DictionaryRule
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, PerArm
 from kernel_bandits.learning import KernelLearning
-from kernel_bandits.learning.mixed import Columns
+from kernel_bandits.learning.columns import Columns
 from kernel_bandits.learning.units import RewardModel
 from kernel_bandits.posteriors import ExactPosterior, LearnedPosterior, NystromPosterior, Posterior, SplitPosterior
 from kernel_bandits.posteriors.learners import Learner, MixedLearner, StationaryLearner

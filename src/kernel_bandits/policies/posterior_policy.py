@@ -1,6 +1,6 @@
 """What policies with one posterior share: predictions, updates, delayed rewards, batches, explanations."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, TypeVar
@@ -10,10 +10,14 @@ from numpy.typing import ArrayLike
 
 from kernel_bandits.actions import Box, pair
 from kernel_bandits.arrays import FloatArray, as_count, as_points, as_positive, require_finite
+from kernel_bandits.commit import Steps
 from kernel_bandits.errors import InputError
 from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
+from kernel_bandits.posteriors.basis import AnchorBasis
+from kernel_bandits.posteriors.nystrom import NystromPosterior
+from kernel_bandits.posteriors.sums import Sums, load_steps
 
 T = TypeVar("T")
 
@@ -167,20 +171,31 @@ class PosteriorPolicy(Policy):
             prior_mean=prior_mean,
         )
 
-    def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> None:
-        self.posterior.observe(point, reward, *self._evaluation_of(point, choice))
+    def learn_sums(self, basis: AnchorBasis, sums: Sums, context_columns: int) -> None:
+        """Learn a whole log from its sums in the coordinates of anchors, before anything else."""
+        if not isinstance(self.posterior, NystromPosterior):
+            raise InputError(f"learn_sums: {type(self.posterior).__name__} has no anchors; use ek_ucb.")
+        steps = load_steps(self.posterior.model, basis, sums)
+        dimensions = (context_columns, basis.anchors.shape[1] - context_columns)
+        self._commit(self._version(), [*steps, (self._store, sums.count, dimensions)])
 
-    def learn_many(self, points: FloatArray, rewards: FloatArray) -> None:
-        self.posterior.observe_many(points, rewards)
+    def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> Steps:
+        return self.posterior.observe_steps(point, reward, *self._evaluation_of(point, choice))
 
-    def anticipate(self, key: int, point: FloatArray, choice: Choice | None) -> None:
-        self.posterior.anticipate(key, point, *self._evaluation_of(point, choice))
+    def learn_many(self, points: FloatArray, rewards: FloatArray) -> Iterator[tuple[int, Steps]]:
+        return self.posterior.observe_many_steps(points, rewards)
 
-    def fulfil(self, key: int, reward: float) -> None:
-        self.posterior.fulfil(key, reward)
+    def anticipate(self, key: int, point: FloatArray, choice: Choice | None) -> Steps:
+        return self.posterior.anticipate_steps(key, point, *self._evaluation_of(point, choice))
 
-    def abandon(self, key: int) -> None:
-        self.posterior.abandon(key)
+    def fulfil(self, key: int, reward: float) -> Steps:
+        return self.posterior.fulfil_steps(key, reward)
+
+    def abandon(self, key: int) -> Steps:
+        return self.posterior.abandon_steps([key])
+
+    def abandon_many(self, keys: Sequence[int]) -> Iterator[tuple[int, Steps]]:
+        return self.posterior.abandon_many_steps(keys)
 
     def _evaluation_of(self, point: FloatArray, choice: Choice | None) -> tuple[Evaluation, int]:
         """Return an evaluation that holds the point, and its row there: that of its choice if there is one."""

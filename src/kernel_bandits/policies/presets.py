@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 from kernel_bandits.arrays import as_positive
 from kernel_bandits.confidence import Confidence, KrauseOng, LearnedDeviations, StandardDeviations
 from kernel_bandits.dictionaries import DictionaryRule, Kors, Resampling
@@ -22,7 +20,10 @@ from kernel_bandits.kernels.fourier import (
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.policies.assembly import Posteriors, posterior_of, when_learned
 from kernel_bandits.policies.by_name import takes_features
-from kernel_bandits.policies.retired import rejects_moved_options
+from kernel_bandits.policies.exploration import Exploration, as_exploration, as_floor
+from kernel_bandits.policies.inverse_gap import InverseGapWeighting
+from kernel_bandits.policies.retired import names_new_options
+from kernel_bandits.policies.sharpness import InformationSharpness, PowerSharpness, Sharpness
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.ucb import UpperConfidenceBound
@@ -36,16 +37,18 @@ from kernel_bandits.rng import Seed, seed_of, stream
 
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
 _KORS = Kors()
+_INFORMATION = InformationSharpness()
 
 
 @takes_features
+@names_new_options
 def k_ucb(
     kernel: KernelLike | None = None,
     *,
     regularization: float = 0.1,
     learn_kernel: bool | KernelLearning | None = None,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
-    exploration_rate: float = 0.0,
+    exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """K-UCB: the exact posterior, O(t²) per action (the paper's Algorithm "Kernel UCB").
@@ -57,15 +60,15 @@ def k_ucb(
         learn_kernel: whether lengthscales, output variance and λ are learned from the rewards, starting from the given
             ones; by default only if no kernel is given. A :class:`KernelLearning` says when.
         confidence: the radius β; by default one posterior standard deviation.
-        exploration_rate: ε; with this probability any offered action is played instead of the one with the largest
-            bound, and decisions carry their propensity.
+        exploration_floor: ε; with this probability any offered action is played instead, so that each of A has a
+            probability of at least ε/A, and decisions carry all probabilities.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the tie-breaks and the exploration.
     """
     posteriors = Posteriors(None, seed_of(seed, "coins"))
     posterior = posterior_of(kernel, regularization, when_learned(kernel, learn_kernel), posteriors, seed)
     radius = _radius(confidence, kernel)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed))
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), as_exploration(exploration_floor, seed))
 
 
 def _rule_or_none(dictionary: DictionaryRule | None) -> DictionaryRule | None:
@@ -77,13 +80,6 @@ def _radius(confidence: Confidence, kernel: KernelLike | None) -> Confidence:
     return LearnedDeviations() if kernel is None and confidence is _ONE_STANDARD_DEVIATION else confidence
 
 
-def _mixture(rate: float, seed: Seed) -> tuple[float, np.random.Generator] | None:
-    """The ε and the generator that an ``exploration_rate=`` argument asks for."""
-    if not (isinstance(rate, (int, float, np.number)) and 0.0 <= rate <= 1.0):
-        raise InputError(f"exploration_rate: expected a probability from 0 to 1, got {rate!r}.")
-    return (float(rate), stream(seed, "exploration")) if rate else None
-
-
 @takes_features
 def cgp_ucb(
     kernel: KernelLike,
@@ -93,6 +89,7 @@ def cgp_ucb(
     norm_bound: float = 1.0,
     noise_bound: float | None = None,
     failure_probability: float = 0.1,
+    exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """CGP-UCB (Krause & Ong 2011): K-UCB with the contextual GP-UCB radius, a radius and not another algorithm.
@@ -104,17 +101,24 @@ def cgp_ucb(
         norm_bound: B ≥ ‖θ*‖ of that radius.
         noise_bound: R of that radius, the bound on the noise; √λ unless given.
         failure_probability: δ of that radius.
+        exploration_floor: as for :func:`k_ucb`.
         features: as for :func:`ek_ucb`.
-        seed: of the tie-breaks.
+        seed: of the tie-breaks and the exploration.
     """
     if confidence is None:
         noise = as_positive("regularization", regularization) ** 0.5 if noise_bound is None else noise_bound
         confidence = KrauseOng(norm_bound=norm_bound, noise_bound=noise, failure_probability=failure_probability)
-    return k_ucb(kernel, regularization=regularization, confidence=confidence, seed=seed)
+    return k_ucb(
+        kernel,
+        regularization=regularization,
+        confidence=confidence,
+        exploration_floor=exploration_floor,
+        seed=seed,
+    )
 
 
 @takes_features
-@rejects_moved_options
+@names_new_options
 def ek_ucb(
     kernel: KernelLike | None = None,
     *,
@@ -122,7 +126,7 @@ def ek_ucb(
     learn_kernel: bool | KernelLearning | None = None,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     dictionary: DictionaryRule = _KORS,
-    exploration_rate: float = 0.0,
+    exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """EK-UCB: the posterior projected on a dictionary that grows by KORS, O(m²) per action (Algorithm 2 of the paper).
@@ -136,8 +140,8 @@ def ek_ucb(
         confidence: the radius β; by default one posterior standard deviation.
         dictionary: the rule that chooses anchors, with its options: ``Kors(max_size=200)``, ``PosteriorVariance()``,
             ``Fixed(points)``, ``Resampling()``, or one of your own.
-        exploration_rate: ε; with this probability any offered action is played instead of the one with the largest
-            bound, and decisions carry their propensity.
+        exploration_floor: ε; with this probability any offered action is played instead, so that each of A has a
+            probability of at least ε/A, and decisions carry all probabilities.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the coins, tie-breaks and exploration.
     """
@@ -146,11 +150,11 @@ def ek_ucb(
     posteriors = Posteriors(rule if learning is None else rule.for_learned_kernel(), seed_of(seed, "coins"))
     posterior = posterior_of(kernel, regularization, learning, posteriors, seed)
     radius = _radius(confidence, kernel)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed))
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), as_exploration(exploration_floor, seed))
 
 
 @takes_features
-@rejects_moved_options
+@names_new_options
 def thompson_sampling(
     kernel: KernelLike,
     *,
@@ -158,6 +162,7 @@ def thompson_sampling(
     scale: float = 1.0,
     number_of_draws: int = 100,
     dictionary: DictionaryRule | None = _KORS,
+    exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> ThompsonSampling:
     """Thompson sampling on the posterior of EK-UCB, or with ``dictionary=None`` on that of K-UCB.
@@ -166,13 +171,55 @@ def thompson_sampling(
         kernel: covariance of joint points, ours or scikit-learn's.
         regularization: the λ of the ridge; the noise variance in the Gaussian-process view, in squared reward units.
         scale: v, standard deviations are multiplied by it; 1 draws from the posterior itself.
-        number_of_draws: of which one decides; the others estimate the propensity.
+        number_of_draws: of which one decides; the others estimate the probabilities.
         dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
+        exploration_floor: as for :func:`ek_ucb`; without it an action that wins no draw has probability 0.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the draws, coins and tie-breaks.
     """
     posterior = Posteriors(_rule_or_none(dictionary), seed_of(seed, "coins"))(kernel, regularization)
-    return ThompsonSampling(posterior, stream(seed, "ties"), stream(seed, "exploration"), scale, number_of_draws)
+    draws = stream(seed, "exploration")
+    return ThompsonSampling(posterior, stream(seed, "ties"), draws, scale, number_of_draws, exploration_floor)
+
+
+@takes_features
+@names_new_options
+def inverse_gap_weighting(
+    kernel: KernelLike | None = None,
+    *,
+    regularization: float = 0.1,
+    learn_kernel: bool | KernelLearning | None = None,
+    sharpness: float | Sharpness = _INFORMATION,
+    effective_actions: int | None = None,
+    dictionary: DictionaryRule | None = _KORS,
+    exploration_floor: float = 0.0,
+    seed: Seed = None,
+) -> InverseGapWeighting:
+    """Inverse-gap weighting (SquareCB, Foster & Rakhlin 2020) on the mean of EK-UCB's posterior.
+
+    Every action but the best is played with probability 1/(A + γ·gap), so every decision has exact probabilities, or a
+    density in a box. Only means are needed, O(m) per action.
+
+    Args:
+        kernel: as for :func:`ek_ucb`; None for one that is learned.
+        regularization: as for :func:`ek_ucb`.
+        learn_kernel: as for :func:`ek_ucb`.
+        sharpness: γ, in units of one over the reward: by default a schedule that follows what the model has learned; a
+            number c for c·√t, or a :class:`~kernel_bandits.policies.Sharpness`.
+        effective_actions: K; where more actions are offered they count as K, and less is explored. By default all rows
+            count, and a box counts as 32.
+        dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
+        exploration_floor: as for :func:`ek_ucb`.
+        features: as for :func:`ek_ucb`.
+        seed: of the draws, coins and tie-breaks.
+    """
+    learning = when_learned(kernel, learn_kernel)
+    rule = _rule_or_none(dictionary)
+    rule = rule if learning is None or rule is None else rule.for_learned_kernel()
+    posterior = posterior_of(kernel, regularization, learning, Posteriors(rule, seed_of(seed, "coins")), seed)
+    schedule = sharpness if isinstance(sharpness, Sharpness) else PowerSharpness(as_positive("sharpness", sharpness))
+    exploration = Exploration(as_floor(exploration_floor), stream(seed, "exploration"))
+    return InverseGapWeighting(posterior, schedule, stream(seed, "ties"), exploration, effective_actions)
 
 
 @takes_features
@@ -183,6 +230,8 @@ def cbbkb(
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     oversampling: float = 2.0,
     batch_variance_limit: float = 10.0,
+    exploration_floor: float = 0.0,
+    keeps_first: bool = False,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """Contextual BBKB (Calandriello et al. 2020): a dictionary drawn anew once a batch has moved the variance.
@@ -193,12 +242,14 @@ def cbbkb(
         confidence: the radius β.
         oversampling: q̄ in p_i = min(1, q̄·σ²(s_i)); sets the dictionary size.
         batch_variance_limit: C; a batch ends when 1 + Σσ² over it exceeds C. Independent of q̄.
+        exploration_floor: as for :func:`ek_ucb`.
+        keeps_first: whether the first point is an anchor until the first resampling, as in the published code.
         features: as for :func:`ek_ucb`.
-        seed: of the coins and tie-breaks.
+        seed: of the coins, tie-breaks and exploration.
     """
-    rule = Resampling(oversampling=oversampling, batch_variance_limit=batch_variance_limit)
+    rule = Resampling(oversampling=oversampling, batch_variance_limit=batch_variance_limit, keeps_first=keeps_first)
     posterior = NystromPosterior(kernel, regularization, rule, stream(seed, "coins"))
-    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
+    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), as_exploration(exploration_floor, seed))
 
 
 @takes_features
@@ -208,6 +259,7 @@ def cbkb(
     regularization: float = 0.1,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     oversampling: float = 2.0,
+    exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """Contextual BKB (Calandriello et al. 2019): the dictionary is drawn anew from the whole history at every round.
@@ -217,8 +269,9 @@ def cbkb(
         regularization: λ.
         confidence: the radius β.
         oversampling: q̄ in p_i = min(1, q̄·σ²(s_i)).
+        exploration_floor: as for :func:`ek_ucb`.
         features: as for :func:`ek_ucb`.
-        seed: of the coins and tie-breaks.
+        seed: of the coins, tie-breaks and exploration.
     """
     return cbbkb(
         kernel,
@@ -226,6 +279,7 @@ def cbkb(
         confidence=confidence,
         oversampling=oversampling,
         batch_variance_limit=1.0,
+        exploration_floor=exploration_floor,
         seed=seed,
     )
 
@@ -243,7 +297,7 @@ class _StagePosteriors:
 
 
 @takes_features
-@rejects_moved_options
+@names_new_options
 def sup_kernel_ucb(
     kernel: KernelLike,
     *,
@@ -255,15 +309,14 @@ def sup_kernel_ucb(
 ) -> SupKernelUCB:
     """SupKernelUCB (Valko et al. 2013), exact or, with ``dictionary=``, one incremental Nyström posterior per stage.
 
-    The exact one has the regret bound √(T·d̃·log A) up to logarithms. For the efficient one no bound is proved: rewards
-    are independent given the points of a stage there too, since coins look at points and not at rewards, and its
-    intervals hold with the bias B·√(λ + ρ) of a projected posterior, but how the widths of a stage add up is open.
+    With ``confidence=StageRadius(…)`` both have a regret bound of order √(T·d_eff·log A) up to logarithms; for the
+    efficient one the bias term needs ‖(I − P)F^{1/2}‖² ≤ λ at every stage (``docs/theory/sup-kernel-ucb.md``).
 
     Args:
         kernel: covariance of joint points.
         horizon: T; sets the number of stages and the final width 1/√T.
         regularization: λ.
-        confidence: returns η, the multiple of σ that is called width; √λ·B + R·√(2·log(2TAS/δ)) is enough in theory.
+        confidence: returns η, the multiple of σ that is called width; :class:`StageRadius` is that of the theory.
         dictionary: None for exact posteriors, or the rule of projected ones; each stage starts one of its own.
         features: as for :func:`ek_ucb`.
         seed: of the coins and tie-breaks.
@@ -280,6 +333,7 @@ def lin_ucb(
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     intercept: bool = True,
     interactions: bool = True,
+    exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """LinUCB / OFUL (Li et al. 2010, Abbasi-Yadkori et al. 2011): ridge regression on the columns.
@@ -293,13 +347,14 @@ def lin_ucb(
         confidence: the radius β; :class:`~kernel_bandits.confidence.Tightened` and the other exact ones are valid.
         intercept: whether the model has a constant term.
         interactions: whether it has products of context and action columns.
+        exploration_floor: as for :func:`ek_ucb`.
         features: as for :func:`ek_ucb`.
-        seed: of the tie-breaks.
+        seed: of the tie-breaks and the exploration.
     """
     kernel = Linear(offset=1.0 if intercept else 0.0)
     feature_map = InteractionFeatures(intercept) if interactions else LinearFeatures(intercept)
     posterior = FeaturePosterior(kernel, regularization, feature_map)
-    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
+    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), as_exploration(exploration_floor, seed))
 
 
 @takes_features
@@ -310,6 +365,7 @@ def random_features_ucb(
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     number_of_features: int = 200,
     feature_map: Literal["random", "quadrature"] = "random",
+    exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """UCB on Fourier features, random or by quadrature (Mutný & Krause 2018): the alternative to a dictionary.
@@ -321,8 +377,9 @@ def random_features_ucb(
             space.
         number_of_features: D.
         feature_map: ``"random"``, or ``"quadrature"`` for at most three columns in context and action together.
+        exploration_floor: as for :func:`ek_ucb`.
         features: as for :func:`ek_ucb`.
-        seed: of the frequencies and tie-breaks.
+        seed: of the frequencies, tie-breaks and exploration.
     """
     fourier: RandomFourierFeatures | QuadratureFourierFeatures
     if feature_map == "random":
@@ -332,7 +389,7 @@ def random_features_ucb(
     else:
         raise InputError(f"feature_map: expected 'random' or 'quadrature', got {feature_map!r}.")
     posterior = FeaturePosterior(kernel, regularization, fourier)
-    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
+    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), as_exploration(exploration_floor, seed))
 
 
 @takes_features

@@ -1,4 +1,4 @@
-"""Errors for options that presets no longer take: they name the new form."""
+"""Options of presets that have another name now."""
 
 import functools
 from collections.abc import Callable
@@ -24,11 +24,13 @@ MOVED = {
 NAMED: dict[str, type[DictionaryRule]] = {"kors": Kors, "posterior_variance": PosteriorVariance}
 
 
-def rejects_moved_options(preset: Callable[P, T]) -> Callable[P, T]:
-    """Name the new form of an option that has moved into the dictionary rule."""
+def names_new_options(preset: Callable[P, T]) -> Callable[P, T]:
+    """Name the new form of an option that was renamed, or has moved into the dictionary rule."""
 
     @functools.wraps(preset)
     def checked(*arguments: P.args, **options: P.kwargs) -> T:
+        if "exploration_rate" in options:
+            raise InputError("exploration_rate: now called exploration_floor, with the same meaning.")
         moved = {MOVED[name]: value for name, value in options.items() if name in MOVED}
         if moved:
             names = ", ".join(name for name in options if name in MOVED)

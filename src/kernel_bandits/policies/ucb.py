@@ -5,19 +5,22 @@ from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kernel_bandits.actions import Box
+from kernel_bandits.actions import Box, join
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.confidence import Confidence, require_radius
-from kernel_bandits.errors import InputError
+from kernel_bandits.policies.box_density import BoxDensity
 from kernel_bandits.policies.box_search import finalists
 from kernel_bandits.policies.decision import Choice
+from kernel_bandits.policies.exploration import Exploration, floor_words, shared
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
-from kernel_bandits.policies.ties import count_tied, tie_threshold
+from kernel_bandits.policies.ties import tied_rows
 from kernel_bandits.posteriors.base import Posterior
 
 # Points evaluated at once by choose_many: enough for matrix products, few enough for the caches.
 ROWS_AT_ONCE = 4096
+_NO_ROWS = np.empty(0, dtype=np.intp)
 
 
 @final
@@ -28,8 +31,9 @@ class UpperConfidenceBound(PosteriorPolicy):
         posterior: predicts and learns.
         confidence: returns the radius β.
         generator: breaks ties and searches boxes.
-        exploration: an ε and a generator: with probability ε any offered action is played instead, so that every
-            decision has a known propensity of at least ε/A.
+        exploration: the floor ε and its generator: with probability ε any offered action is played instead, so that
+            every action has a known probability of at least ε/A. In a box the best action is then played within a
+            hundredth of the box to either side, so that decisions have a density.
     """
 
     def __init__(
@@ -37,7 +41,7 @@ class UpperConfidenceBound(PosteriorPolicy):
         posterior: Posterior[Any],
         confidence: Confidence,
         generator: np.random.Generator,
-        exploration: tuple[float, np.random.Generator] | None = None,
+        exploration: Exploration | None = None,
     ) -> None:
         super().__init__(posterior, generator)
         require_radius(confidence, posterior)
@@ -49,14 +53,23 @@ class UpperConfidenceBound(PosteriorPolicy):
         return self.confidence.radius(self.posterior) / math.sqrt(self.posterior.regularization)
 
     def shortlist(self, context: FloatArray, box: Box) -> FloatArray:
-        if self.exploration is not None:
-            raise InputError(
-                "actions: with exploration_rate= each of finitely many actions is played with a known probability, and "
-                "a Box was offered; offer rows, as box.sample(generator, 100), or leave exploration_rate= out."
-            )
         return finalists(self.posterior, self._bonus(), context, box, self.generator)
 
+    def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float] | None:
+        if self.exploration is None:
+            return None
+        rows = self.shortlist(context, box)
+        best, _ = self._best(join(context, rows))
+        density = BoxDensity.around(box, rows[best.index], self.exploration.floor)
+        action = density.draw(self.generator)
+        return action, float(density(action[None, :])[0])
+
     def choose(self, points: FloatArray) -> Choice:
+        best, tied = self._best(points)
+        return best if self.exploration is None else self._mix(points, best, tied, self.exploration)
+
+    def _best(self, points: FloatArray) -> tuple[Choice, NDArray[np.intp]]:
+        """Return the point with the largest bound, and the rows that tie with it if there is a floor."""
         bonus = self._bonus()
         contenders, evaluation = self.posterior.contenders(points, bonus)
         upper_bounds = evaluation.mean + bonus * evaluation.std
@@ -68,23 +81,22 @@ class UpperConfidenceBound(PosteriorPolicy):
         index = row if contenders is None else int(contenders[row])
         mean, std = evaluation.mean.item(row), evaluation.std.item(row)
         best = Choice(index, mean, std, upper_bound, None, (evaluation, row))
-        return best if self.exploration is None else self._mix(points, best, count_tied(upper_bounds))
+        if self.exploration is None:
+            return best, _NO_ROWS
+        tied = tied_rows(upper_bounds)
+        return best, tied if contenders is None else contenders[tied]
 
-    def _mix(self, points: FloatArray, best: Choice, tied: int) -> Choice:
-        """Return the best with probability 1 − ε and otherwise any action, with its propensity either way."""
-        assert self.exploration is not None
-        rate, generator = self.exploration
-        chosen, threshold = best, tie_threshold(best.upper_bound)
-        row = int(generator.integers(len(points))) if generator.random() < rate else best.index
+    def _mix(self, points: FloatArray, best: Choice, tied: NDArray[np.intp], exploration: Exploration) -> Choice:
+        """Return the best with probability 1 − ε and otherwise any action, with all probabilities either way."""
+        self.will_draw(exploration.generator)
+        chosen, row = best, exploration.draw(best.index, len(points))
         if row != best.index:
             evaluation = self.posterior.evaluate_finite(points[row : row + 1])
             mean, std = evaluation.mean.item(0), evaluation.std.item(0)
             chosen = Choice(row, mean, std, mean + self._bonus() * std, None, (evaluation, 0))
         # ε/A for every action, and 1 − ε shared among those that tie for the largest bound
-        propensity = rate / len(points)
-        if chosen.upper_bound >= threshold:
-            propensity += (1.0 - rate) / tied
-        return replace(chosen, propensity=propensity)
+        probabilities = exploration.mixed(shared(tied, len(points)))
+        return replace(chosen, propensity=probabilities.item(row), probabilities=probabilities)
 
     def choose_many(self, points: FloatArray) -> list[Choice]:
         if self.exploration is not None:
@@ -105,5 +117,4 @@ class UpperConfidenceBound(PosteriorPolicy):
         return choices
 
     def __repr__(self) -> str:
-        mixture = "" if self.exploration is None else f", exploration_rate={self.exploration[0]:g}"
-        return f"UpperConfidenceBound({self.posterior!r}, {self.confidence!r}{mixture})"
+        return f"UpperConfidenceBound({self.posterior!r}, {self.confidence!r}{floor_words(self.exploration)})"

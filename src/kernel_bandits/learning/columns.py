@@ -1,0 +1,106 @@
+"""The columns of a table: which belong together, and in what units they are learned from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.kernels.mixed import Mixed
+from kernel_bandits.learning.units import NEGLIGIBLE_SPREAD
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of a joint point are.
+
+    Attributes:
+        contexts: how many of the leading columns are the context.
+        variables: the variable of each column, shape (d,); the columns of one variable share a spread. None for one
+            variable per column.
+    """
+
+    contexts: int = 0
+    variables: tuple[int, ...] | None = None
+
+    def of(self, part: slice, dimension: int) -> NDArray[np.intp]:
+        """The variables of some of the columns, numbered from 0."""
+        labels = np.arange(dimension) if self.variables is None else np.asarray(self.variables, dtype=np.intp)
+        return np.unique(labels[part], return_inverse=True)[1]
+
+
+@dataclass(frozen=True)
+class ColumnUnits:
+    """Centre and spread of the columns of contexts or of actions.
+
+    Attributes:
+        centre: shape (d,).
+        spread: shape (d,): the standard deviation of the variable, common to its columns; 1 where it never varied.
+        varies: which columns did.
+        variables: how many variables they stand for.
+        precision: shape (d, d): the inverse correlations W of the columns, shrunk, with ⟨x, Wx⟩ = 1 on average.
+    """
+
+    centre: FloatArray
+    spread: FloatArray
+    varies: NDArray[np.bool_]
+    variables: int
+    precision: FloatArray
+
+    @classmethod
+    def measured(cls, points: FloatArray, variables: NDArray[np.intp], before: ColumnUnits | None) -> ColumnUnits:
+        """Those of a sample, at least as wide as before: a policy that plays what is good sees less and less."""
+        if not points.shape[1]:
+            return cls(np.empty(0), np.empty(0), np.empty(0, dtype=bool), 1, np.empty((0, 0)))
+        centre = points.mean(axis=0)
+        with np.errstate(over="ignore"):
+            variances = ((points - centre) ** 2).mean(axis=0)
+        # One categorical variable is one coordinate: its indicators together vary by Σ p(1 − p).
+        spread = np.sqrt(np.bincount(variables, variances)[variables])
+        varies = spread > NEGLIGIBLE_SPREAD * np.abs(centre)
+        spread = np.where(varies & np.isfinite(spread), spread, 1.0)
+        if before is not None:
+            wider = np.where(varies, np.maximum(spread, before.spread), before.spread)
+            spread, varies = np.where(before.varies, wider, spread), varies | before.varies
+        count = len(np.unique(variables[varies]))
+        return cls(centre, spread, varies, max(count, 1), _precision((points - centre) / spread, varies))
+
+    def standardised(self, points: FloatArray) -> FloatArray:
+        """Columns about their centre, in units of their spread."""
+        return (points - self.centre) / self.spread
+
+    def kernel(self, bias: float, linear: float, smooth: float, lengthscale: float, decorrelated: float = 0.0) -> Mixed:
+        """Return the kernel of these parts, in the units of the data."""
+        metric, both = None, linear + decorrelated
+        if decorrelated:
+            # l·⟨x, y⟩/n + w·⟨x, Wy⟩ = (l + w)·⟨x, My⟩
+            metric = decorrelated / both * self.precision
+            metric.flat[:: len(metric) + 1] += linear / both / self.variables
+        return Mixed(
+            bias,
+            both,
+            smooth,
+            lengthscale,
+            centre=self.centre,
+            scale=self.spread,
+            variables=self.variables,
+            metric=metric,
+        )
+
+
+def _precision(standardised: FloatArray, varies: NDArray[np.bool_]) -> FloatArray:
+    """Return the inverse of the correlations of a sample, shrunk towards none.
+
+    The signal often lies where the columns hardly vary: in the difference of two that nearly agree. The share d/(n + d)
+    of shrinkage is what is left of the eigenvalues of a sample of n rows whose columns do not correlate at all.
+    """
+    count, dimension = standardised.shape
+    correlations = np.einsum("ni,nj->ij", standardised, standardised, optimize=True) / count
+    share = dimension / (count + dimension)
+    shrunk = (1.0 - share) * correlations
+    shrunk.flat[:: dimension + 1] += share
+    precision = np.linalg.inv(shrunk) * np.multiply.outer(varies, varies)
+    total = float(np.vdot(precision, correlations))
+    return precision / total if total > 0.0 else np.zeros_like(precision)

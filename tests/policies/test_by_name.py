@@ -15,6 +15,7 @@ PRESETS = {
     "ek_ucb": {},
     "k_ucb": {},
     "lin_ucb": {},
+    "inverse_gap_weighting": {},
     "uniform": {},
     "thompson_sampling": {"kernel": kb.Gaussian(1.0)},
     "random_features_ucb": {"kernel": kb.Gaussian(1.0)},

@@ -102,18 +102,30 @@ class Mixed(Kernel):
     def restricted(self, columns: NDArray[np.intp], point: FloatArray) -> Mixed:
         """Return the kernel of points that agree with a point (d,) outside these columns, as a kernel of the columns.
 
-        ‖x − y‖ loses nothing, and ⟨x, y⟩ loses the constant Σⱼ xⱼ² over the other columns, which becomes bias.
+        ‖x − y‖ loses nothing. With f the other columns and M in blocks, ⟨x, My⟩ = ⟨u + g, Mᵤᵤ(v + g)⟩ + constant for
+        g = Mᵤᵤ⁻¹Mᵤf·f: the centre moves, and the constant becomes bias.
         """
         standardised, count = self._standardised(point[None, :])[0], self._count(point[None, :])
-        rest = float(standardised @ standardised - standardised[columns] @ standardised[columns])
+        centre = np.broadcast_to(self.centre, point.shape)[columns]
+        scale = np.broadcast_to(self.scale, point.shape)[columns]
+        rest = standardised.copy()
+        rest[columns] = 0.0
+        metric, shift = None, np.zeros(len(columns))
+        if self.metric is None:
+            constant = float(rest @ rest) / count
+        else:
+            metric = self.metric[np.ix_(columns, columns)]
+            shift = np.linalg.lstsq(metric, self.metric[columns] @ rest, rcond=None)[0]
+            constant = float(rest @ self.metric @ rest - shift @ metric @ shift)
         return Mixed(
-            self.bias + self.linear / count * max(rest, 0.0),
+            self.bias + self.linear * max(constant, 0.0),
             self.linear,
             self.smooth,
             self.lengthscale,
-            centre=self.centre[columns] if self.centre.ndim else self.centre,
-            scale=self.scale[columns] if self.scale.ndim else self.scale,
+            centre=centre - scale * shift,
+            scale=scale,
             variables=count,
+            metric=metric,
         )
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:

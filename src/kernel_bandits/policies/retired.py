@@ -1,4 +1,4 @@
-"""Options of presets that have another name now."""
+"""Errors for options that presets no longer take: they name the new form."""
 
 import functools
 from collections.abc import Callable

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -234,7 +233,7 @@ class TablePolicy:
             return [] if settled else [(self.translator.learn, named.context, named.action)]
 
         decision = self.inner._ask(vector, choices, rows, met)
-        return replace(named_decision(self.translator, decision, context, offered, settled), settled=True)
+        return named_decision(self.translator, decision, context, offered, settled=True)
 
     def tell(self, id: int | NamedDecision, reward: float) -> None:
         """Learn the reward of a decision of :meth:`ask`; in any order, once each.

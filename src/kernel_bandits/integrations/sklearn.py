@@ -106,7 +106,7 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
         return ek_ucb(self.kernel, regularization=self.regularization, dictionary=self._rule(), seed=seed).posterior
 
     def _rule(self) -> DictionaryRule:
-        """The rule that the parameters describe; they are flat, so that a grid search reaches them."""
+        """Return the rule that the parameters describe; they are flat, so that a grid search reaches them."""
         if not isinstance(self.dictionary, str):
             return Fixed(self.dictionary, self.history)
         options: dict[str, Any] = {

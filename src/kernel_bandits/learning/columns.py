@@ -26,7 +26,7 @@ class Columns:
     variables: tuple[int, ...] | None = None
 
     def of(self, part: slice, dimension: int) -> NDArray[np.intp]:
-        """The variables of some of the columns, numbered from 0."""
+        """Return the variables of some of the columns, numbered from 0."""
         labels = np.arange(dimension) if self.variables is None else np.asarray(self.variables, dtype=np.intp)
         return np.unique(labels[part], return_inverse=True)[1]
 

@@ -204,7 +204,7 @@ class MixedSample:
         return np.array(widths if self._actions is None else [*widths, prior.width, prior.width, length])
 
     def _log_total(self, parameters: FloatArray) -> tuple[float, FloatArray]:
-        """The logarithm of signal and noise together, in units of the variance of the rewards, and its gradient."""
+        """Return the log of signal plus noise, in units of the variance of the rewards, and its gradient."""
         values = np.exp(parameters)
         parts, factor = values[: blocks.LENGTH], 1.0
         gradient = np.zeros(len(values))
@@ -235,7 +235,7 @@ class MixedSample:
         return len(self._values) == 2
 
     def fit(self, before: MixedModel | None) -> MixedModel:
-        """The model with the largest evidence times prior, near the prior where the evidence is thin."""
+        """Return the model with the largest evidence times prior, near the prior where the evidence is thin."""
         medians, widths, power = self._medians, self._widths, self._power
 
         def negated(parameters: FloatArray) -> tuple[float, FloatArray]:
@@ -276,7 +276,7 @@ class MixedSample:
         return self._model(parameters, power)
 
     def evidence_of(self, model: MixedModel) -> float:
-        """The log evidence of a model, in these units."""
+        """Return the log evidence of a model, in these units."""
         return self._evidence(model.parameters).value
 
     def _evidence(self, parameters: FloatArray) -> BlockEvidence:
@@ -319,7 +319,7 @@ class MixedSample:
         )
 
     def _bonus(self, mean: float, deviation: float) -> float:
-        """How many prior standard deviations lie between the mean and what may be hoped for.
+        """Return how many prior standard deviations lie between the mean and what may be hoped for.
 
         ``BONUS``, unless rewards have two values. Then the expected reward of mean c and deviation σ that is either the
         lower value or a single higher one has the higher one at c + σ²/(c − lower): rare successes are worth looking

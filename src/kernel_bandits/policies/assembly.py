@@ -42,7 +42,7 @@ class Posteriors:
         return NystromPosterior(kernel, regularization, self.rule, coins)
 
     def capped(self, size: int) -> Posteriors:
-        """The same, with this many anchors at most unless the rule has a cap of its own."""
+        """Return the same, with this many anchors at most unless the rule has a cap of its own."""
         return self if self.rule is None else Posteriors(self.rule.capped(size), self.seed)
 
 
@@ -66,7 +66,7 @@ def posterior_of(
     posteriors: Posteriors,
     seed: Seed,
 ) -> Posterior[Any]:
-    """The posterior of a kernel as it is, or one that learns it."""
+    """Return the posterior of a kernel as it is, or one that learns it."""
     as_positive("regularization", regularization)
     if kernel is None:
         assert learning is not None

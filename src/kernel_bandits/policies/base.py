@@ -158,7 +158,7 @@ class Policy(Hooks):
         self._update(context, action, reward)
 
     def _update(self, context: ArrayLike, action: ArrayLike, reward: float, also: Sequence[Step] = ()) -> None:
-        """:meth:`update`, with steps of a policy around this one."""
+        """Call :meth:`update`, with steps of a policy around this one."""
         version, last = self._version(), self._last
         context = as_vector("context", context, self._dimensions[0])
         action = as_vector("action", action, self._dimensions[1])
@@ -228,7 +228,7 @@ class Policy(Hooks):
     def _update_many(
         self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike, also: Sequence[Step] = ()
     ) -> None:
-        """:meth:`update_many`, with steps of a policy around this one."""
+        """Call :meth:`update_many`, with steps of a policy around this one."""
         contexts, actions, rewards = as_log(contexts, actions, rewards, *self._dimensions)
         points = np.hstack([contexts, actions])
         if self._dimensions[0] is None:
@@ -258,7 +258,7 @@ class Policy(Hooks):
         mask: ArrayLike | None,
         also: Callable[[Decision], Steps] | None = None,
     ) -> Decision:
-        """:meth:`ask`, with steps of a policy around this one."""
+        """Call :meth:`ask`, with steps of a policy around this one."""
         version = self._version()
         try:
             decision, choice, point = self._decide(context, actions, mask)
@@ -317,7 +317,7 @@ class Policy(Hooks):
         return expired
 
     def _expire_steps(self, keys: Sequence[int]) -> Steps:
-        """The steps that close decisions whose points the model has forgotten."""
+        """Return the steps that close decisions whose points the model has forgotten."""
         fate = "has expired (a reward that arrives after all is learned by update)"
         counted = (self._store, self._rewards_learned, self._dimensions)
         return [counted, *self._ledger.settle_steps(keys, fate)]

@@ -67,7 +67,10 @@ def k_ucb(
 
 
 def _radius(confidence: Confidence, kernel: KernelLike | None) -> Confidence:
-    """The radius that a ``confidence=`` argument asks for; with nothing set the bonus is learned with the kernel."""
+    """Return the radius that a ``confidence=`` argument asks for.
+
+    With nothing set the bonus is learned with the kernel.
+    """
     return LearnedDeviations() if kernel is None and confidence is _ONE_STANDARD_DEVIATION else confidence
 
 

@@ -108,7 +108,7 @@ class Facts:
         self.regularization = as_positive("regularization", self.regularization)
 
     def count_steps(self, dimension: int, observations: int = 1) -> Steps:
-        """The steps that count observations of points with this number of columns."""
+        """Return the steps that count observations of points with this number of columns."""
         return [(self.store, self.residual_trace, dimension, self.round_index + observations)]
 
     def store(self, residual_trace: float, dimension: int, round_index: int) -> None:
@@ -117,7 +117,10 @@ class Facts:
 
 
 def _fact(path: str) -> Any:
-    """A read-only attribute, looked up in C: a Python function for each would cost some percent of a short round."""
+    """Return a read-only attribute, looked up in C.
+
+    A Python function for each would cost some percent of a short round.
+    """
     return property(attrgetter(path))
 
 
@@ -202,7 +205,7 @@ class Posterior(ABC, Generic[E]):
 
     @abstractmethod
     def _observations(self) -> tuple[FloatArray, FloatArray]:
-        """Every observed point (t, d) and reward (t,) in order, or an error where the history is not kept."""
+        """Return every observed point (t, d) and reward (t,) in order, or an error where the history is not kept."""
 
     @property
     @abstractmethod
@@ -243,7 +246,7 @@ class Posterior(ABC, Generic[E]):
 
     @abstractmethod
     def gradient(self, points: FloatArray, evaluation: E, bonus: float) -> FloatArray:
-        """The gradient of mean + bonus·std at evaluated points, in every column, shape (A, d); writes nothing.
+        """Return the gradient of mean + bonus·std at evaluated points, in every column, shape (A, d); writes nothing.
 
         Where std is 0 it has none, and counts as constant.
 
@@ -255,11 +258,11 @@ class Posterior(ABC, Generic[E]):
 
     @abstractmethod
     def covariance(self, points: FloatArray, evaluation: E) -> FloatArray:
-        """The posterior covariance of the expected rewards at evaluated points, shape (A, A); writes nothing."""
+        """Return the posterior covariance of the expected rewards at evaluated points, shape (A, A); writes nothing."""
 
     @abstractmethod
     def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-        """What the mean at a point (d,) is the sum of.
+        """Return what the mean at a point (d,) is the sum of.
 
         Returns:
             n points (n, d), what each contributes (n,), and the rewards observed at them (n,); or None in their place
@@ -327,7 +330,7 @@ class Posterior(ABC, Generic[E]):
 
     @abstractmethod
     def copy(self) -> Self:
-        """A posterior that learns apart from this one; what never changes is shared."""
+        """Return a posterior that learns apart from this one; what never changes is shared."""
 
     @abstractmethod
     def batch(self) -> AbstractContextManager[Callable[[FloatArray], float]]:
@@ -367,7 +370,7 @@ class Posterior(ABC, Generic[E]):
         require_finite_kernel(self.kernel, evaluation.mean + evaluation.std)
 
     def evaluate_finite(self, points: FloatArray) -> E:
-        """:meth:`evaluate`, or an error if the kernel is not finite at the points."""
+        """Call :meth:`evaluate`, or an error if the kernel is not finite at the points."""
         with np.errstate(invalid="ignore", over="ignore"):
             evaluation = self.evaluate(points)
         self.require_finite(evaluation)
@@ -376,7 +379,7 @@ class Posterior(ABC, Generic[E]):
     def draw_deviations(
         self, points: FloatArray, evaluation: E, count: int, generator: np.random.Generator
     ) -> FloatArray:
-        """Draws of (expected reward − mean) at evaluated points, shape (count, A).
+        """Return draws of (expected reward − mean) at evaluated points, shape (count, A).
 
         Joint up to ``JOINT_POINTS`` points; more are drawn in blocks of that many, independent of each other.
         """
@@ -390,7 +393,7 @@ class Posterior(ABC, Generic[E]):
         return normals
 
     def predict(self, points: ArrayLike) -> Prediction:
-        """Mean and standard deviation of the expected reward at points (A, d).
+        """Return mean and standard deviation of the expected reward at points (A, d).
 
         The standard deviation is the ordinary Gaussian-process one, with noise variance ``regularization``; the paper's
         σ is ``std / sqrt(regularization)``.
@@ -422,7 +425,7 @@ class Posterior(ABC, Generic[E]):
         self.observe_many(points, rewards)
 
     def _checked(self, points: ArrayLike) -> FloatArray:
-        """Finite points of the right width; before the first one, of a width that the kernel takes."""
+        """Return finite points of the right width; before the first one, of a width that the kernel takes."""
         checked = as_points("points", points, self.dimension)
         require_finite("points", checked)
         if self.dimension is None:

@@ -67,7 +67,7 @@ class ExactRegression:
         return self._rewards[: self.size]
 
     def evaluate(self, points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """φ, mean and variance at points (A, d)."""
+        """Return φ, mean and variance at points (A, d)."""
         size, settled = self.size, len(self._factor)
         # room for columns to come stands as zeros, so that every matrix is used whole
         gram = np.zeros((len(points), len(self._rewards)))
@@ -82,14 +82,14 @@ class ExactRegression:
         return features, mean, self.kernel.diag(points) - np.vecdot(features, features)
 
     def weights(self, features: FloatArray) -> FloatArray:
-        """(K + λI)⁻¹k_S = Jᵀφ of one φ, with zeros up to the room there is."""
+        """Return (K + λI)⁻¹k_S = Jᵀφ of one φ, with zeros up to the room there is."""
         settled = len(self._factor)
         weights = linalg.times_vector(self._tail, features[settled:])
         weights[:settled] += linalg.upper_times_vector(self._factor, features[:settled])
         return weights
 
     def gradient(self, points: FloatArray, features: FloatArray, std: FloatArray, bonus: float) -> FloatArray:
-        """The gradient of mean + bonus·std at evaluated points."""
+        """Return the gradient of mean + bonus·std at evaluated points."""
         settled = len(self._factor)
         # d mean = (Jᵀv)ᵀdk_S and d variance = dk(s, s) − 2(Jᵀφ)ᵀdk_S, and d std = d variance/(2·std)
         slopes = bonus * linalg.half_inverse(std)
@@ -99,7 +99,7 @@ class ExactRegression:
         return kernel_gradient(self.kernel, points, self.points, by_gram[:, : self.size], slopes)
 
     def pivot(self, variance: float) -> float:
-        """The next l² = k(s, s) + λ − ‖φ‖², never below λ but for rounding, as l; an error if it is."""
+        """Return the next l² = k(s, s) + λ − ‖φ‖², never below λ but for rounding, as l; an error if it is."""
         if variance < -0.5 * self.regularization:
             raise InputError(
                 f"kernel: {self.kernel!r} is not positive definite on the observed points, or its diag(X) differs from "
@@ -108,7 +108,7 @@ class ExactRegression:
         return math.sqrt(max(variance, 0.0) + self.regularization)
 
     def observe_steps(self, point: FloatArray, reward: float, features: FloatArray, mean: float, pivot: float) -> Steps:
-        """The steps that learn a reward at a point, with its φ, mean and l as they stand."""
+        """Return the steps that learn a reward at a point, with its φ, mean and l as they stand."""
         size, grown = self.size, self
         if size == len(self._rewards):
             grown = self._with_room(len(point))
@@ -142,7 +142,10 @@ class ExactRegression:
         self._inverse_trace, self.log_determinant, self.size = inverse_trace, log_determinant, row + 1
 
     def count_steps(self, coordinates: FloatArray) -> Steps:
-        """The steps that learn a point with a reward that is never asked for: variances depend on points alone."""
+        """Return the steps that learn a point with a reward that is never asked for.
+
+        Variances depend on points alone.
+        """
         with np.errstate(invalid="ignore", over="ignore"):
             features, mean, variance = self.evaluate(coordinates[None, :])
         require_finite_kernel(self.kernel, mean + linalg.safe_sqrt(variance))
@@ -154,11 +157,11 @@ class ExactRegression:
             carry_out(self.count_steps(point))
 
     def copy(self) -> Self:
-        """A regression that goes on by itself, with the same kernel."""
+        """Return a regression that goes on by itself, with the same kernel."""
         return copy.deepcopy(self, {id(self.kernel): self.kernel})
 
     def _with_room(self, dimension: int) -> Self:
-        """The regression whose newer columns have joined the triangle, with room for more, points and rewards too."""
+        """Return the regression with its newer columns in the triangle, and room for more points and rewards."""
         size, settled, grown = self.size, len(self._factor), copy.copy(self)
         factor = np.zeros((size, size))
         factor[:settled, :settled] = self._factor

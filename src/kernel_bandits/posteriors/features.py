@@ -84,7 +84,7 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         return self.feature_map.gradient(points, by_features)
 
     def _started(self, size: int) -> tuple[Pending[RidgeRegression], Steps]:
-        """The pair of regressions with this many features, and the step that starts it if it is new."""
+        """Return the pair of regressions with this many features, and the step that starts it if it is new."""
         if self._pending.settled.size:
             return self._pending, []
         pair = Pending(RidgeRegression(self.regularization, size))

@@ -21,7 +21,7 @@ class Blocks(Protocol):
     """What a pass needs of a history."""
 
     def blocks(self) -> Iterator[Block]:
-        """Points, their counts and sums of rewards, block by block."""
+        """Return points, their counts and sums of rewards, block by block."""
 
 
 class Thinned:
@@ -32,7 +32,7 @@ class Thinned:
         self.points, self.rewards, self.count = points[::step], rewards[::step], float(step)
 
     def blocks(self) -> Iterator[Block]:
-        """Views of points, their counts and sums of rewards, as :meth:`History.blocks`."""
+        """Return views of points, their counts and sums of rewards, as :meth:`History.blocks`."""
         for start in range(0, len(self.points), BLOCK_ROWS):
             rows = slice(start, start + BLOCK_ROWS)
             points = self.points[rows]
@@ -56,11 +56,11 @@ class History:
         self._rewards_in_order = array("d")
 
     def __len__(self) -> int:
-        """How many rows a pass costs: observations, or different points where repeats are merged."""
+        """Return how many rows a pass costs: observations, or different points where repeats are merged."""
         return self._size
 
     def append_steps(self, point: FloatArray, reward: float) -> Steps:
-        """The steps that keep one more observation."""
+        """Return the steps that keep one more observation."""
         steps: Steps = []
         if self._row_of is not None:
             key = point.tobytes()
@@ -91,7 +91,7 @@ class History:
         points[row], rewards[row], self._size = point, reward, size
 
     def copy(self) -> Self:
-        """A history that grows apart from this one; blocks that are full are shared."""
+        """Return a history that grows apart from this one; blocks that are full are shared."""
         twin = copy(self)
         twin._points = [*self._points[:-1], *(block.copy() for block in self._points[-1:])]
         if self._row_of is None:
@@ -125,7 +125,7 @@ class History:
             taken += count
 
     def blocks(self) -> Iterator[Block]:
-        """Views of different points (b, d), their counts (b,) and sums of rewards (b,), b ≤ ``BLOCK_ROWS``."""
+        """Return views of different points (b, d), their counts and sums of rewards (b,), b ≤ ``BLOCK_ROWS``."""
         left = self._size
         for index, (points, rewards) in enumerate(zip(self._points, self._rewards, strict=True)):
             counts = _ONES if self._row_of is None else self._counts[index]

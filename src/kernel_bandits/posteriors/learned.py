@@ -136,7 +136,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         return self._learn_steps(point, reward, lambda within: within.fulfil_steps(key, centred))
 
     def _learn_steps(self, point: FloatArray, reward: float, prepare: Callable[[Posterior[Any]], Steps]) -> Steps:
-        """The steps that learn an observation, and the kernel if it is time to."""
+        """Return the steps that learn an observation, and the kernel if it is time to."""
         if self._next is None or self.round_index + 1 < self._next:
             steps = prepare(self._within)
             return steps if self._kept is None else steps + self._kept.append_steps(point, reward)
@@ -180,7 +180,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         return self._within.abandon_many_steps(keys)
 
     def _centred(self, rewards: _Rewards) -> _Rewards:
-        """What the posterior within learns of rewards.
+        """Return what the posterior within learns of rewards.
 
         Nothing, as long as their level and spread are unknown: a first reward of 50 would look like a wonder and be
         played until the kernel is learned, one of −50 like a disaster. Decisions go by standard deviations until then.
@@ -229,7 +229,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             self._kept = None
 
     def _rebuilt(self, refit: Refit[Any], points: FloatArray, rewards: FloatArray) -> Posterior[Any]:
-        """The posterior of a model with everything that was observed and anticipated."""
+        """Return the posterior of a model with everything that was observed and anticipated."""
         within = self._learner.build(refit.kernel, refit.regularization, len(self.kernel_changes) + 1)
         # what the old anchors stand for is to be explained too, whether or not it was sampled
         anchors, sample = self.dictionary_points.reshape(-1, points.shape[1]), refit.sample

@@ -75,7 +75,7 @@ class Learner(ABC, Generic[M]):
 
     @abstractmethod
     def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
-        """The posterior of a kernel; of None before anything is known."""
+        """Return the posterior of a kernel; of None before anything is known."""
 
     @abstractmethod
     def describe(self, context_columns: int, actions: FloatArray) -> None:
@@ -89,12 +89,15 @@ class Learner(ABC, Generic[M]):
     def refit(
         self, points: FloatArray, rewards: FloatArray, model: M | None, generator: np.random.Generator
     ) -> Refit[M] | None:
-        """The model that explains a sample of a history (t, d), (t,) best; None to stay with the one there is."""
+        """Return the model that explains a sample of a history (t, d), (t,) best.
+
+        None to stay with the one there is.
+        """
 
     def accepts(
         self, before: Posterior[Any], after: Posterior[Any], refit: Refit[M], generator: np.random.Generator
     ) -> bool:
-        """Whether to leave a posterior for the one that was rebuilt."""
+        """Return whether to leave a posterior for the one that was rebuilt."""
         del before, after, refit, generator  # a model that is averaged with its prior needs no second look
         return True
 
@@ -182,7 +185,7 @@ class StationaryLearner(Learner[RewardModel]):
     def _is_outpredicted(
         self, model: RewardModel | None, points: FloatArray, rewards: FloatArray, early: NDArray[np.bool_]
     ) -> bool:
-        """Whether a model fitted to the early observations predicts the later ones better than the given one."""
+        """Return whether a model fitted to the early observations predicts the later ones better than the given one."""
         if model is None or early.sum() < 2 or early.all():
             return model is None
         rival = Sample(points[early], rewards[early], self._learning.groups, self._units).fit(self._start.kernel, model)

@@ -98,7 +98,7 @@ class _Arms:
         return max((member.drift for member in self.members.values()), default=0.0)
 
     def copy(self) -> _Arms:
-        """Arms that learn apart from these."""
+        """Return arms that learn apart from these."""
         twin = copy.copy(self)
         twin.members = {arm: member.copy() for arm, member in self.members.items()}
         twin.awaited = dict(self.awaited)
@@ -111,8 +111,10 @@ class _Arms:
             columns = self.anchors.shape[1]
             blocks = [member.dictionary_points for member in self.members.values()]
             # an arm without anchors does not know its columns yet
-            self.anchors, self.size = np.concatenate([block.reshape(len(block), columns) for block in blocks]), size
+            self.anchors = np.concatenate([block.reshape(len(block), columns) for block in blocks])
             self.narrow = self._narrowed()
+            # last, so that a count that was interrupted is repeated
+            self.size = size
 
     def _narrowed(self) -> _NarrowAnchors | None:
         if not isinstance(self._kernel, Mixed):
@@ -200,7 +202,10 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
         return _SplitEvaluation(self._facts.round_index, mean, std, within)
 
     def _of_one_context(self, contexts: FloatArray, rows_by_arm: dict[bytes, list[int]]) -> dict[bytes, Evaluation]:
-        """The evaluations of the arms where all are offered in one context: one call of the kernel for all anchors."""
+        """Return the evaluations of the arms where all are offered in one context.
+
+        One call of the kernel for all anchors.
+        """
         if len(contexts) < 2 or len(rows_by_arm) < len(contexts) or not (self._split and self._arms.size):
             return {}
         context = contexts[:1]
@@ -217,7 +222,7 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
         return evaluations
 
     def _member(self, point: FloatArray) -> tuple[bytes, Posterior[Any]]:
-        """The posterior of a point's arm, a fresh one if the arm was never played; writes nothing."""
+        """Return the posterior of a point's arm, a fresh one if the arm was never played; writes nothing."""
         arm = point[self._split :].tobytes()
         member = self._arms.members.get(arm)
         if member is None:
@@ -232,7 +237,7 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
         return arm, member, *known
 
     def _admit_steps(self, arm: bytes, member: Posterior[Any], dimension: int, observations: int) -> Steps:
-        """The steps that keep the posterior of an arm, which has learned that many observations."""
+        """Return the steps that keep the posterior of an arm, which has learned that many observations."""
         return [
             (self._arms.members.setdefault, arm, member),
             (self._numbers.setdefault, arm, len(self._numbers)),

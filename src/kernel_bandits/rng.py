@@ -1,4 +1,4 @@
-"""Independent random streams from one seed: contexts, noise, ties, coins, exploration and learning.
+"""Independent random streams from one seed: contexts, noise, ties, coins, exploration, learning and designs.
 
 Environments draw from the first two and policies from the others, so that all policies run with one seed meet the
 same contexts and the same noise, whatever they draw themselves.
@@ -11,7 +11,7 @@ import numpy as np
 from kernel_bandits.errors import InputError
 
 Seed: TypeAlias = int | None
-_STREAMS = ("contexts", "noise", "ties", "coins", "exploration", "learning")
+_STREAMS = ("contexts", "noise", "ties", "coins", "exploration", "learning", "design")
 
 
 def seed_of(seed: Seed, name: str) -> np.random.SeedSequence:

@@ -8,7 +8,7 @@ constants were chosen on the development tables of the bake-off, and ``BONUS`` o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,10 +81,18 @@ class Columns:
         contexts: how many of the leading columns are the context.
         variables: the variable of each column, shape (d,); the columns of one variable share a spread. None for one
             variable per column.
+        box: the corners of the smallest box that holds every box offered so far; None where rows were.
     """
 
     contexts: int = 0
     variables: tuple[int, ...] | None = None
+    box: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+
+    def within(self, low: FloatArray, high: FloatArray) -> Columns:
+        """The same, with actions from one more box."""
+        if self.box is not None:
+            low, high = np.minimum(low, self.box[0]), np.maximum(high, self.box[1])
+        return replace(self, box=(tuple(low.tolist()), tuple(high.tolist())))
 
     def of(self, part: slice, dimension: int) -> NDArray[np.intp]:
         """The variables of some of the columns, numbered from 0."""
@@ -125,6 +133,15 @@ class ColumnUnits:
             spread, varies = np.where(before.varies, wider, spread), varies | before.varies
         count = len(np.unique(variables[varies]))
         return cls(centre, spread, varies, max(count, 1))
+
+    @classmethod
+    def of_box(cls, low: FloatArray, high: FloatArray) -> ColumnUnits:
+        """Those of actions that fill a box evenly, whichever were played."""
+        width = high - low
+        varies = width > NEGLIGIBLE_SPREAD * np.maximum(np.abs(low), np.abs(high))
+        # a uniform value has a standard deviation of 1/√12 of its range
+        spread = np.where(varies, width / math.sqrt(12.0), 1.0)
+        return cls(0.5 * (low + high), spread, varies, max(int(varies.sum()), 1))
 
     def standardised(self, points: FloatArray) -> FloatArray:
         """Columns about their centre, in units of their spread."""
@@ -193,6 +210,15 @@ def _relative(units: ColumnUnits, lengthscale: float) -> FloatArray:
     return np.where(units.varies, lengthscale * math.sqrt(units.variables / 12.0), math.inf)
 
 
+def _action_units(actions: FloatArray, columns: Columns, before: MixedModel | None) -> ColumnUnits:
+    """The units of described actions: those of their box, or of the actions that were played."""
+    if columns.box is not None:
+        return ColumnUnits.of_box(*(np.array(corner) for corner in columns.box))
+    dimension = columns.contexts + actions.shape[1]
+    variables = columns.of(slice(columns.contexts, dimension), dimension)
+    return ColumnUnits.measured(actions, variables, None if before is None else before.actions)
+
+
 def are_arms(actions: FloatArray) -> bool:
     """Whether actions are names: unit vectors of two columns or more."""
     return actions.shape[1] > 1 and bool(
@@ -227,13 +253,7 @@ class MixedSample:
         self._contexts = ColumnUnits.measured(
             contexts, columns.of(slice(0, split), dimension), None if before is None else before.contexts
         )
-        self._actions = (
-            None
-            if arms
-            else ColumnUnits.measured(
-                actions, columns.of(slice(split, dimension), dimension), None if before is None else before.actions
-            )
-        )
+        self._actions = None if arms else _action_units(actions, columns, before)
         self._centre, self._spread = float(rewards.mean()), float(rewards.std())
         self._values = np.unique(rewards)
         self._rewards = (rewards - self._centre) / self._spread

@@ -18,6 +18,7 @@ from kernel_bandits.kernels import KernelLike, Linear
 from kernel_bandits.kernels.fourier import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.policies.assembly import Posteriors, posterior_of, when_learned
+from kernel_bandits.policies.box_design import BoxDesign
 from kernel_bandits.policies.by_name import takes_features
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policies.thompson import ThompsonSampling
@@ -88,7 +89,7 @@ def k_ucb(
     posteriors = Posteriors(None, seed_of(seed, "coins"))
     posterior = posterior_of(kernel, regularization, when_learned(kernel, learn_kernel), posteriors, seed)
     radius = _radius(confidence, kernel)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed))
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed), _design(kernel, seed))
 
 
 def _rule_or_none(dictionary: DictionaryRule | None) -> DictionaryRule | None:
@@ -98,6 +99,11 @@ def _rule_or_none(dictionary: DictionaryRule | None) -> DictionaryRule | None:
 def _radius(confidence: Confidence, kernel: KernelLike | None) -> Confidence:
     """The radius that a ``confidence=`` argument asks for; with nothing set the bonus is learned with the kernel."""
     return LearnedDeviations() if kernel is None and confidence is _ONE_STANDARD_DEVIATION else confidence
+
+
+def _design(kernel: KernelLike | None, seed: Seed) -> BoxDesign | None:
+    """The first actions in boxes, where nothing is known of the rewards."""
+    return BoxDesign(seed_of(seed, "design")) if kernel is None else None
 
 
 def _mixture(rate: float, seed: Seed) -> tuple[float, np.random.Generator] | None:
@@ -167,7 +173,7 @@ def ek_ucb(
     posteriors = Posteriors(rule if learning is None else rule.for_learned_kernel(), seed_of(seed, "coins"))
     posterior = posterior_of(kernel, regularization, learning, posteriors, seed)
     radius = _radius(confidence, kernel)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed))
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed), _design(kernel, seed))
 
 
 @takes_features

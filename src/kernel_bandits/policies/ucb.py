@@ -10,6 +10,7 @@ from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.confidence import Confidence, require_radius
 from kernel_bandits.errors import InputError
+from kernel_bandits.policies.box_design import BoxDesign
 from kernel_bandits.policies.box_search import finalists
 from kernel_bandits.policies.decision import Choice
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
@@ -30,6 +31,7 @@ class UpperConfidenceBound(PosteriorPolicy):
         generator: breaks ties and searches boxes.
         exploration: an ε and a generator: with probability ε any offered action is played instead, so that every
             decision has a known propensity of at least ε/A.
+        design: the first actions in a box; None where the kernel is known.
     """
 
     def __init__(
@@ -38,11 +40,13 @@ class UpperConfidenceBound(PosteriorPolicy):
         confidence: Confidence,
         generator: np.random.Generator,
         exploration: tuple[float, np.random.Generator] | None = None,
+        design: BoxDesign | None = None,
     ) -> None:
         super().__init__(posterior, generator)
         require_radius(confidence, posterior)
         self.confidence = confidence
         self.exploration = exploration
+        self.design = design
 
     def _bonus(self) -> float:
         # βσ = β·std/√λ
@@ -54,6 +58,10 @@ class UpperConfidenceBound(PosteriorPolicy):
                 "actions: with exploration_rate= each of finitely many actions is played with a known probability, and "
                 "a Box was offered; offer rows, as box.sample(generator, 100), or leave exploration_rate= out."
             )
+        self.posterior.within_box(box.low, box.high)
+        first = None if self.design is None else self.design.next_action(self.posterior, box)
+        if first is not None:
+            return first[None, :]
         return finalists(self.posterior, self._bonus(), context, box, self.generator)
 
     def choose(self, points: FloatArray) -> Choice:

@@ -174,6 +174,10 @@ class Posterior(ABC, Generic[E]):
         """
         del context_columns, actions  # a kernel that is given knows its columns
 
+    def within_box(self, low: FloatArray, high: FloatArray) -> None:
+        """Take note of the box (d_a,), (d_a,) that actions are chosen from; predictions stay as they are."""
+        del low, high  # a kernel that is given knows its columns
+
     @property
     def information_gain(self) -> float:
         """½·log det(I + K/λ) of the (projected) Gram matrix."""
@@ -192,6 +196,11 @@ class Posterior(ABC, Generic[E]):
     @abstractmethod
     def _observations(self) -> tuple[FloatArray, FloatArray]:
         """Every observed point (t, d) and reward (t,) in order, or an error where the history is not kept."""
+
+    @property
+    def awaited_points(self) -> list[FloatArray]:
+        """The points (d,) whose reward is awaited, oldest first."""
+        return [awaited.point for awaited in self._pending.awaited.values()]
 
     @property
     @abstractmethod

@@ -61,6 +61,9 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             self._within = self._learner.build(None, UNKNOWN_NOISE, 0)
             self._facts, self._pending = self._within._facts, self._within._pending
 
+    def within_box(self, low: FloatArray, high: FloatArray) -> None:
+        self._learner.within_box(low, high)
+
     def group_columns(self, labels: NDArray[np.intp]) -> None:
         if not self.round_index:
             self._learner.group_columns(labels)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -92,6 +92,10 @@ class Learner(ABC, Generic[M]):
         """Whether to leave a posterior for the one that was rebuilt."""
         del before, after, refit, generator  # a model that is averaged with its prior needs no second look
         return True
+
+    def within_box(self, low: FloatArray, high: FloatArray) -> None:
+        """Take note of a box that actions are chosen from."""
+        del low, high  # a stationary kernel measures its columns
 
     def group_columns(self, labels: NDArray[np.intp]) -> None:
         """Take note of which columns encode one variable, shape (d,)."""
@@ -200,11 +204,15 @@ class MixedLearner(Learner[MixedModel]):
         return None
 
     def describe(self, context_columns: int, actions: FloatArray) -> None:
-        self._columns = Columns(context_columns, self._columns.variables)
+        self._columns = replace(self._columns, contexts=context_columns)
         self._arms = are_arms(actions)
 
+    def within_box(self, low: FloatArray, high: FloatArray) -> None:
+        self._columns = self._columns.within(low, high)
+        self._arms = False
+
     def group_columns(self, labels: NDArray[np.intp]) -> None:
-        self._columns = Columns(self._columns.contexts, tuple(labels.tolist()))
+        self._columns = replace(self._columns, variables=tuple(labels.tolist()))
 
     def check(self, points: FloatArray) -> None:
         _require_labels(self._columns.variables, points)

@@ -4,9 +4,9 @@
     python benchmarks/process.py --held-out           # those that nothing was chosen on
     python benchmarks/process.py --variants 2d 6d --seeds 20 --peer botorch
 
-The yield is 50 on the plateau and 90 at the peak, which a quarter of the box feels (its bump is above 10 % there) and which moves
-with the sensors; the noise has a standard deviation of 1. Each run has 120 experiments with nothing set. The shortfall is the
-mean of best yield less yield over the last 30.
+The yield is 50 on the plateau and 90 at the peak, which a quarter of the box feels (its bump is above 10 % there) and
+which moves with the sensors; the noise has a standard deviation of 1. Each run has 120 experiments with nothing set.
+The shortfall is the mean of best yield less yield over the last 30.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import repeat
 from typing import Any, final
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits import persistence
 from kernel_bandits.actions import Box, as_log, as_rounds, available_rows, join, require_action_columns
-from kernel_bandits.arrays import FloatArray, as_points, as_reward, as_vector, require_finite
+from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, as_vector, require_finite
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import require_columns
 from kernel_bandits.numerics.blas_threads import threads_for
@@ -107,14 +108,25 @@ class Policy(Hooks):
             raise
 
     @final
-    def update(self, context: ArrayLike, action: ArrayLike, reward: float) -> None:
+    def update(
+        self,
+        context: ArrayLike,
+        action: ArrayLike,
+        reward: float,
+        *,
+        weight: float | None = None,
+        noise_variance: float | None = None,
+    ) -> None:
         """Learn the reward of an action that was played in a context.
 
         Args:
             context: shape (d_x,).
             action: shape (d_a,), for instance ``decision.action``.
             reward: a finite number; larger is better.
+            weight: how many ordinary rewards this one is worth: its noise variance is λ/weight. 1 unless given.
+            noise_variance: of this reward, in squared reward units; instead of ``weight``.
         """
+        weight = self._as_weight(weight, noise_variance)
         context = as_vector("context", context, self._dimensions[0])
         action = as_vector("action", action, self._dimensions[1])
         choice = self._last.choice_of(context, action, self.round_index)
@@ -127,10 +139,20 @@ class Policy(Hooks):
             if self._dimensions[0] is None:
                 require_action_columns(action)
                 self._check_first(point[None, :], len(context))
-        self._change_model(self.learn, point, as_reward(reward), choice)
+        if weight == 1.0:
+            self._change_model(self.learn, point, as_reward(reward), choice)
+        else:
+            self._change_model(self.learn_weighted, point, as_reward(reward), weight)
         self._rewards_learned += 1
         if self._dimensions[0] is None:
             self._dimensions = (len(context), len(action))
+
+    def _as_weight(self, weight: float | None, noise_variance: float | None) -> float:
+        if noise_variance is None:
+            return 1.0 if weight is None else as_positive("weight", weight)
+        if weight is not None:
+            raise InputError("weight and noise_variance: expected one of the two, got both.")
+        return self.weight_of(as_positive("noise_variance", noise_variance))
 
     @final
     def select_many(self, contexts: ArrayLike, actions: ArrayLike | Box) -> list[Decision]:
@@ -193,9 +215,43 @@ class Policy(Hooks):
         return replace(decision, id=self._ledger.issue())
 
     @final
-    def tell(self, id: int, reward: float) -> None:
-        """Learn the reward of the decision of :meth:`ask` with this ``id``; in any order, once each."""
-        self.tell_many([id], [reward])
+    def ask_many(self, contexts: ArrayLike, actions: ArrayLike | Box) -> list[Decision]:
+        """Choose one action for each of many contexts, whose rewards arrive later: exactly n decisions of :meth:`ask`.
+
+        Each decision counts in the standard deviations of the next, so a batch in one context explores different
+        actions. If one of them fails, those before it expire.
+
+        Args:
+            contexts: one per row, shape (n, d_x); repeat a context to play several actions in it.
+            actions: offered in every round, shape (A, d_a), or round by round, shape (n, A, d_a); or a box.
+        """
+        contexts = as_points("contexts", contexts, self._dimensions[0])
+        require_finite("contexts", contexts)
+        offers = repeat(actions) if isinstance(actions, Box) else self._rounds(contexts, actions)[1]
+        decisions: list[Decision] = []
+        try:
+            for context, offered in zip(contexts, offers, strict=False):
+                decisions.append(self.ask(context, offered))
+        except BaseException:
+            for decision in decisions:
+                self.expire(self._ledger.require_issued("ask_many", decision.id or 0))
+            raise
+        return decisions
+
+    @final
+    def tell(self, id: int, reward: float, *, weight: float | None = None, noise_variance: float | None = None) -> None:
+        """Learn the reward of the decision of :meth:`ask` with this ``id``; in any order, once each.
+
+        The other arguments are those of :meth:`update`.
+        """
+        weight = self._as_weight(weight, noise_variance)
+        if weight == 1.0:
+            self.tell_many([id], [reward])
+            return
+        key, number = self._ledger.require_open("tell", id), as_reward(reward)
+        self._change_model(self.fulfil_weighted, key, number, weight)
+        self._rewards_learned += 1
+        self._ledger.settle(key, f"was told already, with reward {number!r}")
 
     @final
     def tell_many(self, ids: Sequence[int], rewards: ArrayLike) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import InputError
 from kernel_bandits.policies import ties
 from kernel_bandits.policies.decision import Choice
 from kernel_bandits.posteriors.base import Posterior
@@ -40,6 +41,20 @@ class Hooks(ABC):
         The choice is what :meth:`choose` returned, if it chose this point last and the model is still the same;
         otherwise None.
         """
+
+    def learn_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
+        """Learn a reward with 1/weight of the noise variance of others; by default a policy takes no weights."""
+        del point, reward, weight
+        raise InputError(f"weight: {type(self).__name__} takes no weights; leave weight= and noise_variance= out.")
+
+    def fulfil_weighted(self, key: int, reward: float, weight: float) -> None:
+        """Learn the reward of an anticipated point, as :meth:`learn_weighted`."""
+        self.learn_weighted(self._waiting[key], reward, weight)
+        del self._waiting[key]
+
+    def weight_of(self, noise_variance: float) -> float:
+        """Return the weight of a reward with this noise variance."""
+        return self.posteriors[0].weight_of(noise_variance) if len(self.posteriors) == 1 else 1.0
 
     def choose_many(self, points: FloatArray) -> list[Choice]:
         """Choose one of the points (n, A, d) in each of n rounds; the model stays as it is."""

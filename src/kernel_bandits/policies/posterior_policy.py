@@ -98,7 +98,9 @@ class PosteriorPolicy(Policy):
         Args:
             contexts: one per row, shape (n, d_x), in the order in which they are to be served.
             actions: offered in every round, shape (A, d_a), or round by round, shape (n, A, d_a); or a box.
-            batch_variance_limit: at least 1; at 1 a batch is one decision.
+            batch_variance_limit: at least 1; at 1 a batch is one decision. σ² is std²/λ, the variance in units of the
+                noise: with a kernel of variance 1 and λ = 0.1 a first decision has σ² = 10 and reaches the default at
+                once. For exactly n decisions use :meth:`ask_many`.
 
         Returns:
             Decisions for the first contexts, at least one and at most n; tell their rewards, then pass the remaining
@@ -153,6 +155,14 @@ class PosteriorPolicy(Policy):
 
     def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> None:
         self.posterior.observe(point, reward, *self._evaluation_of(point, choice))
+
+    def learn_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
+        self.posterior.observe_weighted(point, reward, weight)
+
+    def fulfil_weighted(self, key: int, reward: float, weight: float) -> None:
+        # it was counted with weight 1; the last thing that may fail comes first
+        self.posterior.observe_weighted(self.posterior.awaited_point(key), reward, weight)
+        self.posterior.abandon(key)
 
     def learn_many(self, points: FloatArray, rewards: FloatArray) -> None:
         self.posterior.observe_many(points, rewards)

@@ -89,7 +89,9 @@ def k_ucb(
     posteriors = Posteriors(None, seed_of(seed, "coins"))
     posterior = posterior_of(kernel, regularization, when_learned(kernel, learn_kernel), posteriors, seed)
     radius = _radius(confidence, kernel)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed), _design(kernel, seed))
+    return UpperConfidenceBound(
+        posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed), _design(kernel, seed)
+    )
 
 
 def _rule_or_none(dictionary: DictionaryRule | None) -> DictionaryRule | None:
@@ -173,7 +175,9 @@ def ek_ucb(
     posteriors = Posteriors(rule if learning is None else rule.for_learned_kernel(), seed_of(seed, "coins"))
     posterior = posterior_of(kernel, regularization, learning, posteriors, seed)
     radius = _radius(confidence, kernel)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed), _design(kernel, seed))
+    return UpperConfidenceBound(
+        posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed), _design(kernel, seed)
+    )
 
 
 @takes_features

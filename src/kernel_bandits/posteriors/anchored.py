@@ -124,13 +124,13 @@ class AnchoredRegression:
         if postpones:
             self.postponed = []
 
-    def remember(self, point: FloatArray, reward: float, residual: float) -> None:
+    def remember(self, point: FloatArray, reward: float, residual: float, weight: float = 1.0) -> None:
         """Count an observation that the regression has learned."""
         facts = self.facts
         # ρ grows by what the anchors do not explain
-        facts.residual_trace += residual
+        facts.residual_trace += weight * residual
         if self.history is not None:
-            self.history.append(point, reward)
+            self.history.append(point, reward, weight)
         facts.dimension = len(point)
         facts.round_index += 1
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, as_vector, require_finite
-from kernel_bandits.errors import InputError
+from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike, as_kernel, require_columns
 from kernel_bandits.numerics.linalg import correlate
 from kernel_bandits.posteriors.pending import Carrier
@@ -197,6 +197,10 @@ class Posterior(ABC, Generic[E]):
     def _observations(self) -> tuple[FloatArray, FloatArray]:
         """Every observed point (t, d) and reward (t,) in order, or an error where the history is not kept."""
 
+    def awaited_point(self, key: int) -> FloatArray:
+        """The point (d,) whose reward is awaited under a key."""
+        return self._pending.awaited[key].point
+
     @property
     def awaited_points(self) -> list[FloatArray]:
         """The points (d,) whose reward is awaited, oldest first."""
@@ -268,6 +272,20 @@ class Posterior(ABC, Generic[E]):
             row: where in the evaluation the point stands.
         """
 
+    def observe_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
+        """Learn an observation with noise variance λ/weight; either succeeds or changes nothing.
+
+        In whitened coordinates it is the observation of √weight·reward at √weight·φ: A gains weight·φφᵀ.
+        """
+        del point, reward, weight
+        raise UnavailableError(
+            f"weight: {type(self).__name__} does not implement observe_weighted(point, reward, weight)."
+        )
+
+    def weight_of(self, noise_variance: float) -> float:
+        """The weight λ/σ² of an observation with noise variance σ²."""
+        return self.regularization / as_positive("noise_variance", noise_variance)
+
     @abstractmethod
     def anticipate(self, key: int, point: FloatArray, evaluation: E, row: int = 0) -> None:
         """Count a point as played whose reward is still to come; either succeeds or changes nothing.
@@ -300,16 +318,28 @@ class Posterior(ABC, Generic[E]):
         for point, reward in zip(points, rewards.tolist(), strict=True):
             self.observe(point, reward, self.evaluate_finite(point[None, :]))
 
-    def learn_history(self, points: FloatArray, rewards: FloatArray, candidates: FloatArray) -> None:
+    def learn_history(
+        self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
+    ) -> None:
         """Learn a whole history at once, before anything else.
 
         Args:
             points: shape (t, d).
             rewards: shape (t,).
             candidates: joint points that stand for the history, shape (n, d): anchors may be chosen among them.
+            weights: of the observations, shape (t,); None for 1 each.
         """
         del candidates  # a posterior without anchors has none to choose
-        self.observe_many(points, rewards)
+        if weights is None:
+            self.observe_many(points, rewards)
+            return
+        for point, reward, weight in zip(points, rewards.tolist(), weights.tolist(), strict=True):
+            self.observe_weighted(point, reward, weight)
+
+    @property
+    def observed_weights(self) -> FloatArray | None:
+        """The weights of the observations in order, shape (t,); None if all are 1."""
+        return None
 
     def require_finite(self, evaluation: E) -> None:
         """Raise if the kernel was not finite: a value that is not shows in the mean or std of its row."""

@@ -49,16 +49,24 @@ class ExactRegression:
         self._factor = np.zeros((0, 0))
         self._tail = np.zeros((0, 0))
         self._inverse_trace = 0.0
+        # λ_i/λ of each observation, 1 unless weights were given
+        self._noise_ratios = np.zeros(0)
 
     @property
     def effective_dimension(self) -> float:
-        """Trace K(K + λI)⁻¹, which is t − λ·trace (K + λI)⁻¹."""
+        """Trace K(K + Λ)⁻¹, which is t − trace Λ(K + Λ)⁻¹ with the noise variances Λ, λI without weights."""
         return self.size - self.regularization * self._inverse_trace
 
     @property
     def points(self) -> FloatArray:
         """The observed points, a view (t, d)."""
         return self._points[: self.size]
+
+    @property
+    def weights_given(self) -> FloatArray | None:
+        """The weights of the observations, shape (t,); None if all are 1."""
+        ratios = self._noise_ratios[: self.size]
+        return None if (ratios == 1.0).all() else 1.0 / ratios
 
     @property
     def rewards(self) -> FloatArray:
@@ -97,16 +105,18 @@ class ExactRegression:
         by_gram[:, :settled] += linalg.times_upper_transpose(by_features[:, :settled].copy(), self._factor)
         return kernel_gradient(self.kernel, points, self.points, by_gram[:, : self.size], slopes)
 
-    def pivot(self, variance: float) -> float:
-        """The next l² = k(s, s) + λ − ‖φ‖², never below λ but for rounding, as l; an error if it is."""
+    def pivot(self, variance: float, weight: float = 1.0) -> float:
+        """The next l² = k(s, s) + λ/weight − ‖φ‖², never below λ/weight but for rounding, as l; an error if it is."""
         if variance < -0.5 * self.regularization:
             raise InputError(
                 f"kernel: {self.kernel!r} is not positive definite on the observed points, or its diag(X) differs from "
                 f"k(x, x): a posterior variance came out as {variance:.3g}."
             )
-        return math.sqrt(max(variance, 0.0) + self.regularization)
+        return math.sqrt(max(variance, 0.0) + self.regularization / weight)
 
-    def observe(self, point: FloatArray, reward: float, features: FloatArray, mean: float, pivot: float) -> None:
+    def observe(
+        self, point: FloatArray, reward: float, features: FloatArray, mean: float, pivot: float, weight: float = 1.0
+    ) -> None:
         """Learn a reward at a point, with its φ, mean and l as they stand."""
         size, settled = self.size, len(self._factor)
         if size == len(self._rewards):
@@ -121,16 +131,17 @@ class ExactRegression:
         self._points[size], self._rewards[size] = point, reward
         # v = Jy gains (r − φᵀv)/l
         self._whitened_rewards[size] = (reward - mean) / pivot
-        self._inverse_trace += float(column @ column)
-        self.log_determinant += math.log(pivot * pivot / self.regularization)
+        self._noise_ratios[size] = 1.0 / weight
+        self._inverse_trace += float(column @ (self._noise_ratios * column))
+        self.log_determinant += math.log(weight * pivot * pivot / self.regularization)
         self.size += 1
 
-    def count(self, coordinates: FloatArray) -> None:
+    def count(self, coordinates: FloatArray, weight: float = 1.0) -> None:
         """Learn a point with a reward that is never asked for: variances depend on points alone."""
         with np.errstate(invalid="ignore", over="ignore"):
             features, mean, variance = self.evaluate(coordinates[None, :])
         require_finite_kernel(self.kernel, mean + linalg.safe_sqrt(variance))
-        self.observe(coordinates, 0.0, features[0], mean.item(0), self.pivot(variance.item(0)))
+        self.observe(coordinates, 0.0, features[0], mean.item(0), self.pivot(variance.item(0), weight), weight)
 
     def copy(self) -> Self:
         """A regression that goes on by itself, with the same kernel."""
@@ -150,6 +161,7 @@ class ExactRegression:
         self._points = points
         self._rewards = np.append(self._rewards, np.zeros(room))
         self._whitened_rewards = np.append(self._whitened_rewards, np.zeros(room))
+        self._noise_ratios = np.append(self._noise_ratios, np.zeros(room))
 
 
 class ExactPosterior(Posterior[_ExactEvaluation]):
@@ -211,8 +223,30 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
             ahead.count(point)
         self._learn(point, reward, evaluation, row, pivot)
 
-    def _learn(self, point: FloatArray, reward: float, evaluation: _ExactEvaluation, row: int, pivot: float) -> None:
-        self._pending.settled.observe(point, reward, evaluation.features[row], evaluation.mean.item(row), pivot)
+    def observe_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
+        settled, ahead = self._pending.settled, self._pending.ahead
+        evaluation = self.evaluate_finite(point[None, :])
+        pivot = settled.pivot(evaluation.variance.item(0), weight)
+        if ahead is not settled:
+            # the last thing that may fail
+            ahead.count(point, weight)
+        self._learn(point, reward, evaluation, 0, pivot, weight)
+
+    @property
+    def observed_weights(self) -> FloatArray | None:
+        return self._pending.settled.weights_given
+
+    def _learn(
+        self,
+        point: FloatArray,
+        reward: float,
+        evaluation: _ExactEvaluation,
+        row: int,
+        pivot: float,
+        weight: float = 1.0,
+    ) -> None:
+        features, mean = evaluation.features[row], evaluation.mean.item(row)
+        self._pending.settled.observe(point, reward, features, mean, pivot, weight)
         self._facts.dimension = len(point)
         self._facts.round_index += 1
 

@@ -85,6 +85,12 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         self._pending.observe(features, solved, float(features @ solved), evaluation.mean.item(row), reward)
         self._facts.round_index += 1
 
+    def observe_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
+        features = self.evaluate_finite(point[None, :]).features[0]
+        self._start(len(point), len(features))
+        self._pending.observe_weighted(features, reward, weight)
+        self._facts.round_index += 1
+
     def anticipate(self, key: int, point: FloatArray, evaluation: _FeatureEvaluation, row: int = 0) -> None:
         features = evaluation.features[row].copy()
         self._start(len(point), len(features))

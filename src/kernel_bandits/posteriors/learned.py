@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.errors import KernelBanditsError
+from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.posteriors.base import Evaluation, KernelChange, Posterior
 from kernel_bandits.posteriors.history import History
@@ -115,6 +115,22 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             self._kept.append(point, reward)
         self._learn_if_due()
 
+    def observe_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
+        self._within.observe_weighted(point, self._centred(reward), weight)
+        if self._kept is not None:
+            self._kept.append(point, reward, weight)
+        self._learn_if_due()
+
+    def weight_of(self, noise_variance: float) -> float:
+        raise InputError(
+            f"noise_variance: λ is learned here, so there is nothing to compare {noise_variance!r} with; give "
+            "weight=, 2 for an observation as good as the mean of two."
+        )
+
+    @property
+    def observed_weights(self) -> FloatArray | None:
+        return self._within.observed_weights if self._kept is None else self._kept.weights
+
     def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
         self._learner.check(points)
         start = 0
@@ -194,7 +210,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         # what the old anchors stand for is to be explained too, whether or not it was sampled
         anchors, sample = self.dictionary_points.reshape(-1, points.shape[1]), refit.sample
         candidates = np.unique(np.concatenate([sample, anchors]), axis=0) if len(sample) < len(points) else sample
-        within.learn_history(points, rewards - refit.mean, candidates)
+        # the kernel is learned without weights: they change what is known of f, not how rough it is
+        within.learn_history(points, rewards - refit.mean, candidates, self.observed_weights)
         for key, awaited in self._pending.awaited.items():
             within.anticipate(key, awaited.point, within.evaluate_finite(awaited.point[None, :]))
         return within

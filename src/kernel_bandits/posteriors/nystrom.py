@@ -185,6 +185,27 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         self._pending.observe(features, solved, variance, mean, reward)
         model.remember(point, reward, residual)
 
+    def observe_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
+        model, evaluation = self._model, self.evaluate_finite(point[None, :])
+        features, residual = evaluation.features[0], evaluation.residual.item(0)
+        explained, prior = evaluation.explained.item(0), evaluation.prior_variance.item(0)
+        # rules look at points and not at weights: an anchor stands for a place
+        candidate = Candidate(features, residual, prior, residual / self._facts.regularization + explained)
+        proposal = model.dictionary.propose(candidate)
+        if proposal.resample:
+            with model.all_or_nothing():
+                self._pending.observe_weighted(features, reward, weight)
+                model.remember(point, reward, residual, weight)
+                model.resample()
+            return
+        features, residual = model.admit(point, candidate, proposal)
+        self._pending.observe_weighted(features, reward, weight)
+        model.remember(point, reward, residual, weight)
+
+    @property
+    def observed_weights(self) -> FloatArray | None:
+        return None if self._model.history is None else self._model.history.weights
+
     def anticipate(self, key: int, point: FloatArray, evaluation: _NystromEvaluation, row: int = 0) -> None:
         model = self._model
         features, residual = evaluation.features[row], evaluation.residual.item(row)
@@ -232,11 +253,13 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
         bulk.learn_log(self._model, points, rewards, one_by_one)
 
-    def learn_history(self, points: FloatArray, rewards: FloatArray, candidates: FloatArray) -> None:
+    def learn_history(
+        self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
+    ) -> None:
         if self.dictionary.leverage_regularization is None:
-            self.observe_many(points, rewards)
+            super().learn_history(points, rewards, candidates, weights)
         else:
-            bulk.learn_history(self._model, points, rewards, candidates)
+            bulk.learn_history(self._model, points, rewards, candidates, weights)
 
     def refactor(self) -> None:
         """Recompute the tracked inverse in O(m³); predictions change by rounding alone."""

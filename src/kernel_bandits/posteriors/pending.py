@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -114,6 +115,13 @@ class Pending(Generic[R]):
         del self.awaited[key]
         if not self.awaited:
             self.ahead = self.settled
+
+    def observe_weighted(self: Pending[RidgeRegression], features: FloatArray, reward: float, weight: float) -> None:
+        """Learn a reward of noise variance λ/weight in both: √weight·r at √weight·φ."""
+        scale = math.sqrt(weight)
+        if self.ahead is not self.settled:
+            self.ahead.count(scale * features)
+        self.settled.learn(scale * features, scale * reward)
 
     def observe(
         self: Pending[RidgeRegression],

@@ -98,7 +98,8 @@ class Run:
 
     def play(self, policy: kb.Policy) -> tuple[np.ndarray, np.ndarray]:
         """Shortfalls (120,) and which of the plays were on a wall."""
-        shortfalls, on_wall = [], []
+        shortfalls: list[float] = []
+        on_wall: list[bool] = []
         while len(shortfalls) < EXPERIMENTS:
             decisions = [policy.ask(self.sense(), self.box) for _ in range(self.plant.batch)]
             for decision in decisions:
@@ -106,7 +107,7 @@ class Run:
                 shortfalls.append(self.best - expected)
                 fractions = self.box.fractions(decision.action[None, :])[0]
                 on_wall.append(bool(((fractions < 1e-3) | (fractions > 1 - 1e-3)).any()))
-                policy.tell(decision.id, expected + NOISE * self.generator.standard_normal())
+                policy.tell(int(decision.id or 0), expected + NOISE * self.generator.standard_normal())
         return np.array(shortfalls), np.array(on_wall)
 
 
@@ -145,10 +146,10 @@ def measure(name: str, plant: Plant, seeds: int) -> None:
         ends.append(shortfalls[-LAST:].mean())
         walls.append(on_wall.sum())
     seconds = (time.process_time() - started) / seeds
-    ends = np.array(ends)
+    short = np.array(ends)
     print(
-        f"{name:14s} over 5 short: {int((ends > 5).sum()):2d} of {seeds}   median {np.median(ends):5.2f}   "
-        f"worst {ends.max():5.2f}   plays on a wall {np.mean(walls):5.1f}   {seconds:5.2f} s a run",
+        f"{name:14s} over 5 short: {int((short > 5).sum()):2d} of {seeds}   median {np.median(short):5.2f}   "
+        f"worst {short.max():5.2f}   plays on a wall {np.mean(walls):5.1f}   {seconds:5.2f} s a run",
         flush=True,
     )
 

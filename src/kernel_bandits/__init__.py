@@ -82,6 +82,7 @@ from kernel_bandits.policies import (
 from kernel_bandits.policies.table import TablePolicy
 from kernel_bandits.policies.table_records import NamedDecision
 from kernel_bandits.posteriors import Prediction
+from kernel_bandits.posteriors.forgetting import Discount, Wander, Window
 from kernel_bandits.version import __version__
 
 __all__ = [
@@ -97,6 +98,7 @@ __all__ = [
     "Date",
     "Decision",
     "DictionaryRule",
+    "Discount",
     "Embedding",
     "Exponential",
     "Features",
@@ -130,6 +132,8 @@ __all__ = [
     "TensorProduct",
     "Tightened",
     "UnavailableError",
+    "Wander",
+    "Window",
     "__version__",
     "cbbkb",
     "cbkb",

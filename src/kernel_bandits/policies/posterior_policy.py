@@ -13,6 +13,7 @@ from kernel_bandits.arrays import FloatArray, as_count, as_points, as_positive, 
 from kernel_bandits.errors import InputError
 from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Choice, Decision
+from kernel_bandits.policies.residuals import Residuals
 from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
 
 
@@ -52,6 +53,7 @@ class PosteriorPolicy(Policy):
     def __init__(self, posterior: Posterior[Any], generator: np.random.Generator) -> None:
         super().__init__(generator)
         self.posterior = posterior
+        self.residuals = Residuals()
 
     @property
     def posteriors(self) -> tuple[Posterior[Any]]:
@@ -154,7 +156,10 @@ class PosteriorPolicy(Policy):
         )
 
     def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> None:
-        self.posterior.observe(point, reward, *self._evaluation_of(point, choice))
+        evaluation, row = self._evaluation_of(point, choice)
+        mean, std = evaluation.mean.item(row), evaluation.std.item(row)
+        self.posterior.observe(point, reward, evaluation, row)
+        self.residuals.note(self.posterior, reward, mean, std)
 
     def learn_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
         self.posterior.observe_weighted(point, reward, weight)
@@ -171,7 +176,9 @@ class PosteriorPolicy(Policy):
         self.posterior.anticipate(key, point, *self._evaluation_of(point, choice))
 
     def fulfil(self, key: int, reward: float) -> None:
+        evaluation = self.posterior.evaluate_finite(self.posterior.awaited_point(key)[None, :])
         self.posterior.fulfil(key, reward)
+        self.residuals.note(self.posterior, reward, evaluation.mean.item(0), evaluation.std.item(0))
 
     def abandon(self, key: int) -> None:
         self.posterior.abandon(key)

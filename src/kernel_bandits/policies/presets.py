@@ -29,6 +29,7 @@ from kernel_bandits.posteriors import (
     NystromPosterior,
     Posterior,
 )
+from kernel_bandits.posteriors.forgetting import Forgetting
 from kernel_bandits.rng import Seed, seed_of, stream
 
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
@@ -70,6 +71,7 @@ def k_ucb(
     learn_kernel: bool | KernelLearning | None = None,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     exploration_rate: float = 0.0,
+    forgetting: Forgetting | None = None,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """K-UCB: the exact posterior, O(t²) per action (the paper's Algorithm "Kernel UCB").
@@ -83,11 +85,13 @@ def k_ucb(
         confidence: the radius β; by default one posterior standard deviation.
         exploration_rate: ε; with this probability any offered action is played instead of the one with the largest
             bound, and decisions carry their propensity.
+        forgetting: for rewards that drift: ``Discount(half_life)``, ``Window(size)`` or ``Wander(half_life)``.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the tie-breaks and the exploration.
     """
     posteriors = Posteriors(None, seed_of(seed, "coins"))
-    posterior = posterior_of(kernel, regularization, when_learned(kernel, learn_kernel), posteriors, seed)
+    learning = when_learned(kernel, learn_kernel)
+    posterior = posterior_of(kernel, regularization, learning, posteriors, seed, forgetting)
     radius = _radius(confidence, kernel)
     return UpperConfidenceBound(
         posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed), _design(kernel, seed)
@@ -152,6 +156,7 @@ def ek_ucb(
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     dictionary: DictionaryRule = _KORS,
     exploration_rate: float = 0.0,
+    forgetting: Forgetting | None = None,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """EK-UCB: the posterior projected on a dictionary that grows by KORS, O(m²) per action (Algorithm 2 of the paper).
@@ -167,13 +172,14 @@ def ek_ucb(
             ``Fixed(points)``, ``Resampling()``, or one of your own.
         exploration_rate: ε; with this probability any offered action is played instead of the one with the largest
             bound, and decisions carry their propensity.
+        forgetting: for rewards that drift: ``Discount(half_life)``, ``Window(size)`` or ``Wander(half_life)``.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the coins, tie-breaks and exploration.
     """
     learning = when_learned(kernel, learn_kernel)
     rule = as_rule(dictionary)
     posteriors = Posteriors(rule if learning is None else rule.for_learned_kernel(), seed_of(seed, "coins"))
-    posterior = posterior_of(kernel, regularization, learning, posteriors, seed)
+    posterior = posterior_of(kernel, regularization, learning, posteriors, seed, forgetting)
     radius = _radius(confidence, kernel)
     return UpperConfidenceBound(
         posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed), _design(kernel, seed)

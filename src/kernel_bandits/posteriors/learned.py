@@ -53,6 +53,11 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         # as nothing is known of them.
         self._kept = History() if start is None or self._is_history_free else None
 
+    @property
+    def learner(self) -> Learner[Any]:
+        """What is learned."""
+        return self._learner
+
     def describe(self, context_columns: int, actions: FloatArray) -> None:
         if self.round_index or self._pending.awaited:
             return
@@ -114,6 +119,26 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         if self._kept is not None:
             self._kept.append(point, reward)
         self._learn_if_due()
+
+    def learn_history(
+        self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
+    ) -> None:
+        # the kernel first, from the whole history, and then the history by that kernel
+        self._learner.check(points)
+        generator = self._generator(len(points))
+        refit = None
+        if len(points) >= self.learning.first_round:
+            with suppress(KernelBanditsError):
+                refit = self._learner.refit(points, rewards, self._model, generator)
+        if refit is None:
+            super().learn_history(points, rewards, candidates, weights)
+            return
+        within = self._learner.build(refit.kernel, refit.regularization, 1)
+        within.learn_history(points, rewards - refit.mean, refit.sample, weights)
+        self._adopt(refit, within)
+        if self._kept is not None:
+            self._kept.extend(points, rewards, weights)
+        self._next = self.learning.after(self.round_index)
 
     def observe_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
         self._within.observe_weighted(point, self._centred(reward), weight)
@@ -180,15 +205,22 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             points, rewards = self.observed_points, self.observed_rewards
         else:
             points, rewards = self._kept.points, self._kept.rewards
-        generator = np.random.default_rng(
-            np.random.SeedSequence(self._seed.entropy, spawn_key=(*self._seed.spawn_key, self.round_index))
-        )
+        generator = self._generator(self.round_index)
         refit = self._learner.refit(points, rewards, self._model, generator)
         if refit is None:
             return
         within = self._rebuilt(refit, points, rewards)
         if not self._learner.accepts(self._within, within, refit, generator):
             return
+        self._adopt(refit, within)
+
+    def _generator(self, number: int) -> np.random.Generator:
+        """Draws the sample of a fit."""
+        seed = np.random.SeedSequence(self._seed.entropy, spawn_key=(*self._seed.spawn_key, number))
+        return np.random.default_rng(seed)
+
+    def _adopt(self, refit: Refit[Any], within: Posterior[Any]) -> None:
+        """Go on with a model and its posterior."""
         facts = within._facts
         change = KernelChange(
             facts.round_index,

@@ -79,6 +79,7 @@ from kernel_bandits.policies import (
     thompson_sampling,
     uniform,
 )
+from kernel_bandits.policies.constraints import Above, Below
 from kernel_bandits.policies.table import TablePolicy
 from kernel_bandits.policies.table_records import NamedDecision
 from kernel_bandits.posteriors import Prediction
@@ -86,7 +87,9 @@ from kernel_bandits.posteriors.forgetting import Discount, Wander, Window
 from kernel_bandits.version import __version__
 
 __all__ = [
+    "Above",
     "Arms",
+    "Below",
     "Boolean",
     "Box",
     "Categorical",

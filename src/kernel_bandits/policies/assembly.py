@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kernel_bandits.arrays import as_positive
 from kernel_bandits.dictionaries import DictionaryRule
@@ -15,11 +17,14 @@ from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.learning.mixed import Columns
 from kernel_bandits.learning.units import RewardModel
+from kernel_bandits.policies.constraints import Constraint, Guards
 from kernel_bandits.posteriors import ExactPosterior, LearnedPosterior, NystromPosterior, Posterior, SplitPosterior
 from kernel_bandits.posteriors.forgetting import Forgetting, ForgettingPosterior, require_forgetting
 from kernel_bandits.posteriors.learners import Learner, MixedLearner, StationaryLearner
 from kernel_bandits.rng import Seed, seed_of
 
+# Where the numbers of the coins of constraints begin, beyond those of arms and renewals.
+CONSTRAINT_COINS = 2**40
 # Anchors where nothing is set, at most: per arm, and for all actions together where they are described.
 ARM_ANCHORS, JOINT_ANCHORS = 150, 400
 
@@ -133,3 +138,27 @@ def _forgetting(
     plain = posterior_of(kernel, regularization, learning, posteriors, seed)
     assert isinstance(plain, LearnedPosterior)
     return ForgettingPosterior(_LearnedRenewals(plain.learner, learning, seed_of(seed, "learning")), forgetting)
+
+
+def guards_of(
+    constraints: Mapping[str, Constraint] | None,
+    posteriors: Posteriors,
+    safe_actions: ArrayLike | None,
+    if_unsafe: Literal["error", "flag"],
+) -> Guards | None:
+    """The constraints of a policy, each with a posterior of its own."""
+    if constraints is None:
+        if safe_actions is not None:
+            raise InputError("safe_actions: without constraints= every action is allowed; leave it out.")
+        return None
+    if not isinstance(constraints, Mapping) or not all(isinstance(each, Constraint) for each in constraints.values()):
+        raise InputError(
+            "constraints: expected limits by the name of an output, {'pressure': Below(8.0, kernel)}, got "
+            f"{constraints!r}."
+        )
+    # the coins of the reward's posterior have numbers from 0 on
+    models = {
+        name: posteriors(each.kernel, each.regularization, CONSTRAINT_COINS + number)
+        for number, (name, each) in enumerate(constraints.items())
+    }
+    return Guards(constraints, models, safe_actions, if_unsafe)

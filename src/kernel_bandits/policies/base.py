@@ -1,7 +1,7 @@
 """What every policy offers to its callers."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import repeat
@@ -83,7 +83,16 @@ class Policy(Hooks):
         split, own = len(context), point.copy()
         if indices is not None:
             row = int(indices[row])
-        return Decision(row, own[split:], choice.mean, choice.std, choice.upper_bound, own[:split], choice.propensity)
+        return Decision(
+            row,
+            own[split:],
+            choice.mean,
+            choice.std,
+            choice.upper_bound,
+            own[:split],
+            choice.propensity,
+            safe=choice.safe,
+        )
 
     def _select_in_box(self, context: ArrayLike, box: Box, mask: ArrayLike | None) -> Decision:
         """Choose from the shortlist of a box; an error leaves the generator as it was."""
@@ -116,6 +125,7 @@ class Policy(Hooks):
         *,
         weight: float | None = None,
         noise_variance: float | None = None,
+        outputs: Mapping[str, float] | None = None,
     ) -> None:
         """Learn the reward of an action that was played in a context.
 
@@ -125,6 +135,7 @@ class Policy(Hooks):
             reward: a finite number; larger is better.
             weight: how many ordinary rewards this one is worth: its noise variance is λ/weight. 1 unless given.
             noise_variance: of this reward, in squared reward units; instead of ``weight``.
+            outputs: what was measured besides, by the names of the policy's constraints.
         """
         weight = self._as_weight(weight, noise_variance)
         context = as_vector("context", context, self._dimensions[0])
@@ -139,10 +150,14 @@ class Policy(Hooks):
             if self._dimensions[0] is None:
                 require_action_columns(action)
                 self._check_first(point[None, :], len(context))
+        reward = as_reward(reward)
+        learn_outputs = self.prepare_outputs(point, outputs)
         if weight == 1.0:
-            self._change_model(self.learn, point, as_reward(reward), choice)
+            self._change_model(self.learn, point, reward, choice)
         else:
-            self._change_model(self.learn_weighted, point, as_reward(reward), weight)
+            self._change_model(self.learn_weighted, point, reward, weight)
+        if learn_outputs is not None:
+            learn_outputs()
         self._rewards_learned += 1
         if self._dimensions[0] is None:
             self._dimensions = (len(context), len(action))
@@ -175,7 +190,9 @@ class Policy(Hooks):
         for choice, offered, context in zip(choices, actions, contexts, strict=True):
             row, bound, propensity = choice.index, choice.upper_bound, choice.propensity
             action = offered[row].copy()
-            decisions.append(Decision(row, action, choice.mean, choice.std, bound, context.copy(), propensity))
+            decisions.append(
+                Decision(row, action, choice.mean, choice.std, bound, context.copy(), propensity, safe=choice.safe)
+            )
         return decisions
 
     def _rounds(self, contexts: ArrayLike, actions: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -239,19 +256,30 @@ class Policy(Hooks):
         return decisions
 
     @final
-    def tell(self, id: int, reward: float, *, weight: float | None = None, noise_variance: float | None = None) -> None:
+    def tell(
+        self,
+        id: int,
+        reward: float,
+        *,
+        weight: float | None = None,
+        noise_variance: float | None = None,
+        outputs: Mapping[str, float] | None = None,
+    ) -> None:
         """Learn the reward of the decision of :meth:`ask` with this ``id``; in any order, once each.
 
         The other arguments are those of :meth:`update`.
         """
         weight = self._as_weight(weight, noise_variance)
-        if weight == 1.0:
-            self.tell_many([id], [reward])
-            return
         key, number = self._ledger.require_open("tell", id), as_reward(reward)
-        self._change_model(self.fulfil_weighted, key, number, weight)
-        self._rewards_learned += 1
-        self._ledger.settle(key, f"was told already, with reward {number!r}")
+        learn_outputs = self.prepare_outputs(self.awaited_point(key), outputs)
+        if weight == 1.0:
+            self.tell_many([key], [number])
+        else:
+            self._change_model(self.fulfil_weighted, key, number, weight)
+            self._rewards_learned += 1
+            self._ledger.settle(key, f"was told already, with reward {number!r}")
+        if learn_outputs is not None:
+            learn_outputs()
 
     @final
     def tell_many(self, ids: Sequence[int], rewards: ArrayLike) -> None:

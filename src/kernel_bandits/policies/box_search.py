@@ -84,8 +84,8 @@ def finalists(
     values = bound.values(covering)
     spacing = len(covering) ** (-1.0 / box.dimension)
     peaks = covering[_peaks(covering, values, PEAK_RADIUS * spacing, PEAKS)]
-    around = _around(peaks[:CENTRES], spacing, generator)
-    fine_peaks = around[_peaks(around, bound.values(around), FINE_RADIUS * spacing, FINE_PEAKS)]
+    near = around(peaks[:CENTRES], spacing, generator)
+    fine_peaks = near[_peaks(near, bound.values(near), FINE_RADIUS * spacing, FINE_PEAKS)]
     ends, heights = ascend(
         bound.with_gradients,
         np.concatenate([peaks, fine_peaks]),
@@ -132,7 +132,7 @@ def sobol(dimension: int) -> FloatArray:
     return points
 
 
-def _around(centres: FloatArray, spacing: float, generator: np.random.Generator) -> FloatArray:
+def around(centres: FloatArray, spacing: float, generator: np.random.Generator) -> FloatArray:
     """Return neighbours of the centres at all scales from two spacings down, shape (n, d_a)."""
     count, dimension = centres.shape
     distances = spacing * 10.0 ** generator.uniform(*DISTANCES, (count, NEIGHBOURS, 1))

@@ -19,6 +19,7 @@ class Choice:
         upper_bound: the value it was chosen for.
         propensity: the probability with which it was chosen; None if nothing was drawn.
         computed: what :meth:`Policy.learn` can use again if this point is played; None if there is nothing.
+        safe: whether it is known to keep all constraints; None without constraints.
     """
 
     index: int
@@ -27,6 +28,7 @@ class Choice:
     upper_bound: float = 0.0
     propensity: float | None = None
     computed: Any = None
+    safe: bool | None = None
 
 
 @dataclass(slots=True)
@@ -66,6 +68,7 @@ class Decision:
         propensity: the probability with which it was chosen, if the policy chooses at random among finitely many
             actions; otherwise None.
         id: the number by which :meth:`Policy.tell` knows it; None unless it comes from :meth:`Policy.ask`.
+        safe: whether it is known to keep all constraints; None without constraints.
     """
 
     index: int
@@ -76,6 +79,7 @@ class Decision:
     context: FloatArray
     propensity: float | None = None
     id: int | None = None
+    safe: bool | None = None
 
     def to_dict(self) -> dict[str, int | float | list[float] | None]:
         """Return every attribute as plain numbers and lists, for a log: ``json.dumps(decision.to_dict())``."""

@@ -1,7 +1,7 @@
 """The hooks in which a policy says how it chooses and learns."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -51,6 +51,20 @@ class Hooks(ABC):
         """Learn the reward of an anticipated point, as :meth:`learn_weighted`."""
         self.learn_weighted(self._waiting[key], reward, weight)
         del self._waiting[key]
+
+    def awaited_point(self, key: int) -> FloatArray:
+        """Return the anticipated point (d,) of a key."""
+        return self._waiting[key]
+
+    def prepare_outputs(
+        self,
+        point: FloatArray,  # noqa: ARG002 (for constraints)
+        outputs: Mapping[str, float] | None,
+    ) -> Callable[[], None] | None:
+        """Check what was measured at a point (d,), and return what learns it; by default there are no constraints."""
+        if outputs is not None:
+            raise InputError(f"outputs: {type(self).__name__} has no constraints; leave outputs= out.")
+        return None
 
     def weight_of(self, noise_variance: float) -> float:
         """Return the weight of a reward with this noise variance."""

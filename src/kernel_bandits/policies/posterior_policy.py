@@ -161,6 +161,9 @@ class PosteriorPolicy(Policy):
         self.posterior.observe(point, reward, evaluation, row)
         self.residuals.note(self.posterior, reward, mean, std)
 
+    def awaited_point(self, key: int) -> FloatArray:
+        return self.posterior.awaited_point(key)
+
     def learn_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
         self.posterior.observe_weighted(point, reward, weight)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kernel_bandits.arrays import as_positive
 from kernel_bandits.confidence import Confidence, KrauseOng, LearnedDeviations, StandardDeviations
@@ -17,9 +18,10 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, Linear
 from kernel_bandits.kernels.fourier import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
 from kernel_bandits.learning import KernelLearning
-from kernel_bandits.policies.assembly import Posteriors, posterior_of, when_learned
+from kernel_bandits.policies.assembly import Posteriors, guards_of, posterior_of, when_learned
 from kernel_bandits.policies.box_design import BoxDesign
 from kernel_bandits.policies.by_name import takes_features
+from kernel_bandits.policies.constraints import Constraint
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.ucb import UpperConfidenceBound
@@ -72,6 +74,9 @@ def k_ucb(
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     exploration_rate: float = 0.0,
     forgetting: Forgetting | None = None,
+    constraints: Mapping[str, Constraint] | None = None,
+    safe_actions: ArrayLike | None = None,
+    if_unsafe: Literal["error", "flag"] = "error",
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """K-UCB: the exact posterior, O(t²) per action (the paper's Algorithm "Kernel UCB").
@@ -86,6 +91,10 @@ def k_ucb(
         exploration_rate: ε; with this probability any offered action is played instead of the one with the largest
             bound, and decisions carry their propensity.
         forgetting: for rewards that drift: ``Discount(half_life)``, ``Window(size)`` or ``Wander(half_life)``.
+        constraints: limits on measured outputs, by name: ``{"pressure": Below(8.0, kernel)}``; :meth:`update` and
+            :meth:`tell` take the outputs then.
+        safe_actions: actions known to be safe in every context, shape (n, d_a), to begin with.
+        if_unsafe: what to do when no action is known to be safe: an error, or the least unsafe, flagged.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the tie-breaks and the exploration.
     """
@@ -93,9 +102,9 @@ def k_ucb(
     learning = when_learned(kernel, learn_kernel)
     posterior = posterior_of(kernel, regularization, learning, posteriors, seed, forgetting)
     radius = _radius(confidence, kernel)
-    return UpperConfidenceBound(
-        posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed), _design(kernel, seed)
-    )
+    mixture, design = _mixture(exploration_rate, seed), _design(kernel, seed)
+    guards = guards_of(constraints, posteriors, safe_actions, if_unsafe)
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), mixture, design, guards)
 
 
 def _rule_or_none(dictionary: DictionaryRule | None) -> DictionaryRule | None:
@@ -157,6 +166,9 @@ def ek_ucb(
     dictionary: DictionaryRule = _KORS,
     exploration_rate: float = 0.0,
     forgetting: Forgetting | None = None,
+    constraints: Mapping[str, Constraint] | None = None,
+    safe_actions: ArrayLike | None = None,
+    if_unsafe: Literal["error", "flag"] = "error",
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """EK-UCB: the posterior projected on a dictionary that grows by KORS, O(m²) per action (Algorithm 2 of the paper).
@@ -173,6 +185,10 @@ def ek_ucb(
         exploration_rate: ε; with this probability any offered action is played instead of the one with the largest
             bound, and decisions carry their propensity.
         forgetting: for rewards that drift: ``Discount(half_life)``, ``Window(size)`` or ``Wander(half_life)``.
+        constraints: limits on measured outputs, by name: ``{"pressure": Below(8.0, kernel)}``; :meth:`update` and
+            :meth:`tell` take the outputs then.
+        safe_actions: actions known to be safe in every context, shape (n, d_a), to begin with.
+        if_unsafe: what to do when no action is known to be safe: an error, or the least unsafe, flagged.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the coins, tie-breaks and exploration.
     """
@@ -181,9 +197,9 @@ def ek_ucb(
     posteriors = Posteriors(rule if learning is None else rule.for_learned_kernel(), seed_of(seed, "coins"))
     posterior = posterior_of(kernel, regularization, learning, posteriors, seed, forgetting)
     radius = _radius(confidence, kernel)
-    return UpperConfidenceBound(
-        posterior, radius, stream(seed, "ties"), _mixture(exploration_rate, seed), _design(kernel, seed)
-    )
+    mixture, design = _mixture(exploration_rate, seed), _design(kernel, seed)
+    guards = guards_of(constraints, posteriors, safe_actions, if_unsafe)
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), mixture, design, guards)
 
 
 @takes_features

@@ -1,21 +1,25 @@
 """The upper-confidence-bound rule, written once for every posterior and every radius."""
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from kernel_bandits.actions import Box
+from kernel_bandits.actions import Box, pair
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.confidence import Confidence, require_radius
 from kernel_bandits.errors import InputError
 from kernel_bandits.policies.box_design import BoxDesign
 from kernel_bandits.policies.box_search import finalists
+from kernel_bandits.policies.constraints import Guards
 from kernel_bandits.policies.decision import Choice
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.ties import count_tied, tie_threshold
-from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.base import Posterior, Prediction
 
 # Points evaluated at once by choose_many: enough for matrix products, few enough for the caches.
 ROWS_AT_ONCE = 4096
@@ -32,6 +36,7 @@ class UpperConfidenceBound(PosteriorPolicy):
         exploration: an ε and a generator: with probability ε any offered action is played instead, so that every
             decision has a known propensity of at least ε/A.
         design: the first actions in a box; None where the kernel is known.
+        guards: the constraints that actions have to keep; None for none.
     """
 
     def __init__(
@@ -41,12 +46,14 @@ class UpperConfidenceBound(PosteriorPolicy):
         generator: np.random.Generator,
         exploration: tuple[float, np.random.Generator] | None = None,
         design: BoxDesign | None = None,
+        guards: Guards | None = None,
     ) -> None:
         super().__init__(posterior, generator)
         require_radius(confidence, posterior)
         self.confidence = confidence
         self.exploration = exploration
         self.design = design
+        self.guards = guards
 
     def _bonus(self) -> float:
         # βσ = β·std/√λ
@@ -59,12 +66,36 @@ class UpperConfidenceBound(PosteriorPolicy):
                 "a Box was offered; offer rows, as box.sample(generator, 100), or leave exploration_rate= out."
             )
         self.posterior.within_box(box.low, box.high)
+        if self.guards is not None:
+            return self.guards.shortlist(self.posterior, self._bonus(), context, box, self.generator)
         first = None if self.design is None else self.design.next_action(self.posterior, box)
         if first is not None:
             return first[None, :]
         return finalists(self.posterior, self._bonus(), context, box, self.generator)
 
     def choose(self, points: FloatArray) -> Choice:
+        if self.guards is None:
+            return self._choose(points)
+        allowed, excess = self.guards.allowed(points)
+        rows = np.flatnonzero(allowed)
+        if not len(rows):
+            self.guards.require_flag()
+            rows = np.array([excess.argmin()])
+        choice = self._choose(points[rows])
+        return replace(choice, index=int(rows[choice.index]), safe=bool(allowed.any()))
+
+    def prepare_outputs(self, point: FloatArray, outputs: Mapping[str, float] | None) -> Callable[[], None] | None:
+        if self.guards is None:
+            return super().prepare_outputs(point, outputs)
+        measured = self.guards.checked(outputs)
+        return partial(self.guards.learn, point, measured, self.guards.evaluate(point, measured))
+
+    def predict_outputs(self, context: ArrayLike, actions: ArrayLike) -> dict[str, Prediction]:
+        """Return mean and standard deviation of each constrained output, by name, for each action; writes nothing."""
+        points = pair(context, actions, *self._dimensions)
+        return {} if self.guards is None else self.guards.predict(points)
+
+    def _choose(self, points: FloatArray) -> Choice:
         bonus = self._bonus()
         contenders, evaluation = self.posterior.contenders(points, bonus)
         upper_bounds = evaluation.mean + bonus * evaluation.std
@@ -95,7 +126,7 @@ class UpperConfidenceBound(PosteriorPolicy):
         return replace(chosen, propensity=propensity)
 
     def choose_many(self, points: FloatArray) -> list[Choice]:
-        if self.exploration is not None:
+        if self.exploration is not None or self.guards is not None:
             return [self.choose(offered) for offered in points]
         bonus = self._bonus()
         number_of_actions = points.shape[1]

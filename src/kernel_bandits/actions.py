@@ -177,3 +177,10 @@ def as_log(
     require_finite("rewards", rewards)
     as_reward(np.abs(rewards).max())
     return contexts, actions, rewards
+
+
+def are_arms(actions: FloatArray) -> bool:
+    """Return whether actions are names of arms: unit vectors of two columns or more."""
+    return actions.shape[1] > 1 and bool(
+        (((actions == 0.0) | (actions == 1.0)).all(axis=1) & (actions.sum(axis=1) == 1.0)).all()
+    )

@@ -1,5 +1,7 @@
 """Explicit finite-dimensional features, the alternative to a dictionary."""
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 
@@ -8,7 +10,7 @@ from scipy.special import roots_hermite
 
 from kernel_bandits.arrays import FloatArray, as_count
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import Exponential, Gaussian, KernelLike, Matern
+from kernel_bandits.kernels import Exponential, Gaussian, Kernel, KernelLike, Linear, Matern, PerArm, TensorProduct
 
 
 class FeatureMap(ABC):
@@ -23,6 +25,16 @@ class FeatureMap(ABC):
     @abstractmethod
     def gradient(self, points: FloatArray, weights: FloatArray) -> FloatArray:
         """Return Σ_j weights_ij·∂φ_j(s_i)/∂s_i for points (n, d) and weights (n, D), shape (n, d)."""
+
+    def described(self, context_columns: int, arms: bool) -> tuple[FeatureMap, Kernel | None]:
+        """Return the map for points whose leading columns are the context, and its kernel if that depends on them.
+
+        Args:
+            context_columns: how many there are.
+            arms: whether actions are unit vectors that name arms.
+        """
+        del context_columns, arms  # most maps treat all columns alike
+        return self, None
 
 
 class LinearFeatures(FeatureMap):
@@ -41,6 +53,55 @@ class LinearFeatures(FeatureMap):
 
     def __repr__(self) -> str:
         return f"LinearFeatures(intercept={self.intercept})"
+
+
+class InteractionFeatures(FeatureMap):
+    """Products of the columns of context and action, so that what is best may depend on the context.
+
+    Described actions have (1, x) ⊗ (1, a); arms have one copy of (1, x) each. Before the first round says which columns
+    are the context, all of them are taken for a context of one arm.
+    """
+
+    exact = True
+
+    def __init__(self, intercept: bool = True, context_columns: int | None = None, arms: bool = False) -> None:
+        self.intercept, self.context_columns, self.arms = bool(intercept), context_columns, arms
+
+    def described(self, context_columns: int, arms: bool) -> tuple[FeatureMap, Kernel | None]:
+        offset = 1.0 if self.intercept else 0.0
+        contexts, actions = Linear(offset=offset), Linear(offset=offset)
+        kernel: Kernel
+        if arms:
+            kernel = PerArm(contexts if context_columns else 1.0, context_columns)
+        else:
+            kernel = TensorProduct(contexts, actions, context_columns) if context_columns else actions
+        return InteractionFeatures(self.intercept, context_columns, arms), kernel
+
+    def _factors(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+        split = points.shape[1] if self.context_columns is None else self.context_columns
+        ones = np.ones((len(points), 1))
+        contexts, actions = points[:, :split], points[:, split:]
+        if self.intercept or not split:
+            contexts = np.hstack([contexts, ones])
+        if not self.arms and (self.intercept or not actions.shape[1]):
+            actions = np.hstack([actions, ones])
+        return contexts, actions
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        contexts, actions = self._factors(points)
+        return (contexts[:, :, None] * actions[:, None, :]).reshape(len(points), -1)
+
+    def gradient(self, points: FloatArray, weights: FloatArray) -> FloatArray:
+        contexts, actions = self._factors(points)
+        # φ = u ⊗ v: ∂/∂u = Wv and ∂/∂v = Wᵀu
+        by_product = weights.reshape(len(points), contexts.shape[1], actions.shape[1])
+        by_context = np.einsum("nij,nj->ni", by_product, actions)
+        by_action = np.einsum("nij,ni->nj", by_product, contexts)
+        split = points.shape[1] if self.context_columns is None else self.context_columns
+        return np.hstack([by_context[:, :split], by_action[:, : points.shape[1] - split]])
+
+    def __repr__(self) -> str:
+        return f"InteractionFeatures(intercept={self.intercept})"
 
 
 class _FourierFeatures(FeatureMap):

@@ -8,19 +8,18 @@ constants were chosen on the development tables of the bake-off, and ``BONUS`` o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.kernels import Kernel, TensorProduct
-from kernel_bandits.kernels.mixed import Mixed, PerArm
+from kernel_bandits.kernels.mixed import PerArm
 from kernel_bandits.learning import blocks
 from kernel_bandits.learning.blocks import Block, BlockEvidence, Similarity, block_evidence
-from kernel_bandits.learning.units import NEGLIGIBLE_SPREAD
+from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,9 @@ class MixedPrior:
         linear: share of the linear part.
         smooth: share of the smooth part.
         lengthscale: median, in standard deviations times √n.
-        action: median of the linear and of the smooth part of actions over their constant part.
+        action_linear: median of the linear part of actions over their constant part.
+        action_smooth: the same of the smooth part.
+        action_lengthscale: as ``lengthscale``, of actions.
         width: of the logarithm of a share.
         lengthscale_width: of the logarithm of a lengthscale, where rewards have two values.
         free_lengthscale_width: the same for other rewards.
@@ -53,7 +54,9 @@ class MixedPrior:
     linear: float = 0.4
     smooth: float = 0.4
     lengthscale: float = 1.0
-    action: float = 1.0
+    action_linear: float = 1.0
+    action_smooth: float = 1.0
+    action_lengthscale: float = 1.0
     width: float = 1.0
     lengthscale_width: float = 0.3
     free_lengthscale_width: float = 1.0
@@ -68,88 +71,11 @@ class MixedPrior:
 
 
 PRIOR = MixedPrior()
+# Of the settings of a box: sensors move what settings do, and settings do it smoothly rather than along a line.
+BOX_PRIOR = MixedPrior(bias=0.6, linear=0.2, smooth=0.2, action_linear=0.5, action_smooth=2.0, action_lengthscale=0.7)
 # Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a known
 # kernel, since this one is uncertain too; and for two-valued rewards, at least.
 BONUS, LEAST_BONUS = 1.5, 0.5
-
-
-@dataclass(frozen=True)
-class Columns:
-    """What the columns of a joint point are.
-
-    Attributes:
-        contexts: how many of the leading columns are the context.
-        variables: the variable of each column, shape (d,); the columns of one variable share a spread. None for one
-            variable per column.
-        box: the corners of the smallest box that holds every box offered so far; None where rows were.
-    """
-
-    contexts: int = 0
-    variables: tuple[int, ...] | None = None
-    box: tuple[tuple[float, ...], tuple[float, ...]] | None = None
-
-    def within(self, low: FloatArray, high: FloatArray) -> Columns:
-        """The same, with actions from one more box."""
-        if self.box is not None:
-            low, high = np.minimum(low, self.box[0]), np.maximum(high, self.box[1])
-        return replace(self, box=(tuple(low.tolist()), tuple(high.tolist())))
-
-    def of(self, part: slice, dimension: int) -> NDArray[np.intp]:
-        """The variables of some of the columns, numbered from 0."""
-        labels = np.arange(dimension) if self.variables is None else np.asarray(self.variables, dtype=np.intp)
-        return np.unique(labels[part], return_inverse=True)[1]
-
-
-@dataclass(frozen=True)
-class ColumnUnits:
-    """Centre and spread of the columns of contexts or of actions.
-
-    Attributes:
-        centre: shape (d,).
-        spread: shape (d,): the standard deviation of the variable, common to its columns; 1 where it never varied.
-        varies: which columns did.
-        variables: how many variables they stand for.
-    """
-
-    centre: FloatArray
-    spread: FloatArray
-    varies: NDArray[np.bool_]
-    variables: int
-
-    @classmethod
-    def measured(cls, points: FloatArray, variables: NDArray[np.intp], before: ColumnUnits | None) -> ColumnUnits:
-        """Those of a sample, at least as wide as before: a policy that plays what is good sees less and less."""
-        if not points.shape[1]:
-            return cls(np.empty(0), np.empty(0), np.empty(0, dtype=bool), 1)
-        centre = points.mean(axis=0)
-        with np.errstate(over="ignore"):
-            variances = ((points - centre) ** 2).mean(axis=0)
-        # One categorical variable is one coordinate: its indicators together vary by Σ p(1 − p).
-        spread = np.sqrt(np.bincount(variables, variances)[variables])
-        varies = spread > NEGLIGIBLE_SPREAD * np.abs(centre)
-        spread = np.where(varies & np.isfinite(spread), spread, 1.0)
-        if before is not None:
-            wider = np.where(varies, np.maximum(spread, before.spread), before.spread)
-            spread, varies = np.where(before.varies, wider, spread), varies | before.varies
-        count = len(np.unique(variables[varies]))
-        return cls(centre, spread, varies, max(count, 1))
-
-    @classmethod
-    def of_box(cls, low: FloatArray, high: FloatArray) -> ColumnUnits:
-        """Those of actions that fill a box evenly, whichever were played."""
-        width = high - low
-        varies = width > NEGLIGIBLE_SPREAD * np.maximum(np.abs(low), np.abs(high))
-        # a uniform value has a standard deviation of 1/√12 of its range
-        spread = np.where(varies, width / math.sqrt(12.0), 1.0)
-        return cls(0.5 * (low + high), spread, varies, max(int(varies.sum()), 1))
-
-    def standardised(self, points: FloatArray) -> FloatArray:
-        """Columns about their centre, in units of their spread."""
-        return (points - self.centre) / self.spread
-
-    def kernel(self, bias: float, linear: float, smooth: float, lengthscale: float) -> Mixed:
-        """The kernel of these parts, in the units of the data."""
-        return Mixed(bias, linear, smooth, lengthscale, centre=self.centre, scale=self.spread, variables=self.variables)
 
 
 @dataclass(frozen=True)
@@ -210,22 +136,6 @@ def _relative(units: ColumnUnits, lengthscale: float) -> FloatArray:
     return np.where(units.varies, lengthscale * math.sqrt(units.variables / 12.0), math.inf)
 
 
-def _action_units(actions: FloatArray, columns: Columns, before: MixedModel | None) -> ColumnUnits:
-    """The units of described actions: those of their box, or of the actions that were played."""
-    if columns.box is not None:
-        return ColumnUnits.of_box(*(np.array(corner) for corner in columns.box))
-    dimension = columns.contexts + actions.shape[1]
-    variables = columns.of(slice(columns.contexts, dimension), dimension)
-    return ColumnUnits.measured(actions, variables, None if before is None else before.actions)
-
-
-def are_arms(actions: FloatArray) -> bool:
-    """Whether actions are names: unit vectors of two columns or more."""
-    return actions.shape[1] > 1 and bool(
-        (((actions == 0.0) | (actions == 1.0)).all(axis=1) & (actions.sum(axis=1) == 1.0)).all()
-    )
-
-
 class MixedSample:
     """Observations on which a mixed kernel is fitted.
 
@@ -235,7 +145,7 @@ class MixedSample:
         columns: what they are.
         arms: whether actions name arms that share nothing.
         before: the model before, if there was one.
-        prior: of the parameters.
+        prior: of the parameters; by default ``BOX_PRIOR`` in a box and ``PRIOR`` elsewhere.
     """
 
     def __init__(
@@ -245,15 +155,17 @@ class MixedSample:
         columns: Columns,
         arms: bool,
         before: MixedModel | None,
-        prior: MixedPrior = PRIOR,
+        prior: MixedPrior | None = None,
     ) -> None:
+        if prior is None:
+            prior = PRIOR if columns.box is None else BOX_PRIOR
         split, dimension = columns.contexts, points.shape[1]
         self._split, self._arms, self._prior = split, arms, prior
         contexts, actions = points[:, :split], points[:, split:]
         self._contexts = ColumnUnits.measured(
             contexts, columns.of(slice(0, split), dimension), None if before is None else before.contexts
         )
-        self._actions = None if arms else _action_units(actions, columns, before)
+        self._actions = None if arms else action_units(actions, columns, None if before is None else before.actions)
         self._centre, self._spread = float(rewards.mean()), float(rewards.std())
         self._values = np.unique(rewards)
         self._rewards = (rewards - self._centre) / self._spread
@@ -273,10 +185,10 @@ class MixedSample:
         prior = self._prior
         shares = prior.signal * np.array([prior.bias, prior.linear, prior.smooth])
         if self._actions is not None:
-            shares = shares / (1.0 + 2.0 * prior.action)
+            shares = shares / (1.0 + prior.action_linear + prior.action_smooth)
         medians = [*shares, prior.lengthscale, 1.0 - prior.signal]
         if self._actions is not None:
-            medians += [prior.action, prior.action, prior.lengthscale]
+            medians += [prior.action_linear, prior.action_smooth, prior.action_lengthscale]
         return np.log(medians)
 
     @property

@@ -120,8 +120,8 @@ class Guards:
         allowed = excess <= 0.0
         if self.safe_actions is not None:
             actions = points[:, -self.safe_actions.shape[1] :]
-            close = np.isclose(actions[:, None, :], self.safe_actions[None, :, :], rtol=1e-9, atol=1e-12)
-            allowed |= close.all(axis=2).any(axis=1)
+            known = np.isclose(actions[:, None, :], self.safe_actions[None, :, :], rtol=1e-9, atol=1e-12)
+            allowed = np.logical_or(allowed, np.any(np.all(known, axis=2), axis=1))
         return allowed, excess
 
     def require_flag(self) -> None:

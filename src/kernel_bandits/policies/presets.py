@@ -16,7 +16,12 @@ from kernel_bandits.dictionaries import DictionaryRule, Kors, Resampling
 from kernel_bandits.dictionaries.base import as_rule
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, Linear
-from kernel_bandits.kernels.fourier import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
+from kernel_bandits.kernels.fourier import (
+    InteractionFeatures,
+    LinearFeatures,
+    QuadratureFourierFeatures,
+    RandomFourierFeatures,
+)
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.policies.assembly import Posteriors, guards_of, posterior_of, when_learned
 from kernel_bandits.policies.box_design import BoxDesign
@@ -326,19 +331,26 @@ def lin_ucb(
     regularization: float = 0.1,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     intercept: bool = True,
+    interactions: bool = True,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
-    """LinUCB / OFUL (Abbasi-Yadkori et al. 2011): ridge regression on the columns of context and action.
+    """LinUCB / OFUL (Li et al. 2010, Abbasi-Yadkori et al. 2011): ridge regression on the columns.
+
+    By default what is best may depend on the context: arms that are unit vectors have a linear model each, and
+    described actions the products of their columns with those of the context. Without interactions the model is a sum
+    of a function of the context and one of the action, and ranks the actions alike in every context.
 
     Args:
         regularization: λ.
         confidence: the radius β; :class:`~kernel_bandits.confidence.Tightened` and the other exact ones are valid.
         intercept: whether the model has a constant term.
+        interactions: whether it has products of context and action columns.
         features: as for :func:`ek_ucb`.
         seed: of the tie-breaks.
     """
     kernel = Linear(offset=1.0 if intercept else 0.0)
-    posterior = FeaturePosterior(kernel, regularization, LinearFeatures(intercept))
+    feature_map = InteractionFeatures(intercept) if interactions else LinearFeatures(intercept)
+    posterior = FeaturePosterior(kernel, regularization, feature_map)
     return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernel_bandits.actions import are_arms
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import UnavailableError
 from kernel_bandits.kernels import KernelLike
@@ -39,6 +40,12 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         # without coordinates until the first point says how many there are
         super().__init__(facts, Pending(RidgeRegression(facts.regularization)))
         self.feature_map = feature_map
+
+    def describe(self, context_columns: int, actions: FloatArray) -> None:
+        if self.round_index or self._pending.awaited:
+            return
+        self.feature_map, kernel = self.feature_map.described(context_columns, are_arms(actions))
+        self._facts.kernel = self.kernel if kernel is None else kernel
 
     @property
     def dictionary_points(self) -> FloatArray:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
 from kernel_bandits.errors import InputError, KernelBanditsError
+from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.posteriors.base import Evaluation, Posterior
 
 # An observation leaves after this many half-lives, when its weight has fallen below 1 %.
@@ -166,7 +167,7 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
     def _share(self) -> None:
         """Show the facts of the posterior within, with the rounds of all time and the kernel of points."""
         facts = self._within._facts
-        kernel = facts.kernel if self.forgetting.time_half_life is None else facts.kernel.kernel  # type: ignore[union-attr]
+        kernel = facts.kernel.kernel if isinstance(facts.kernel, Timed) else facts.kernel
         dimension = None if facts.dimension is None else facts.dimension - self._stamps
         self._facts = replace(facts, kernel=kernel, round_index=self._observed, dimension=dimension)
         self._pending = self._within._pending

@@ -195,7 +195,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         # a kernel that cannot be computed on these data explains nothing: the one that can be stays
         with suppress(KernelBanditsError):
             self._learn_kernel()
-        self._next = self.learning.after(self.round_index)
+        self._next = self._learner.next_round(self.learning, self.round_index)
         if self._is_history_free and self._next > self.learning.warm_up:
             self._next = self._kept = None
 

@@ -11,12 +11,14 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kernel_bandits.actions import are_arms
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.kernels.mixed import Mixed, PerArm
 from kernel_bandits.learning.fit import Sample
-from kernel_bandits.learning.mixed import PRIOR, Columns, MixedModel, MixedSample, are_arms
+from kernel_bandits.learning.columns import Columns
+from kernel_bandits.learning.mixed import PRIOR, MixedModel, MixedSample
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.learning.units import RewardModel, Units
 from kernel_bandits.posteriors.base import Posterior
@@ -30,6 +32,8 @@ WORTHWHILE = 1.0
 UNKNOWN_NOISE = 0.1
 # Widths before and after a change are compared at this many points of the sample, and at as many of mixed columns.
 REFERENCE_POINTS = 128
+# In a box every experiment counts: as long as they are few, the kernel is learned at shorter intervals.
+FEW_EXPERIMENTS, BOX_GROWTH = 256, 1.2
 M = TypeVar("M")
 
 
@@ -92,6 +96,10 @@ class Learner(ABC, Generic[M]):
         """Whether to leave a posterior for the one that was rebuilt."""
         del before, after, refit, generator  # a model that is averaged with its prior needs no second look
         return True
+
+    def next_round(self, learning: KernelLearning, round_index: int) -> int:
+        """The round of the next learning."""
+        return learning.after(round_index)
 
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
         """Take note of a box that actions are chosen from."""
@@ -206,6 +214,12 @@ class MixedLearner(Learner[MixedModel]):
     def describe(self, context_columns: int, actions: FloatArray) -> None:
         self._columns = replace(self._columns, contexts=context_columns)
         self._arms = are_arms(actions)
+
+    def next_round(self, learning: KernelLearning, round_index: int) -> int:
+        later = learning.after(round_index)
+        if self._columns.box is None or round_index >= FEW_EXPERIMENTS:
+            return later
+        return min(later, max(learning.first_round, round_index + 1, math.ceil(BOX_GROWTH * round_index)))
 
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
         self._columns = self._columns.within(low, high)

@@ -1,0 +1,1 @@
+"""What the default, ``kb.ek_ucb(seed=0)`` with nothing set, earns: one module per question, each a command."""

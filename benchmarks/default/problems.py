@@ -1,0 +1,165 @@
+"""Random problems: is the default ever worse than chance?
+
+    python benchmarks/default/problems.py --problems 300 --rounds 600 [--first 0]
+
+Each problem draws its own signal, noise, columns and arms. The default and uniform play meet the same contexts, and what
+is compared is the expected reward of the actions played, so that the noise of the rewards themselves does not blur it. A
+run is *below chance* where it earns less than uniform play on average by more than the spread of uniform play allows, at
+a level of 5 % divided by the number of problems.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import multiprocessing
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+import kernel_bandits as kb
+
+Array = NDArray[np.float64]
+NOISES = ("gaussian", "coin", "rare coin", "heavy", "outliers", "none", "constant")
+ACTIONS = ("named", "described", "described anew", "one")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Contexts (T, d), actions (T, A, a), expected rewards (T, A), rewards (T, A), and what was drawn."""
+
+    contexts: Array
+    actions: Array
+    expected: Array
+    rewards: Array
+    description: str
+
+
+def _surface(generator: np.random.Generator, contexts: Array, actions: Array, named: bool) -> Array:
+    """Expected rewards before scaling: linear and smooth parts of some of the columns, different for every arm."""
+    rounds, count = actions.shape[:2]
+    useful = generator.random(contexts.shape[1]) < generator.choice([0.2, 0.6, 1.0])
+    columns = contexts * useful
+    size = actions.shape[2] if not named else count
+    described = np.broadcast_to(np.eye(count), (rounds, count, count)) if named else actions
+    weights = generator.normal(size=(columns.shape[1], size))
+    linear = np.einsum("td,dk,tak->ta", columns, weights, described)
+    width = max(1.0, math.sqrt(max(useful.sum(), 1)))
+    frequencies = generator.normal(size=(columns.shape[1], size)) / width
+    wave = np.sin(2.0 * np.einsum("td,dk->tk", columns, frequencies) + generator.uniform(0.0, 6.3, size))
+    smooth = np.einsum("tk,tak->ta", wave, described)
+    base = described @ generator.normal(size=size)
+    parts = [one / (one.std() or 1.0) * generator.random() for one in (linear, smooth, base)]
+    return np.sum(parts, axis=0)
+
+
+def drawn(number: int, rounds: int) -> Problem:
+    """Return the problem of a number."""
+    generator = np.random.default_rng([20261116, number])
+    noise, kind = generator.choice(NOISES), generator.choice(ACTIONS)
+    columns, count = int(round(10 ** generator.uniform(0.0, 2.0))), int(generator.integers(2, 31))
+    signal = float(generator.choice([0.0, 0.02, 0.1, 0.3, 0.7, 1.0]))
+    contexts = generator.normal(size=(rounds, columns))
+    flags = generator.random(columns) < 0.3
+    contexts[:, flags] = contexts[:, flags] > 1.0
+    if columns > 2 and generator.random() < 0.3:
+        contexts[:, -1], contexts[:, -2] = contexts[:, 0], 7.0
+    contexts *= 10.0 ** generator.integers(-3, 4, size=columns)
+    if kind == "one":
+        count = 1
+    named = kind in ("named", "one")
+    if named:
+        actions = np.broadcast_to(np.eye(count), (rounds, count, count))
+    elif kind == "described":
+        actions = np.broadcast_to(generator.normal(size=(count, 3)), (rounds, count, 3))
+    else:
+        actions = generator.normal(size=(rounds, count, 3))
+    scaled = (contexts - contexts.mean(axis=0)) / np.where(contexts.std(axis=0) > 0.0, contexts.std(axis=0), 1.0)
+    surface = _surface(generator, scaled, actions, named)
+    surface = (surface - surface.mean()) / (surface.std() or 1.0)
+    if noise in ("coin", "rare coin"):
+        level = -0.5 if noise == "coin" else -3.5
+        expected = 1.0 / (1.0 + np.exp(-(level + 2.5 * signal * surface)))
+        rewards = (generator.random(expected.shape) < expected).astype(float)
+    else:
+        expected, rest = math.sqrt(signal) * surface, math.sqrt(1.0 - signal)
+        if noise == "constant":
+            expected = np.zeros_like(expected)
+        size = expected.shape
+        shapes = {
+            "gaussian": lambda: rest * generator.normal(size=size),
+            "heavy": lambda: rest * generator.standard_t(2.1, size=size),
+            "outliers": lambda: (
+                rest * generator.normal(size=size) * np.where(generator.random(size) < 0.01, 100.0, 1.0)
+            ),
+        }
+        rewards = expected + (shapes[noise]() if noise in shapes else 0.0)
+    unit = 10.0 ** float(generator.integers(-4, 5))
+    shift = unit * float(generator.choice([0.0, 0.0, 10.0, -100.0]))
+    description = f"{noise}, {kind}, {columns} columns, {count} actions, signal {signal:g}"
+    return Problem(contexts, actions, expected, shift + unit * rewards, description)
+
+
+@dataclass(frozen=True)
+class Result:
+    """How far above uniform play a run came, in standard deviations of uniform play and as a share of the way."""
+
+    number: int
+    description: str
+    deviations: float
+    share: float
+    seconds: float
+    slowest: float
+
+
+def played(task: tuple[int, int]) -> Result:
+    """Play one problem."""
+    number, rounds = task
+    problem = drawn(number, rounds)
+    policy = kb.ek_ucb(seed=number)
+    earned, started, slowest = 0.0, time.perf_counter(), 0.0
+    for t in range(rounds):
+        begun = time.perf_counter()
+        decision = policy.select(problem.contexts[t], problem.actions[t])
+        policy.update(problem.contexts[t], decision.action, problem.rewards[t, decision.index])
+        slowest = max(slowest, time.perf_counter() - begun)
+        if not np.isfinite([decision.mean, decision.std]).all():
+            raise FloatingPointError(f"problem {number}, round {t}: {decision}")
+        earned += problem.expected[t, decision.index]
+    uniform, best = problem.expected.mean(axis=1).sum(), problem.expected.max(axis=1).sum()
+    spread = math.sqrt(problem.expected.var(axis=1).sum())
+    return Result(
+        number,
+        problem.description,
+        (earned - uniform) / spread if spread else 0.0,
+        (earned - uniform) / (best - uniform) if best > uniform else 0.0,
+        time.perf_counter() - started,
+        slowest,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problems", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=600)
+    parser.add_argument("--first", type=int, default=0, help="number of the first problem")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    tasks = [(options.first + number, options.rounds) for number in range(options.problems)]
+    with multiprocessing.Pool(options.jobs) as pool:
+        results = pool.map(played, tasks, chunksize=1)
+    limit = float(norm.ppf(0.05 / len(tasks)))
+    below = [result for result in results if result.deviations < limit]
+    for result in sorted(results, key=lambda result: result.deviations)[:15]:
+        print(f"{result.number:4d} {result.deviations:7.2f} {result.share:6.2f}  {result.description}")
+    print(f"{len(below)} of {len(results)} below chance (fewer than {limit:.2f} standard deviations of uniform play)")
+    shares = np.array([result.share for result in results if result.share])
+    print(f"median share of the way from uniform to the best {np.median(shares):.2f}")
+    print(f"slowest run {max(r.seconds for r in results):.1f} s, slowest round {max(r.slowest for r in results):.2f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What the columns of joint points are, and the units they are measured in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.kernels.mixed import Mixed
+from kernel_bandits.learning.units import NEGLIGIBLE_SPREAD
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of a joint point are.
+
+    Attributes:
+        contexts: how many of the leading columns are the context.
+        variables: the variable of each column, shape (d,); the columns of one variable share a spread. None for one
+            variable per column.
+        box: the corners of the smallest box that holds every box offered so far; None where rows were.
+    """
+
+    contexts: int = 0
+    variables: tuple[int, ...] | None = None
+    box: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+
+    def within(self, low: FloatArray, high: FloatArray) -> Columns:
+        """The same, with actions from one more box."""
+        if self.box is not None:
+            low, high = np.minimum(low, self.box[0]), np.maximum(high, self.box[1])
+        return replace(self, box=(tuple(low.tolist()), tuple(high.tolist())))
+
+    def of(self, part: slice, dimension: int) -> NDArray[np.intp]:
+        """The variables of some of the columns, numbered from 0."""
+        labels = np.arange(dimension) if self.variables is None else np.asarray(self.variables, dtype=np.intp)
+        return np.unique(labels[part], return_inverse=True)[1]
+
+
+@dataclass(frozen=True)
+class ColumnUnits:
+    """Centre and spread of the columns of contexts or of actions.
+
+    Attributes:
+        centre: shape (d,).
+        spread: shape (d,): the standard deviation of the variable, common to its columns; 1 where it never varied.
+        varies: which columns did.
+        variables: how many variables they stand for.
+    """
+
+    centre: FloatArray
+    spread: FloatArray
+    varies: NDArray[np.bool_]
+    variables: int
+
+    @classmethod
+    def measured(cls, points: FloatArray, variables: NDArray[np.intp], before: ColumnUnits | None) -> ColumnUnits:
+        """Those of a sample, at least as wide as before: a policy that plays what is good sees less and less."""
+        if not points.shape[1]:
+            return cls(np.empty(0), np.empty(0), np.empty(0, dtype=bool), 1)
+        centre = points.mean(axis=0)
+        with np.errstate(over="ignore"):
+            variances = ((points - centre) ** 2).mean(axis=0)
+        # One categorical variable is one coordinate: its indicators together vary by Σ p(1 − p).
+        spread = np.sqrt(np.bincount(variables, variances)[variables])
+        varies = spread > NEGLIGIBLE_SPREAD * np.abs(centre)
+        spread = np.where(varies & np.isfinite(spread), spread, 1.0)
+        if before is not None:
+            wider = np.where(varies, np.maximum(spread, before.spread), before.spread)
+            spread, varies = np.where(before.varies, wider, spread), varies | before.varies
+        count = len(np.unique(variables[varies]))
+        return cls(centre, spread, varies, max(count, 1))
+
+    @classmethod
+    def of_box(cls, low: FloatArray, high: FloatArray) -> ColumnUnits:
+        """Those of actions that fill a box evenly, whichever were played."""
+        width = high - low
+        varies = width > NEGLIGIBLE_SPREAD * np.maximum(np.abs(low), np.abs(high))
+        # a uniform value has a standard deviation of 1/√12 of its range
+        spread = np.where(varies, width / math.sqrt(12.0), 1.0)
+        return cls(0.5 * (low + high), spread, varies, max(int(varies.sum()), 1))
+
+    def standardised(self, points: FloatArray) -> FloatArray:
+        """Columns about their centre, in units of their spread."""
+        return (points - self.centre) / self.spread
+
+    def kernel(self, bias: float, linear: float, smooth: float, lengthscale: float) -> Mixed:
+        """The kernel of these parts, in the units of the data."""
+        return Mixed(bias, linear, smooth, lengthscale, centre=self.centre, scale=self.spread, variables=self.variables)
+
+
+def action_units(actions: FloatArray, columns: Columns, before: ColumnUnits | None) -> ColumnUnits:
+    """The units of described actions: those of their box, or of the actions that were played."""
+    if columns.box is not None:
+        return ColumnUnits.of_box(*(np.array(corner) for corner in columns.box))
+    dimension = columns.contexts + actions.shape[1]
+    variables = columns.of(slice(columns.contexts, dimension), dimension)
+    return ColumnUnits.measured(actions, variables, before)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
-from kernel_bandits.learning.mixed import Columns, MixedSample, are_arms
+from kernel_bandits.actions import are_arms
+from kernel_bandits.learning.columns import Columns
+from kernel_bandits.learning.mixed import MixedSample
 
 
 def sample(reward, count=300, seed=0, arms=True, scale=1.0, height=1.0):

@@ -55,6 +55,11 @@ class UpperConfidenceBound(PosteriorPolicy):
         self.design = design
         self.guards = guards
 
+    @property
+    def bonus(self) -> float:
+        """How many standard deviations the bound lies above the mean."""
+        return self._bonus()
+
     def _bonus(self) -> float:
         # βσ = β·std/√λ
         return self.confidence.radius(self.posterior) / math.sqrt(self.posterior.regularization)

@@ -16,8 +16,8 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.kernels.mixed import Mixed, PerArm
-from kernel_bandits.learning.fit import Sample
 from kernel_bandits.learning.columns import Columns
+from kernel_bandits.learning.fit import Sample
 from kernel_bandits.learning.mixed import PRIOR, MixedModel, MixedSample
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.learning.units import RewardModel, Units

@@ -1,6 +1,7 @@
 """What policies with one posterior share: predictions, updates, delayed rewards, batches, explanations."""
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -13,6 +14,7 @@ from kernel_bandits.arrays import FloatArray, as_count, as_points, as_positive, 
 from kernel_bandits.errors import InputError
 from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Choice, Decision
+from kernel_bandits.policies.export import export
 from kernel_bandits.policies.residuals import Residuals
 from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
 
@@ -133,6 +135,17 @@ class PosteriorPolicy(Policy):
                 if total > limit:
                     break
         return decisions
+
+    def export(self, path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> None:
+        """Write mean and standard deviation as a function of context and action to a JSON file.
+
+        A few lines of NumPy or JavaScript evaluate it, without this library. A file of this name is replaced.
+
+        Args:
+            path: of the file.
+            columns: names of the columns, context columns first; ``column 0`` and so on unless given.
+        """
+        export(self.posterior, path, columns)
 
     def explain(self, decision: Decision, count: int = 5) -> Explanation:
         """Return the past points that contribute most to a decision's mean, and the exploration in its bound.

@@ -2,10 +2,10 @@
 
     python benchmarks/default/problems.py --problems 300 --rounds 600 [--first 0]
 
-Each problem draws its own signal, noise, columns and arms. The default and uniform play meet the same contexts, and what
-is compared is the expected reward of the actions played, so that the noise of the rewards themselves does not blur it. A
-run is *below chance* where it earns less than uniform play on average by more than the spread of uniform play allows, at
-a level of 5 % divided by the number of problems.
+Each problem draws its own signal, noise, columns and arms. The default and uniform play meet the same contexts, and
+what is compared is the expected reward of the actions played, so that the noise of the rewards does not blur it. A run
+is *below chance* where it earns less than uniform play on average by more than the spread of uniform play allows, at a
+level of 5 % divided by the number of problems.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def drawn(number: int, rounds: int) -> Problem:
     """Return the problem of a number."""
     generator = np.random.default_rng([20261116, number])
     noise, kind = generator.choice(NOISES), generator.choice(ACTIONS)
-    columns, count = int(round(10 ** generator.uniform(0.0, 2.0))), int(generator.integers(2, 31))
+    columns, count = round(10 ** generator.uniform(0.0, 2.0)), int(generator.integers(2, 31))
     signal = float(generator.choice([0.0, 0.02, 0.1, 0.3, 0.7, 1.0]))
     contexts = generator.normal(size=(rounds, columns))
     flags = generator.random(columns) < 0.3
@@ -134,8 +134,8 @@ def played(task: tuple[int, int]) -> Result:
     return Result(
         number,
         problem.description,
-        (earned - uniform) / spread if spread else 0.0,
-        (earned - uniform) / (best - uniform) if best > uniform else 0.0,
+        (earned - uniform) / spread if spread > 1e-9 else 0.0,
+        (earned - uniform) / (best - uniform) if best - uniform > 1e-9 else 0.0,
         time.perf_counter() - started,
         slowest,
     )

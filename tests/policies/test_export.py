@@ -50,7 +50,7 @@ def exported(tmp_path_factory):
 
 
 def test_numpy_evaluates_them(exported):
-    source = code("python").split("surface, x = json")[0]
+    source = code("python").split("with open")[0]
     names = {"np": np, "json": json}
     exec(source, names)  # the code of the page
     for path, points, prediction in exported:

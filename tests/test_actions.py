@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import kernel_bandits as kb
-from kernel_bandits.actions import available_rows
+from kernel_bandits.actions import are_arms, available_rows
 
 CORNERS = st.integers(1, 4).flatmap(
     lambda dimension: hnp.arrays(float, (2, dimension), elements=st.floats(-1e6, 1e6)).map(
@@ -120,3 +120,11 @@ def test_a_box_has_names_and_units():
     for labels in (["dose"], "ab", [1, 2], ["a", "a"]):
         with pytest.raises(kb.InputError, match="names"):
             kb.Box([0, 1], [2, 3], names=labels)
+
+
+@pytest.mark.parametrize(
+    ("actions", "expected"),
+    [(np.eye(3), True), ([[0.0, 1.0]], True), ([[1.0], [0.0]], False), ([[0.5, 0.5]], False), ([[1.0, 1.0]], False)],
+)
+def test_unit_vectors_are_arms(actions, expected):
+    assert are_arms(np.array(actions)) is expected

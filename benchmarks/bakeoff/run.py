@@ -133,6 +133,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="500 rows and two shuffles of each table")
     parser.add_argument("--horizon", type=int, help=f"at most this many rows of a table ({Extent().horizon})")
     parser.add_argument("--shuffles", type=int, help="at most this many shuffles of a table")
+    parser.add_argument("--screening", type=int, help="shuffles on which every setting of a peer is played (2)")
     parser.add_argument("--refresh", action="append", default=[], help="play this library again; may be repeated")
     parser.add_argument("--page", action="store_true", help="play nothing, write the page")
     parser.add_argument("--pin", action="store_true", help="record the checksums of new tables")
@@ -153,6 +154,8 @@ def chosen(options: argparse.Namespace) -> Bakeoff:
         extent = replace(extent, horizon=options.horizon)
     if options.shuffles:
         extent = replace(extent, shuffles=options.shuffles, screening=min(extent.screening, options.shuffles))
+    if options.screening:
+        extent = replace(extent, screening=min(extent.shuffles, options.screening))
     return Bakeoff(
         {name: table for name, table in tables.items() if not options.table or name in options.table},
         {

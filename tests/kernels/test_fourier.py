@@ -66,9 +66,43 @@ def test_linear_features_give_the_exact_posterior_of_the_linear_kernel():
 
 def test_lin_ucb_is_k_ucb_with_a_linear_kernel():
     environment = kb.environments.Bump()
-    linear = kb.run(kb.lin_ucb(regularization=0.5, seed=0), environment, 120, seed=0)
+    linear = kb.run(kb.lin_ucb(regularization=0.5, interactions=False, seed=0), environment, 120, seed=0)
     kernel = kb.run(kb.k_ucb(kb.Linear(offset=1.0), regularization=0.5, seed=0), environment, 120, seed=0)
     np.testing.assert_array_equal(linear.action_indices, kernel.action_indices)
+
+
+@pytest.mark.parametrize("columns", [0, 2])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("named", [True, False])
+def test_lin_ucb_with_interactions_is_k_ucb_with_the_kernel_that_it_names(named, intercept, columns):
+    generator = np.random.default_rng(0)
+    linear = kb.lin_ucb(regularization=0.5, intercept=intercept, seed=0)
+    exact = None
+    for _ in range(40):
+        context = generator.normal(size=columns)
+        actions = np.eye(3) if named else generator.normal(size=(4, 3))
+        decision = linear.select(context, actions)
+        if exact is None:
+            exact = kb.k_ucb(linear.posterior.kernel, regularization=0.5, seed=0)
+        other = exact.select(context, actions)
+        assert decision.mean == pytest.approx(other.mean, abs=1e-9)
+        assert decision.std == pytest.approx(other.std, abs=1e-7)
+        reward = generator.normal()
+        for policy in (linear, exact):
+            policy.update(context, decision.action, reward)
+
+
+def test_what_is_best_may_depend_on_the_context():
+    generator = np.random.default_rng(0)
+    personal, additive = kb.lin_ucb(seed=0), kb.lin_ucb(interactions=False, seed=0)
+    for _ in range(200):
+        context, arm = generator.normal(size=2), generator.integers(2)
+        reward = (1.0 if arm else -1.0) * context[0]
+        for policy in (personal, additive):
+            policy.update(context, np.eye(2)[arm], reward)
+    chosen = [personal.select([x, 0.0], np.eye(2)).index for x in (-1.0, 1.0)]
+    assert chosen == [0, 1]
+    assert len({additive.select([x, 0.0], np.eye(2)).index for x in (-1.0, 1.0)}) == 1
 
 
 def test_fourier_features_come_close_to_k_ucb():

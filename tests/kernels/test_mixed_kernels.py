@@ -31,7 +31,23 @@ def test_a_mixed_kernel_is_the_sum_of_its_parts(bias, linear, smooth, lengthscal
     np.testing.assert_allclose(kernel.diag(X), np.diagonal(kernel(X)), atol=1e-9)
 
 
-@pytest.mark.parametrize("kernel", [kb.Mixed(0.3, 0.8, 1.2, 0.7, centre=1.0, scale=2.0, variables=2)])
+METRIC = np.array([[0.6, -0.2, 0.0], [-0.2, 0.5, 0.1], [0.0, 0.1, 0.3]])
+
+
+def test_a_metric_weighs_linear_functions():
+    X, Y = points(7, 3), points(5, 3, seed=1)
+    kernel = kb.Mixed(0.0, 0.8, 0.0, metric=METRIC)
+    np.testing.assert_allclose(kernel(X, Y), 0.8 * X @ METRIC @ Y.T, atol=1e-12)
+    np.testing.assert_allclose(kernel.diag(X), np.diagonal(kernel(X)), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        kb.Mixed(0.3, 0.8, 1.2, 0.7, centre=1.0, scale=2.0, variables=2),
+        kb.Mixed(0.3, 0.8, 1.2, 0.7, centre=1.0, scale=2.0, metric=METRIC),
+    ],
+)
 def test_gradients_are_those_of_differences(kernel):
     X, Y, weights = points(6, 3), points(5, 3, seed=1), points(6, 5, seed=2)
 
@@ -61,6 +77,7 @@ def test_arms_share_nothing():
     [
         (lambda: kb.Mixed(-1.0, 1.0, 1.0), "bias: expected a finite variance"),
         (lambda: kb.Mixed(1.0, 1.0, 1.0, scale=0.0), "scale: expected positive"),
+        (lambda: kb.Mixed(1.0, 1.0, 1.0, metric=[[1.0, 0.0]]), "metric: expected a symmetric matrix"),
         (lambda: kb.PerArm(kb.Gaussian(), -1), "context_dimension: expected a whole number"),
         (lambda: kb.PerArm(kb.Gaussian(), 3)(np.ones((2, 3))), "at least one action column"),
         (lambda: kb.Mixed(1.0, 1.0, 1.0, centre=[0.0, 0.0])(np.ones((2, 3))), "centre: 2 numbers were given"),

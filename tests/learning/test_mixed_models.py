@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
-from kernel_bandits.actions import are_arms
-from kernel_bandits.learning.columns import Columns
+from kernel_bandits.learning.columns import Columns, ColumnUnits
 from kernel_bandits.learning.mixed import MixedSample
 
 
@@ -54,14 +53,6 @@ def test_columns_of_one_variable_share_a_spread():
     assert model.contexts.variables == 1
 
 
-@pytest.mark.parametrize(
-    ("actions", "expected"),
-    [(np.eye(3), True), ([[0.0, 1.0]], True), ([[1.0], [0.0]], False), ([[0.5, 0.5]], False), ([[1.0, 1.0]], False)],
-)
-def test_unit_vectors_are_arms(actions, expected):
-    assert are_arms(np.array(actions)) is expected
-
-
 def test_nothing_set_separates_classes():
     """A table of three classes that a line does not separate, played with nothing set."""
     generator, policy, right = np.random.default_rng(0), kb.ek_ucb(seed=0), 0
@@ -86,3 +77,23 @@ def test_rewards_that_hardly_depend_on_anything_are_not_lost():
             policy.update(context, decision.action, float(generator.random() < chances[decision.index]))
             earned += chances[decision.index] / 1800
     assert earned > chances.mean()
+
+
+def test_a_signal_in_what_two_columns_differ_by_is_found():
+    generator = np.random.default_rng(0)
+    common = generator.normal(size=(200, 1))
+    contexts = common + 0.1 * generator.normal(size=(200, 6))
+    rewards = 10.0 * (contexts[:, 0] - contexts[:, 1]) + 0.3 * generator.normal(size=200)
+    points = np.hstack([contexts, np.ones((200, 1)), np.zeros((200, 1))])
+    model = MixedSample(points, rewards, Columns(6), True, None).fit(None)
+    _, linear, decorrelated, smooth = np.exp(model.parameters[:4])
+    assert decorrelated > 3.0 * max(linear, smooth)
+
+
+def test_the_precision_of_columns_is_one_on_average_and_knows_which_vary():
+    generator = np.random.default_rng(0)
+    points = np.hstack([generator.normal(size=(50, 3)) @ generator.normal(size=(3, 3)), np.full((50, 1), 7.0)])
+    units = ColumnUnits.measured(points, np.arange(4), None)
+    standardised = units.standardised(points)
+    assert np.einsum("ni,ij,nj->n", standardised, units.precision, standardised).mean() == pytest.approx(1.0)
+    assert not units.precision[3].any()

@@ -24,8 +24,9 @@ POSTERIORS = {
     "fixed": lambda kernel: kb.ek_ucb(kernel, dictionary=kb.Fixed(np.random.default_rng(1).random((9, 3))), seed=0),
 }
 FEATURES = {
-    "linear": lambda: kb.lin_ucb(seed=0),
-    "linear without intercept": lambda: kb.lin_ucb(intercept=False, seed=0),
+    "linear": lambda: kb.lin_ucb(interactions=False, seed=0),
+    "linear without intercept": lambda: kb.lin_ucb(intercept=False, interactions=False, seed=0),
+    "linear with interactions": lambda: kb.lin_ucb(seed=0),
     "random": lambda: kb.random_features_ucb(kb.Matern([0.3, 0.7, 1.0]), seed=0),
     "quadrature": lambda: kb.random_features_ucb(kb.Gaussian(0.7), features="quadrature", seed=0),
 }

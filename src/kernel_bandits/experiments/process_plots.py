@@ -158,7 +158,8 @@ def _draw_played(place: Axes, box: Box, played: FloatArray, centre: FloatArray, 
     apart = box.fractions(played)[:, others] - box.fractions(centre[None, :])[:, others]
     opacity = np.clip(np.exp(-4.0 * np.linalg.norm(apart, axis=1)), 0.12, 1.0)
     if len(along) == 2:
-        place.scatter(*played[:, along].T, s=14, c="black", alpha=opacity, edgecolors="white", linewidths=0.4, zorder=3)
+        across, along_side = played[:, along].T
+        place.scatter(across, along_side, s=14, c="black", alpha=opacity, edgecolors="white", linewidths=0.4, zorder=3)
     else:
         for action, strength in zip(played[:, along[0]], opacity, strict=True):
             place.axvline(action, ymax=0.04, color="black", alpha=float(strength), linewidth=1.0)

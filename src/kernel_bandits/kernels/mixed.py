@@ -15,10 +15,10 @@ from kernel_bandits.numerics.linalg import times
 
 
 class Mixed(Kernel):
-    """bias + linear·⟨x, y⟩/n + smooth·k₅⸝₂(‖x − y‖/(ℓ·√n)), of standardised columns x = (s − centre)/scale.
+    """bias + linear·⟨x, My⟩ + smooth·k₅⸝₂(‖x − y‖/(ℓ·√n)), of standardised columns x = (s − centre)/scale.
 
-    n is the number of variables and k₅⸝₂ the Matérn kernel of smoothness 5/2. The linear part generalises far beyond
-    the data, the smooth part near them.
+    n is the number of variables, k₅⸝₂ the Matérn kernel of smoothness 5/2, and M = I/n unless a metric is given. The
+    linear part generalises far beyond the data, the smooth part near them.
 
     Args:
         bias: variance of the constant part, at least 0.
@@ -29,6 +29,7 @@ class Mixed(Kernel):
         scale: of the columns, positive, a number or one per column.
         variables: n, how many variables the columns stand for; as many as columns unless given. The columns of one
             categorical variable count once.
+        metric: M, symmetric and positive semidefinite, shape (d, d): which linear functions are likely.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Mixed(Kernel):
         centre: ArrayLike = 0.0,
         scale: ArrayLike = 1.0,
         variables: int | None = None,
+        metric: ArrayLike | None = None,
     ) -> None:
         for name, value in (("bias", bias), ("linear", linear), ("smooth", smooth)):
             if not (math.isfinite(value) and value >= 0.0):
@@ -52,6 +54,7 @@ class Mixed(Kernel):
         if not (self.scale > 0.0).all():
             raise InputError(f"scale: expected positive numbers, got {scale!r}.")
         self.variables = None if variables is None else as_count("variables", variables)
+        self.metric = None if metric is None else _as_metric(metric)
 
     @property
     def variance(self) -> float:
@@ -66,6 +69,12 @@ class Mixed(Kernel):
 
     def _count(self, X: FloatArray) -> int:
         return self.variables or max(X.shape[1], 1)
+
+    def _weighted(self, standardised: FloatArray) -> FloatArray:
+        """Return linear·Mx for each row x."""
+        if self.metric is None:
+            return standardised * (self.linear / self._count(standardised))
+        return times(standardised, self.linear * self.metric)
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
         left = self._standardised(X)
@@ -83,13 +92,12 @@ class Mixed(Kernel):
         gram *= self.smooth
         gram += self.bias
         if self.linear:
-            gram += times(left * (self.linear / count), np.ascontiguousarray(right.T))
+            gram += times(self._weighted(left), np.ascontiguousarray(right.T))
         return gram
 
     def diag(self, X: FloatArray) -> FloatArray:
         standardised = self._standardised(X)
-        squares = np.vecdot(standardised, standardised)
-        return (self.bias + self.smooth) + (self.linear / self._count(X)) * squares
+        return (self.bias + self.smooth) + np.vecdot(self._weighted(standardised), standardised)
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         left, right, count = self._standardised(X), self._standardised(Y), self._count(X)
@@ -98,7 +106,7 @@ class Mixed(Kernel):
         r = math.sqrt(5.0 * squared) * cdist(left, right)
         slopes = weights * ((-5.0 / 6.0 * self.smooth) * (1.0 + r) * np.exp(-r))
         differences = left * slopes.sum(axis=1)[:, None] - times(slopes, right)
-        by_column = 2.0 * squared * differences + (self.linear / count) * times(weights, right)
+        by_column = 2.0 * squared * differences + times(weights, self._weighted(right))
         return by_column / self.scale
 
     def __repr__(self) -> str:
@@ -106,6 +114,14 @@ class Mixed(Kernel):
             f"Mixed(bias={self.bias:.3g}, linear={self.linear:.3g}, smooth={self.smooth:.3g}, "
             f"lengthscale={self.lengthscale:.3g})"
         )
+
+
+def _as_metric(values: ArrayLike) -> FloatArray:
+    metric = as_floats("metric", values).copy()
+    require_finite("metric", metric)
+    if metric.ndim != 2 or metric.shape[0] != metric.shape[1] or not np.allclose(metric, metric.T):
+        raise InputError(f"metric: expected a symmetric matrix, one row per column, got shape {metric.shape}.")
+    return metric
 
 
 class PerArm(Kernel):

@@ -3,10 +3,11 @@
 Rewards are y = c + f(s) + noise. A *block* is a set of observations that share f: all of them, or those of one arm
 where arms share nothing. Its covariance is Σ = X ∘ A + λI with
 
-    X = b + l·L + s·S(ℓ)        A = 1 + l'·L' + s'·S'(ℓ')
+    X = b + l·L + w·W + s·S(ℓ)        A = 1 + l'·L' + s'·S'(ℓ')
 
-where L holds inner products and S a Matérn kernel of contexts, L' and S' those of actions; A = 1 within an arm. The log
-evidence of all blocks is the sum over blocks, at the mean c that makes it largest.
+where L holds inner products, W those of decorrelated columns and S a Matérn kernel of contexts, L' and S' those of
+actions; A = 1 within an arm. The log evidence of all blocks is the sum over blocks, at the mean c that makes it
+largest.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.numerics.linalg import inverse_and_log_determinant
 
-# θ = log of (b, l, s, ℓ, λ), and of (l', s', ℓ') where actions are described.
-BIAS, LINEAR, SMOOTH, LENGTH, NOISE = range(5)
-ACTION_LINEAR, ACTION_SMOOTH, ACTION_LENGTH = range(5, 8)
+# θ = log of (b, l, w, s, ℓ, λ), and of (l', s', ℓ') where actions are described.
+BIAS, LINEAR, DECORRELATED, SMOOTH, LENGTH, NOISE = range(6)
+ACTION_LINEAR, ACTION_SMOOTH, ACTION_LENGTH = range(6, 9)
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,10 @@ class Similarity:
 
 @dataclass(frozen=True)
 class Block:
-    """Observations that share one function: their similarities, and their rewards (n,)."""
+    """Observations that share one function: similarities, inner products of decorrelated contexts, and rewards (n,)."""
 
     contexts: Similarity
+    decorrelated: FloatArray
     actions: Similarity | None
     rewards: FloatArray
 
@@ -86,6 +88,7 @@ class _Parts:
     def at(cls, block: Block, values: FloatArray) -> _Parts:
         smooth, slope = _smooth(block.contexts.distances, values[LENGTH])
         context = values[BIAS] + values[LINEAR] * block.contexts.products + values[SMOOTH] * smooth
+        context += values[DECORRELATED] * block.decorrelated
         action, action_smooth, action_slope = None, np.empty(0), np.empty(0)
         covariance = context.copy()
         if block.actions is not None:
@@ -110,6 +113,7 @@ class _Parts:
             by_covariance = by_covariance * self.action
         gradient[BIAS] = values[BIAS] * by_covariance.sum()
         gradient[LINEAR] = values[LINEAR] * np.vdot(by_covariance, self.block.contexts.products)
+        gradient[DECORRELATED] = values[DECORRELATED] * np.vdot(by_covariance, self.block.decorrelated)
         gradient[SMOOTH] = values[SMOOTH] * np.vdot(by_covariance, self.context_smooth)
         gradient[LENGTH] = values[SMOOTH] * np.vdot(by_covariance, self.context_slope)
         return gradient
@@ -119,7 +123,7 @@ def block_evidence(parameters: FloatArray, blocks: Sequence[Block], mean_precisi
     """Log evidence of blocks and its gradient, in O(Σn³).
 
     Args:
-        parameters: θ, shape (5,), or (8,) where actions are described.
+        parameters: θ, shape (6,), or (9,) where actions are described.
         blocks: the observations.
         mean_precision: of the prior of c about the mean reward 0; its exponent is part of the value.
 

@@ -1,4 +1,4 @@
-"""What the columns of joint points are, and the units they are measured in."""
+"""The columns of a table: which belong together, and in what units they are learned from."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Columns:
     box: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
     def within(self, low: FloatArray, high: FloatArray) -> Columns:
-        """The same, with actions from one more box."""
+        """Return the same, with actions from one more box."""
         if self.box is not None:
             low, high = np.minimum(low, self.box[0]), np.maximum(high, self.box[1])
         return replace(self, box=(tuple(low.tolist()), tuple(high.tolist())))
@@ -49,18 +49,20 @@ class ColumnUnits:
         spread: shape (d,): the standard deviation of the variable, common to its columns; 1 where it never varied.
         varies: which columns did.
         variables: how many variables they stand for.
+        precision: shape (d, d): the inverse correlations W of the columns, shrunk, with ⟨x, Wx⟩ = 1 on average.
     """
 
     centre: FloatArray
     spread: FloatArray
     varies: NDArray[np.bool_]
     variables: int
+    precision: FloatArray
 
     @classmethod
     def measured(cls, points: FloatArray, variables: NDArray[np.intp], before: ColumnUnits | None) -> ColumnUnits:
         """Those of a sample, at least as wide as before: a policy that plays what is good sees less and less."""
         if not points.shape[1]:
-            return cls(np.empty(0), np.empty(0), np.empty(0, dtype=bool), 1)
+            return cls(np.empty(0), np.empty(0), np.empty(0, dtype=bool), 1, np.empty((0, 0)))
         centre = points.mean(axis=0)
         with np.errstate(over="ignore"):
             variances = ((points - centre) ** 2).mean(axis=0)
@@ -72,7 +74,7 @@ class ColumnUnits:
             wider = np.where(varies, np.maximum(spread, before.spread), before.spread)
             spread, varies = np.where(before.varies, wider, spread), varies | before.varies
         count = len(np.unique(variables[varies]))
-        return cls(centre, spread, varies, max(count, 1))
+        return cls(centre, spread, varies, max(count, 1), _precision((points - centre) / spread, varies))
 
     @classmethod
     def of_box(cls, low: FloatArray, high: FloatArray) -> ColumnUnits:
@@ -81,21 +83,52 @@ class ColumnUnits:
         varies = width > NEGLIGIBLE_SPREAD * np.maximum(np.abs(low), np.abs(high))
         # a uniform value has a standard deviation of 1/√12 of its range
         spread = np.where(varies, width / math.sqrt(12.0), 1.0)
-        return cls(0.5 * (low + high), spread, varies, max(int(varies.sum()), 1))
+        count = max(int(varies.sum()), 1)
+        return cls(0.5 * (low + high), spread, varies, count, np.diag(varies / count))
 
     def standardised(self, points: FloatArray) -> FloatArray:
         """Columns about their centre, in units of their spread."""
         return (points - self.centre) / self.spread
 
-    def kernel(self, bias: float, linear: float, smooth: float, lengthscale: float) -> Mixed:
-        """The kernel of these parts, in the units of the data."""
-        return Mixed(bias, linear, smooth, lengthscale, centre=self.centre, scale=self.spread, variables=self.variables)
+    def kernel(self, bias: float, linear: float, smooth: float, lengthscale: float, decorrelated: float = 0.0) -> Mixed:
+        """Return the kernel of these parts, in the units of the data."""
+        metric, both = None, linear + decorrelated
+        if decorrelated:
+            # l·⟨x, y⟩/n + w·⟨x, Wy⟩ = (l + w)·⟨x, My⟩
+            metric = decorrelated / both * self.precision
+            metric.flat[:: len(metric) + 1] += linear / both / self.variables
+        return Mixed(
+            bias,
+            both,
+            smooth,
+            lengthscale,
+            centre=self.centre,
+            scale=self.spread,
+            variables=self.variables,
+            metric=metric,
+        )
 
 
 def action_units(actions: FloatArray, columns: Columns, before: ColumnUnits | None) -> ColumnUnits:
-    """The units of described actions: those of their box, or of the actions that were played."""
+    """Return the units of described actions: those of their box, or of the actions that were played."""
     if columns.box is not None:
         return ColumnUnits.of_box(*(np.array(corner) for corner in columns.box))
     dimension = columns.contexts + actions.shape[1]
     variables = columns.of(slice(columns.contexts, dimension), dimension)
     return ColumnUnits.measured(actions, variables, before)
+
+
+def _precision(standardised: FloatArray, varies: NDArray[np.bool_]) -> FloatArray:
+    """Return the inverse of the correlations of a sample, shrunk towards none.
+
+    The signal often lies where the columns hardly vary: in the difference of two that nearly agree. The share d/(n + d)
+    of shrinkage is what is left of the eigenvalues of a sample of n rows whose columns do not correlate at all.
+    """
+    count, dimension = standardised.shape
+    correlations = np.einsum("ni,nj->ij", standardised, standardised, optimize=True) / count
+    share = dimension / (count + dimension)
+    shrunk = (1.0 - share) * correlations
+    shrunk.flat[:: dimension + 1] += share
+    precision = np.linalg.inv(shrunk) * np.multiply.outer(varies, varies)
+    total = float(np.vdot(precision, correlations))
+    return precision / total if total > 0.0 else np.zeros_like(precision)

@@ -125,7 +125,7 @@ def _per_column(values: float | FloatArray, count: int) -> list[float]:
 def _dot(kernel: Polynomial, columns: list[int]) -> Node:
     scale = _per_column(kernel.lengthscale, columns[1] - columns[0])
     centre = [0.0] * len(scale)
-    node = {"kind": "dot", "columns": columns, "centre": centre, "scale": scale}
+    node = {"kind": "dot", "columns": columns, "centre": centre, "scale": scale, "metric": np.eye(len(scale)).tolist()}
     return node | {"offset": kernel.offset, "degree": kernel.degree}
 
 
@@ -139,7 +139,9 @@ def _mixed(kernel: Mixed, columns: list[int]) -> Node:
         "scale": (scale * kernel.lengthscale * math.sqrt(count)).tolist(),
     }
     linear = {"kind": "dot", "columns": columns, "centre": centre, "scale": scale.tolist(), "offset": 0.0, "degree": 1}
+    metric = np.eye(width) / count if kernel.metric is None else kernel.metric
+    linear["metric"] = metric.tolist()
     parts: list[Node] = [{"kind": "constant", "value": kernel.bias}]
-    for value, part in ((kernel.linear / count, linear), (kernel.smooth, smooth)):
+    for value, part in ((kernel.linear, linear), (kernel.smooth, smooth)):
         parts.append({"kind": "product", "parts": [{"kind": "constant", "value": value}, part]})
     return {"kind": "sum", "parts": parts}

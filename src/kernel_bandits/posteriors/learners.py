@@ -233,7 +233,7 @@ class MixedLearner(Learner[MixedModel]):
 
     def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
         if kernel is None:
-            unknown = Mixed(PRIOR.bias, PRIOR.linear, PRIOR.smooth, PRIOR.lengthscale)
+            unknown = Mixed(PRIOR.bias, PRIOR.linear + PRIOR.decorrelated, PRIOR.smooth, PRIOR.lengthscale)
             kernel = PerArm(unknown, self._columns.contexts) if self._arms else unknown
         if isinstance(kernel, PerArm):
             return SplitPosterior(kernel, regularization, _Numbered(self._build_arm, number))

@@ -68,8 +68,9 @@ class _Arms:
         size = sum(member.dictionary_size for member in self.members.values())
         if size != self.size:
             columns = self.anchors.shape[1]
-            blocks = [member.dictionary_points.reshape(-1, columns) for member in self.members.values()]
-            self.size, self.anchors = size, np.concatenate(blocks)
+            blocks = [member.dictionary_points for member in self.members.values()]
+            # an arm without anchors does not know its columns yet
+            self.size, self.anchors = size, np.concatenate([block.reshape(len(block), columns) for block in blocks])
 
 
 class SplitPosterior(Posterior[_SplitEvaluation]):
@@ -100,7 +101,7 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
 
     def _joint(self, contexts: FloatArray, arm: bytes) -> FloatArray:
         action = np.frombuffer(arm)
-        contexts = contexts.reshape(-1, self._split)
+        contexts = contexts.reshape(len(contexts), self._split)
         return np.hstack([contexts, np.broadcast_to(action, (len(contexts), len(action)))])
 
     def _observations(self) -> tuple[FloatArray, FloatArray]:

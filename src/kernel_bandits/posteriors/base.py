@@ -273,10 +273,7 @@ class Posterior(ABC, Generic[E]):
         """
 
     def observe_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
-        """Learn an observation with noise variance λ/weight; either succeeds or changes nothing.
-
-        In whitened coordinates it is the observation of √weight·reward at √weight·φ: A gains weight·φφᵀ.
-        """
+        """Learn an observation of noise variance λ/weight, √weight·reward at √weight·φ; succeeds or changes nothing."""
         del point, reward, weight
         raise UnavailableError(
             f"weight: {type(self).__name__} does not implement observe_weighted(point, reward, weight)."
@@ -321,13 +318,9 @@ class Posterior(ABC, Generic[E]):
     def learn_history(
         self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
     ) -> None:
-        """Learn a whole history at once, before anything else.
+        """Learn a whole history of points (t, d), rewards (t,) and weights (t,), 1 each if None, before anything else.
 
-        Args:
-            points: shape (t, d).
-            rewards: shape (t,).
-            candidates: joint points that stand for the history, shape (n, d): anchors may be chosen among them.
-            weights: of the observations, shape (t,); None for 1 each.
+        Anchors may be chosen among the candidates (n, d), joint points that stand for the history.
         """
         del candidates  # a posterior without anchors has none to choose
         if weights is None:

@@ -3,22 +3,34 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# What `make run` needs is a sixth of what the tests need.
+RUNNABLE := $(VENV)/.runnable
+CHECK_PYTHON = $(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed, this is {v[0]}.{v[1]}; try: make PYTHON=python3.12")'
+INSTALL = PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help run test lint types suite test-slow bench bakeoff soak docs docs-serve format clean
+.PHONY: help run test lint types suite test-slow bench bakeoff soak mutants docs docs-serve format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed, this is {v[0]}.{v[1]}; try: make PYTHON=python3.12")'
+	@$(CHECK_PYTHON)
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(INSTALL) ".[dev]"
+	@touch $(RUNNABLE) $@
+
+$(RUNNABLE): pyproject.toml constraints.txt
+	@$(CHECK_PYTHON)
+	@echo "Setting up in $(VENV): about half a minute."
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) ".[experiments,plots]"
 	@touch $@
 
-run: $(READY) ## the paper's figures, shortened, with its claims and a report: results/quick/report.html
+run: $(RUNNABLE) ## the paper's figures, shortened, with its claims and a report: results/quick/report.html
 	$(BIN)/kernel-bandits reproduce --quick
 
 test: lint types suite ## lint, types and the whole suite
@@ -44,6 +56,9 @@ bakeoff: $(READY) ## real tables against every peer at its best; goes on where i
 
 soak: $(READY) ## a million rounds on two environments: latency and memory (ten minutes)
 	$(BIN)/python benchmarks/soak.py
+
+mutants: $(READY) ## change one operator of the core at a time and see whether a test notices (hours; COUNT=200)
+	$(BIN)/python benchmarks/mutants.py --count $(or $(COUNT),200)
 
 docs: $(READY) ## the documentation site in results/site, warnings as errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -9,6 +9,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import kernel_bandits as kb
+from kernel_bandits.arrays import FloatArray
 from kernel_bandits.experiments.summary import mean_interval
 from kernel_bandits.rng import stream
 
@@ -45,15 +46,19 @@ def one_run(name: str, limit: float, seed: int) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    print("| environment | limit | batches | mean batch | regret | m |\n|---|---|---|---|---|---|")
+    print("| environment | limit | batches | mean batch | regret | more than one by one, paired | m |")
+    print("|---|---|---|---|---|---|---|")
     for name in ENVIRONMENTS:
+        single: FloatArray | None = None
         for limit in LIMITS:
             runs = Parallel(n_jobs=-1)(delayed(one_run)(name, limit, seed) for seed in range(SEEDS))
             regret, batches, size = np.array(runs).T
             mean, half_width = mean_interval(regret)
+            single = regret if single is None else single
+            more, error = mean_interval(regret - single)
             print(
                 f"| {name} | {limit:g} | {batches.mean():.0f} | {HORIZON / batches.mean():.1f} "
-                f"| {mean:.1f} ± {half_width:.1f} | {size.mean():.0f} |",
+                f"| {mean:.1f} ± {half_width:.1f} | {float(more):+.2f} ± {float(error):.2f} | {size.mean():.0f} |",
                 flush=True,
             )
 

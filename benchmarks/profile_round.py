@@ -31,7 +31,7 @@ CALLS: tuple[tuple[Any, str, str], ...] = (
     (nystrom, "times", "H = ΦP"),
     (nystrom, "times_vector", "means Φw"),
     (nystrom, "safe_sqrt", "std"),
-    (ties, "argmax", "argmax with ties"),
+    (ties, "contenders", "argmax with ties"),
     (kors, "symmetric_times_vector", "KORS: Qφ"),
     (ridge, "subtract_outer", "P − hhᵀ/c"),
     (RidgeRegression, "observe", "the rest of the update of P, w, log det"),

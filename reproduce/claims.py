@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
+from scipy import stats
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.experiments.results import Record, RunResult
@@ -29,6 +31,7 @@ class Estimate:
         unit: a ``"difference"`` in units of the reward, a change in ``"percent"``, a ``"share"``, a ``"ratio"``, or a
             plain ``"number"``.
         note: a deviation from the plan, such as a shorter horizon.
+        degrees: degrees of freedom of the interval; 0 where there are none.
     """
 
     value: float
@@ -36,6 +39,21 @@ class Estimate:
     high: float
     unit: Unit = "number"
     note: str = ""
+    degrees: int = 0
+
+    def p_value(self, bound: float) -> float:
+        """Return the two-sided p-value of the paired t-test against a bound; NaN where there is none."""
+        ends = np.array([self.low, self.value, self.high, bound])
+        if self.unit == "ratio":
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ends = np.log(ends)
+        low, value, high, limit = ends.tolist()
+        if self.degrees < 1 or not np.isfinite(ends).all():
+            return math.nan
+        error = (high - low) / (2.0 * stats.t.ppf(0.975, self.degrees))
+        if error == 0.0:
+            return 0.0 if value != limit else 1.0
+        return float(2.0 * stats.t.sf(abs(value - limit) / error, self.degrees))
 
     def __str__(self) -> str:
         if not np.isfinite(self.value):
@@ -63,11 +81,13 @@ class Finding:
         what: the case, such as ``λ = 10``.
         evidence: the numbers, as text.
         outcome: whether it is as claimed; None if the interval leaves it open.
+        p_value: of the test behind it; NaN if there is none.
     """
 
     what: str
     evidence: str
     outcome: bool | None
+    p_value: float = math.nan
 
     @property
     def mark(self) -> str:
@@ -132,25 +152,58 @@ def _combined(outcomes: Sequence[bool | None]) -> str:
 
 def below(what: str, estimate: Estimate, bound: float = 0.0) -> Finding:
     """Check that an estimate is below a bound."""
-    return Finding(what, str(estimate), True if estimate.high < bound else False if estimate.low >= bound else None)
+    outcome = True if estimate.high < bound else False if estimate.low >= bound else None
+    return Finding(what, str(estimate), outcome, estimate.p_value(bound))
 
 
 def above(what: str, estimate: Estimate, bound: float = 0.0) -> Finding:
     """Check that an estimate is above a bound."""
-    return Finding(what, str(estimate), True if estimate.low > bound else False if estimate.high <= bound else None)
+    outcome = True if estimate.low > bound else False if estimate.high <= bound else None
+    return Finding(what, str(estimate), outcome, estimate.p_value(bound))
 
 
-def not_dominated(what: str, regret: Estimate, time: Estimate) -> Finding:
-    """Check that no other policy has both less regret and less time.
+def corrected(claims: Sequence[Claim], level: float = 0.05) -> list[Claim]:
+    """Return claims in which only comparisons that pass Holm's correction over all of them are decided.
 
-    Args:
-        what: the case.
-        regret: its regret minus the other's.
-        time: its time divided by the other's.
+    The i-th smallest of n p-values passes if it and all smaller ones are at most level/(n + 1 − i): with probability
+    1 − level no comparison is decided wrongly.
     """
-    worse = (regret.low > 0, time.low > 1)
-    better = regret.high < 0 or time.high < 1
-    return Finding(what, f"regret {regret}, time {time}", False if all(worse) else True if better else None)
+    tested = [
+        (finding.p_value, at, settings, place)
+        for at, claim in enumerate(claims)
+        for settings, findings in claim.findings.items()
+        for place, finding in enumerate(findings)
+        if math.isfinite(finding.p_value)
+    ]
+    failed: set[tuple[int, str, int]] = set()
+    stopped = False
+    for rank, (p_value, at, settings, place) in enumerate(sorted(tested)):
+        stopped |= p_value > level / (len(tested) - rank)
+        if stopped:
+            failed.add((at, settings, place))
+    return [
+        replace(
+            claim,
+            findings={
+                settings: [
+                    replace(finding, outcome=None) if (at, settings, place) in failed else finding
+                    for place, finding in enumerate(findings)
+                ]
+                for settings, findings in claim.findings.items()
+            },
+        )
+        for at, claim in enumerate(claims)
+    ]
+
+
+def number_of_tests(claims: Sequence[Claim]) -> int:
+    """Return how many comparisons have a p-value."""
+    return sum(
+        math.isfinite(finding.p_value)
+        for claim in claims
+        for findings in claim.findings.values()
+        for finding in findings
+    )
 
 
 class Pairs:
@@ -164,6 +217,11 @@ class Pairs:
         for record in records:
             self._runs.setdefault(record.run.cell, {})[record.run.seed] = record.result
         self._longest = max((run.horizon for runs in self._runs.values() for run in runs.values()), default=0)
+
+    @property
+    def longest(self) -> int:
+        """The number of rounds of the longest run."""
+        return self._longest
 
     def runs(self, place: str, policy: str) -> Runs:
         """Return the runs of a policy in an environment by seed."""
@@ -189,7 +247,13 @@ class Pairs:
         """Return the time of the first policy divided by that of the second, as a geometric mean over seeds."""
         logs = self._estimate((place, first), (place, second), "ratio", _times, lambda a, b: np.log(a / b))
         value, low, high = (float(np.exp(end)) for end in (logs.value, logs.low, logs.high))
-        return Estimate(value, low, high, "ratio", logs.note)
+        return Estimate(value, low, high, "ratio", logs.note, logs.degrees)
+
+    def product_ratio(self, place: str, first: str, second: str) -> Estimate:
+        """Return regret × time of the first policy divided by that of the second, as a geometric mean over seeds."""
+        logs = self._estimate((place, first), (place, second), "ratio", _log_products, lambda a, b: a - b)
+        value, low, high = (float(np.exp(end)) for end in (logs.value, logs.low, logs.high))
+        return Estimate(value, low, high, "ratio", logs.note, logs.degrees)
 
     def kept(self, place: str, policy: str) -> Estimate:
         """Return the final dictionary size divided by the number of rounds."""
@@ -227,9 +291,15 @@ def _times(runs: Sequence[RunResult], rounds: int) -> FloatArray:
     return np.array([run.seconds[rounds - 1] for run in runs])
 
 
+def _log_products(runs: Sequence[RunResult], rounds: int) -> FloatArray:
+    # a regret of 0 would be a product of 0 whatever the time
+    regrets = np.maximum(_final_regrets(runs, rounds), 1e-9)
+    return np.asarray(np.log(regrets * _times(runs, rounds)))
+
+
 def _interval(values: FloatArray, unit: Unit, note: str) -> Estimate:
     mean, half = mean_interval(values)
-    return Estimate(float(mean), float(mean - half), float(mean + half), unit, note)
+    return Estimate(float(mean), float(mean - half), float(mean + half), unit, note, len(values) - 1)
 
 
 def _short(value: float) -> str:

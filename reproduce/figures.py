@@ -16,12 +16,23 @@ from types import ModuleType
 from typing import Any
 
 from kernel_bandits.errors import InputError
-from kernel_bandits.experiments import Results, Study, group, load_study, plots
+from kernel_bandits.experiments import Results, Run, Study, group, load_study, plots
 from kernel_bandits.experiments.report import Section
 from kernel_bandits.experiments.study import importable
 from reproduce.report import check_of
 
 SWEEPS = ("sweep.toml", "sweep.py")
+# As the paper numbers them; a folder may hold several of its figures.
+NUMBERED = {
+    "figure1": "bump_projection",
+    "figure2": "chessboard",
+    **dict.fromkeys(("figure3", "figure4", "figure5"), "bump"),
+    "figure6": "environments",
+    **dict.fromkeys(("figure7", "figure8", "figure9"), "chessboard"),
+    **dict.fromkeys(("figure10", "figure11", "figure12"), "step_diagonal"),
+    "table1": "table_1",
+}
+FIRST = "overview"
 
 
 class StudyFigures:
@@ -33,9 +44,21 @@ class StudyFigures:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.names = tuple(path.parent.name for path in sorted(folder.glob("*/figure.py")))
+        found = sorted(path.parent.name for path in folder.glob("*/figure.py"))
+        self.names = tuple(sorted(found, key=lambda name: name != FIRST))
         if not self.names:
             raise InputError(f"{folder}: expected folders with a figure.py each, found none.")
+
+    def find(self, name: str) -> str | None:
+        """Return the name of a figure's folder: the name itself, or that of its number in the paper."""
+        plain = NUMBERED.get(name.lower().replace("_", "").replace(" ", ""), name)
+        return next((one for one in (name, plain) if one in self.names), None)
+
+    def description(self, name: str) -> str:
+        """Return what a figure shows, in one line, with its numbers in the paper."""
+        numbers = [number for number, folder in NUMBERED.items() if folder == name and folder in self.names]
+        line = (inspect.getdoc(self._module(name)) or "").partition("\n")[0]
+        return f"{line} ({', '.join(numbers)})" if numbers else line
 
     def study(self, name: str) -> Study | None:
         """Return the study of a figure; None if it has none."""
@@ -61,19 +84,45 @@ class StudyFigures:
             figure = plots.comparison_figure(group(results.records))
             return Section(results.title, results, [(folder.name, figure)])
         material = folder if results is None else results.records
+        shortened = self._shortened(folder.name, results)
         caption = (inspect.getdoc(module) or folder.name).partition("\n\n")[0]
         return Section(
             title=getattr(module, "TITLE", folder.name) if results is None else results.title,
             results=results,
             figures=[(caption, module.figure(material))],
-            checks=[check_of(claim) for claim in _call(module, "claims", material)],
+            checks=[check_of(claim, self._is_short(folder, results)) for claim in _call(module, "claims", material)],
             tables=_call(module, "tables", material),
+            headline=module.headline(material) if hasattr(module, "headline") else "",
+            shortened=shortened,
+            narrow=module.narrow(material) if hasattr(module, "narrow") else None,
         )
+
+    def _shortened(self, name: str, results: Results | None) -> str:
+        """Return how far results fall short of their study, in words; nothing if they do not."""
+        study = self.study(name)
+        if study is None or results is None or not results.records:
+            return ""
+        rounds, all_rounds = (max(one.horizon for one in runs) for runs in (_runs_of(results), study.runs))
+        seeds, all_seeds = (len({one.seed for one in runs}) for runs in (_runs_of(results), study.runs))
+        if (rounds, seeds) >= (all_rounds, all_seeds):
+            return ""
+        return f"{rounds} of {all_rounds} rounds, {seeds} of {all_seeds} seeds"
+
+    def _is_short(self, folder: Path, results: Results | None) -> bool:
+        """Return whether claims about a folder come from a shortened run; measurements say so themselves."""
+        if results is not None:
+            return bool(self._shortened(folder.name, results))
+        is_quick = getattr(self._module(folder.name), "is_quick", None)
+        return is_quick is not None and bool(is_quick(folder))
 
     def _module(self, name: str) -> ModuleType:
         """Import ``figure.py`` as a module of the package that the folders make up."""
         with importable(self.folder.parent):
             return importlib.import_module(f"{self.folder.name}.{name}.figure")
+
+
+def _runs_of(results: Results) -> list[Run]:
+    return [record.run for record in results.records]
 
 
 def _call(module: ModuleType, name: str, material: Any) -> list[Any]:

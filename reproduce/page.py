@@ -1,13 +1,14 @@
-"""Write the results of ``kernel-bandits reproduce`` into ``docs/reproduce.md``, and its figures into ``docs/figures``.
+"""Write the results of ``kernel-bandits reproduce`` into ``docs/reproduce.md`` and its pages of details.
 
 Run from the repository: python -m reproduce.page RESULTS
 
-Only the text between ``<!-- NAME -->`` and ``<!-- end NAME -->`` is replaced.
+Only the text between ``<!-- NAME -->`` and ``<!-- end NAME -->`` is replaced. Figures are written to ``docs/figures``.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -17,10 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_bandits.experiments import Record, Results, RunResult, group, read_results, summarize
-from kernel_bandits.experiments.report import Table, summary_table
-from reproduce.claims import Claim
+from kernel_bandits.experiments.tables import Table, summary_table
+from reproduce import report
+from reproduce.claims import Claim, corrected, number_of_tests
 from reproduce.lambda_grid import LAMBDAS, by_family
-from reproduce.settings import AUTHORS, SANE, STYLES
+from reproduce.settings import LIBRARY, PAPER, STYLES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,22 +43,30 @@ def main(folder: Path) -> None:
     blocks = {
         "runs": _runs(list(results.values())),
         "common": _common_claims(claims),
+        "sources": _sources(claims),
         **{name: _numbers(claims[name]) for name in GRIDS},
         **{name: f"{_list(found)}\n\n{_numbers(found)}" for name, found in claims.items() if name not in GRIDS},
         **{f"{name} regrets": _grid_table(results[name].records, _regret) for name in GRIDS},
         **{f"{name} times": _grid_table(results[name].records, _time) for name in GRIDS},
-        "bump_projection summary": _as_markdown(summary_table(results["bump_projection"])),
+        "bump_projection summary": _as_markdown(summary_table(results["bump_projection"].records)),
         "table_1 tables": "\n\n".join(_as_markdown(table) for table in _module("table_1").tables(folder / "table_1")),
     }
-    page = DOCS / "reproduce.md"
-    text = page.read_text(encoding="utf-8")
-    for name, block in blocks.items():
-        text = replaced(text, name, block)
-    page.write_text(text, encoding="utf-8")
+    for page in pages(DOCS):
+        text = page.read_text(encoding="utf-8")
+        for name, block in blocks.items():
+            text = replaced(text, name, block)
+        page.write_text(text, encoding="utf-8")
+    verdicts = {claim.statement: claim.verdict for found in claims.values() for claim in found if claim.findings}
+    report.VERDICTS.write_text(json.dumps(verdicts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for name in SWEEPS:
         _save(_module(name).figure(results[name].records), f"reproduce-{name}")
     for name in MEASURED:
         _save(_module(name).figure(folder / name), f"reproduce-{name}")
+
+
+def pages(docs: Path) -> list[Path]:
+    """Return the page of verdicts and the pages of details."""
+    return [docs / "reproduce.md", *sorted((docs / "reproduce").glob("*.md"))]
 
 
 def replaced(text: str, name: str, block: str) -> str:
@@ -87,50 +97,68 @@ def _runs(results: Sequence[Results]) -> str:
     )
 
 
-def _common_claims(claims: dict[str, list[Claim]]) -> str:
-    """Return the claims about several environments, with a column for each environment and settings."""
-    by_statement: dict[str, dict[str, Claim]] = {}
+def _by_statement(claims: dict[str, list[Claim]]) -> dict[str, dict[str, Claim]]:
+    """Return the claims about several environments, by what they say and by environment."""
+    found: dict[str, dict[str, Claim]] = {}
     for name, label in GRIDS.items():
         for claim in claims[name]:
-            by_statement.setdefault(claim.statement.removeprefix(f"{label}: "), {})[name] = claim
-    heads = ["claim", *(f"{label}, {short}" for label in GRIDS.values() for short in ("authors'", "sane"))]
+            found.setdefault(claim.statement.removeprefix(f"{label}: "), {})[name] = claim
+    return found
+
+
+def _common_claims(claims: dict[str, list[Claim]]) -> str:
+    """Return the claims about several environments, with a column for each environment and settings."""
+    every = [claim for name in GRIDS for claim in claims[name]]
+    sure = iter(corrected(every))
+    holm = {name: [next(sure) for _ in claims[name]] for name in GRIDS}
+    by_statement, strict = _by_statement(claims), _by_statement(holm)
+    heads = ["claim", *(f"{label}, {short}" for label in GRIDS.values() for short in ("paper's", "library"))]
     rows = [
         [
             f"{number}: {statement}",
-            *(_short(found.get(name), settings) for name in GRIDS for settings in (AUTHORS, SANE)),
+            *(
+                _short(found.get(name), strict[statement].get(name), settings)
+                for name in GRIDS
+                for settings in (PAPER, LIBRARY)
+            ),
         ]
         for number, (statement, found) in enumerate(by_statement.items(), start=1)
-    ]
-    sources = [
-        [str(number), claim.place, claim.measure]
-        for number, claim in enumerate((next(iter(found.values())) for found in by_statement.values()), start=1)
     ]
     agreeing = [
         str(number) for number, found in enumerate(by_statement.values(), start=1) if _agree(list(found.values()))
     ]
     shared = sum(len(found) == len(GRIDS) for found in by_statement.values())
-    agreement = (
-        "According to the appendix, Chessboard and Step Diagonal lead to the same conclusions as Bump. The three "
-        f"environments have the same verdict, over both settings, on {len(agreeing)} of the {shared} claims that "
-        f"are made for all three: {', '.join(agreeing)}."
+    note = (
+        f"{number_of_tests(every)} comparisons. In brackets: how many of the decided ones remain so after Holm's "
+        "correction over all of them, where fewer do. The three environments have the same verdict, over both "
+        f"settings, on {len(agreeing)} of the {shared} claims that are made for all three: {', '.join(agreeing)}."
     )
-    return "\n\n".join([_rows(heads, rows), agreement, _rows(["", "source in the paper", "measured as"], sources)])
+    return "\n\n".join([_rows(heads, rows), note])
+
+
+def _sources(claims: dict[str, list[Claim]]) -> str:
+    """Return where the paper makes each common claim, and how it is measured."""
+    first = [next(iter(found.values())) for found in _by_statement(claims).values()]
+    rows = [[str(number), claim.place, claim.measure] for number, claim in enumerate(first, start=1)]
+    return _rows(["", "source in the paper", "measured as"], rows)
 
 
 def _agree(claims: Sequence[Claim]) -> bool:
     return len(claims) == len(GRIDS) and len({claim.verdict for claim in claims}) == 1
 
 
-def _short(claim: Claim | None, settings: str) -> str:
-    """Return a short verdict: how many comparisons are as claimed, and how many are open."""
-    if claim is None or settings not in claim.findings:
+def _short(claim: Claim | None, strict: Claim | None, settings: str) -> str:
+    """Return a short verdict: how many comparisons are as claimed, how many are open, and what Holm leaves."""
+    if claim is None or strict is None or settings not in claim.findings:
         return "–"
     outcomes = [finding.outcome for finding in claim.findings[settings]]
     yes, left = outcomes.count(True), outcomes.count(None)
     if left == len(outcomes):
         return "open"
     verdict = "**yes**" if yes == len(outcomes) else f"{yes} of {len(outcomes)}" if yes else "**no**"
-    return f"{verdict}, {left} open" if left else verdict
+    verdict = f"{verdict}, {left} open" if left else verdict
+    still = sum(finding.outcome is not None for finding in strict.findings[settings])
+    return verdict if still == len(outcomes) - left else f"{verdict} [{still}]"
 
 
 def _list(claims: Sequence[Claim]) -> str:
@@ -160,7 +188,7 @@ def _numbers(claims: Sequence[Claim]) -> str:
 def _grid_table(records: Sequence[Record], cell: Callable[[Sequence[RunResult]], str]) -> str:
     """Return a table with a row for each algorithm and a column for each settings and λ."""
     groups = group(records)
-    columns = [(settings, number) for settings in (AUTHORS, SANE) for number in LAMBDAS]
+    columns = [(settings, number) for settings in (PAPER, LIBRARY) for number in LAMBDAS]
     shown = {column: by_family(groups, *column) for column in columns}
     heads = ["", *(f"{settings.partition(' ')[0]}, λ = {number}" for settings, number in columns)]
     families = [family for family in STYLES if any(family in found for found in shown.values())]

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from kernel_bandits.experiments import Record, group, plots
 from kernel_bandits.experiments.plots import Style
 
-AUTHORS, SANE, ANY = "authors' settings", "sane settings", "any settings"
+PAPER, LIBRARY, ANY = "paper's settings", "library settings", "any settings"
+# The budgets of the published code in units of λ; the paper's text says γ ≈ λ.
+BUDGETS = (0.1, 0.05, 0.02, 0.001)
 # For claims that do not depend on the settings.
 EVERY = "every setting"
 # How much "similar" regrets may differ; the paper gives no number.
@@ -16,7 +18,10 @@ MARGIN = 0.1
 # An algorithm has the same style in all figures; a family shares a colour.
 STYLES = {
     "EK-UCB": Style("#0072B2", (), 2.0, "o"),
-    "EK-UCB γ = λ": Style("#56B4E9", (4.0, 1.5), 1.6, "s"),
+    "EK-UCB γ = 0.1·λ": Style("#56B4E9", (4.0, 1.5), 1.6, "s"),
+    "EK-UCB γ = 0.05·λ": Style("#56B4E9", (3.0, 1.5), 1.4, "d"),
+    "EK-UCB γ = 0.02·λ": Style("#56B4E9", (2.0, 1.5), 1.2, "P"),
+    "EK-UCB γ = 0.001·λ": Style("#56B4E9", (1.0, 1.5), 1.0, "*"),
     "EK-UCB μ = 1": Style("#56B4E9", (4.0, 1.5), 1.6, "s"),
     "EK-UCB μ = 10": Style("#0072B2", (), 2.0, "o"),
     "EK-UCB μ = 100": Style("#004469", (1.0, 1.2), 2.0, "p"),
@@ -25,7 +30,8 @@ STYLES = {
     "CBBKB C = 30": Style("#D55E00", (6.0, 2.0, 1.0, 2.0), 1.4, "<"),
     "CBKB": Style("#CC79A7", (), 1.2, "D"),
     "SupKernelUCB": Style("#009E73", (8.0, 2.0, 2.0, 2.0), 1.4, "X"),
-    "K-UCB": Style("#E69F00", (), 3.6, ""),
+    "SupKernelUCB η = 1": Style("#009E73", (3.0, 1.0, 1.0, 1.0), 1.2, "H"),
+    "K-UCB": Style("#E69F00", (), 2.4, ""),
     "uniform": Style("#555555", (1.0, 2.0), 1.0, ""),
 }
 

@@ -64,14 +64,20 @@ def test_projected_radii_by_their_formulas(projected):
     dimension = np.trace(explained @ np.linalg.inv(explained + 0.2 * np.eye(60)))
     log_failure = math.log(1 / DELTA)
     capacity = math.log(math.e + math.e * 60 / 0.2)
+    excess = 60 * math.log(1 + residual / (60 * 0.2))
+    assert (
+        np.linalg.slogdet(np.eye(60) + kernel(points) / 0.2)[1]
+        <= log_determinant + excess
+        < residual / 0.2 + log_determinant
+    )
     bias, tight_bias = (math.sqrt(0.2) + math.sqrt(residual)) * B, math.sqrt(0.2 + residual) * B
     expected = {
         kb.Lemma41(**BOUNDS): bias + R * math.sqrt(4 * log_failure + 2 * capacity * (dimension + residual / 0.2)),
         kb.Lemma41(**BOUNDS, complexity="log_determinant"): bias
         + R * math.sqrt(4 * log_failure + 2 * (log_determinant + residual / 0.2)),
-        kb.Tightened(**BOUNDS): tight_bias + R * math.sqrt(2 * log_failure + log_determinant + residual / 0.2),
+        kb.Tightened(**BOUNDS): tight_bias + R * math.sqrt(2 * log_failure + log_determinant + excess),
         kb.Tightened(**BOUNDS, projection_error=0.01): math.sqrt(0.21) * B
-        + R * math.sqrt(2 * log_failure + log_determinant + residual / 0.2),
+        + R * math.sqrt(2 * log_failure + log_determinant + excess),
     }
     for confidence, value in expected.items():
         assert confidence.radius(projected.posterior) == pytest.approx(value, rel=1e-6)
@@ -125,6 +131,24 @@ def test_a_radius_refuses_the_posteriors_it_is_not_valid_for(confidence, preset,
         preset(kb.Gaussian(0.2), confidence=confidence, seed=0, **options)
 
 
+GUARANTEED = [
+    kb.Lemma31(**BOUNDS),
+    kb.Lemma41(**BOUNDS),
+    kb.Tightened(**BOUNDS),
+    kb.ChowdhuryGopalan(**BOUNDS, horizon=10),
+    kb.KrauseOng(**BOUNDS),
+]
+
+
+@pytest.mark.parametrize("confidence", GUARANTEED, ids=lambda confidence: type(confidence).__name__)
+@pytest.mark.parametrize("preset", [kb.k_ucb, kb.ek_ucb])
+@pytest.mark.parametrize("arguments", [{}, {"kernel": kb.Gaussian(0.2), "learn_kernel": True}])
+def test_a_radius_with_a_guarantee_refuses_a_learned_kernel_and_names_the_way_out(confidence, preset, arguments):
+    with pytest.raises(kb.InputError, match=r"fixed beforehand.*learn_kernel=False.*family_ucb"):
+        preset(confidence=confidence, seed=0, **arguments)
+    preset(confidence=kb.StandardDeviations(2.0), seed=0, **arguments)
+
+
 @pytest.mark.parametrize("confidence", [1.0, None, kb.StandardDeviations])
 def test_a_radius_must_be_a_radius_object(confidence):
     for build in (kb.k_ucb, kb.ek_ucb, kb.cbkb):
@@ -132,6 +156,26 @@ def test_a_radius_must_be_a_radius_object(confidence):
             build(kb.Gaussian(0.2), confidence=confidence)
     with pytest.raises(kb.InputError, match="expected a radius object"):
         kb.sup_kernel_ucb(kb.Gaussian(0.2), horizon=10, confidence=confidence)
+
+
+def test_chowdhury_and_gopalan_refuse_rounds_beyond_their_horizon(exact):
+    assert kb.ChowdhuryGopalan(**BOUNDS, horizon=60).radius(exact.posterior) > 0
+    with pytest.raises(kb.InputError, match="holds up to 59 observations, and there are 60"):
+        kb.ChowdhuryGopalan(**BOUNDS, horizon=59).radius(exact.posterior)
+
+
+def test_the_radius_of_a_stage_by_its_formula_and_nowhere_else(exact, projected):
+    radius = kb.StageRadius(**BOUNDS, horizon=1000, number_of_actions=7)
+    deviation = R * math.sqrt(2 * math.log(2 * 1000 * 7 * 6 / DELTA))
+    assert radius.radius(exact.posterior) == pytest.approx(math.sqrt(0.2) * B + deviation)
+    residual = projected.posterior.residual_trace
+    assert radius.radius(projected.posterior) == pytest.approx(math.sqrt(0.2 + residual) * B + deviation)
+    bounded = kb.StageRadius(**BOUNDS, horizon=1000, number_of_actions=7, projection_error=0.1)
+    assert bounded.radius(projected.posterior) == pytest.approx(math.sqrt(0.2 + min(residual, 0.1)) * B + deviation)
+    kb.sup_kernel_ucb(kb.Gaussian(0.2), horizon=1000, confidence=radius)
+    for preset in (kb.k_ucb, kb.ek_ucb, kb.cbbkb):
+        with pytest.raises(kb.InputError, match=r"in sup_kernel_ucb alone; write .*Tightened"):
+            preset(kb.Gaussian(0.2), confidence=radius)
 
 
 def test_every_radius_plays_from_the_first_round():

@@ -40,6 +40,8 @@ LAYERS = {
     "confidence": "the radii β",
     "policies": "the rules that choose actions, and the presets that assemble them",
     "environments": "problems to play: the paper's, and others",
+    "logs": "logs of decisions: in memory, in files, and larger than memory",
+    "offpolicy": "the value of a candidate policy from a log",
     "experiments": "the loop, studies, results, plots and reports",
     "accelerated": "many runs side by side in one JAX program",
     "integrations": "adapters to other libraries, each imported only when asked for",

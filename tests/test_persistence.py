@@ -1,5 +1,6 @@
 """Save and resume: bit for bit, or refused with our error."""
 
+import hashlib
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from test_policy_contract import VARIANTS, build, rounds, variant_name
 
 import kernel_bandits as kb
 from kernel_bandits import persistence
+from kernel_bandits.persistence import classes
 
 
 def play(policy, offers):
@@ -106,7 +108,7 @@ def rewrite(path, change):
     change(manifest)
     text = json.dumps(manifest).encode()
     body = content[: start - 8] + len(text).to_bytes(8, "big") + text + content[start + length :]
-    path.write_bytes(body + persistence.hashlib.sha256(body).digest())
+    path.write_bytes(body + hashlib.sha256(body).digest())
 
 
 @pytest.mark.parametrize("name", ["os:system", "builtins:eval", "subprocess:Popen", "kernel_bandits.theory:nothing"])
@@ -154,7 +156,7 @@ def renumber(path, number, manifest=None):
     content[start : start + 4] = number.to_bytes(4, "big")
     if manifest is not None:
         content[start + 4 :] = len(manifest).to_bytes(8, "big") + manifest
-    path.write_bytes(content + persistence.hashlib.sha256(content).digest())
+    path.write_bytes(content + hashlib.sha256(content).digest())
 
 
 def test_a_newer_file_asks_for_an_upgrade(saved):
@@ -196,7 +198,7 @@ class Halved(kb.Confidence):
 
 
 def test_own_classes_are_saved_once_registered(tmp_path, monkeypatch):
-    monkeypatch.setattr(persistence, "_registered", {})
+    monkeypatch.setattr(classes, "_registered", {})
     policy = kb.ek_ucb(kb.Gaussian(0.5), confidence=Halved(0.5), seed=0)
     path = tmp_path / "policy.kb"
     with pytest.raises(kb.InputError, match=r"policy\.confidence is .*Halved.*kb\.register"):
@@ -205,13 +207,13 @@ def test_own_classes_are_saved_once_registered(tmp_path, monkeypatch):
     kb.register(Halved)
     policy.save(path)
     assert kb.load(path).confidence.number == 0.5
-    persistence._registered.clear()
+    classes._registered.clear()
     with pytest.raises(kb.InputError, match="Halved"):
         kb.load(path)
 
 
 def test_what_an_own_class_may_not_hold(tmp_path, monkeypatch):
-    monkeypatch.setattr(persistence, "_registered", {})
+    monkeypatch.setattr(classes, "_registered", {})
     kb.register(Halved)
     for value in (np.array(["text"]), print, object()):
         policy = kb.ek_ucb(kb.Gaussian(0.5), confidence=Halved(0.5, value), seed=0)
@@ -220,7 +222,7 @@ def test_what_an_own_class_may_not_hold(tmp_path, monkeypatch):
 
 
 def test_numbers_of_every_kind_survive(tmp_path, monkeypatch):
-    monkeypatch.setattr(persistence, "_registered", {})
+    monkeypatch.setattr(classes, "_registered", {})
     kb.register(Halved)
     shared = np.asfortranarray(np.arange(6.0).reshape(2, 3))
     state = {"inf": float("inf"), 3: (1, -0.0, None), "shared": [shared, shared], b"key": True, "big": 2**200}
@@ -263,3 +265,61 @@ def test_a_kill_in_the_middle_of_saving_leaves_a_whole_file(tmp_path):
         last = int(rest[-1]) if rest else last
         # the last file that was reported, or the one whose report was cut off
         assert kb.load(path).confidence.number in (last + 1.0, last + 2.0)
+
+
+def coins(policy, offers):
+    return [policy.select(context, actions).index for context, actions, _ in offers]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=variant_name)
+def test_a_new_policy_that_is_reseeded_is_the_one_built_with_that_seed(variant):
+    name, options = variant
+    reseeded = build(name, **options)
+    reseeded.reseed(5)
+    offers = list(rounds(40))
+    assert play(reseeded, offers) == play(build(name, **options, seed=5), offers)
+
+
+def test_processes_that_load_one_file_need_not_explore_alike(tmp_path):
+    policy = kb.ek_ucb(kb.Gaussian(0.5), exploration_rate=0.5, seed=0)
+    play(policy, rounds(20))
+    path = tmp_path / "policy.kb"
+    policy.save(path)
+    offers = list(rounds(60, seed=3))
+    as_saved = coins(kb.load(path), offers)
+    assert as_saved == coins(policy, offers)
+    one, other = kb.load(path, seed=1), kb.load(path, seed=2)
+    context, actions, _ = offers[0]
+    np.testing.assert_array_equal(one.predict(context, actions).mean, other.predict(context, actions).mean)
+    first, second = coins(one, offers), coins(other, offers)
+    assert first == coins(kb.load(path, seed=1), offers)
+    assert len({tuple(as_saved), tuple(first), tuple(second)}) == 3
+
+
+def test_streams_of_fresh_entropy_differ(tmp_path):
+    policy = kb.uniform(seed=0)
+    policy.save(tmp_path / "policy.kb")
+    drawn = []
+    for _ in range(2):
+        loaded = kb.load(tmp_path / "policy.kb")
+        loaded.reseed(None)
+        drawn.append(coins(loaded, list(rounds(40))))
+    assert drawn[0] != drawn[1]
+
+
+def test_a_table_policy_is_reseeded_too(tmp_path):
+    policy = kb.TablePolicy(kb.uniform(seed=0), kb.Features({"x": kb.Numeric()}, ["a", "b", "c"]))
+    policy.save(tmp_path / "policy.kb")
+    drawn = [kb.load(tmp_path / "policy.kb", seed=seed).select({"x": 3.0}).index for seed in range(8)]
+    assert len(set(drawn)) > 1
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, "text", True])
+def test_a_bad_seed_changes_nothing(tmp_path, seed):
+    policy = kb.uniform(seed=0)
+    policy.save(tmp_path / "policy.kb")
+    with pytest.raises(kb.InputError, match="seed: expected a whole number"):
+        kb.load(tmp_path / "policy.kb", seed=seed)
+    with pytest.raises(kb.InputError, match="seed: expected a whole number"):
+        policy.reseed(seed)
+    assert coins(policy, rounds(20)) == coins(kb.load(tmp_path / "policy.kb"), rounds(20))

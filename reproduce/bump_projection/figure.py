@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kernel_bandits.experiments import Record, group, plots
-from reproduce.claims import Claim, Finding, Pairs, above, below, not_dominated
-from reproduce.settings import ANY, AUTHORS, EVERY, MARGIN, SANE, STYLES, shorter_runs
+from reproduce.claims import Claim, Finding, Pairs, above, below
+from reproduce.settings import ANY, EVERY, LIBRARY, MARGIN, PAPER, STYLES, shorter_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BOTH = (AUTHORS, SANE)
+BOTH = (PAPER, LIBRARY)
 RIVALS = ("EK-UCB μ = 1", "EK-UCB μ = 100", "CBBKB C = 10", "CBKB", "SupKernelUCB", "K-UCB")
 
 
 def figure(records: Sequence[Record]) -> Figure:
-    """Draw regret and processor time: the authors' settings in the first row, sane ones in the second."""
+    """Draw regret and processor time: the paper's settings in the first row, the library's in the second."""
     plots.require_matplotlib()
     from matplotlib.figure import Figure
 
@@ -144,12 +144,7 @@ def _others(pairs: Pairs) -> list[Claim]:
     """CBKB, SupKernelUCB and the compromise."""
 
     def compromise(settings: str, rival: str) -> Finding:
-        place = f"Bump, {settings}"
-        return not_dominated(
-            rival,
-            pairs.regret_difference(place, "EK-UCB μ = 10", rival),
-            pairs.time_ratio(place, "EK-UCB μ = 10", rival),
-        )
+        return below(rival, pairs.product_ratio(f"Bump, {settings}", "EK-UCB μ = 10", rival), 1.0)
 
     return [
         Claim(
@@ -198,6 +193,6 @@ def _others(pairs: Pairs) -> list[Claim]:
             "Figure 1: EK-UCB with μ = λ matches the best compromise between regret and time.",
             "caption of Figure 1",
             {settings: [compromise(settings, rival) for rival in RIVALS] for settings in BOTH},
-            "no other algorithm has both less regret and less time",
+            "regret × time below that of every other algorithm",
         ),
     ]

@@ -10,16 +10,16 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.experiments import plots
-from kernel_bandits.experiments.report import Table
 from kernel_bandits.experiments.summary import mean_interval
+from kernel_bandits.experiments.tables import Table
 from reproduce import settings
 from reproduce.claims import MISSING, Claim, Estimate, Finding, below
-from reproduce.table_1.measurements import ACTIONS, ALGORITHMS, LENGTHSCALE, Axis, Measurement, measure, read
+from reproduce.table_1.measurements import ACTIONS, ALGORITHMS, LENGTHSCALE, Axis, Measurement, cases, measure, read
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["claims", "figure", "measure", "tables"]
+__all__ = ["claims", "figure", "is_quick", "measure", "tables"]
 
 TITLE = "Table 1 measured"
 Quantity: TypeAlias = Literal["time", "memory"]
@@ -27,7 +27,7 @@ AXES: tuple[tuple[Axis, str], ...] = (("T", "rounds T"), ("m", "anchors m"), ("A
 STYLES = {
     algorithm.label: settings.STYLES[style]
     for algorithm, style in zip(
-        ALGORITHMS, ("K-UCB", "SupKernelUCB", "CBKB", "CBBKB C = 10", "EK-UCB", "EK-UCB γ = λ"), strict=True
+        ALGORITHMS, ("K-UCB", "SupKernelUCB", "CBKB", "CBBKB C = 10", "EK-UCB", "EK-UCB γ = 0.1·λ"), strict=True
     )
 }
 MEASURED = "measured"
@@ -90,6 +90,11 @@ def exponent(measurements: Sequence[Measurement], label: str, axis: Axis, quanti
         return MISSING
     mean, half = mean_interval(np.array(slopes))
     return Estimate(float(mean), float(mean - half), float(mean + half))
+
+
+def is_quick(folder: Path) -> bool:
+    """Return whether some of the planned cases were not measured."""
+    return not set(cases(quick=False)) <= {measurement.case for measurement in read(folder)}
 
 
 def figure(folder: Path) -> Figure:

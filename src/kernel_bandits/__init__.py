@@ -10,6 +10,7 @@ The packages, in the order in which data flows through a round:
 - :mod:`~kernel_bandits.dictionaries` choose the past points that a posterior keeps as anchors (``Dictionary``).
 - :mod:`~kernel_bandits.confidence` sets the radius of the upper bound; :mod:`~kernel_bandits.theory` computes bounds.
 - :mod:`~kernel_bandits.policies` choose an action (``Policy``): ``ek_ucb``, ``k_ucb`` and the other presets.
+- :mod:`~kernel_bandits.logs` read and learn logs; :mod:`~kernel_bandits.offpolicy` estimates values from them.
 - :mod:`~kernel_bandits.experiments` run policies in environments and record every round (``RunResult``).
 - :mod:`~kernel_bandits.accelerated` plays thousands of runs at once with JAX.
 - :mod:`~kernel_bandits.integrations` adapt policies and environments to scikit-learn, Gymnasium, coba and river.
@@ -20,7 +21,7 @@ The verbs are ``predict``, ``update``, ``select`` and ``run``. Importing this pa
 import importlib
 from typing import Any
 
-from kernel_bandits import dictionaries, environments, posteriors, theory
+from kernel_bandits import dictionaries, environments, logs, offpolicy, posteriors, theory
 from kernel_bandits.actions import Box
 from kernel_bandits.confidence import (
     ChowdhuryGopalan,
@@ -30,6 +31,7 @@ from kernel_bandits.confidence import (
     LearnedDeviations,
     Lemma31,
     Lemma41,
+    StageRadius,
     StandardDeviations,
     Tightened,
 )
@@ -71,6 +73,8 @@ from kernel_bandits.policies import (
     cbkb,
     cgp_ucb,
     ek_ucb,
+    family_ucb,
+    inverse_gap_weighting,
     k_ucb,
     lin_ucb,
     load,
@@ -130,6 +134,7 @@ __all__ = [
     "Prediction",
     "Resampling",
     "RunResult",
+    "StageRadius",
     "StandardDeviations",
     "TablePolicy",
     "TensorProduct",
@@ -144,10 +149,14 @@ __all__ = [
     "dictionaries",
     "ek_ucb",
     "environments",
+    "family_ucb",
+    "inverse_gap_weighting",
     "k_ucb",
     "lin_ucb",
     "load",
+    "logs",
     "median_lengthscale",
+    "offpolicy",
     "posteriors",
     "random_features_ucb",
     "register",

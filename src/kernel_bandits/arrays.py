@@ -90,9 +90,15 @@ def require_finite(name: str, array: FloatArray) -> None:
 def as_reward(value: float) -> float:
     """Return a reward as a finite Python float."""
     try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError("text is no number")
         reward = float(value)
     except (TypeError, ValueError) as reason:
         raise InputError(f"reward: expected one real number, got {value!r}.") from reason
+    except OverflowError as reason:
+        raise InputError(
+            f"reward: expected at most {LARGEST_REWARD:g} in size, got a larger whole number; rescale the rewards."
+        ) from reason
     if not math.isfinite(reward):
         raise InputError(f"reward: expected a finite number, got {reward}; leave out a round whose reward is unknown.")
     if abs(reward) > LARGEST_REWARD:

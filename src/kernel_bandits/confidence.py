@@ -15,7 +15,7 @@ from typing import Any, Literal
 from kernel_bandits.arrays import as_count, as_positive
 from kernel_bandits.errors import InputError
 from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.theory import capacity_factor
+from kernel_bandits.theory import capacity_factor, number_of_stages, projected_excess
 
 
 class Confidence(ABC):
@@ -79,8 +79,8 @@ class LearnedDeviations(Confidence):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Valid(Confidence):
-    """A radius with a guarantee."""
+class GuaranteedRadius(Confidence):
+    """A radius that holds with probability 1 − δ for all rounds at once; abstract."""
 
     norm_bound: float  # B ≥ ‖θ*‖, the norm of the expected reward in the kernel's space
     noise_bound: float  # R, the noise is R-sub-Gaussian; a Gaussian of standard deviation R is
@@ -98,6 +98,13 @@ class _Valid(Confidence):
         return math.log(1.0 / self.failure_probability)
 
     def _require(self, posterior: Posterior[Any], *valid_for: str) -> None:
+        if posterior.learns_kernel:
+            raise InputError(
+                f"confidence: {type(self).__name__} holds for a kernel that is fixed beforehand, and this one is "
+                "learned from the same rewards, which makes the set too small. Give a kernel and learn_kernel=False; "
+                "or, if one of several is right, write kernel_bandits.family_ucb([…], confidence=…), whose guarantee "
+                "counts the choice. StandardDeviations works with a learned kernel, without a guarantee."
+            )
         if posterior.approximation not in valid_for:
             raise InputError(
                 f"confidence: {type(self).__name__} is valid for {' and '.join(valid_for)} posteriors, and this one is "
@@ -107,7 +114,7 @@ class _Valid(Confidence):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _OfThePaper(_Valid):
+class _OfThePaper(GuaranteedRadius):
     """A radius of the paper's lemmas, with the complexity they take."""
 
     kernel_bound: float = 1.0
@@ -177,14 +184,14 @@ class Lemma41(_OfThePaper):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tightened(_Valid):
+class Tightened(GuaranteedRadius):
     """The smallest radius here with a proof, for exact, projected and history-free posteriors.
 
     - exact: β² = λB² + R²(2·log(1/δ) + log det(I + K/λ)), the method of mixtures applied to the likelihood ratio of θ*
-      against the prior, so that bias and noise add as squares;
-    - projected: β = √(λ + min(μ*, ρ))·B + R·√(2·log(1/δ) + log det(I + K̃/λ) + ρ/λ): the factor 2 of Lemma 4.1 is
-      exactly 1 since Ṽ^{-1/2}PVPṼ^{-1/2} = P, and its two bias terms are one vector, −√λθ* beside Φ(I − P)θ*, seen
-      through Ṽ^{-1/2}[√λI, PΦ*], whose norm is 1;
+      against the prior, so that bias and noise add as squares: the AMM radius of Flynn et al. (2023);
+    - projected: β = √(λ + min(μ*, ρ))·B + R·√(2·log(1/δ) + log det(I + K̃/λ) + t·log(1 + ρ/(tλ))): the factor 2 of
+      Lemma 4.1 is exactly 1 since Ṽ^{-1/2}PVPṼ^{-1/2} = P, and its two bias terms are one vector, −√λθ* beside
+      Φ(I − P)θ*, seen through Ṽ^{-1/2}[√λI, PΦ*], whose norm is 1;
     - history-free: β = √(λ + ρ)·B + R·√(2·log(1/δ) + log det): each point is seen through the projection of its own
       round, a predictable feature whose bias is at most B·√residual.
 
@@ -207,14 +214,14 @@ class Tightened(_Valid):
             return math.sqrt(ridge * self.norm_bound**2 + self.noise_bound**2 * deviation)
         error = residual
         if posterior.approximation == "projected":
-            # log det(I + K/λ) ≤ log det(I + K̃/λ) + ρ/λ
-            deviation += residual / ridge
+            # log det(I + K/λ) ≤ log det(I + K̃/λ) + t·log(1 + ρ/(tλ))
+            deviation += projected_excess(residual, posterior.round_index, ridge)
             error = min(residual, self.projection_error)
         return math.sqrt(ridge + error) * self.norm_bound + self.noise_bound * math.sqrt(deviation)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChowdhuryGopalan(_Valid):
+class ChowdhuryGopalan(GuaranteedRadius):
     """Improved GP-UCB (Chowdhury & Gopalan 2017, Theorem 2), for exact posteriors.
 
     In Gaussian-process standard deviations: B + R·√(2(γ_t + 1 + log(1/δ))) at ridge 1 + 2/T. At another ridge λ the
@@ -222,7 +229,7 @@ class ChowdhuryGopalan(_Valid):
     information gain of the observed points, which is what their proof uses.
 
     Args:
-        horizon: T; valid up to that round.
+        horizon: T; valid up to that many observations, and refused beyond.
     """
 
     horizon: int
@@ -233,13 +240,18 @@ class ChowdhuryGopalan(_Valid):
 
     def radius(self, posterior: Posterior[Any]) -> float:
         self._require(posterior, "exact")
+        if posterior.round_index > self.horizon:
+            raise InputError(
+                f"confidence: ChowdhuryGopalan(horizon={self.horizon}) holds up to {self.horizon} observations, and "
+                f"there are {posterior.round_index}; give a larger horizon, or Tightened, which has none."
+            )
         gain = 2.0 * (posterior.information_gain + 1.0 + self._log_failure)
         noise = self.noise_bound * math.sqrt((1.0 + 2.0 / self.horizon) * gain)
         return math.sqrt(posterior.regularization) * self.norm_bound + noise
 
 
 @dataclass(frozen=True, kw_only=True)
-class KrauseOng(_Valid):
+class KrauseOng(GuaranteedRadius):
     """CGP-UCB (Krause & Ong 2011, Theorem 1, case 3, after Srinivas et al. 2010), for exact posteriors.
 
     In Gaussian-process standard deviations: √(2B² + 300·γ_t·log³(t/δ)) at ridge R². At another ridge λ the kernel is
@@ -268,6 +280,38 @@ class KrauseOng(_Valid):
         return math.sqrt(bias + 300.0 * self.noise_bound**2 * gain * logarithm**3)
 
 
+@dataclass(frozen=True, kw_only=True)
+class StageRadius(GuaranteedRadius):
+    """The η with which SupKernelUCB has a regret bound, exact or efficient (``docs/theory/sup-kernel-ucb.md``).
+
+    η = √(λ + min(μ*, ρ))·B + R·√(2·log(2TAS/δ)), with ρ = 0 on an exact posterior: no log-determinant, because the
+    rewards of a stage are independent given its points. Valid inside SupKernelUCB alone, for contexts that do not
+    depend on rewards.
+
+    Args:
+        horizon: T.
+        number_of_actions: A, the most actions that are offered in a round.
+        projection_error: μ*, a bound on ‖(I − P)F^{1/2}‖² of every stage; none by default, which needs no assumption.
+    """
+
+    horizon: int
+    number_of_actions: int
+    projection_error: float = math.inf
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        as_count("horizon", self.horizon)
+        as_count("number_of_actions", self.number_of_actions)
+        _check_projection_error(self.projection_error)
+
+    def radius(self, posterior: Posterior[Any]) -> float:
+        self._require(posterior, "exact", "projected", "history-free")
+        intervals = 2.0 * self.horizon * self.number_of_actions * number_of_stages(self.horizon)
+        bias = posterior.regularization + min(posterior.residual_trace, self.projection_error)
+        deviation = 2.0 * (math.log(intervals) + self._log_failure)
+        return math.sqrt(bias) * self.norm_bound + self.noise_bound * math.sqrt(deviation)
+
+
 def _check_projection_error(value: float) -> None:
     if not value >= 0:
         raise InputError(f"projection_error: expected a number of at least 0, got {value!r}.")
@@ -278,11 +322,16 @@ def _require_non_negative(name: str, value: float) -> None:
         raise InputError(f"{name}: expected a finite number of at least 0, got {value!r}.")
 
 
-def require_radius(confidence: Confidence, posterior: Posterior[Any]) -> None:
-    """Raise unless it is a radius object that is valid for the posterior."""
+def require_radius(confidence: Confidence, posterior: Posterior[Any], *, in_stages: bool = False) -> None:
+    """Raise unless it is a radius object that is valid for the posterior, alone or as a stage of SupKernelUCB."""
     if not isinstance(confidence, Confidence):
         raise InputError(
             f"confidence: expected a radius object, got {confidence!r}; "
             "for one posterior standard deviation write kernel_bandits.StandardDeviations(1.0)."
+        )
+    if isinstance(confidence, StageRadius) and not in_stages:
+        raise InputError(
+            "confidence: StageRadius holds where rewards are independent given the points, in sup_kernel_ucb alone; "
+            "write kernel_bandits.Tightened(…) here."
         )
     confidence.radius(posterior)

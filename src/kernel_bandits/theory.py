@@ -88,13 +88,13 @@ def k_ucb_regret_bound(
         effective_dimension: d_eff(λ, T).
         noise_bound: R; the paper takes 1.
         kernel_bound: κ with k(s, s) ≤ κ².
-        corrected: c = 2, as min(u, 1) ≤ 2·log(1 + u) in the proof demands; the paper prints c = 1. The corrected bound
-            also uses max(β, 1) where the proof takes β ≥ 1 for granted.
+        corrected: c = 1/ln 2, as min(u, 1) ≤ log(1 + u)/ln 2 in the proof demands; the paper prints c = 1. The
+            corrected bound also uses max(β, 1), which matters for R < 1 alone.
     """
     ell = capacity_factor(horizon, regularization, kernel_bound)
     deviation = 2 * math.log(horizon) + ell * effective_dimension
     beta = math.sqrt(regularization) * norm_bound + noise_bound * math.sqrt(deviation)
-    constant = 2.0 if corrected else 1.0
+    constant = 1.0 / math.log(2.0) if corrected else 1.0
     beta = max(beta, 1.0) if corrected else beta
     return 2 + 2 * beta * math.sqrt(constant * horizon * ell * effective_dimension)
 
@@ -119,7 +119,7 @@ def ek_ucb_regret_bound(
     With ℓ = log(e + eTκ²/λ), where ‖(I − P_t)F_t^{1/2}‖² ≤ μ for all t:
 
     - as printed: 2 + 2·β̃·√(T·(4·ℓ·d_eff + 2·mμ/λ)), β̃ = (√λ + √μ)·B + R·√(4·log T + 2·ℓ·d_eff);
-    - corrected: 4 + 2·max(β̃, 1)·√(T·(2·ℓ·d_eff + m + E/λ)), β̃ = √(λ + μ)·B + R·√(2·log T + ℓ·d_eff), with
+    - corrected: 4 + 2·max(β̃, 1)·√(T·(ℓ·d_eff/ln 2 + m + E/λ)), β̃ = √(λ + μ)·B + R·√(2·log T + ℓ·d_eff), with
       E = μ·Σp_t/(γ(1 + ε) − 1), the most that the acceptance rule of KORS can leave out. The printed proof bounds a
       trace by an operator norm and orders two operators that are not ordered; ``docs/errata.md`` has the repair.
 
@@ -151,7 +151,7 @@ def ek_ucb_regret_bound(
         )
     beta = math.sqrt(regularization + leverage_regularization) * norm_bound + noise_bound * math.sqrt(deviation)
     left_out = leverage_regularization * draws / margin
-    widths = 2 * ell * effective_dimension + dictionary_size + left_out / regularization
+    widths = ell * effective_dimension / math.log(2.0) + dictionary_size + left_out / regularization
     return 4 + 2 * max(beta, 1.0) * math.sqrt(horizon * widths)
 
 
@@ -188,6 +188,68 @@ def kors_dictionary_bound(effective_dimension: float, horizon: int, failure_prob
     """M ≤ 9·d_eff(μ, T)·log(2T/δ)², with probability 1 − δ and d_eff at the leverage regularisation μ (Prop. 4.1)."""
     logarithm = math.log(2.0 * as_count("horizon", horizon) / _check_probability(failure_probability))
     return 9.0 * effective_dimension * logarithm**2
+
+
+def kors_draws_bound(
+    gram: FloatArray, leverage_regularization: float, oversampling: float, leverage_accuracy: float = 0.5
+) -> float:
+    """E[Σp_t] ≤ log det(I + E[F_T]/μ)/log(1 + 1/c), c = γ(1 + ε): how many points KORS draws on average.
+
+    For every γ > 0, and for points that depend on past coins and rewards (``docs/theory/dictionary-size.md``). The
+    dictionary has at most as many anchors.
+
+    Args:
+        gram: of the points if they are fixed beforehand. If they are adaptive, any matrix with the eigenvalues of
+            E[F_T], such as the Gram matrix of the points of all n runs together, over n.
+        leverage_regularization: μ.
+        oversampling: γ.
+        leverage_accuracy: ε.
+    """
+    rate = as_positive("oversampling", oversampling) * (1.0 + leverage_accuracy)
+    return 2.0 * information_gain(gram, leverage_regularization) / math.log1p(1.0 / rate)
+
+
+def projected_excess(residual_trace: float, count: int, regularization: float) -> float:
+    """t·log(1 + ρ/(tλ)) ≤ ρ/λ, by which log det(I + K/λ) exceeds log det(I + K̃/λ) at most, for t points.
+
+    Of a positive semi-definite t × t matrix with a given trace, the identity's multiple has the largest log det(I + ·).
+    """
+    if count == 0:
+        return 0.0
+    return count * math.log1p(residual_trace / (count * as_positive("regularization", regularization)))
+
+
+def number_of_stages(horizon: int) -> int:
+    """S = ⌈½·log₂T⌉ + 1 of SupKernelUCB."""
+    return math.ceil(0.5 * math.log2(as_count("horizon", horizon))) + 1
+
+
+def stage_widths_bound(
+    log_determinant: float, dictionary_size: float = 0.0, left_out: float = 0.0, *, regularization: float
+) -> float:
+    """G_s = log det(I + K_s/λ)/ln 2 + m_s + E_s/λ ≥ Σ min(σ², 1) over the rounds of a stage; exact where m_s = E_s = 0.
+
+    Args:
+        log_determinant: log det(I + K_s/λ) of the exact Gram matrix of the stage's points.
+        dictionary_size: m_s.
+        left_out: E_s = μ·Σp/(γ(1 + ε) − 1), or the summed residuals of the points that did not become anchors.
+        regularization: λ.
+    """
+    return log_determinant / math.log(2.0) + dictionary_size + left_out / as_positive("regularization", regularization)
+
+
+def sup_kernel_ucb_regret_bound(*, horizon: int, radius: float, widths: float) -> float:
+    """R_T ≤ 2√T + 8·max(η, 1)·√(T·Σ_s G_s) for SupKernelUCB, exact or efficient, with probability 1 − δ.
+
+    For expected rewards in [−1, 1] and the η of :class:`~kernel_bandits.StageRadius`.
+
+    Args:
+        horizon: T.
+        radius: the largest η that was used.
+        widths: Σ_s G_s, see :func:`stage_widths_bound`.
+    """
+    rounds = as_count("horizon", horizon)
+    return 2.0 * math.sqrt(rounds) + 8.0 * max(radius, 1.0) * math.sqrt(rounds * widths)
 
 
 def projection_error(gram: FloatArray, cross_gram: FloatArray, dictionary_gram: FloatArray) -> float:

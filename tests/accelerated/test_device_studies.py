@@ -26,7 +26,7 @@ STUDY = {
         {"name": "k_ucb", "horizon": 20},
         {"name": "uniform"},
         {"name": "cbkb", "seeds": 1, "horizon": 10},
-        {"name": "ek_ucb", "label": "mixed", "options": {"exploration_rate": 0.1}, "seeds": 1},
+        {"name": "ek_ucb", "label": "mixed", "options": {"exploration_floor": 0.1}, "seeds": 1},
     ],
     "seeds": 3,
     "horizon": 40,
@@ -68,7 +68,7 @@ def test_what_has_no_program_is_played_one_by_one_and_told_in_a_line(played):
     told = lines[-1]
     assert told.startswith(f"{ONE_BY_ONE} of {NUMBER_OF_RUNS} runs are played one by one: ")
     assert told.count("cbkb has no program for a GPU") == 1
-    assert told.count("unknown option 'exploration_rate'") == 1
+    assert told.count("unknown option 'exploration_floor'") == 1
     assert len(lines) == (1 if has_gpu() else 2)
 
 

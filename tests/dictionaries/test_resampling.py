@@ -183,3 +183,27 @@ def test_a_resampling_that_fails_changes_nothing():
 def test_bad_options_are_named(build, words):
     with pytest.raises(kb.InputError, match=words):
         build()
+
+
+def test_the_first_point_is_an_anchor_until_the_first_resampling():
+    """At λ = 100 nothing is drawn for a long time: without an anchor all actions look alike, with one they do not."""
+    points, rewards = stream(0, 30)
+    rule = Resampling(batch_variance_limit=1.505, oversampling=100.0, keeps_first=True)
+    posterior = NystromPosterior(KERNEL, 100.0, rule, np.random.default_rng(0))
+    for t, (point, reward) in enumerate(zip(points, rewards, strict=True), start=1):
+        posterior.update(point, reward)
+        np.testing.assert_array_equal(posterior.dictionary_points, points[:1])
+        expected = dense.nystrom(KERNEL, points[:1], points[:t], rewards[:t], 100.0, points)
+        np.testing.assert_allclose(posterior.predict(points).mean, expected.mean, atol=1e-10)
+        np.testing.assert_allclose(posterior.predict(points).std, expected.std, atol=1e-10)
+    # 1 + t·k/λ passes 1.505 with the fifty-first point, since the variances of the batch are frozen at k/λ
+    more, values = stream(1, 60)
+    sizes = []
+    for point, reward in zip(more, values, strict=True):
+        posterior.update(point, reward)
+        sizes.append(posterior.dictionary_size)
+    assert sizes[:20] == [1] * 20
+    assert sizes[20] > 1
+    bulk = NystromPosterior(KERNEL, 100.0, rule, np.random.default_rng(0))
+    bulk.update_many(np.concatenate([points, more]), np.concatenate([rewards, values]))
+    np.testing.assert_array_equal(bulk.dictionary_points, posterior.dictionary_points)

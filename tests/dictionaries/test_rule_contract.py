@@ -87,6 +87,7 @@ RULES = {
     "fixed": kb.Fixed(np.random.default_rng(3).random((9, 2))),
     "bkb": kb.Resampling(batch_variance_limit=1.0),
     "bbkb": kb.Resampling(batch_variance_limit=3.0),
+    "bbkb, first point kept": kb.Resampling(batch_variance_limit=3.0, keeps_first=True),
     **{kind: Own(kind) for kind in ("everything", "halves", "merged halves", "newest")},
 }
 
@@ -187,7 +188,7 @@ def test_with_a_learned_kernel_and_thompson_sampling(rule):
     generator = np.random.default_rng(0)
     for policy in (
         kb.ek_ucb(dictionary=rule, seed=0),
-        kb.ek_ucb(KERNEL, dictionary=rule, exploration_rate=0.1, seed=0),
+        kb.ek_ucb(KERNEL, dictionary=rule, exploration_floor=0.1, seed=0),
         kb.thompson_sampling(KERNEL, dictionary=rule, seed=0),
         kb.sup_kernel_ucb(KERNEL, dictionary=rule, horizon=40, seed=0),
     ):

@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from kernel_bandits.experiments.console import terminal_table
-from kernel_bandits.experiments.report import Table
+from kernel_bandits.experiments.tables import Table
 
 
 def test_a_table_that_is_too_wide_breaks_labels_and_keeps_numbers_whole():

@@ -10,8 +10,9 @@ import pytest
 from matplotlib.image import imread
 
 from kernel_bandits.experiments import Results, Run, execute, group, plots, study_of
-from kernel_bandits.experiments.report import Section, Table, page, write_report
+from kernel_bandits.experiments.report import Section, page, write_report
 from kernel_bandits.experiments.study import reference
+from kernel_bandits.experiments.tables import Table
 from reproduce.claims import Claim, Finding
 from reproduce.report import check_of
 
@@ -52,7 +53,7 @@ def sections(records):
 class Reader(HTMLParser):
     """Collects addresses, tags that never close, and text."""
 
-    VOID = ("meta", "link", "img", "br")
+    VOID = ("meta", "link", "img", "br", "source")
 
     def __init__(self):
         super().__init__()

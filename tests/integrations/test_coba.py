@@ -42,7 +42,7 @@ def test_in_coba_s_experiment_next_to_its_own_learners():
 
 @pytest.mark.parametrize(
     "build",
-    [kb.ek_ucb, kb.cbbkb, partial(kb.ek_ucb, exploration_rate=0.5), kb.thompson_sampling],
+    [kb.ek_ucb, kb.cbbkb, partial(kb.ek_ucb, exploration_floor=0.5), kb.thompson_sampling],
     ids=["ek_ucb", "cbbkb", "mixture", "thompson_sampling"],
 )
 def test_choices_and_probabilities_are_those_of_the_policy_played_by_hand(build):

@@ -149,3 +149,15 @@ def test_median_lengthscale_follows_the_units():
 def test_bad_kernels_are_named(build, words):
     with pytest.raises(kb.InputError, match=words):
         build()
+
+
+@pytest.mark.parametrize("make", [kb.Gaussian, kb.Exponential, kb.Matern])
+def test_the_lengthscale_is_what_was_given(make):
+    one, several = make(0.3), make([0.3, 0.4])
+    assert one.lengthscale == 0.3
+    assert isinstance(one.lengthscale, float)
+    np.testing.assert_array_equal(several.lengthscale, [0.3, 0.4])
+    # a copy: the kernel stays as it is
+    before = several(np.zeros((1, 2)), np.full((1, 2), 0.1))
+    several.lengthscale[:] = 9.0
+    np.testing.assert_array_equal(several(np.zeros((1, 2)), np.full((1, 2), 0.1)), before)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear, minimize
 
-from kernel_bandits.numerics.ascent import ascend
+from kernel_bandits.numerics.ascent import LONGEST_STEP, _direction, ascend
 
 
 def hills(seed, dimension, count=6):
@@ -120,3 +120,20 @@ def test_flat_and_broken_functions_end_where_they_began():
             tolerance=1e-12,
         )
         np.testing.assert_array_equal(ends, starts)
+
+
+@given(st.integers(1, 5), st.integers(0, 2**32 - 1))
+@settings(max_examples=30)
+def test_a_step_is_as_long_as_the_curvature_says_up_to_the_longest(dimension, seed):
+    generator = np.random.default_rng(seed)
+    x = generator.uniform(0.3, 0.7, (6, dimension))
+    g = generator.standard_normal((6, dimension))
+    scales = np.geomspace(1e-3, 1e3, 6)[:, None, None]
+    step = _direction(x, g, np.eye(dimension) / scales)
+    newton = scales[:, :, 0] * g
+    longest = np.abs(newton).max(axis=1, keepdims=True)
+    # far from walls B⁻¹g, shortened along its direction to at most LONGEST_STEP in any coordinate
+    inside = longest[:, 0] < 0.25
+    np.testing.assert_allclose(step[inside], newton[inside])
+    np.testing.assert_allclose(np.abs(step).max(axis=1), np.minimum(longest[:, 0], LONGEST_STEP))
+    np.testing.assert_allclose(step * longest, newton * np.abs(step).max(axis=1, keepdims=True), rtol=1e-9)

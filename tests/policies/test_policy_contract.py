@@ -23,11 +23,14 @@ VARIANTS = [(name, {}) for name in PRESETS] + [
     ("sup_kernel_ucb", {"dictionary": kb.Kors()}),
     ("random_features_ucb", {"features": "quadrature"}),
     ("lin_ucb", {"intercept": False}),
-    ("ek_ucb", {"exploration_rate": 0.2}),
+    ("ek_ucb", {"exploration_floor": 0.2}),
     ("thompson_sampling", {"dictionary": None}),
     ("ek_ucb", {"learn_kernel": True}),
     ("ek_ucb", {"learn_kernel": kb.KernelLearning(warm_up=40), "dictionary": kb.Kors(history="none")}),
     ("k_ucb", {"learn_kernel": True}),
+    ("thompson_sampling", {"exploration_floor": 0.1}),
+    ("inverse_gap_weighting", {"dictionary": None, "exploration_floor": 0.1}),
+    ("inverse_gap_weighting", {"learn_kernel": True, "effective_actions": 3}),
 ]
 # Fourier features and learned kernels are known for a few shapes only; every other policy takes any kernel.
 KERNEL_VARIANTS = [
@@ -80,7 +83,7 @@ def variant(request):
 def test_presets_were_found():
     assert set(PRESETS) == {
         *("cbbkb", "cbkb", "cgp_ucb", "ek_ucb", "k_ucb", "lin_ucb", "random_features_ucb", "sup_kernel_ucb"),
-        *("thompson_sampling", "uniform"),
+        *("inverse_gap_weighting", "thompson_sampling", "uniform"),
     }
     assert all(getattr(kb, name) is getattr(presets, name) for name in PRESETS)
 
@@ -344,9 +347,9 @@ def test_a_policy_says_what_it_is_and_where_it_stands(variant):
 
 def test_policies_by_different_rules_have_different_names_for_themselves():
     kernel = kb.Gaussian(0.5)
-    assert repr(kb.ek_ucb(kernel, exploration_rate=0.1)) == (
+    assert repr(kb.ek_ucb(kernel, exploration_floor=0.1)) == (
         "UpperConfidenceBound(NystromPosterior(Gaussian(lengthscale=0.5), regularization=0.1, Kors, history='all', "
-        "round_index=0, dictionary_size=0), StandardDeviations(number=1.0), exploration_rate=0.1)"
+        "round_index=0, dictionary_size=0), StandardDeviations(number=1.0), exploration_floor=0.1)"
     )
     built = [
         kb.ek_ucb(kernel),

@@ -110,7 +110,7 @@ def test_thompson_sampling_learns():
 
 
 def test_the_mixture_around_ucb_has_the_propensities_it_reports():
-    policy = learned(kb.ek_ucb(kb.Gaussian(0.3), exploration_rate=0.3, seed=0))
+    policy = learned(kb.ek_ucb(kb.Gaussian(0.3), exploration_floor=0.3, seed=0))
     decisions = [policy.select(CONTEXT, ACTIONS) for _ in range(6000)]
     greedy = learned(kb.ek_ucb(kb.Gaussian(0.3), seed=0)).select(CONTEXT, ACTIONS).index
     expected = np.full(6, 0.3 / 6)
@@ -126,7 +126,7 @@ def test_the_mixture_around_ucb_has_the_propensities_it_reports():
 
 
 def test_ties_share_the_propensity():
-    policy = kb.k_ucb(kb.Gaussian(0.3), exploration_rate=0.2, seed=0)
+    policy = kb.k_ucb(kb.Gaussian(0.3), exploration_floor=0.2, seed=0)
     for decision in (policy.select(CONTEXT, ACTIONS) for _ in range(50)):
         assert decision.propensity == pytest.approx(1 / 6)
     assert kb.k_ucb(kb.Gaussian(0.3), seed=0).select(CONTEXT, ACTIONS).propensity is None
@@ -135,11 +135,28 @@ def test_ties_share_the_propensity():
 
 @pytest.mark.parametrize("rate", [-0.1, 1.5, "often", np.nan])
 def test_rates_that_are_no_probability(rate):
-    with pytest.raises(kb.InputError, match="exploration_rate: expected a probability"):
-        kb.ek_ucb(kb.Gaussian(0.3), exploration_rate=rate)
+    with pytest.raises(kb.InputError, match="exploration_floor: expected a probability"):
+        kb.ek_ucb(kb.Gaussian(0.3), exploration_floor=rate)
 
 
 def test_many_decisions_carry_their_propensity():
-    policy = learned(kb.ek_ucb(kb.Gaussian(0.3), exploration_rate=0.5, seed=0))
+    policy = learned(kb.ek_ucb(kb.Gaussian(0.3), exploration_floor=0.5, seed=0))
     decisions = policy.select_many(np.full((40, 1), 0.3), ACTIONS)
     assert {round(decision.propensity, 6) for decision in decisions} == {round(0.5 / 6, 6), round(0.5 / 6 + 0.5, 6)}
+
+
+@pytest.mark.parametrize("copies", [1, 2, 5])
+def test_equal_actions_share_the_draws_that_they_win(copies):
+    """The propensity is the mean over draws of 1/(number of winners), so copies of one action share its probability."""
+    policy = kb.thompson_sampling(kb.Gaussian(0.5), number_of_draws=1000, seed=0)
+    for action in (0.0, 0.2):
+        policy.update([], [action], 1.0)
+    alone = np.full((copies, 1), 0.1)
+    assert policy.select([], alone).propensity == pytest.approx(1.0 / copies)
+    # beside another action, what all of them are given is a probability
+    given = {}
+    for _ in range(40):
+        decision = policy.select([], np.concatenate([alone, [[0.9]]]))
+        given[decision.index] = decision.propensity
+    assert len(given) == copies + 1
+    assert sum(given.values()) == pytest.approx(1.0, abs=0.1)

@@ -18,7 +18,8 @@ from reproduce.claims import (
     Pairs,
     above,
     below,
-    not_dominated,
+    corrected,
+    number_of_tests,
 )
 
 HORIZON = 10
@@ -93,7 +94,7 @@ def test_what_was_not_measured_decides_nothing():
         assert str(found) == "not measured"
         assert below("case", found).outcome is None
         assert above("case", found).outcome is None
-        assert not_dominated("case", found, found).outcome is None
+        assert np.isnan(below("case", found).p_value)
 
 
 @pytest.mark.parametrize(
@@ -105,13 +106,36 @@ def test_an_interval_around_the_bound_leaves_it_open(low, high, is_below, is_abo
     assert above("case", estimate, 2.5).outcome is is_above
 
 
-@pytest.mark.parametrize(
-    ("regret", "time", "outcome"),
-    [((1, 2), (2, 3), False), ((-2, -1), (2, 3), True), ((1, 2), (0.1, 0.2), True), ((-1, 1), (2, 3), None)],
-)
-def test_a_policy_is_dominated_only_by_one_that_is_better_in_both(regret, time, outcome):
-    regret, time = (Estimate(sum(interval) / 2, *interval) for interval in (regret, time))
-    assert not_dominated("case", regret, time).outcome is outcome
+def test_p_values_are_those_of_the_paired_t_test():
+    first, second = [3.0, 1.0, 4.0, 1.5], [2.0, 2.0, 2.5, 1.0]
+    records = [record("one", seed, slope, 1e-3 * slope) for seed, slope in enumerate(first)]
+    records += [record("other", seed, slope, 1e-3 * slope) for seed, slope in enumerate(second)]
+    pairs = Pairs(records)
+    differences = HORIZON * (np.array(first) - second)
+    found = below("case", pairs.regret_difference("place", "one", "other"), 1.5)
+    assert found.p_value == pytest.approx(stats.ttest_1samp(differences, 1.5).pvalue)
+    logs = np.log(np.array(first) / second)
+    found = above("case", pairs.time_ratio("place", "one", "other"), 2.0)
+    assert found.p_value == pytest.approx(stats.ttest_1samp(logs, np.log(2.0)).pvalue)
+    # regret and time are both proportional to the slope, so their product has twice the logarithm
+    product = pairs.product_ratio("place", "one", "other")
+    assert product.value == pytest.approx(np.exp(2 * logs.mean()))
+    assert below("case", product, 1.0).p_value == pytest.approx(stats.ttest_1samp(2 * logs, 0.0).pvalue)
+
+
+def test_holms_correction_by_hand():
+    """Of p = 0.01, 0.02, 0.04 and 0.03 at 0.05: 0.01 ≤ 0.05/4 passes, 0.02 > 0.05/3 stops."""
+    findings = [Finding(f"case {p}", "", True, p) for p in (0.04, 0.01, 0.03, 0.02)]
+    untested = Finding("by construction", "", True)
+    claims = [
+        Claim("It works.", "5", {"ours": findings[:2]}),
+        Claim("It too.", "5", {"ours": [*findings[2:], untested]}),
+    ]
+    assert number_of_tests(claims) == 4
+    outcomes = [finding.outcome for claim in corrected(claims) for finding in claim.findings["ours"]]
+    assert outcomes == [None, True, None, None, True]
+    sure = [Claim("It works.", "5", {"ours": [Finding("case", "", False, 1e-9)]})]
+    assert corrected(sure)[0].verdict == FAILS
 
 
 def test_estimates_in_words():

@@ -5,7 +5,7 @@ from importlib import import_module
 import pytest
 from short_runs import records, study
 
-from reproduce.settings import ANY, AUTHORS, SANE, shorter_runs
+from reproduce.settings import ANY, BUDGETS, LIBRARY, PAPER, shorter_runs
 
 GRIDS = {"bump": "Bump", "chessboard": "Chessboard", "step_diagonal": "Step Diagonal"}
 STUDIES = [*GRIDS, "bump_projection"]
@@ -36,23 +36,32 @@ def test_every_cell_has_twenty_paired_seeds(name):
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_the_authors_settings_are_those_of_their_code(name):
-    runs = [run for run in study(name).runs if run.environment.label.endswith(AUTHORS)]
+def test_the_papers_settings_are_those_of_its_text_and_the_budgets_of_its_code_a_study_of_sensitivity(name):
+    runs = [run for run in study(name).runs if run.environment.label.endswith(PAPER)]
     assert {run.policy.name for run in runs} == {"k_ucb", "ek_ucb", "cbkb", "cbbkb", "sup_kernel_ucb"}
     for run in runs:
         assert options(run)["kernel"].settings == {"name": "Gaussian", "lengthscale": 0.1}
-        assert options(run)["confidence"].settings == {"name": "ConstantRadius", "value": 0.1}
+        radius = 1.0 if "η = 1" in run.policy.label else 0.1
+        assert options(run)["confidence"].settings == {"name": "ConstantRadius", "value": radius}
         regularization = options(run)["regularization"]
         if run.policy.name == "ek_ucb":
-            budget = regularization if "γ = λ" in run.policy.label else 0.1 * regularization
-            assert rule(run)["oversampling"] == pytest.approx(budget)
+            share = next((budget for budget in BUDGETS if f"γ = {budget:g}·λ" in run.policy.label), 1.0)
+            assert rule(run)["oversampling"] == pytest.approx(share * regularization)
         if run.policy.name in ("cbkb", "cbbkb"):
             assert options(run)["oversampling"] == 10 * options(run).get("batch_variance_limit", 1)
+    assert any("SupKernelUCB η = 1" in run.policy.label for run in runs)
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_the_sane_settings_are_one_standard_deviation_and_a_lengthscale_that_suits(name):
-    runs = [run for run in study(name).runs if run.environment.label.endswith(SANE)]
+def test_batches_start_from_the_first_point_as_published(name):
+    runs = [run for run in study(name).runs if run.policy.name == "cbbkb"]
+    assert runs
+    assert all(options(run)["keeps_first"] is True for run in runs)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_librarys_settings_are_one_standard_deviation_and_a_lengthscale_that_suits(name):
+    runs = [run for run in study(name).runs if run.environment.label.endswith(LIBRARY)]
     assert {run.policy.name for run in runs} == {"k_ucb", "ek_ucb", "cbkb", "cbbkb", "sup_kernel_ucb"}
     lengthscale = 1 if name.startswith("bump") else 0.1
     for run in runs:
@@ -65,7 +74,7 @@ def test_the_sane_settings_are_one_standard_deviation_and_a_lengthscale_that_sui
 
 
 @pytest.mark.parametrize("name", GRIDS)
-@pytest.mark.parametrize("settings", [AUTHORS, SANE])
+@pytest.mark.parametrize("settings", [PAPER, LIBRARY])
 def test_the_grid_is_the_papers(name, settings):
     runs = [run for run in study(name).runs if run.environment.label.endswith(settings)]
     for policy in ("k_ucb", "ek_ucb", "cbkb", "sup_kernel_ucb"):
@@ -83,7 +92,7 @@ def test_the_grid_is_the_papers(name, settings):
 def test_figure_1_has_three_projections_at_one_regularization():
     runs = [run for run in study("bump_projection").runs if not run.environment.label.endswith(ANY)]
     assert {options(run)["regularization"] for run in runs} == {10}
-    for settings in (AUTHORS, SANE):
+    for settings in (PAPER, LIBRARY):
         own = [run for run in runs if run.environment.label.endswith(settings) and run.policy.name == "ek_ucb"]
         assert {rule(run)["leverage_regularization"] for run in own} == {1, 10, 100}
 
@@ -112,11 +121,11 @@ def test_claims_survive_a_study_that_has_hardly_begun(name):
 def test_a_figure_has_a_row_for_each_regularization_and_two_panels_for_each_settings(name):
     figure = module(name).figure(records(name))
     titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert titles[::2] == [f"{settings}, λ = μ = {number}" for number in (1, 10, 100) for settings in (AUTHORS, SANE)]
+    assert titles[::2] == [f"{settings}, λ = μ = {number}" for number in (1, 10, 100) for settings in (PAPER, LIBRARY)]
     for number, axes in enumerate(figure.axes):
         lines = {line.get_label() for line in axes.get_lines()}
         expected = {"EK-UCB", "CBBKB C = 3", "CBBKB C = 10", "CBBKB C = 30", "CBKB", "SupKernelUCB", "K-UCB", "uniform"}
-        assert lines == expected | ({"EK-UCB γ = λ"} if number % 4 < 2 else set())
+        assert lines == expected | ({"EK-UCB γ = 0.1·λ", "SupKernelUCB η = 1"} if number % 4 < 2 else set())
         assert axes.get_yscale() == ("log" if number % 2 else "linear")
 
 
@@ -137,4 +146,4 @@ def test_shorter_runs_are_said_on_the_figure(name):
     assert f"paired seeds: 2 runs of 16 rounds{'; ' if short else '.'}" in told
     assert all(label in told for label in short)
     whole = {run.policy.label.partition(", λ")[0] for run in study(name).runs} - short
-    assert not [label for label in whole if f"{label} (λ" in told or f" {label}:" in told]
+    assert not [label for label in whole if f" {label} (λ" in told or f" {label}:" in told]

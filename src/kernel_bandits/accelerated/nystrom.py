@@ -18,13 +18,14 @@ from kernel_bandits.accelerated.models import Batch, Capacity, Demand, Growth, M
 from kernel_bandits.accelerated.nystrom_history import extend_with_history
 from kernel_bandits.accelerated.nystrom_state import Candidate, NystromSettings, NystromState, empty_state, enlarged
 from kernel_bandits.dictionaries.leverage import leverage_score
-from kernel_bandits.posteriors.basis import DIRECTION_TOLERANCE
+from kernel_bandits.posteriors.basis import DIRECTION_TOLERANCE, NOISE_TOLERANCE, ROUNDING_TOLERANCE
 from kernel_bandits.posteriors.regression import DRIFT_TOLERANCE
 
 # ‖APx − x‖/‖x‖ above which P has drifted; float32 is never better than the condition of A times 1e-7.
 DRIFT_TOLERANCES = {"float64": DRIFT_TOLERANCE, "float32": 1e-3}
 # The share of k(s, s) below which a residual is noise and adds no direction.
 DIRECTION_TOLERANCES = {"float64": DIRECTION_TOLERANCE, "float32": 1e-4}
+ROUNDING_TOLERANCES = {"float64": ROUNDING_TOLERANCE, "float32": 1e-4}
 # Room for anchors at first: matrices small enough for a GPU. And for rounds, while nearly every round adds an anchor
 # in some replica; after that for all rounds.
 FIRST_ANCHORS, FIRST_ROUNDS = 136, 256
@@ -201,7 +202,9 @@ def _draw(state: NystromState, observation: Observation[NystromBeliefs], feature
     score = leverage_score(jnp.maximum(direction, 0.0) + mu * measure, mu, settings.leverage_accuracy)
     probability = jnp.minimum(1.0, settings.oversampling * score)
     drawn = (observation.coin < probability) & (state.sizes < state.max_anchors)
-    appended = drawn & (direction > DIRECTION_TOLERANCES[features.dtype.name])
+    precision = features.dtype.name
+    least = jnp.minimum(DIRECTION_TOLERANCES[precision], NOISE_TOLERANCE * settings.regularization)
+    appended = drawn & (direction > jnp.maximum(least, ROUNDING_TOLERANCES[precision]))
     full = jnp.any(appended & (state.sizes >= state.weights.shape[1]))
     drawn &= observation.live & ~full
     appended &= drawn

@@ -28,7 +28,7 @@ _REPLICAS: dict[Any, Callable[..., Replica]] = {
     policies.uniform: uniform,
 }
 # Options that only policies have, at the values that switch them off.
-_OFF = {"exploration_rate": 0}
+_OFF = {"exploration_floor": 0}
 
 
 def has_gpu() -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.commit import Steps
 from kernel_bandits.errors import InputError, UnavailableError
 
 HistoryMode: TypeAlias = Literal["all", "none"]
@@ -105,6 +106,15 @@ class Dictionary(ABC):
 
         ``appended``: whether the point became an anchor; a drawn point that adds no direction does not.
         """
+
+    def commit_steps(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Steps:
+        """The steps of :meth:`commit`, to be carried out together with all others of an update.
+
+        By default a dictionary commits at once, as the last thing before these steps. One that returns them cannot be
+        torn from the posterior by an interrupt.
+        """
+        self.commit(candidate, proposal, appended)
+        return []
 
     def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:
         """Take note of a block of candidates, observed one by one, as far as the anchors stay as they are.

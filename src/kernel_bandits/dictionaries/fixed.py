@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.arrays import FloatArray, as_points, require_finite
+from kernel_bandits.commit import Steps
 from kernel_bandits.dictionaries.base import NOTHING, Candidate, Dictionary, DictionaryRule, HistoryMode, Proposal
 
 
@@ -50,6 +51,10 @@ class FixedDictionary(Dictionary):
 
     def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
         """Nothing to note."""
+
+    def commit_steps(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Steps:
+        del candidate, proposal, appended  # nothing to note
+        return []
 
     def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:
         del block

@@ -6,10 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_positive
+from kernel_bandits.commit import Steps
 from kernel_bandits.dictionaries.base import Candidate, Dictionary
 from kernel_bandits.dictionaries.leverage import LeverageDictionary, LeverageRule, leverage_score
 from kernel_bandits.errors import UnavailableError
-from kernel_bandits.numerics.linalg import border_symmetric, quadratic_forms, subtract_outer, symmetric_times_vector
+from kernel_bandits.numerics.linalg import (
+    border_symmetric,
+    quadratic_forms,
+    subtract_outer,
+    subtract_outer_step,
+    symmetric_times_vector,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,17 +82,19 @@ class KorsDictionary(LeverageDictionary):
         # k − u = residual + μ·φᵀQφ
         return leverage_score(residual + mu * measure, mu, self.leverage_accuracy)
 
-    def _drawn(self, candidate: Candidate, probability: float, appended: bool) -> FloatArray:
-        features = candidate.features
+    def _draw_steps(self, candidate: Candidate, probability: float, appended: bool) -> tuple[Steps, FloatArray]:
+        features, inverse = candidate.features, self._inverse
         if appended:
             # a direction seen for the first time has weight 1/μ in Q before the point itself counts
-            self._inverse = border_symmetric(self._inverse, np.zeros(len(features)), 1.0 / self.leverage_regularization)
+            inverse = border_symmetric(inverse, np.zeros(len(features)), 1.0 / self.leverage_regularization)
             features = np.append(features, np.sqrt(candidate.residual))
         # Q ← (Q⁻¹ + φφᵀ/p)⁻¹ = Q − vvᵀ with v = Qφ/√(p + φᵀQφ)
-        solved = symmetric_times_vector(self._inverse, features)
+        solved = symmetric_times_vector(inverse, features)
         fall = solved / math.sqrt(probability + float(features @ solved))
-        subtract_outer(self._inverse, fall)
         if self.is_full(len(features)):
             # no score is asked for any more, and m² numbers need not be kept
-            self._inverse = np.empty((0, 0))
-        return fall
+            return [(setattr, self, "_inverse", np.empty((0, 0)))], fall
+        if not appended:
+            return [subtract_outer_step(inverse, fall)], fall
+        subtract_outer(inverse, fall)
+        return [(setattr, self, "_inverse", inverse)], fall

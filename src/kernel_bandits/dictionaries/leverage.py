@@ -1,5 +1,6 @@
 """Online sampling by ridge leverage scores: a point is drawn with probability min(1, γτ)."""
 
+import copy
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
+from kernel_bandits.commit import Steps, carry_out
 from kernel_bandits.dictionaries.base import NOTHING, Candidate, Dictionary, DictionaryRule, HistoryMode, Proposal
 from kernel_bandits.errors import InputError
 from kernel_bandits.numerics.linalg import times_vector
@@ -80,8 +82,8 @@ class LeverageDictionary(Dictionary):
         """The leverage score τ in [0, 1 + ε]."""
 
     @abstractmethod
-    def _drawn(self, candidate: Candidate, probability: float, appended: bool) -> FloatArray | None:
-        """Take note of a drawn point; return v if the measure of any candidate has fallen by (φᵀv)², else None."""
+    def _draw_steps(self, candidate: Candidate, probability: float, appended: bool) -> tuple[Steps, FloatArray | None]:
+        """The steps that note a drawn point, and v if the measure of any candidate then falls by (φᵀv)², else None."""
 
     def score(self, candidate: Candidate) -> FloatArray | float:
         """The leverage score τ of a candidate, or of each of a block, in [0, 1 + ε]."""
@@ -94,10 +96,14 @@ class LeverageDictionary(Dictionary):
         return Proposal(self._ahead.item(self._used) < probability, probability)
 
     def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
+        carry_out(self.commit_steps(candidate, proposal, appended))
+
+    def commit_steps(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Steps:
+        steps = self._coin_steps(1)
         if proposal.draw:
-            self.draws += 1
-            self._drawn(candidate, proposal.probability, appended)
-        self._use_coins(1)
+            steps += self._draw_steps(candidate, proposal.probability, appended)[0]
+            steps.append((setattr, self, "draws", self.draws + 1))
+        return steps
 
     def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:
         features, residual = block.features, np.asarray(block.residual)
@@ -112,22 +118,29 @@ class LeverageDictionary(Dictionary):
             probabilities = self.oversampling * np.asarray(self._score(residual[ahead], measures[ahead]))
             drawn = np.flatnonzero(coins < probabilities)
             passed = int(drawn[0]) if len(drawn) else len(coins)
-            self._use_coins(passed)
+            carry_out(self._coin_steps(passed))
             done += passed
             if len(drawn):
                 if not redundant[done]:
                     return done
                 # the score of what follows falls with the weight of a point that is drawn again
                 one = Candidate(features[done], residual[done], 0.0, 0.0)
-                self.draws += 1
-                fall = self._drawn(one, min(1.0, float(probabilities[passed])), appended=False)
-                self._use_coins(1)
+                steps, fall = self._draw_steps(one, min(1.0, float(probabilities[passed])), appended=False)
+                carry_out([*steps, *self._coin_steps(1), (setattr, self, "draws", self.draws + 1)])
                 done += 1
                 if fall is not None:
                     measures[done:] -= times_vector(features[done:], fall) ** 2
         return count
 
-    def _use_coins(self, count: int) -> None:
-        self._used += count
-        if self._used >= COINS_AHEAD:
-            self._ahead, self._used = self._coins.random(COINS_AHEAD), 0
+    def on_reseed(self) -> None:
+        """Forget the coins that were drawn ahead from the old stream."""
+        self._ahead, self._used = self._coins.random(COINS_AHEAD), 0
+
+    def _coin_steps(self, count: int) -> Steps:
+        """The steps that use up coins."""
+        used = self._used + count
+        if used < COINS_AHEAD:
+            return [(setattr, self, "_used", used)]
+        coins = copy.deepcopy(self._coins)
+        ahead = coins.random(COINS_AHEAD)
+        return [(setattr, self, "_coins", coins), (setattr, self, "_ahead", ahead), (setattr, self, "_used", 0)]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.commit import Steps
 from kernel_bandits.dictionaries.base import Candidate, Dictionary
 from kernel_bandits.dictionaries.leverage import LeverageDictionary, LeverageRule, leverage_score
 
@@ -35,5 +36,6 @@ class PosteriorVarianceDictionary(LeverageDictionary):
         del residual  # it is in σ² already
         return leverage_score(measure, 1.0, self.leverage_accuracy)
 
-    def _drawn(self, candidate: Candidate, probability: float, appended: bool) -> None:
-        """The variance falls by the observation itself; nothing to note."""
+    def _draw_steps(self, candidate: Candidate, probability: float, appended: bool) -> tuple[Steps, None]:
+        del candidate, probability, appended  # the variance falls by the observation itself
+        return [], None

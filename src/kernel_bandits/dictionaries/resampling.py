@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_positive
+from kernel_bandits.commit import Steps, carry_out
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, DictionaryRule, PlayedPoints, Proposal
 from kernel_bandits.errors import InputError
 
@@ -14,18 +15,23 @@ from kernel_bandits.errors import InputError
 class Resampling(DictionaryRule):
     """Every observed point has the same chance at each resampling: p_i = min(1, q̄·σ²(s_i)).
 
-    σ² is the posterior variance over λ given all observations, the newest included (Calandriello et al. 2019). A point
-    that was observed n times is one point whose n coins are flipped together: it is drawn with 1 − (1 − p_i)ⁿ.
+    σ² is the posterior variance over λ given all observations, the newest included. Calandriello et al. take it before
+    the newest observation in BKB (2019) and at the start of the batch in BBKB (2020): at most twice and C times as
+    large, so their dictionaries at the same q̄ are larger by up to that. A point that was observed n times is one point
+    whose n coins are flipped together: it is drawn with 1 − (1 − p_i)ⁿ.
     Resampling happens when 1 + Σ σ²(s), over the points observed since the last one and with the σ² of its moment,
     exceeds the limit (Calandriello et al. 2020).
 
     Args:
         oversampling: q̄. It sets the dictionary size, whatever the limit.
         batch_variance_limit: C of BBKB, at least 1. At 1 the dictionary is drawn anew every round, which is BKB.
+        keeps_first: whether the first point is an anchor until the first resampling, as in the published BKB and BBKB;
+            otherwise there is no anchor until then, and play is uniform.
     """
 
     oversampling: float = 2.0
     batch_variance_limit: float = 10.0
+    keeps_first: bool = False
 
     def __post_init__(self) -> None:
         as_positive("oversampling", self.oversampling)
@@ -47,6 +53,7 @@ class ResamplingDictionary(Dictionary):
         self.regularization = regularization
         self.oversampling = float(rule.oversampling)
         self.batch_variance_limit = float(rule.batch_variance_limit)
+        self.keeps_first = rule.keeps_first
         self._coins = coins
         self._frozen_covariance = np.empty((0, 0))
         self._batch_variance = 0.0
@@ -59,14 +66,28 @@ class ResamplingDictionary(Dictionary):
 
     def propose(self, candidate: Candidate) -> Proposal:
         total = 1.0 + self._batch_variance + float(self._frozen_variance(candidate))
-        return Proposal(draw=False, probability=0.0, resample=total > self.batch_variance_limit)
+        if total > self.batch_variance_limit:
+            return Proposal(draw=False, probability=0.0, resample=True)
+        return Proposal(draw=self._awaits_first(candidate), probability=1.0)
+
+    def _awaits_first(self, candidate: Candidate) -> bool:
+        return self.keeps_first and candidate.features.shape[-1] == 0
 
     def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
-        del proposal, appended  # none is drawn singly
-        self._batch_variance += float(self._frozen_variance(candidate))
+        carry_out(self.commit_steps(candidate, proposal, appended))
+
+    def commit_steps(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Steps:
+        total = self._batch_variance + float(self._frozen_variance(candidate))
+        steps: Steps = [(setattr, self, "_batch_variance", total)]
+        if proposal.draw and appended:
+            # nothing was observed at the start of the batch: P = I/λ on the first anchor
+            steps.append((setattr, self, "_frozen_covariance", np.eye(1) / self.regularization))
+        return steps
 
     def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:
         del redundant
+        if self._awaits_first(block):
+            return 0
         sums = self._batch_variance + np.cumsum(self._frozen_variance(block))
         count = int(np.searchsorted(1.0 + sums, self.batch_variance_limit, side="right"))
         if count:

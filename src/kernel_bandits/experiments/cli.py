@@ -1,13 +1,12 @@
-"""The command line ``kernel-bandits``: run, sweep, reproduce, plot, report, list."""
+"""The command line ``kernel-bandits``: running studies, and what becomes of their results."""
 
 import os
-import re
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 try:
     import typer
@@ -19,16 +18,31 @@ except ImportError as reason:
     ) from None
 
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.experiments import plots
+from kernel_bandits.experiments import log_commands, plots
+from kernel_bandits.experiments.archive import copy_source
 from kernel_bandits.experiments.console import progress, terminal_table
+from kernel_bandits.experiments.differences import differences
 from kernel_bandits.experiments.execution import Executor, Failure, executor
+from kernel_bandits.experiments.execution.serialization import own_files
 from kernel_bandits.experiments.figures import Figures, load_figures
-from kernel_bandits.experiments.report import Section, summary_table, write_report
+from kernel_bandits.experiments.listing import listing
+from kernel_bandits.experiments.paper_figure import Font, Layout
+from kernel_bandits.experiments.report import Section, tally, write_report
+from kernel_bandits.experiments.research_commands import (
+    Environments,
+    Format,
+    Policies,
+    draw_for_paper,
+    register,
+    write_figure,
+)
 from kernel_bandits.experiments.store import MANIFEST, Results, read_results
-from kernel_bandits.experiments.study import Study, catalogue, load_study, study_of, validate
-from kernel_bandits.experiments.study.catalogue import Role, did_you_mean
+from kernel_bandits.experiments.study import Study, load_study, study_of, validate
+from kernel_bandits.experiments.study.catalogue import did_you_mean
 from kernel_bandits.experiments.summary import group
 from kernel_bandits.experiments.sweep import Sweep
+from kernel_bandits.experiments.tables import difference_table, summary_table
+from kernel_bandits.version import __version__
 
 BAD_INPUT = 2
 FAILED = 1
@@ -40,10 +54,27 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Run kernelised contextual bandits: one policy, a study from a file, or the figures of the paper. "
     "Results are Parquet files. Finished runs are never repeated: run a command again to continue where it stopped. "
     "Exit codes: 0 success, 1 failure, 2 bad input, 130 interrupted.",
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kernel-bandits {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
 
 Jobs = Annotated[int, typer.Option(min=1, help="Worker processes, with one BLAS thread each.")]
 Seed = Annotated[int, typer.Option(min=0, help="A number added to every seed.")]
@@ -118,7 +149,9 @@ def sweep(
             study = study.capped(**study.quick)
         study = study.capped(horizon, seeds).shifted(seed)
         execute_runs = executor(jobs, scheduler, device.value, typer.echo)
-        _sweep_and_show(study, out or Path("results", study.name), execute_runs)
+        folder = out or Path("results", study.name)
+        _sweep_and_show(study, folder, execute_runs)
+        copy_source(file, own_files(study.runs), folder)
 
 
 @app.command()
@@ -143,20 +176,25 @@ def reproduce(
         execute_runs = executor(jobs, scheduler)
         sections = {}
         for number, name in enumerate(chosen, start=1):
-            console.print(f"[bold]{number}/{len(chosen)} {name}[/bold]")
             folder = out / name
             folder.mkdir(parents=True, exist_ok=True)
             study = figures.study(name)
             if study is None:
+                console.print(
+                    f"[bold]{number}/{len(chosen)} {name}[/bold]: {figures.description(name)}", highlight=False
+                )
                 with progress(console) as show:
                     figures.measure(name, folder, quick, show)
                 sections[folder] = figures.section(folder, None)
                 continue
             study = (study.capped(**study.quick) if quick else study).shifted(seed)
+            longest = max(run.horizon for run in study.runs)
+            played = f"{study.title}; {len(study.runs)} runs of up to {longest} rounds"
+            console.print(f"[bold]{number}/{len(chosen)} {name}[/bold]: {played}", highlight=False)
             others = [path for path in sorted(out.glob("*/")) if path != folder]
             sections[folder] = figures.section(folder, _sweep(study, folder, execute_runs, console, others))
         title = "Efficient Kernel UCB, reproduced" if studies is None else studies.name
-        _write_report(title, sections, out / "report.html")
+        _write_report(title, sections, out / "report.html", "kernel-bandits reproduce" if quick else "")
 
 
 @app.command()
@@ -164,16 +202,34 @@ def plot(
     results: Annotated[Path, typer.Argument(help="Folder of results, as `sweep` writes it.", show_default=False)],
     studies: Studies = None,
     out: Annotated[Path | None, typer.Option(help="File of the figure: .png, .pdf or .svg.")] = None,
+    width: Annotated[
+        float | None, typer.Option(help="Inches, for a paper: 3.25 for a column, 6.75 for the page.")
+    ] = None,
+    font: Annotated[str, typer.Option(help="serif (as Times) or sans-serif; with --width.")] = "serif",
+    text_size: Annotated[float, typer.Option(help="Points; with --width.")] = 8.0,
+    file_format: Annotated[Format, typer.Option("--format", help="With --width; fonts are Type 42.")] = Format.pdf,
+    panels: Annotated[str, typer.Option(help="Of regret, time, dictionary; with --width.")] = "regret,time",
+    log: Annotated[str, typer.Option(help="Logarithmic axes: of the panels, and round; with --width.")] = "",
+    environment: Environments = None,
+    policy: Policies = None,
 ) -> None:
-    """Draw the figure of a folder of results again."""
+    """Draw the figure of a folder of results again; with --width, as a paper prints it."""
     with _plain_errors():
         plots.require_matplotlib()
+        if width is not None or environment or policy:
+            layout = Layout(width or 6.75, cast(Font, font), text_size, _words(panels), _words(log))
+            draw_for_paper(results, out, file_format, layout, environment or [], policy or [])
+            return
         sections = _sections(results, load_figures(studies))
         if out is not None and len(sections) > 1:
             raise InputError(f"out: {results} holds {len(sections)} results; choose one of them, or omit --out.")
         for folder, section in sections.items():
             for _, figure in section.figures:
-                _save(figure, out or folder / "figure.png")
+                write_figure(figure, out or folder / "figure.png", RESOLUTION)
+
+
+def _words(text: str) -> tuple[Any, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 @app.command()
@@ -186,30 +242,8 @@ def report(
     with _plain_errors():
         plots.require_matplotlib()
         sections = _sections(results, load_figures(studies))
-        _write_report(f"Results in {results}", sections, out or results / "report.html")
-
-
-@app.command("list")
-def list_names(studies: Studies = None) -> None:
-    """List policies, environments, kernels, radii, dictionary rules and figures."""
-    headings: dict[str, Role] = {
-        "policies": "policy",
-        "environments": "environment",
-        "kernels, radii and rules": "kernel, radius or rule",
-    }
-    with _plain_errors():
-        figures = load_figures(studies)
-        for heading, role in headings.items():
-            typer.echo(f"{heading}:")
-            for name, factory in sorted(catalogue(role).items(), key=lambda item: item[0].lower()):
-                typer.echo(f"  {name:<22} {_summary(factory)}")
-        typer.echo(f"figures: {', '.join(figures.names)}")
-
-
-def _summary(factory: Callable[..., Any]) -> str:
-    """Return the first line of a docstring without its markup: the last name of a role, and literals as they are."""
-    line = (factory.__doc__ or "").partition("\n")[0]
-    return re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", line).replace("``", "`")
+        full = "kernel-bandits reproduce" if studies is None else ""
+        _write_report(f"Results in {results}", sections, out or results / "report.html", full)
 
 
 @contextmanager
@@ -220,6 +254,12 @@ def _plain_errors() -> Iterator[None]:
     except KernelBanditsError as reason:
         typer.echo(f"error: {' '.join(str(reason).split())}", err=True)
         raise typer.Exit(BAD_INPUT if isinstance(reason, InputError) else FAILED) from None
+    except BrokenPipeError:
+        raise  # whoever read the output has seen enough; the framework ends quietly
+    except (OSError, MemoryError, RecursionError) as reason:
+        # what no check foresaw; the type names it where the message is empty
+        typer.echo(f"error: {type(reason).__name__}: {' '.join(str(reason).split())}", err=True)
+        raise typer.Exit(FAILED) from None
     except KeyboardInterrupt:
         typer.echo("Interrupted. Finished runs are kept; run the command again to continue.", err=True)
         raise typer.Exit(INTERRUPTED) from None
@@ -234,22 +274,30 @@ def _option(text: str) -> tuple[str, Any]:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return key.strip(), value.strip()
+    except RecursionError:
+        raise InputError(f"option: the value of {key.strip()} is nested too deeply.") from None
 
 
 def _choose(figures: Figures, names: Sequence[str]) -> Sequence[str]:
+    chosen: dict[str, None] = {}
     for name in names:
-        if name not in figures.names:
+        found = figures.find(name)
+        if found is None:
             hint = did_you_mean(name, figures.names)
             raise InputError(f"there is no figure {name!r}{hint} There are {', '.join(figures.names)}.")
-    return names or figures.names
+        chosen[found] = None
+    return tuple(chosen) or figures.names
 
 
 def _sweep_and_show(study: Study, folder: Path, execute_runs: Executor) -> None:
     plots.require_matplotlib()
     console = Console()
     results = _sweep(study, folder, execute_runs, console)
-    console.print(terminal_table(summary_table(results)))
-    _save(plots.comparison_figure(group(results.records)), folder / "figure.png")
+    console.print(terminal_table(summary_table(results.records)))
+    compared = [one for one in differences(results.records) if one.pairs > 1]
+    if compared:
+        console.print(terminal_table(difference_table(compared)))
+    write_figure(plots.comparison_figure(group(results.records)), folder / "figure.png", RESOLUTION)
 
 
 def _sweep(
@@ -294,7 +342,10 @@ def _report_failures(failures: Sequence[Failure], path: Path) -> None:
 def _sections(results: Path, figures: Figures) -> dict[Path, Section]:
     """Return the sections of a folder of results, or of those in it."""
     sections = {}
-    for folder in (results, *sorted(results.glob("*/"))):
+    folders = sorted(results.glob("*/"))
+    # in the order of the figures
+    folders.sort(key=lambda one: figures.names.index(one.name) if one.name in figures.names else len(figures.names))
+    for folder in (results, *folders):
         if (folder / MANIFEST).is_file():
             sections[folder] = figures.section(folder, read_results(folder))
         elif folder.is_dir() and folder.name in figures.names:
@@ -304,28 +355,37 @@ def _sections(results: Path, figures: Figures) -> dict[Path, Section]:
     return sections
 
 
-def _write_report(title: str, sections: dict[Path, Section], path: Path) -> None:
+def _write_report(title: str, sections: dict[Path, Section], path: Path, full_command: str = "") -> None:
     for folder, section in sections.items():
         for _, figure in section.figures:
-            _save(figure, folder / "figure.png")
-        for check in section.checks:
-            typer.echo(f"  {check.line}")
+            write_figure(figure, folder / "figure.png", RESOLUTION)
     found = list(sections.values())
+    is_short = any(section.shortened for section in found)
+    checks = [check for section in found for check in section.checks]
+    for check in () if is_short else checks:
+        typer.echo(f"  {check.line}")
     try:
-        write_report(path, found[0].title if len(found) == 1 else title, found)
+        write_report(path, found[0].title if len(found) == 1 else title, found, full_command)
     except OSError as reason:
         raise InputError(f"{path}: the report cannot be written ({reason.strerror}); choose another file.") from reason
+    if is_short and checks:
+        typer.echo(f"Claims of the paper, in this shortened run: {tally(checks)}.")
+    for section in found:
+        if section.headline:
+            typer.echo(section.headline)
     typer.echo(f"Report: {path}")
 
 
-def _save(figure: Any, path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=RESOLUTION)
-    except (OSError, ValueError) as reason:
-        raise InputError(f"{path}: the figure cannot be written ({reason}); choose another file.") from reason
-    # Console.print would break a long path over two lines.
-    typer.echo(f"Figure: {path}")
+register(app, _plain_errors)
+log_commands.register(app, _plain_errors)
+
+
+@app.command("list")
+def list_names(studies: Studies = None) -> None:
+    """List policies, environments, kernels, radii, dictionary rules and figures, with what each is."""
+    with _plain_errors():
+        for line in listing(load_figures(studies)):
+            typer.echo(line)
 
 
 def main() -> None:

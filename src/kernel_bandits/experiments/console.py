@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from kernel_bandits.experiments.report import Table
+from kernel_bandits.experiments.tables import Table
 
 PLAIN_LINES = 10
 Show: TypeAlias = Callable[[int, int, str], None]

@@ -26,6 +26,12 @@ class Figures(Protocol):
     def names(self) -> Sequence[str]:
         """The names of the figures."""
 
+    def find(self, name: str) -> str | None:
+        """Return the name of a figure, which may be given by its number in the paper; None if there is none."""
+
+    def description(self, name: str) -> str:
+        """Return what a figure shows, in one line."""
+
     def study(self, name: str) -> Study | None:
         """Return the study of a figure; None if it has none."""
 

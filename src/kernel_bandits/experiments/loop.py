@@ -121,7 +121,7 @@ def record(
     regrets, rewards = np.empty(horizon), np.empty(horizon)
     select_seconds, update_seconds = np.empty(horizon), np.empty(horizon)
     indices, sizes = np.empty(horizon, dtype=np.int64), np.empty(horizon, dtype=np.int64)
-    chosen, seen = [], []
+    chosen, seen, propensities = [], [], []
     for t in range(horizon):
         offer = game.offer()
         started = clock()
@@ -137,6 +137,9 @@ def record(
         indices[t], sizes[t] = decision.index, policy.dictionary_size
         chosen.append(decision.action)
         seen.append(offer.context)
+        probability = decision.density if decision.propensity is None else decision.propensity
+        if probability is not None:
+            propensities.append(probability)
         if progress is not None:
             progress(t + 1)
     return RunResult(
@@ -148,4 +151,5 @@ def record(
         dictionary_size=sizes,
         select_seconds=select_seconds,
         update_seconds=update_seconds,
+        propensities=np.array(propensities) if len(propensities) == horizon else None,
     )

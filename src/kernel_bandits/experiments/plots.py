@@ -44,7 +44,7 @@ class Style:
 STYLES = (
     Style("#0072B2", (), 1.6, "o"),
     Style("#D55E00", (4.0, 2.5), 1.6, "s"),
-    Style("#E69F00", (), 3.6, "^"),
+    Style("#E69F00", (), 2.4, "^"),
     Style("#555555", (1.0, 1.5), 1.6, ""),
     Style("#009E73", (6.0, 2.0, 1.0, 2.0), 1.6, "D"),
     Style("#CC79A7", (2.0, 2.0), 2.4, "v"),
@@ -118,6 +118,15 @@ def draw_time(
         last = max(float(mean[-1]) for mean, _ in curves.values())
         axes.set(yscale="log", ylim=(0.7 * first, 1.5 * last))
     axes.set_ylabel("cumulative time (s)")
+
+
+def draw_dictionary(axes: Axes, by_policy: Mapping[str, Sequence[RunResult]], styles: Mapping[str, Style]) -> None:
+    """Draw the number of points that carry the model against rounds."""
+    curves = {
+        label: _curve([run.dictionary_size.astype(float) for run in records]) for label, records in by_policy.items()
+    }
+    _draw(axes, curves, styles)
+    axes.set_ylabel("dictionary size")
 
 
 def panel_title(axes: Axes, text: str) -> None:

@@ -28,6 +28,8 @@ class RunResult:
         dictionary_size: number of points that carry the model after the round.
         select_seconds: time spent in ``select``.
         update_seconds: time spent in ``update``.
+        propensities: the probability of each chosen action, or its density in a box; None if the policy does not choose
+            at random.
     """
 
     regret: FloatArray
@@ -38,6 +40,7 @@ class RunResult:
     dictionary_size: NDArray[np.int64]
     select_seconds: FloatArray
     update_seconds: FloatArray
+    propensities: FloatArray | None = None
 
     def __repr__(self) -> str:
         return (

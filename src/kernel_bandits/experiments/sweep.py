@@ -13,8 +13,17 @@ from kernel_bandits.experiments.execution.base import Executor, Outcome
 from kernel_bandits.experiments.execution.serialization import code_digests
 from kernel_bandits.experiments.provenance import provenance
 from kernel_bandits.experiments.results import Record
-from kernel_bandits.experiments.store import Results, find_records, require_arrow, write_manifest, write_record
+from kernel_bandits.experiments.store import (
+    RUNS,
+    Results,
+    find_records,
+    manifest_of,
+    require_arrow,
+    write_manifest,
+    write_record,
+)
 from kernel_bandits.experiments.study.specification import Run, Study
+from kernel_bandits.io import remove_drafts
 
 
 class Sweep:
@@ -35,9 +44,11 @@ class Sweep:
         require_arrow()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_manifest(self.folder, study)
         except OSError as reason:
             raise InputError(f"{self.folder}: cannot be written to ({reason.strerror}); choose another.") from reason
+        self._manifest = manifest_of(study)
+        with _lock(self.folder):
+            self._write_manifest()
         self._records, self.damaged = find_records(self.folder, study.runs)
         self._code = code_digests(study.runs)
         self.missing = self._without_record()
@@ -53,12 +64,13 @@ class Sweep:
 
     def adopt(self, others: Iterable[str | Path]) -> None:
         """Copy records of missing runs from the folders of other studies, which may share runs with this one."""
-        for other in others:
-            found, _ = find_records(Path(other), self.missing)
-            for run in self.missing:
-                if run.id in found:
-                    self._keep(replace(found[run.id], run=run))
-            self.missing = self._without_record()
+        with _lock(self.folder):
+            for other in others:
+                found, _ = find_records(Path(other), self.missing)
+                for run in self.missing:
+                    if run.id in found:
+                        self._keep(replace(found[run.id], run=run))
+                self.missing = self._without_record()
 
     def run(self, execute_runs: Executor) -> Iterator[Outcome]:
         """Execute the missing runs, keep a record of each, and yield outcomes as they finish.
@@ -66,6 +78,8 @@ class Sweep:
         Any function that takes runs and yields their outcomes may take the place of an :func:`executor`.
         """
         with _lock(self.folder):
+            self._write_manifest()  # another sweep may have been there in the meantime
+            remove_drafts(self.folder / RUNS)
             for outcome in execute_runs(self.missing):
                 if isinstance(outcome, Record):
                     code = {"code": self._code[outcome.run.id]}
@@ -79,6 +93,13 @@ class Sweep:
             if run.id not in self._records:
                 missing.setdefault(run.id, run)
         return tuple(missing.values())
+
+    def _write_manifest(self) -> None:
+        try:
+            write_manifest(self.folder, self._manifest)
+            remove_drafts(self.folder)
+        except OSError as reason:
+            raise InputError(f"{self.folder}: cannot be written to ({reason.strerror}); choose another.") from reason
 
     def _keep(self, record: Record) -> None:
         try:
@@ -100,13 +121,17 @@ class Sweep:
 
 @contextmanager
 def _lock(folder: Path) -> Iterator[None]:
-    """Keep other sweeps out of the folder. The lock ends with the process."""
+    """Keep other sweeps out of the folder: all that is written there is written inside. It ends with the process."""
     try:
         import fcntl
     except ImportError:  # a system without such locks
         yield
         return
-    with (folder / ".lock").open("w") as file:
+    try:
+        file = (folder / ".lock").open("w")
+    except OSError as reason:
+        raise InputError(f"{folder}: its file .lock cannot be opened ({reason.strerror}); choose another.") from reason
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

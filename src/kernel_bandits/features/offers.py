@@ -226,8 +226,10 @@ class ArmEncoder(ActionEncoder):
         if name not in self._index and (self.features is None or name in self.rows):
             vector = np.zeros(self.width)
             self._write(vector, name, "actions")
-            self._index[name] = len(self._index)
-            self._vectors = np.concatenate([self._vectors, vector[None, :]])
+            # in this order it may be repeated, should an interrupt fall between the two
+            number = len(self._index)
+            self._vectors = np.concatenate([self._vectors[:number], vector[None, :]])
+            self._index[name] = number
 
     def read(self, vector: FloatArray) -> Action | None:
         name = self.codebook.read(vector[: self.codebook.capacity]) if self.codebook.capacity else None

@@ -65,7 +65,7 @@ class Translator:
         return [name is None or bool(mask.get(name, True)) for name in names]
 
     def learn(self, row: RowLike, action: Action) -> None:
-        """Settle the encoding of a row and an action for good."""
+        """Settle the encoding of a row and an action for good; may be repeated."""
         self._contexts.learn(row)
         self._actions.learn(action)
 

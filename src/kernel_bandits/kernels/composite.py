@@ -6,6 +6,9 @@ from kernel_bandits.arrays import FloatArray, as_count
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels.base import Kernel, KernelLike, Product, Sum, as_kernel, weighted_gradient
 
+# A kernel is checked on this many points of the first round, up to this share of its largest value.
+FIRST_POINTS, ROUNDING = 4, 1e-6
+
 
 class TensorProduct(Kernel):
     """k((x, a), (x', a')) = k_context(x, x')·k_action(a, a'), the paper's tensor-product example (section 3.3).
@@ -59,21 +62,36 @@ class TensorProduct(Kernel):
 
 
 def require_columns(kernel: KernelLike, points: FloatArray, context_columns: int | None = None) -> None:
-    """Raise unless a kernel accepts the first of the points (n, d), and splits it where the context ends, if known.
+    """Raise unless a kernel accepts the first of the points (n, d), and splits them where the context ends, if known.
 
-    The message of a foreign kernel is passed on.
+    It must be symmetric and positive semi-definite there. The message of a foreign kernel is passed on.
     """
     if context_columns is not None:
         _require_split(kernel, context_columns)
-    point = points[:1]
+    first = points[:FIRST_POINTS]
     try:
         with np.errstate(all="ignore"):
-            require_gram(kernel, kernel(point, point.copy()), (1, 1))
-            kernel.diag(point)
+            gram, diagonal = kernel(first, first.copy()), np.asarray(kernel.diag(first))
+        require_gram(kernel, gram, (len(first), len(first)))
     except InputError:
         raise
     except (ValueError, IndexError) as reason:
-        raise InputError(f"kernel: {kernel!r} does not take points with {point.shape[1]} columns: {reason}") from reason
+        raise InputError(f"kernel: {kernel!r} does not take points with {first.shape[1]} columns: {reason}") from reason
+    if diagonal.shape != (len(first),):
+        raise InputError(
+            f"kernel: diag of {kernel!r} returned shape {diagonal.shape} for {len(first)} points; it must be (len(X),)."
+        )
+    if not (np.isfinite(gram).all() and np.isfinite(diagonal).all()):
+        # said where the kernel is used, with the points that are not finite
+        return
+    largest = float(np.abs(gram).max())
+    if np.abs(gram - gram.T).max() > ROUNDING * largest:
+        raise InputError(f"kernel: {kernel!r} is not symmetric: k(x, y) and k(y, x) differ at the first points.")
+    if min(float(np.linalg.eigvalsh(gram).min()), float(diagonal.min())) < -ROUNDING * largest:
+        raise InputError(
+            f"kernel: {kernel!r} is not positive semi-definite: it gives a negative variance at the first points; "
+            "check its sign."
+        )
 
 
 def require_gram(kernel: KernelLike, gram: FloatArray, shape: tuple[int, int]) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.commit import Step, carry_out
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.numerics.blas_threads import SHARED_SIZE, factorisation_threads
 
@@ -115,12 +116,19 @@ def upper_times_vector(upper: FloatArray, vector: FloatArray) -> FloatArray:
 
 def subtract_outer(symmetric: FloatArray, vector: FloatArray) -> None:
     """Compute S ← S − v vᵀ in place; unscaled products commute, so S stays exactly symmetric."""
+    carry_out([subtract_outer_step(symmetric, vector)])
+
+
+def subtract_outer_step(symmetric: FloatArray, vector: FloatArray) -> Step:
+    """Return :func:`subtract_outer` as a step."""
     if vector.size >= SHARED_SIZE:
-        blas.dger(-1.0, vector, vector, a=symmetric.T, overwrite_a=1)
-    elif vector.size:
-        # equally fast here as a rank-one update, and always in one thread
-        column = vector[:, None]
-        blas.dgemm(-1.0, column, column, beta=1.0, c=symmetric.T, trans_b=1, overwrite_c=1)
+        # α, x, y, the strides of both, A, and what may be overwritten
+        return blas.dger, -1.0, vector, vector, 1, 1, symmetric.T, 0, 0, 1
+    if not vector.size:
+        return (len, vector)
+    # Equally fast here as a rank-one update, and always in one thread: α, A, B, β, C, Aᵀ or A, Bᵀ or B, overwrite C.
+    column = vector[:, None]
+    return blas.dgemm, -1.0, column, column, 1.0, symmetric.T, 0, 1, 1
 
 
 def add_gram(symmetric: FloatArray, rows: FloatArray, sign: float) -> None:

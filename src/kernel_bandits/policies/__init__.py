@@ -2,21 +2,26 @@
 
 Swappable: one :class:`UpperConfidenceBound` rule over any posterior and any radius, assembled by presets
 (:func:`k_ucb`, :func:`cgp_ucb`, :func:`ek_ucb`, :func:`cbkb`, :func:`cbbkb`, :func:`lin_ucb`,
-:func:`random_features_ucb`); :class:`ThompsonSampling` draws from any posterior, :class:`SupKernelUCB` has a control
-flow of its own, and :class:`Uniform` learns nothing. A policy of your own derives from :class:`PosteriorPolicy` and
-implements ``choose``, or from :class:`Policy` and implements ``learn`` too.
+:func:`random_features_ucb`); :class:`ThompsonSampling` draws from any posterior, :class:`InverseGapWeighting` uses
+its means, :class:`SupKernelUCB` and :class:`FamilyUpperConfidenceBound` have a control flow of their own, and
+:class:`Uniform` learns nothing. A policy of your own derives from :class:`PosteriorPolicy` and implements ``choose``,
+or from :class:`Policy` and implements ``learn`` too.
 """
 
-from kernel_bandits.policies.base import Policy, load
+from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.policies.diagnostics import Diagnostics
+from kernel_bandits.policies.family import FamilyUpperConfidenceBound, family_ucb
 from kernel_bandits.policies.hooks import Hooks
+from kernel_bandits.policies.inverse_gap import InverseGapWeighting
+from kernel_bandits.policies.loading import load
 from kernel_bandits.policies.posterior_policy import Explanation, PosteriorPolicy
 from kernel_bandits.policies.presets import (
     cbbkb,
     cbkb,
     cgp_ucb,
     ek_ucb,
+    inverse_gap_weighting,
     k_ucb,
     lin_ucb,
     random_features_ucb,
@@ -24,6 +29,7 @@ from kernel_bandits.policies.presets import (
     thompson_sampling,
     uniform,
 )
+from kernel_bandits.policies.sharpness import InformationSharpness, PowerSharpness, Sharpness
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.ucb import UpperConfidenceBound
@@ -34,9 +40,14 @@ __all__ = [
     "Decision",
     "Diagnostics",
     "Explanation",
+    "FamilyUpperConfidenceBound",
     "Hooks",
+    "InformationSharpness",
+    "InverseGapWeighting",
     "Policy",
     "PosteriorPolicy",
+    "PowerSharpness",
+    "Sharpness",
     "SupKernelUCB",
     "ThompsonSampling",
     "Uniform",
@@ -45,6 +56,8 @@ __all__ = [
     "cbkb",
     "cgp_ucb",
     "ek_ucb",
+    "family_ucb",
+    "inverse_gap_weighting",
     "k_ucb",
     "lin_ucb",
     "load",

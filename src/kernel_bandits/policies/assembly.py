@@ -17,6 +17,7 @@ from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.learning.columns import Columns
 from kernel_bandits.learning.units import RewardModel
+from kernel_bandits.policies.box_design import BoxDesign
 from kernel_bandits.policies.constraints import Constraint, Guards
 from kernel_bandits.posteriors import ExactPosterior, LearnedPosterior, NystromPosterior, Posterior, SplitPosterior
 from kernel_bandits.posteriors.forgetting import Forgetting, ForgettingPosterior, require_forgetting
@@ -138,6 +139,11 @@ def _forgetting(
     plain = posterior_of(kernel, regularization, learning, posteriors, seed)
     assert isinstance(plain, LearnedPosterior)
     return ForgettingPosterior(_LearnedRenewals(plain.learner, learning, seed_of(seed, "learning")), forgetting)
+
+
+def design_of(kernel: KernelLike | None, seed: Seed) -> BoxDesign | None:
+    """The first actions in boxes, where nothing is known of the rewards."""
+    return BoxDesign(seed_of(seed, "design")) if kernel is None else None
 
 
 def guards_of(

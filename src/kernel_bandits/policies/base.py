@@ -1,7 +1,7 @@
 """What every policy offers to its callers."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import repeat
@@ -13,13 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 from kernel_bandits import persistence
 from kernel_bandits.actions import Box, as_log, as_rounds, available_rows, join, require_action_columns
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, as_vector, require_finite
-from kernel_bandits.errors import InputError
+from kernel_bandits.commit import Step, Steps, carry_out
+from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import require_columns
 from kernel_bandits.numerics.blas_threads import threads_for
-from kernel_bandits.policies.decision import Decision, LastChoice
+from kernel_bandits.policies.decision import NOTHING_CHOSEN, Choice, Decision, LastChoice, scattered
 from kernel_bandits.policies.diagnostics import Diagnostics, diagnose
 from kernel_bandits.policies.hooks import Hooks
 from kernel_bandits.policies.ledger import Ledger
+from kernel_bandits.rng import Seed
 
 # The least number of rows in a product of the many-at-once methods; it decides the number of BLAS threads.
 MANY_ROWS = 256
@@ -34,6 +36,10 @@ class Policy(Hooks):
     To write a policy, implement the hooks :meth:`choose` and :meth:`learn`, and any other of :class:`Hooks` whose
     default can be bettered. The methods of this class are final.
 
+    A call that fails or is interrupted leaves the policy as it was, or as it is after the call. A policy serves one
+    thread at a time: of two threads that change it at once, one gets an :class:`UnavailableError` and changes nothing.
+    Hold a lock around a round, from ``select`` to ``update``, where several threads share one.
+
     Args:
         generator: breaks ties, and draws whatever else the policy leaves to chance.
     """
@@ -43,6 +49,9 @@ class Policy(Hooks):
         self._dimensions: tuple[int | None, int | None] = (None, None)
         self._last = LastChoice()
         self._ledger = Ledger()
+        # The version of the model, alone in a list: a commit takes it out first and puts the next one in last, so that
+        # of two threads that change the model at once one is refused.
+        self._versions = [0]
 
     # A bad kernel or a huge number is reported by an error, so NumPy need not warn of the arithmetic on the way to it.
     @final
@@ -59,14 +68,34 @@ class Policy(Hooks):
             mask: True for the rows that may be played, shape (A,); by default all of them. The other rows may hold
                 anything.
         """
-        if isinstance(actions, Box):
-            return self._select_in_box(context, actions, mask)
+        version = self._version()
+        try:
+            decision, choice, point = self._decide(context, actions, mask)
+            last = LastChoice(choice, point, version)
+            if self._drawn_from:
+                carry_out([(setattr, self, "_last", last), (self._drawn_from.clear,)])
+            else:
+                self._last = last
+        except BaseException:
+            self._take_back_draws()
+            raise
+        return decision
+
+    def _decide(
+        self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None
+    ) -> tuple[Decision, Choice, FloatArray]:
+        """Return a decision, the choice behind it and the chosen joint point; only generators change."""
         indices: NDArray[np.intp] | None = None
-        actions = as_points("actions", actions, self._dimensions[1])
-        if mask is not None:
-            indices = available_rows(mask, len(actions))
-            actions = actions[indices]
-        context = as_vector("context", context, self._dimensions[0])
+        is_box, density = isinstance(actions, Box), None
+        if isinstance(actions, Box):
+            context, actions, density = self._rows_of_box(context, actions, mask)
+        else:
+            actions = as_points("actions", actions, self._dimensions[1])
+            offered = len(actions)
+            if mask is not None:
+                indices = available_rows(mask, offered)
+                actions = actions[indices]
+            context = as_vector("context", context, self._dimensions[0])
         points = join(context, actions)
         if self._dimensions[0] is None:
             require_action_columns(actions)
@@ -77,25 +106,23 @@ class Policy(Hooks):
         else:
             with threads:
                 choice = self.choose(points)
-        row = choice.index
+        row, propensity = choice.index, choice.propensity
         point = points[row]
-        self._last.keep(choice, point, self.round_index)
         split, own = len(context), point.copy()
+        table = choice.probabilities
         if indices is not None:
             row = int(indices[row])
-        return Decision(
-            row,
-            own[split:],
-            choice.mean,
-            choice.std,
-            choice.upper_bound,
-            own[:split],
-            choice.propensity,
-            safe=choice.safe,
-        )
+            table = None if table is None else scattered(table, indices, offered)
+        elif is_box:
+            row, propensity, table = -1, None, None
+        decision = Decision(row, own[split:], choice.mean, choice.std, choice.upper_bound, own[:split], propensity)
+        decision.probabilities, decision.density, decision.safe = table, density, choice.safe
+        return decision, choice, point
 
-    def _select_in_box(self, context: ArrayLike, box: Box, mask: ArrayLike | None) -> Decision:
-        """Choose from the shortlist of a box; an error leaves the generator as it was."""
+    def _rows_of_box(
+        self, context: ArrayLike, box: Box, mask: ArrayLike | None
+    ) -> tuple[FloatArray, FloatArray, float | None]:
+        """Return the context, checked, the actions of a box to choose from, and the density of one that was drawn."""
         if mask is not None:
             raise InputError("mask: a box has no rows to leave out; offer a smaller box.")
         if self._dimensions[1] not in (None, box.dimension):
@@ -104,17 +131,21 @@ class Policy(Hooks):
         if self._dimensions[0] is None:
             self._check_first(join(context, box.low[None, :]), len(context))
         require_finite("context", context)
-        state = self.generator.bit_generator.state
+        self.will_draw(self.generator)
         try:
-            return replace(self.select(context, self.shortlist(context, box)), index=-1, propensity=None)
+            drawn = self.draw_in_box(context, box)
+            rows, density = (self.shortlist(context, box), None) if drawn is None else (drawn[0][None, :], drawn[1])
+            return context, as_points("actions", rows, self._dimensions[1]), density
         except NotImplementedError as reason:
             raise InputError(
                 f"actions: {type(self).__name__} chooses among finitely many actions and was offered a Box; "
                 "offer rows, for instance box.sample(generator, 100)."
             ) from reason
-        except BaseException:
-            self.generator.bit_generator.state = state
-            raise
+
+    def _take_back_draws(self) -> None:
+        """Give the generators the states they had before a choice that came to nothing."""
+        restored = [(setattr, generator.bit_generator, "state", state) for generator, state in self._drawn_from]
+        carry_out([*restored, (self._drawn_from.clear,)])
 
     @final
     def update(
@@ -137,30 +168,7 @@ class Policy(Hooks):
             noise_variance: of this reward, in squared reward units; instead of ``weight``.
             outputs: what was measured besides, by the names of the policy's constraints.
         """
-        weight = self._as_weight(weight, noise_variance)
-        context = as_vector("context", context, self._dimensions[0])
-        action = as_vector("action", action, self._dimensions[1])
-        choice = self._last.choice_of(context, action, self.round_index)
-        if choice is not None:
-            point = self._last.point
-        else:
-            require_finite("context", context)
-            require_finite("action", action)
-            point = np.concatenate((context, action))
-            if self._dimensions[0] is None:
-                require_action_columns(action)
-                self._check_first(point[None, :], len(context))
-        reward = as_reward(reward)
-        learn_outputs = self.prepare_outputs(point, outputs)
-        if weight == 1.0:
-            self._change_model(self.learn, point, reward, choice)
-        else:
-            self._change_model(self.learn_weighted, point, reward, weight)
-        if learn_outputs is not None:
-            learn_outputs()
-        self._rewards_learned += 1
-        if self._dimensions[0] is None:
-            self._dimensions = (len(context), len(action))
+        self._update(context, action, reward, weight=self._as_weight(weight, noise_variance), outputs=outputs)
 
     def _as_weight(self, weight: float | None, noise_variance: float | None) -> float:
         if noise_variance is None:
@@ -168,6 +176,42 @@ class Policy(Hooks):
         if weight is not None:
             raise InputError("weight and noise_variance: expected one of the two, got both.")
         return self.weight_of(as_positive("noise_variance", noise_variance))
+
+    def _update(
+        self,
+        context: ArrayLike,
+        action: ArrayLike,
+        reward: float,
+        also: Sequence[Step] = (),
+        *,
+        weight: float = 1.0,
+        outputs: Mapping[str, float] | None = None,
+    ) -> None:
+        """:meth:`update`, with steps of a policy around this one."""
+        version, last = self._version(), self._last
+        context = as_vector("context", context, self._dimensions[0])
+        action = as_vector("action", action, self._dimensions[1])
+        choice = last.choice_of(context, action, version)
+        if choice is not None:
+            point = last.point
+        else:
+            require_finite("context", context)
+            require_finite("action", action)
+            point = np.concatenate((context, action))
+            if self._dimensions[0] is None:
+                require_action_columns(action)
+                self._check_first(point[None, :], len(context))
+        counted = (self._store, self._rewards_learned + 1, (len(context), len(action)))
+        reward = as_reward(reward)
+        steps = [counted, *also, *self.output_steps(point, outputs)]
+        if weight == 1.0:
+            self._change_model(version, steps, self.learn, point, reward, choice)
+        else:
+            self._change_model(version, steps, self.learn_weighted, point, reward, weight)
+
+    def _store(self, rewards_learned: int, dimensions: tuple[int | None, int | None]) -> None:
+        """Write what every change of the model changes in the policy; may be repeated."""
+        self._rewards_learned, self._dimensions, self._last = rewards_learned, dimensions, NOTHING_CHOSEN
 
     @final
     def select_many(self, contexts: ArrayLike, actions: ArrayLike | Box) -> list[Decision]:
@@ -184,15 +228,19 @@ class Policy(Hooks):
             return [self.select(context, actions) for context in contexts]
         contexts, actions = self._rounds(contexts, actions)
         repeated = np.broadcast_to(contexts[:, None, :], (*actions.shape[:2], contexts.shape[1]))
-        with threads_for(self.dictionary_size, MANY_ROWS) or nullcontext():
-            choices = self.choose_many(np.concatenate([repeated, actions], axis=2))
+        try:
+            with threads_for(self.dictionary_size, MANY_ROWS) or nullcontext():
+                choices = self.choose_many(np.concatenate([repeated, actions], axis=2))
+            self._drawn_from.clear()
+        except BaseException:
+            self._take_back_draws()
+            raise
         decisions = []
         for choice, offered, context in zip(choices, actions, contexts, strict=True):
             row, bound, propensity = choice.index, choice.upper_bound, choice.propensity
-            action = offered[row].copy()
-            decisions.append(
-                Decision(row, action, choice.mean, choice.std, bound, context.copy(), propensity, safe=choice.safe)
-            )
+            decision = Decision(row, offered[row].copy(), choice.mean, choice.std, bound, context.copy(), propensity)
+            decision.probabilities, decision.safe = choice.probabilities, choice.safe
+            decisions.append(decision)
         return decisions
 
     def _rounds(self, contexts: ArrayLike, actions: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -209,15 +257,24 @@ class Policy(Hooks):
         The contexts (n, d_x), the action played in each (n, d_a) and its reward (n,) are checked first: bad input
         changes nothing. If the kernel fails in the middle, the rounds before that stay learned.
         """
+        self._update_many(contexts, actions, rewards)
+
+    def _update_many(
+        self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike, also: Sequence[Step] = ()
+    ) -> None:
+        """:meth:`update_many`, with steps of a policy around this one."""
         contexts, actions, rewards = as_log(contexts, actions, rewards, *self._dimensions)
         points = np.hstack([contexts, actions])
         if self._dimensions[0] is None:
             require_action_columns(actions)
             self._check_first(points, contexts.shape[1])
-        learned = self._rewards_learned
-        self._change_model(self.learn_many, points, rewards, rows=MANY_ROWS)
-        self._rewards_learned = learned + len(rewards)
-        self._dimensions = (contexts.shape[1], actions.shape[1])
+        dimensions = (contexts.shape[1], actions.shape[1])
+        with threads_for(self.dictionary_size, MANY_ROWS) or nullcontext():
+            version = self._version()
+            for count, steps in self.learn_many(points, rewards) or [(len(points), None)]:
+                counted = (self._store, self._rewards_learned + count, dimensions)
+                self._commit(version, [*(steps or ()), counted, *also])
+                version += 1
 
     @final
     def ask(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
@@ -226,10 +283,30 @@ class Policy(Hooks):
         The standard deviations count the chosen point from now on, so that a burst of asks explores different actions;
         the means wait for :meth:`tell`. The arguments are those of :meth:`select`.
         """
-        decision = self.select(context, actions, mask)
-        self._change_model(self.anticipate, self._ledger.issued, self._last.point.copy(), self._last.choice)
-        self._dimensions = (len(decision.context), len(decision.action))
-        return replace(decision, id=self._ledger.issue())
+        return self._ask(context, actions, mask)
+
+    def _ask(
+        self,
+        context: ArrayLike,
+        actions: ArrayLike | Box,
+        mask: ArrayLike | None,
+        also: Callable[[Decision], Steps] | None = None,
+    ) -> Decision:
+        """:meth:`ask`, with steps of a policy around this one."""
+        version = self._version()
+        try:
+            decision, choice, point = self._decide(context, actions, mask)
+            decision = replace(decision, id=self._ledger.issued)
+            dimensions = (len(decision.context), len(decision.action))
+            steps: Steps = [(self._store, self._rewards_learned, dimensions), *self._ledger.issue_steps()]
+            steps.append((self._drawn_from.clear,))
+            if also is not None:
+                steps += also(decision)
+            self._change_model(version, steps, self.anticipate, decision.id, point.copy(), choice)
+        except BaseException:
+            self._take_back_draws()
+            raise
+        return decision
 
     @final
     def ask_many(self, contexts: ArrayLike, actions: ArrayLike | Box) -> list[Decision]:
@@ -245,15 +322,13 @@ class Policy(Hooks):
         contexts = as_points("contexts", contexts, self._dimensions[0])
         require_finite("contexts", contexts)
         offers = repeat(actions) if isinstance(actions, Box) else self._rounds(contexts, actions)[1]
-        decisions: list[Decision] = []
+        before = self._ledger.issued
         try:
-            for context, offered in zip(contexts, offers, strict=False):
-                decisions.append(self.ask(context, offered))
+            return [self.ask(context, offered) for context, offered in zip(contexts, offers, strict=False)]
         except BaseException:
-            for decision in decisions:
-                self.expire(self._ledger.require_issued("ask_many", decision.id or 0))
+            for key in [key for key in self.pending if key >= before]:
+                self.expire(key)
             raise
-        return decisions
 
     @final
     def tell(
@@ -269,17 +344,17 @@ class Policy(Hooks):
 
         The other arguments are those of :meth:`update`.
         """
-        weight = self._as_weight(weight, noise_variance)
-        key, number = self._ledger.require_open("tell", id), as_reward(reward)
-        learn_outputs = self.prepare_outputs(self.awaited_point(key), outputs)
+        number = self._as_weight(weight, noise_variance)
+        self._tell(self._ledger.require_open("tell", id), as_reward(reward), number, outputs)
+
+    def _tell(self, key: int, reward: float, weight: float, outputs: Mapping[str, float] | None) -> None:
+        fate = f"was told already, with reward {reward!r}"
+        steps = [(self._store, self._rewards_learned + 1, self._dimensions), *self._ledger.settle_steps([key], fate)]
+        steps += self.output_steps(self.awaited_point(key), outputs)
         if weight == 1.0:
-            self.tell_many([key], [number])
+            self._change_model(self._version(), steps, self.fulfil, key, reward)
         else:
-            self._change_model(self.fulfil_weighted, key, number, weight)
-            self._rewards_learned += 1
-            self._ledger.settle(key, f"was told already, with reward {number!r}")
-        if learn_outputs is not None:
-            learn_outputs()
+            self._change_model(self._version(), steps, self.fulfil_weighted, key, reward, weight)
 
     @final
     def tell_many(self, ids: Sequence[int], rewards: ArrayLike) -> None:
@@ -289,20 +364,14 @@ class Policy(Hooks):
         """
         keys = self._ledger.require_all_open("tell", ids)
         numbers = [as_reward(reward) for reward in as_vector("rewards", rewards, len(keys)).tolist()]
-        self._change_model(self._fulfil_all, keys, numbers)
-
-    def _fulfil_all(self, keys: Sequence[int], rewards: Sequence[float]) -> None:
-        for key, reward in zip(keys, rewards, strict=True):
-            self.fulfil(key, reward)
-            self._rewards_learned += 1
-            self._ledger.settle(key, f"was told already, with reward {reward!r}")
+        for key, reward in zip(keys, numbers, strict=True):
+            self._tell(key, reward, 1.0, None)
 
     @final
     def expire(self, id: int) -> None:
         """Give up on a decision of :meth:`ask` whose reward will never arrive; it no longer narrows the bounds."""
         key = self._ledger.require_open("expire", id)
-        self._change_model(self.abandon, key)
-        self._ledger.settle(key, "has expired (a reward that arrives after all is learned by update)")
+        self._change_model(self._version(), self._expire_steps([key]), self.abandon, key)
 
     @final
     def expire_before(self, id: int) -> tuple[int, ...]:
@@ -312,9 +381,19 @@ class Policy(Hooks):
         """
         limit = self._ledger.require_issued("expire_before", id)
         expired = tuple(key for key in self.pending if key < limit)
-        for key in expired:
-            self.expire(key)
+        if expired:
+            start, version = 0, self._version()
+            with threads_for(self.dictionary_size, MANY_ROWS) or nullcontext():
+                for count, steps in self.abandon_many(expired):
+                    self._commit(version, [*(steps or ()), *self._expire_steps(expired[start : start + count])])
+                    start, version = start + count, version + 1
         return expired
+
+    def _expire_steps(self, keys: Sequence[int]) -> Steps:
+        """The steps that close decisions whose points the model has forgotten."""
+        fate = "has expired (a reward that arrives after all is learned by update)"
+        counted = (self._store, self._rewards_learned, self._dimensions)
+        return [counted, *self._ledger.settle_steps(keys, fate)]
 
     @property
     def pending(self) -> tuple[int, ...]:
@@ -334,15 +413,43 @@ class Policy(Hooks):
         """
         persistence.save(self, path)
 
-    def _change_model(self, hook: Callable[..., None], *arguments: Any, rows: int = 1) -> None:
-        """Call a hook that changes the model, with the BLAS threads that pay; the last choice is then out of date."""
-        threads = threads_for(self.dictionary_size, rows)
+    @final
+    def reseed(self, seed: Seed) -> None:
+        """Start every random stream of the policy anew; what it has learned stays.
+
+        Give each process that plays a copy of one saved policy a seed of its own: otherwise all of them break ties,
+        draw anchors and explore alike. ``None`` takes fresh entropy. A policy that has drawn nothing yet is afterwards
+        the one that its preset builds with this seed.
+        """
+        persistence.reseed(self, seed)
+
+    def _change_model(
+        self, version: int, steps: Iterable[Step], hook: Callable[..., Steps | None], *arguments: Any
+    ) -> None:
+        """Prepare a change of the model by a hook, with the BLAS threads that pay; carry it out with other steps."""
+        threads = threads_for(self.dictionary_size)
         if threads is None:
-            hook(*arguments)
+            self._commit(version, [*(hook(*arguments) or ()), *steps])
         else:
             with threads:
-                hook(*arguments)
-        self._last.forget()
+                self._commit(version, [*(hook(*arguments) or ()), *steps])
+
+    def _version(self) -> int:
+        """Return the version of the model."""
+        try:
+            return self._versions[0]
+        except IndexError:
+            raise _changed_meanwhile() from None
+
+    def _commit(self, version: int, steps: Iterable[Step]) -> None:
+        """Carry out the steps from one version of the model to the next."""
+        versions = self._versions
+        try:
+            carry_out([(versions.remove, version), *steps, (versions.append, version + 1)])
+        except ValueError:
+            if version in versions or version + 1 in versions:
+                raise
+            raise _changed_meanwhile() from None
 
     def _check_first(self, points: FloatArray, context_columns: int) -> None:
         """Raise if, before the first observation, dictionary or kernel do not take points of this width."""
@@ -356,12 +463,8 @@ class Policy(Hooks):
             require_columns(posterior.kernel, points, context_columns)
 
 
-def load(path: str | os.PathLike[str]) -> Policy:
-    """Read a policy that :meth:`Policy.save` wrote; it goes on as if it had never been stopped.
-
-    A file that is truncated, damaged, foreign, or of another format is an :class:`InputError`.
-    """
-    policy = persistence.load(path)
-    if not isinstance(policy, Policy):
-        raise InputError(f"load: {path} holds {type(policy).__name__}, not a policy; restore an intact copy.")
-    return policy
+def _changed_meanwhile() -> UnavailableError:
+    return UnavailableError(
+        "The policy was changed meanwhile by another thread, and this call has changed nothing. A policy serves one "
+        "thread at a time: hold a threading.Lock around its calls, or let one thread or a service own it."
+    )

@@ -39,6 +39,6 @@ class BoxDesign:
         shift = np.random.default_rng(self.seed).random(box.dimension)
         # a Sobol sequence shifted on the torus stays as even as it was
         actions = box.at((sobol(box.dimension) + shift) % 1.0)
-        waiting = {point[-box.dimension :].tobytes() for point in awaited}
+        waiting = {point[-box.dimension :].tobytes() for point in awaited.values()}
         # after one has expired, the count points at actions that are pending
         return next(action for action in actions[played:] if action.tobytes() not in waiting)

@@ -13,10 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.actions import Box, join
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, require_finite
+from kernel_bandits.commit import Steps
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.policies.box_search import around, candidates
-from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
+from kernel_bandits.posteriors.base import Posterior, Prediction
 
 # Of a box: rounds of neighbours around the best safe actions, and how many of these there are.
 REFINEMENTS, CENTRES = 4, 24
@@ -145,14 +146,13 @@ class Guards:
             raise InputError(f"outputs: {sorted(unknown)} have no constraint; expected {sorted(self.constraints)}.")
         return {name: as_reward(value) for name, value in outputs.items()}
 
-    def evaluate(self, point: FloatArray, outputs: Mapping[str, float]) -> dict[str, Evaluation]:
-        """Evaluate a point (d,) for the outputs that are learned there next; the last step that may fail."""
-        return {name: self.posteriors[name].evaluate_finite(point[None, :]) for name in outputs}
-
-    def learn(self, point: FloatArray, outputs: Mapping[str, float], evaluations: Mapping[str, Evaluation]) -> None:
-        """Learn measured outputs at a point (d,)."""
+    def learn_steps(self, point: FloatArray, outputs: Mapping[str, float]) -> Steps:
+        """The steps that learn measured outputs at a point (d,)."""
+        steps: Steps = []
         for name, value in outputs.items():
-            self.posteriors[name].observe(point, value - self.constraints[name].offset, evaluations[name])
+            posterior, offset = self.posteriors[name], self.constraints[name].offset
+            steps += posterior.observe_steps(point, value - offset, posterior.evaluate_finite(point[None, :]))
+        return steps
 
     def shortlist(
         self, posterior: Posterior[Any], bonus: float, context: FloatArray, box: Box, generator: np.random.Generator

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 
@@ -19,6 +20,7 @@ class Choice:
         upper_bound: the value it was chosen for.
         propensity: the probability with which it was chosen; None if nothing was drawn.
         computed: what :meth:`Policy.learn` can use again if this point is played; None if there is nothing.
+        probabilities: of every offered point, shape (A,); None if nothing was drawn.
         safe: whether it is known to keep all constraints; None without constraints.
     """
 
@@ -28,29 +30,25 @@ class Choice:
     upper_bound: float = 0.0
     propensity: float | None = None
     computed: Any = None
+    probabilities: FloatArray | None = None
     safe: bool | None = None
 
 
 @dataclass(slots=True)
 class LastChoice:
-    """The last choice of ``select``, kept until the model changes, so that its update computes nothing twice."""
+    """The last choice of ``select``, of use until the model changes, so that its update computes nothing twice."""
 
     choice: Choice | None = None  # as :meth:`Policy.choose` returned it; None if the model has changed since
     point: FloatArray = field(default_factory=lambda: np.empty(0))  # the chosen joint point, shape (d,)
-    round_index: int = 0  # the number of rewards the policy had learned
+    version: int = -1  # of the model that chose it
 
-    def keep(self, choice: Choice, point: FloatArray, round_index: int) -> None:
-        """Keep a choice in place of the one before."""
-        self.choice, self.point, self.round_index = choice, point, round_index
-
-    def choice_of(self, context: FloatArray, action: FloatArray, round_index: int) -> Choice | None:
-        """Return the choice if it is of this action in this context, with the rewards learned now; otherwise None."""
-        is_same = round_index == self.round_index and context.tobytes() + action.tobytes() == self.point.tobytes()
+    def choice_of(self, context: FloatArray, action: FloatArray, version: int) -> Choice | None:
+        """Return the choice if it is of this action in this context, by this version of the model; otherwise None."""
+        is_same = version == self.version and context.tobytes() + action.tobytes() == self.point.tobytes()
         return self.choice if is_same else None
 
-    def forget(self) -> None:
-        """Forget the choice, since the model has changed."""
-        self.choice = None
+
+NOTHING_CHOSEN = LastChoice()
 
 
 @dataclass(slots=True)
@@ -68,6 +66,10 @@ class Decision:
         propensity: the probability with which it was chosen, if the policy chooses at random among finitely many
             actions; otherwise None.
         id: the number by which :meth:`Policy.tell` knows it; None unless it comes from :meth:`Policy.ask`.
+        probabilities: the probability of every offered action, shape (A,), 0 where a mask left it out; None like the
+            propensity, which is the entry at ``index``.
+        density: the density with which the action was drawn, if the policy chooses at random in a box; per unit of the
+            action's coordinates. Otherwise None.
         safe: whether it is known to keep all constraints; None without constraints.
     """
 
@@ -79,8 +81,20 @@ class Decision:
     context: FloatArray
     propensity: float | None = None
     id: int | None = None
+    probabilities: FloatArray | None = None
+    density: float | None = None
     safe: bool | None = None
 
     def to_dict(self) -> dict[str, int | float | list[float] | None]:
         """Return every attribute as plain numbers and lists, for a log: ``json.dumps(decision.to_dict())``."""
-        return {**asdict(self), "action": self.action.tolist(), "context": self.context.tolist()}
+        lists = {"action": self.action.tolist(), "context": self.context.tolist()}
+        if self.probabilities is not None:
+            lists["probabilities"] = self.probabilities.tolist()
+        return {**asdict(self), **lists}
+
+
+def scattered(probabilities: FloatArray, rows: NDArray[np.intp], count: int) -> FloatArray:
+    """Return the probabilities of ``count`` offered actions, of which only some rows may be played."""
+    table = np.zeros(count)
+    table[rows] = probabilities
+    return table

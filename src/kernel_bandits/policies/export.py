@@ -64,7 +64,7 @@ def described(posterior: Posterior[Any], columns: Sequence[str] | None = None) -
     if columns is not None and len(columns) != dimension:
         raise InputError(f"columns: expected {dimension} names, context columns first, got {list(columns)!r}.")
     kernel = as_node(posterior.kernel, 0, dimension)
-    basis = AnchorBasis.chosen(posterior.kernel, np.unique(anchors, axis=0))
+    basis = AnchorBasis.chosen(posterior.kernel, posterior.regularization, np.unique(anchors, axis=0))
     evaluation = posterior.evaluate_finite(basis.anchors)
     # φ of the anchors are the rows of L: mean − c = Lw and covariance = LQLᵀ
     lower = basis(basis.anchors).features

@@ -1,9 +1,12 @@
 """The decisions that await their reward, and what happened to the others."""
 
 from collections.abc import Sequence
+from itertools import islice
+from operator import setitem
 
 import numpy as np
 
+from kernel_bandits.commit import Steps
 from kernel_bandits.errors import InputError
 
 # The number of settled decisions remembered with what happened to them; older ones are only known to be settled.
@@ -23,12 +26,9 @@ class Ledger:
         """The ids of the decisions that await their reward, oldest first."""
         return tuple(self._open)
 
-    def issue(self) -> int:
-        """Open a decision and return its id."""
-        key = self.issued
-        self.issued += 1
-        self._open[key] = None
-        return key
+    def issue_steps(self) -> Steps:
+        """The steps that open a decision, whose id is ``issued``."""
+        return [(setitem, self._open, self.issued, None), (setattr, self, "issued", self.issued + 1)]
 
     def require_issued(self, verb: str, key: int) -> int:
         """Return the id of a decision, open or settled, as a plain integer."""
@@ -57,9 +57,10 @@ class Ledger:
             raise InputError(f"{verb}: decision {twice} stands twice among the ids; a reward counts once.")
         return plain
 
-    def settle(self, key: int, fate: str) -> None:
-        """Close an open decision; ``fate`` completes the sentence "decision 7 …"."""
-        del self._open[key]
-        self._settled[key] = fate
-        if len(self._settled) > REMEMBERED:
-            del self._settled[next(iter(self._settled))]
+    def settle_steps(self, keys: Sequence[int], fate: str) -> Steps:
+        """The steps that close open decisions; ``fate`` completes the sentence "decision 7 …"."""
+        excess = max(len(self._settled) + len(keys) - REMEMBERED, 0)
+        oldest = [*islice(self._settled, excess), *keys[: max(excess - len(self._settled), 0)]]
+        steps: Steps = [(self._open.pop, key, None) for key in keys]
+        steps += [(setitem, self._settled, key, fate) for key in keys]
+        return steps + [(self._settled.pop, key, None) for key in oldest]

@@ -1,7 +1,7 @@
 """What policies with one posterior share: predictions, updates, delayed rewards, batches, explanations."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -11,12 +11,16 @@ from numpy.typing import ArrayLike
 
 from kernel_bandits.actions import Box, pair
 from kernel_bandits.arrays import FloatArray, as_count, as_points, as_positive, require_finite
+from kernel_bandits.commit import Steps
 from kernel_bandits.errors import InputError
 from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.policies.export import export
 from kernel_bandits.policies.residuals import Residuals
 from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
+from kernel_bandits.posteriors.basis import AnchorBasis
+from kernel_bandits.posteriors.nystrom import NystromPosterior
+from kernel_bandits.posteriors.sums import Sums, load_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,36 +172,48 @@ class PosteriorPolicy(Policy):
             prior_mean=prior_mean,
         )
 
-    def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> None:
+    def learn_sums(self, basis: AnchorBasis, sums: Sums, context_columns: int) -> None:
+        """Learn a whole log from its sums in the coordinates of anchors, before anything else."""
+        if not isinstance(self.posterior, NystromPosterior):
+            raise InputError(f"learn_sums: {type(self.posterior).__name__} has no anchors; use ek_ucb.")
+        steps = load_steps(self.posterior.model, basis, sums)
+        dimensions = (context_columns, basis.anchors.shape[1] - context_columns)
+        self._commit(self._version(), [*steps, (self._store, sums.count, dimensions)])
+
+    def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> Steps:
         evaluation, row = self._evaluation_of(point, choice)
-        mean, std = evaluation.mean.item(row), evaluation.std.item(row)
-        self.posterior.observe(point, reward, evaluation, row)
-        self.residuals.note(self.posterior, reward, mean, std)
+        noted = self.residuals.after(self.posterior, reward, evaluation.mean.item(row), evaluation.std.item(row))
+        return [*self.posterior.observe_steps(point, reward, evaluation, row), (setattr, self, "residuals", noted)]
+
+    def learn_weighted(self, point: FloatArray, reward: float, weight: float) -> Steps:
+        return self.posterior.observe_weighted_steps(point, reward, weight)
 
     def awaited_point(self, key: int) -> FloatArray:
         return self.posterior.awaited_point(key)
 
-    def learn_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
-        self.posterior.observe_weighted(point, reward, weight)
+    def fulfil_weighted(self, key: int, reward: float, weight: float) -> Steps:
+        # it was counted with weight 1: both changes are made apart, in a copy
+        twin = self.posterior.copy()
+        twin.observe_weighted(twin.awaited_point(key), reward, weight)
+        twin.abandon(key)
+        return [(setattr, self, "posterior", twin)]
 
-    def fulfil_weighted(self, key: int, reward: float, weight: float) -> None:
-        # it was counted with weight 1; the last thing that may fail comes first
-        self.posterior.observe_weighted(self.posterior.awaited_point(key), reward, weight)
-        self.posterior.abandon(key)
+    def learn_many(self, points: FloatArray, rewards: FloatArray) -> Iterator[tuple[int, Steps]]:
+        return self.posterior.observe_many_steps(points, rewards)
 
-    def learn_many(self, points: FloatArray, rewards: FloatArray) -> None:
-        self.posterior.observe_many(points, rewards)
+    def anticipate(self, key: int, point: FloatArray, choice: Choice | None) -> Steps:
+        return self.posterior.anticipate_steps(key, point, *self._evaluation_of(point, choice))
 
-    def anticipate(self, key: int, point: FloatArray, choice: Choice | None) -> None:
-        self.posterior.anticipate(key, point, *self._evaluation_of(point, choice))
-
-    def fulfil(self, key: int, reward: float) -> None:
+    def fulfil(self, key: int, reward: float) -> Steps:
         evaluation = self.posterior.evaluate_finite(self.posterior.awaited_point(key)[None, :])
-        self.posterior.fulfil(key, reward)
-        self.residuals.note(self.posterior, reward, evaluation.mean.item(0), evaluation.std.item(0))
+        noted = self.residuals.after(self.posterior, reward, evaluation.mean.item(0), evaluation.std.item(0))
+        return [*self.posterior.fulfil_steps(key, reward), (setattr, self, "residuals", noted)]
 
-    def abandon(self, key: int) -> None:
-        self.posterior.abandon(key)
+    def abandon(self, key: int) -> Steps:
+        return self.posterior.abandon_steps([key])
+
+    def abandon_many(self, keys: Sequence[int]) -> Iterator[tuple[int, Steps]]:
+        return self.posterior.abandon_many_steps(keys)
 
     def _evaluation_of(self, point: FloatArray, choice: Choice | None) -> tuple[Evaluation, int]:
         """Return an evaluation that holds the point, and its row there: that of its choice if there is one."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from kernel_bandits.arrays import as_positive
@@ -23,10 +21,13 @@ from kernel_bandits.kernels.fourier import (
     RandomFourierFeatures,
 )
 from kernel_bandits.learning import KernelLearning
-from kernel_bandits.policies.assembly import Posteriors, guards_of, posterior_of, when_learned
-from kernel_bandits.policies.box_design import BoxDesign
+from kernel_bandits.policies.assembly import Posteriors, design_of, guards_of, posterior_of, when_learned
 from kernel_bandits.policies.by_name import takes_features
 from kernel_bandits.policies.constraints import Constraint
+from kernel_bandits.policies.exploration import Exploration, as_exploration, as_floor
+from kernel_bandits.policies.inverse_gap import InverseGapWeighting
+from kernel_bandits.policies.retired import names_new_options
+from kernel_bandits.policies.sharpness import InformationSharpness, PowerSharpness, Sharpness
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.ucb import UpperConfidenceBound
@@ -41,43 +42,18 @@ from kernel_bandits.rng import Seed, seed_of, stream
 
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
 _KORS = Kors()
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-# Options that have moved into the rule, and what they are called there.
-_RETIRED = {
-    "oversampling": "oversampling",
-    "leverage_regularization": "leverage_regularization",
-    "leverage_accuracy": "leverage_accuracy",
-    "max_dictionary_size": "max_size",
-    "history": "history",
-}
-
-
-def _retired(preset: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Name the new form of an option that has moved into the dictionary rule."""
-
-    @functools.wraps(preset)
-    def checked(*arguments: _P.args, **options: _P.kwargs) -> _T:
-        moved = {_RETIRED[name]: value for name, value in options.items() if name in _RETIRED}
-        if moved:
-            written = ", ".join(f"{name}={value!r}" for name, value in moved.items())
-            names = ", ".join(name for name in options if name in _RETIRED)
-            raise InputError(
-                f"{names}: now an option of the dictionary rule; write dictionary=kernel_bandits.Kors({written})."
-            )
-        return preset(*arguments, **options)
-
-    return checked
+_INFORMATION = InformationSharpness()
 
 
 @takes_features
+@names_new_options
 def k_ucb(
     kernel: KernelLike | None = None,
     *,
     regularization: float = 0.1,
     learn_kernel: bool | KernelLearning | None = None,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
-    exploration_rate: float = 0.0,
+    exploration_floor: float = 0.0,
     forgetting: Forgetting | None = None,
     constraints: Mapping[str, Constraint] | None = None,
     safe_actions: ArrayLike | None = None,
@@ -93,23 +69,21 @@ def k_ucb(
         learn_kernel: whether lengthscales, output variance and λ are learned from the rewards, starting from the given
             ones; by default only if no kernel is given. A :class:`KernelLearning` says when.
         confidence: the radius β; by default one posterior standard deviation.
-        exploration_rate: ε; with this probability any offered action is played instead of the one with the largest
-            bound, and decisions carry their propensity.
-        forgetting: for rewards that drift: ``Discount(half_life)``, ``Window(size)`` or ``Wander(half_life)``.
-        constraints: limits on measured outputs, by name: ``{"pressure": Below(8.0, kernel)}``; :meth:`update` and
-            :meth:`tell` take the outputs then.
-        safe_actions: actions known to be safe in every context, shape (n, d_a), to begin with.
-        if_unsafe: what to do when no action is known to be safe: an error, or the least unsafe, flagged.
+        exploration_floor: ε; with this probability any offered action is played instead, so that each of A has a
+            probability of at least ε/A, and decisions carry all probabilities.
+        forgetting: as for :func:`ek_ucb`.
+        constraints: as for :func:`ek_ucb`.
+        safe_actions: as for :func:`ek_ucb`.
+        if_unsafe: as for :func:`ek_ucb`.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the tie-breaks and the exploration.
     """
     posteriors = Posteriors(None, seed_of(seed, "coins"))
-    learning = when_learned(kernel, learn_kernel)
-    posterior = posterior_of(kernel, regularization, learning, posteriors, seed, forgetting)
+    posterior = posterior_of(kernel, regularization, when_learned(kernel, learn_kernel), posteriors, seed, forgetting)
     radius = _radius(confidence, kernel)
-    mixture, design = _mixture(exploration_rate, seed), _design(kernel, seed)
+    exploration, design = as_exploration(exploration_floor, seed), design_of(kernel, seed)
     guards = guards_of(constraints, posteriors, safe_actions, if_unsafe)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), mixture, design, guards)
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), exploration, design, guards)
 
 
 def _rule_or_none(dictionary: DictionaryRule | None) -> DictionaryRule | None:
@@ -121,18 +95,6 @@ def _radius(confidence: Confidence, kernel: KernelLike | None) -> Confidence:
     return LearnedDeviations() if kernel is None and confidence is _ONE_STANDARD_DEVIATION else confidence
 
 
-def _design(kernel: KernelLike | None, seed: Seed) -> BoxDesign | None:
-    """The first actions in boxes, where nothing is known of the rewards."""
-    return BoxDesign(seed_of(seed, "design")) if kernel is None else None
-
-
-def _mixture(rate: float, seed: Seed) -> tuple[float, np.random.Generator] | None:
-    """The ε and the generator that an ``exploration_rate=`` argument asks for."""
-    if not (isinstance(rate, (int, float, np.number)) and 0.0 <= rate <= 1.0):
-        raise InputError(f"exploration_rate: expected a probability from 0 to 1, got {rate!r}.")
-    return (float(rate), stream(seed, "exploration")) if rate else None
-
-
 def cgp_ucb(
     kernel: KernelLike,
     *,
@@ -141,6 +103,7 @@ def cgp_ucb(
     norm_bound: float = 1.0,
     noise_bound: float | None = None,
     failure_probability: float = 0.1,
+    exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """CGP-UCB (Krause & Ong 2011): K-UCB with the contextual GP-UCB radius, a radius and not another algorithm.
@@ -152,16 +115,23 @@ def cgp_ucb(
         norm_bound: B ≥ ‖θ*‖ of that radius.
         noise_bound: R of that radius, the bound on the noise; √λ unless given.
         failure_probability: δ of that radius.
-        seed: of the tie-breaks.
+        exploration_floor: as for :func:`k_ucb`.
+        seed: of the tie-breaks and the exploration.
     """
     if confidence is None:
         noise = as_positive("regularization", regularization) ** 0.5 if noise_bound is None else noise_bound
         confidence = KrauseOng(norm_bound=norm_bound, noise_bound=noise, failure_probability=failure_probability)
-    return k_ucb(kernel, regularization=regularization, confidence=confidence, seed=seed)
+    return k_ucb(
+        kernel,
+        regularization=regularization,
+        confidence=confidence,
+        exploration_floor=exploration_floor,
+        seed=seed,
+    )
 
 
 @takes_features
-@_retired
+@names_new_options
 def ek_ucb(
     kernel: KernelLike | None = None,
     *,
@@ -169,7 +139,7 @@ def ek_ucb(
     learn_kernel: bool | KernelLearning | None = None,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     dictionary: DictionaryRule = _KORS,
-    exploration_rate: float = 0.0,
+    exploration_floor: float = 0.0,
     forgetting: Forgetting | None = None,
     constraints: Mapping[str, Constraint] | None = None,
     safe_actions: ArrayLike | None = None,
@@ -187,11 +157,11 @@ def ek_ucb(
         confidence: the radius β; by default one posterior standard deviation.
         dictionary: the rule that chooses anchors, with its options: ``Kors(max_size=200)``, ``PosteriorVariance()``,
             ``Fixed(points)``, ``Resampling()``, or one of your own.
-        exploration_rate: ε; with this probability any offered action is played instead of the one with the largest
-            bound, and decisions carry their propensity.
+        exploration_floor: ε; with this probability any offered action is played instead, so that each of A has a
+            probability of at least ε/A, and decisions carry all probabilities.
         forgetting: for rewards that drift: ``Discount(half_life)``, ``Window(size)`` or ``Wander(half_life)``.
-        constraints: limits on measured outputs, by name: ``{"pressure": Below(8.0, kernel)}``; :meth:`update` and
-            :meth:`tell` take the outputs then.
+        constraints: limits on measured outputs, by name: ``{"pressure": Below(8.0, kernel)}``; :meth:`Policy.update`
+            and :meth:`Policy.tell` take the outputs then.
         safe_actions: actions known to be safe in every context, shape (n, d_a), to begin with.
         if_unsafe: what to do when no action is known to be safe: an error, or the least unsafe, flagged.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
@@ -202,13 +172,13 @@ def ek_ucb(
     posteriors = Posteriors(rule if learning is None else rule.for_learned_kernel(), seed_of(seed, "coins"))
     posterior = posterior_of(kernel, regularization, learning, posteriors, seed, forgetting)
     radius = _radius(confidence, kernel)
-    mixture, design = _mixture(exploration_rate, seed), _design(kernel, seed)
+    exploration, design = as_exploration(exploration_floor, seed), design_of(kernel, seed)
     guards = guards_of(constraints, posteriors, safe_actions, if_unsafe)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), mixture, design, guards)
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), exploration, design, guards)
 
 
 @takes_features
-@_retired
+@names_new_options
 def thompson_sampling(
     kernel: KernelLike,
     *,
@@ -216,6 +186,7 @@ def thompson_sampling(
     scale: float = 1.0,
     number_of_draws: int = 100,
     dictionary: DictionaryRule | None = _KORS,
+    exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> ThompsonSampling:
     """Thompson sampling on the posterior of EK-UCB, or with ``dictionary=None`` on that of K-UCB.
@@ -224,13 +195,55 @@ def thompson_sampling(
         kernel: covariance of joint points, ours or scikit-learn's.
         regularization: the λ of the ridge; the noise variance in the Gaussian-process view, in squared reward units.
         scale: v, standard deviations are multiplied by it; 1 draws from the posterior itself.
-        number_of_draws: of which one decides; the others estimate the propensity.
+        number_of_draws: of which one decides; the others estimate the probabilities.
         dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
+        exploration_floor: as for :func:`ek_ucb`; without it an action that wins no draw has probability 0.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the draws, coins and tie-breaks.
     """
     posterior = Posteriors(_rule_or_none(dictionary), seed_of(seed, "coins"))(kernel, regularization)
-    return ThompsonSampling(posterior, stream(seed, "ties"), stream(seed, "exploration"), scale, number_of_draws)
+    draws = stream(seed, "exploration")
+    return ThompsonSampling(posterior, stream(seed, "ties"), draws, scale, number_of_draws, exploration_floor)
+
+
+@takes_features
+@names_new_options
+def inverse_gap_weighting(
+    kernel: KernelLike | None = None,
+    *,
+    regularization: float = 0.1,
+    learn_kernel: bool | KernelLearning | None = None,
+    sharpness: float | Sharpness = _INFORMATION,
+    effective_actions: int | None = None,
+    dictionary: DictionaryRule | None = _KORS,
+    exploration_floor: float = 0.0,
+    seed: Seed = None,
+) -> InverseGapWeighting:
+    """Inverse-gap weighting (SquareCB, Foster & Rakhlin 2020) on the mean of EK-UCB's posterior.
+
+    Every action but the best is played with probability 1/(A + γ·gap), so every decision has exact probabilities, or a
+    density in a box. Only means are needed, O(m) per action.
+
+    Args:
+        kernel: as for :func:`ek_ucb`; None for one that is learned.
+        regularization: as for :func:`ek_ucb`.
+        learn_kernel: as for :func:`ek_ucb`.
+        sharpness: γ, in units of one over the reward: by default a schedule that follows what the model has learned; a
+            number c for c·√t, or a :class:`~kernel_bandits.policies.Sharpness`.
+        effective_actions: K; where more actions are offered they count as K, and less is explored. By default all rows
+            count, and a box counts as 32.
+        dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
+        exploration_floor: as for :func:`ek_ucb`.
+        features: as for :func:`ek_ucb`.
+        seed: of the draws, coins and tie-breaks.
+    """
+    learning = when_learned(kernel, learn_kernel)
+    rule = _rule_or_none(dictionary)
+    rule = rule if learning is None or rule is None else rule.for_learned_kernel()
+    posterior = posterior_of(kernel, regularization, learning, Posteriors(rule, seed_of(seed, "coins")), seed)
+    schedule = sharpness if isinstance(sharpness, Sharpness) else PowerSharpness(as_positive("sharpness", sharpness))
+    exploration = Exploration(as_floor(exploration_floor), stream(seed, "exploration"))
+    return InverseGapWeighting(posterior, schedule, stream(seed, "ties"), exploration, effective_actions)
 
 
 def cbbkb(
@@ -240,6 +253,8 @@ def cbbkb(
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     oversampling: float = 2.0,
     batch_variance_limit: float = 10.0,
+    exploration_floor: float = 0.0,
+    keeps_first: bool = False,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """Contextual BBKB (Calandriello et al. 2020): a dictionary drawn anew once a batch has moved the variance.
@@ -250,11 +265,13 @@ def cbbkb(
         confidence: the radius β.
         oversampling: q̄ in p_i = min(1, q̄·σ²(s_i)); sets the dictionary size.
         batch_variance_limit: C; a batch ends when 1 + Σσ² over it exceeds C. Independent of q̄.
-        seed: of the coins and tie-breaks.
+        exploration_floor: as for :func:`ek_ucb`.
+        keeps_first: whether the first point is an anchor until the first resampling, as in the published code.
+        seed: of the coins, tie-breaks and exploration.
     """
-    rule = Resampling(oversampling=oversampling, batch_variance_limit=batch_variance_limit)
+    rule = Resampling(oversampling=oversampling, batch_variance_limit=batch_variance_limit, keeps_first=keeps_first)
     posterior = NystromPosterior(kernel, regularization, rule, stream(seed, "coins"))
-    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
+    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), as_exploration(exploration_floor, seed))
 
 
 def cbkb(
@@ -263,6 +280,7 @@ def cbkb(
     regularization: float = 0.1,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     oversampling: float = 2.0,
+    exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """Contextual BKB (Calandriello et al. 2019): the dictionary is drawn anew from the whole history at every round.
@@ -272,7 +290,8 @@ def cbkb(
         regularization: λ.
         confidence: the radius β.
         oversampling: q̄ in p_i = min(1, q̄·σ²(s_i)).
-        seed: of the coins and tie-breaks.
+        exploration_floor: as for :func:`ek_ucb`.
+        seed: of the coins, tie-breaks and exploration.
     """
     return cbbkb(
         kernel,
@@ -280,6 +299,7 @@ def cbkb(
         confidence=confidence,
         oversampling=oversampling,
         batch_variance_limit=1.0,
+        exploration_floor=exploration_floor,
         seed=seed,
     )
 
@@ -296,7 +316,7 @@ class _StagePosteriors:
         return self.posteriors(self.kernel, self.regularization, stage)
 
 
-@_retired
+@names_new_options
 def sup_kernel_ucb(
     kernel: KernelLike,
     *,
@@ -308,15 +328,14 @@ def sup_kernel_ucb(
 ) -> SupKernelUCB:
     """SupKernelUCB (Valko et al. 2013), exact or, with ``dictionary=``, one incremental Nyström posterior per stage.
 
-    The exact one has the regret bound √(T·d̃·log A) up to logarithms. For the efficient one no bound is proved: rewards
-    are independent given the points of a stage there too, since coins look at points and not at rewards, and its
-    intervals hold with the bias B·√(λ + ρ) of a projected posterior, but how the widths of a stage add up is open.
+    With ``confidence=StageRadius(…)`` both have a regret bound of order √(T·d_eff·log A) up to logarithms; for the
+    efficient one the bias term needs ‖(I − P)F^{1/2}‖² ≤ λ at every stage (``docs/theory/sup-kernel-ucb.md``).
 
     Args:
         kernel: covariance of joint points.
         horizon: T; sets the number of stages and the final width 1/√T.
         regularization: λ.
-        confidence: returns η, the multiple of σ that is called width; √λ·B + R·√(2·log(2TAS/δ)) is enough in theory.
+        confidence: returns η, the multiple of σ that is called width; :class:`StageRadius` is that of the theory.
         dictionary: None for exact posteriors, or the rule of projected ones; each stage starts one of its own.
         seed: of the coins and tie-breaks.
     """
@@ -332,6 +351,7 @@ def lin_ucb(
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     intercept: bool = True,
     interactions: bool = True,
+    exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """LinUCB / OFUL (Li et al. 2010, Abbasi-Yadkori et al. 2011): ridge regression on the columns.
@@ -345,13 +365,14 @@ def lin_ucb(
         confidence: the radius β; :class:`~kernel_bandits.confidence.Tightened` and the other exact ones are valid.
         intercept: whether the model has a constant term.
         interactions: whether it has products of context and action columns.
+        exploration_floor: as for :func:`ek_ucb`.
         features: as for :func:`ek_ucb`.
-        seed: of the tie-breaks.
+        seed: of the tie-breaks and the exploration.
     """
     kernel = Linear(offset=1.0 if intercept else 0.0)
     feature_map = InteractionFeatures(intercept) if interactions else LinearFeatures(intercept)
     posterior = FeaturePosterior(kernel, regularization, feature_map)
-    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
+    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), as_exploration(exploration_floor, seed))
 
 
 def random_features_ucb(
@@ -361,6 +382,7 @@ def random_features_ucb(
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     number_of_features: int = 200,
     features: Literal["random", "quadrature"] = "random",
+    exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """UCB on Fourier features, random or by quadrature (Mutný & Krause 2018): the alternative to a dictionary.
@@ -372,7 +394,8 @@ def random_features_ucb(
             space.
         number_of_features: D.
         features: ``"random"``, or ``"quadrature"`` for at most three columns in context and action together.
-        seed: of the frequencies and tie-breaks.
+        exploration_floor: as for :func:`ek_ucb`.
+        seed: of the frequencies, tie-breaks and exploration.
     """
     feature_map: RandomFourierFeatures | QuadratureFourierFeatures
     if features == "random":
@@ -382,7 +405,7 @@ def random_features_ucb(
     else:
         raise InputError(f"features: expected 'random' or 'quadrature', got {features!r}.")
     posterior = FeaturePosterior(kernel, regularization, feature_map)
-    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"))
+    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), as_exploration(exploration_floor, seed))
 
 
 @takes_features

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kernel_bandits.arrays import FloatArray
@@ -20,7 +20,7 @@ TOLERATED, LIMIT = 0.5, 8.0
 SHARE = 1.0 / 64.0
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Residuals:
     """Standardised residuals z = (reward − mean)/√(std² + λ) of the rewards as they came.
 
@@ -31,6 +31,7 @@ class Residuals:
         below: the same below.
         changed_at: the observation at which a change was seen last; None if none was.
         shifted_up: whether rewards were larger than predicted then.
+        kernel_changes: how often the kernel had changed.
     """
 
     count: int = 0
@@ -41,21 +42,22 @@ class Residuals:
     shifted_up: bool = False
     kernel_changes: int = 0
 
-    def note(self, posterior: Posterior[Any], reward: float, mean: float, std: float) -> None:
-        """Take note of a reward that was learned, and of what was predicted of it before."""
-        if len(posterior.kernel_changes) != self.kernel_changes:
-            self.kernel_changes = len(posterior.kernel_changes)
-            self.above = self.below = 0.0
+    def after(self, posterior: Posterior[Any], reward: float, mean: float, std: float) -> Residuals:
+        """Return these with one more reward, which is about to be learned, and what was predicted of it."""
+        above, below, changes = self.above, self.below, len(posterior.kernel_changes)
+        if changes != self.kernel_changes:
+            above = below = 0.0
         if posterior.round_index < FIRST:
-            return
+            return replace(self, above=above, below=below, kernel_changes=changes)
         z = (reward - mean) / math.sqrt(std * std + posterior.regularization)
         z = max(-LARGEST, min(z, LARGEST))
-        self.count += 1
-        self.mean_square += max(SHARE, 1.0 / (self.count + 1)) * (z * z - self.mean_square)
-        self.above, self.below = max(0.0, self.above + z - TOLERATED), max(0.0, self.below - z - TOLERATED)
-        if max(self.above, self.below) > LIMIT:
-            self.changed_at, self.shifted_up = posterior.round_index, self.above > self.below
-            self.above = self.below = 0.0
+        mean_square = self.mean_square + max(SHARE, 1.0 / (self.count + 2)) * (z * z - self.mean_square)
+        above, below = max(0.0, above + z - TOLERATED), max(0.0, below - z - TOLERATED)
+        if max(above, below) <= LIMIT:
+            return replace(
+                self, count=self.count + 1, mean_square=mean_square, above=above, below=below, kernel_changes=changes
+            )
+        return Residuals(self.count + 1, mean_square, 0.0, 0.0, posterior.round_index, above > below, changes)
 
     def warning(self, forgets: bool) -> str | None:
         """Return in words what has changed; None if nothing has."""

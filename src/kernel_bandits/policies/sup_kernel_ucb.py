@@ -3,15 +3,18 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import setitem
 from typing import Any, final
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_count
+from kernel_bandits.commit import Steps
 from kernel_bandits.confidence import Confidence, require_radius
 from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Choice
 from kernel_bandits.posteriors.base import Evaluation, Posterior
+from kernel_bandits.theory import number_of_stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +58,9 @@ class SupKernelUCB(Policy):
         super().__init__(generator)
         self.confidence = confidence
         self.horizon = as_count("horizon", horizon)
-        self.number_of_stages = math.ceil(0.5 * math.log2(self.horizon)) + 1
+        self.number_of_stages = number_of_stages(self.horizon)
         self.stages = [stage_posterior(0)]
-        require_radius(confidence, self.stages[0])
+        require_radius(confidence, self.stages[0], in_stages=True)
         self._stage_posterior = stage_posterior
         # The stage whose set an anticipated round joins.
         self._stage_of: dict[int, int] = {}
@@ -94,29 +97,31 @@ class SupKernelUCB(Policy):
     def _stages_up_to(self, stage: int) -> list[Posterior[Any]]:
         return [*self.stages, *(self._stage_posterior(s) for s in range(len(self.stages), stage + 1))]
 
-    def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> None:
+    def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> Steps:
         outcome = self._outcome_of(point, choice)
-        if outcome.stage is not None:
-            stages = self._stages_up_to(outcome.stage)
-            stages[outcome.stage].observe(point, reward, outcome.evaluation, outcome.row)
-            self.stages = stages
+        if outcome.stage is None:
+            return []
+        stages = self._stages_up_to(outcome.stage)
+        steps = stages[outcome.stage].observe_steps(point, reward, outcome.evaluation, outcome.row)
+        return [*steps, (setattr, self, "stages", stages)]
 
-    def anticipate(self, key: int, point: FloatArray, choice: Choice | None) -> None:
+    def anticipate(self, key: int, point: FloatArray, choice: Choice | None) -> Steps:
         outcome = self._outcome_of(point, choice)
-        if outcome.stage is not None:
-            stages = self._stages_up_to(outcome.stage)
-            stages[outcome.stage].anticipate(key, point, outcome.evaluation, outcome.row)
-            self.stages, self._stage_of[key] = stages, outcome.stage
+        if outcome.stage is None:
+            return []
+        stages = self._stages_up_to(outcome.stage)
+        steps = stages[outcome.stage].anticipate_steps(key, point, outcome.evaluation, outcome.row)
+        return [*steps, (setattr, self, "stages", stages), (setitem, self._stage_of, key, outcome.stage)]
 
-    def fulfil(self, key: int, reward: float) -> None:
-        if key in self._stage_of:
-            self.stages[self._stage_of[key]].fulfil(key, reward)
-            del self._stage_of[key]
+    def fulfil(self, key: int, reward: float) -> Steps:
+        if key not in self._stage_of:
+            return []
+        return [*self.stages[self._stage_of[key]].fulfil_steps(key, reward), (self._stage_of.pop, key, None)]
 
-    def abandon(self, key: int) -> None:
-        if key in self._stage_of:
-            self.stages[self._stage_of[key]].abandon(key)
-            del self._stage_of[key]
+    def abandon(self, key: int) -> Steps:
+        if key not in self._stage_of:
+            return []
+        return [*self.stages[self._stage_of[key]].abandon_steps([key]), (self._stage_of.pop, key, None)]
 
     def __repr__(self) -> str:
         return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from kernel_bandits import persistence
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.commit import Steps
 from kernel_bandits.errors import InputError
 from kernel_bandits.features.arms import ARM
 from kernel_bandits.features.description import Features
@@ -27,6 +28,7 @@ from kernel_bandits.policies.decision import Decision
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.table_records import NamedDecision, NamedDiagnostics, NamedExplanation, PastRound
 from kernel_bandits.posteriors.base import Prediction
+from kernel_bandits.rng import Seed
 
 
 class TablePolicy:
@@ -84,22 +86,23 @@ class TablePolicy:
             mask: which of them may be played: a mapping from names to booleans, where names that are left out may be;
                 or one boolean for each.
         """
-        return self._choose(self.inner.select, context, actions, mask)
+        vector, choices, rows, offered, settled = self._offer(context, actions, mask)
+        return self._named(self.inner.select(vector, choices, rows), context, offered, settled)
 
-    def _choose(
-        self, choose: Callable[..., Decision], context: RowLike, actions: Offer | None, mask: Mask | None
-    ) -> NamedDecision:
-        """Return what ``select`` or ``ask`` of the policy over arrays chooses, by name."""
+    def _offer(
+        self, context: RowLike, actions: Offer | None, mask: Mask | None
+    ) -> tuple[FloatArray, FloatArray | Box, ArrayLike | None, Sequence[Action], bool]:
+        """Return context, actions and mask for the policy over arrays, the actions by name, and if all is settled."""
         table = self.translator
         vector, settled = table.context(context)
         if isinstance(actions, Box):
             if mask is not None:
                 raise InputError("mask: a box has no rows to leave out; offer a smaller box.")
-            return self._named(choose(vector, table.box(actions)), context, (), settled)
+            return vector, table.box(actions), None, (), settled
         offered = table.offered(actions)
         vectors, known = table.actions(offered)
         rows = None if mask is None else table.mask(mask, offered)
-        return self._named(choose(vector, vectors, rows), context, offered, settled and known)
+        return vector, vectors, rows, offered, settled and known
 
     def _named(self, decision: Decision, context: RowLike, offered: Sequence[Action], settled: bool) -> NamedDecision:
         if decision.index < 0:
@@ -152,10 +155,9 @@ class TablePolicy:
         table = self.translator
         vector, settled = table.context(context)
         vectors, known = table.actions([action])
-        self.inner.update(vector, vectors[0], reward)
         # what was never met is learned with its first reward, as it was encoded just now
-        if not (settled and known):
-            table.learn(context, action)
+        met = [] if settled and known else [(table.learn, context, action)]
+        self.inner._update(vector, vectors[0], reward, met)
 
     def select_many(self, contexts: FrameLike, actions: Offer | None = None) -> list[NamedDecision]:
         """Choose an action for each of many rows with the model as it stands, at the speed of matrix products.
@@ -205,12 +207,7 @@ class TablePolicy:
                 "that were played, one for each row."
             )
         vectors, encoded, learned = self.translator.log(rows, played)
-        before = self.inner.round_index
-        try:
-            self.inner.update_many(vectors, encoded, rewards)
-        finally:
-            if self.inner.round_index > before:
-                self.translator = learned
+        self.inner._update_many(vectors, encoded, rewards, [(setattr, self, "translator", learned)])
 
     def ask(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
         """Choose an action whose reward comes later; :meth:`tell` learns it.
@@ -220,11 +217,15 @@ class TablePolicy:
             actions: as for :meth:`select`.
             mask: as for :meth:`select`.
         """
-        decision = self._choose(self.inner.ask, context, actions, mask)
-        if not decision.settled:
+        vector, choices, rows, offered, settled = self._offer(context, actions, mask)
+
+        def met(decision: Decision) -> Steps:
             # the model counts the chosen point from now on, so its encoding must stay
-            self.translator.learn(decision.context, decision.action)
-        return replace(decision, settled=True)
+            named = self._named(decision, context, offered, settled)
+            return [] if settled else [(self.translator.learn, named.context, named.action)]
+
+        decision = self.inner._ask(vector, choices, rows, met)
+        return replace(self._named(decision, context, offered, settled), settled=True)
 
     def tell(self, id: int | NamedDecision, reward: float) -> None:
         """Learn the reward of a decision of :meth:`ask`; in any order, once each.
@@ -310,6 +311,10 @@ class TablePolicy:
         if posterior.approximation == "history-free":
             return posterior.dictionary_points
         return posterior.observed_points
+
+    def reseed(self, seed: Seed) -> None:
+        """Start every random stream of the policy anew, as :meth:`Policy.reseed` does."""
+        persistence.reseed(self, seed)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the policy to one file, atomically; :func:`kernel_bandits.load` brings it back with all it has met.

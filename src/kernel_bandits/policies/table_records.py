@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from kernel_bandits.arrays import FloatArray
 from kernel_bandits.features.offers import Action
 from kernel_bandits.features.rows import Row
 from kernel_bandits.features.values import Level, is_gap
@@ -73,9 +74,20 @@ class NamedDecision:
     encoded: Decision = field(repr=False)
     settled: bool = field(repr=False)
 
+    @property
+    def probabilities(self) -> FloatArray | None:
+        """The probability of every offered action, in their order, shape (A,); None like the propensity."""
+        return self.encoded.probabilities
+
+    @property
+    def density(self) -> float | None:
+        """The density with which the action was drawn from a box, in encoded units; otherwise None."""
+        return self.encoded.density
+
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the arrays as plain data, for a log: ``json.dumps(decision.to_dict())``."""
-        names = ("index", "arm", "action", "context", "mean", "std", "upper_bound", "propensity", "id")
+        """Return everything but the encoding as plain data, for a log: ``json.dumps(decision.to_dict())``."""
+        numbers = ("mean", "std", "upper_bound", "propensity", "id", "probabilities", "density")
+        names = ("index", "arm", "action", "context", *numbers)
         return {name: as_plain(getattr(self, name)) for name in names}
 
 

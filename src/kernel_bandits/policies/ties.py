@@ -4,6 +4,7 @@ Far from all data the bounds of different actions agree up to the order of round
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 
@@ -16,16 +17,13 @@ def tie_threshold(largest: float) -> float:
     return largest - TIE_TOLERANCE * abs(largest)
 
 
-def count_tied(values: FloatArray) -> int:
-    """Return how many values count as the largest."""
-    return int(np.count_nonzero(values >= tie_threshold(float(values.max()))))
+def tied_rows(values: FloatArray) -> NDArray[np.intp]:
+    """Return the indices of the values that count as the largest."""
+    return np.flatnonzero(values >= tie_threshold(float(values.max())))
 
 
-def argmax(values: FloatArray, generator: np.random.Generator) -> int:
-    """Return the index of the largest value; if several count as the largest, one of them at random."""
+def contenders(values: FloatArray) -> tuple[int, NDArray[np.intp] | None]:
+    """Return the index of the largest value, and the indices of all that count as the largest if they are several."""
     best = int(values.argmax())
     tied = values >= tie_threshold(values.item(best))
-    if np.count_nonzero(tied) <= 1:
-        return best
-    indices = np.flatnonzero(tied)
-    return int(indices[generator.integers(len(indices))])
+    return best, None if np.count_nonzero(tied) <= 1 else np.flatnonzero(tied)

@@ -1,28 +1,31 @@
 """The upper-confidence-bound rule, written once for every posterior and every radius."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from kernel_bandits.actions import Box, pair
+from kernel_bandits.actions import Box, join, pair
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.commit import Steps
 from kernel_bandits.confidence import Confidence, require_radius
 from kernel_bandits.errors import InputError
+from kernel_bandits.policies.box_density import BoxDensity
 from kernel_bandits.policies.box_design import BoxDesign
 from kernel_bandits.policies.box_search import finalists
 from kernel_bandits.policies.constraints import Guards
-from kernel_bandits.policies.decision import Choice
+from kernel_bandits.policies.decision import Choice, scattered
+from kernel_bandits.policies.exploration import Exploration, floor_words, shared
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
-from kernel_bandits.policies.ties import count_tied, tie_threshold
+from kernel_bandits.policies.ties import tied_rows
 from kernel_bandits.posteriors.base import Posterior, Prediction
 
 # Points evaluated at once by choose_many: enough for matrix products, few enough for the caches.
 ROWS_AT_ONCE = 4096
+_NO_ROWS = np.empty(0, dtype=np.intp)
 
 
 @final
@@ -33,8 +36,9 @@ class UpperConfidenceBound(PosteriorPolicy):
         posterior: predicts and learns.
         confidence: returns the radius β.
         generator: breaks ties and searches boxes.
-        exploration: an ε and a generator: with probability ε any offered action is played instead, so that every
-            decision has a known propensity of at least ε/A.
+        exploration: the floor ε and its generator: with probability ε any offered action is played instead, so that
+            every action has a known probability of at least ε/A. In a box the best action is then played within a
+            hundredth of the box to either side, so that decisions have a density.
         design: the first actions in a box; None where the kernel is known.
         guards: the constraints that actions have to keep; None for none.
     """
@@ -44,7 +48,7 @@ class UpperConfidenceBound(PosteriorPolicy):
         posterior: Posterior[Any],
         confidence: Confidence,
         generator: np.random.Generator,
-        exploration: tuple[float, np.random.Generator] | None = None,
+        exploration: Exploration | None = None,
         design: BoxDesign | None = None,
         guards: Guards | None = None,
     ) -> None:
@@ -65,11 +69,6 @@ class UpperConfidenceBound(PosteriorPolicy):
         return self.confidence.radius(self.posterior) / math.sqrt(self.posterior.regularization)
 
     def shortlist(self, context: FloatArray, box: Box) -> FloatArray:
-        if self.exploration is not None:
-            raise InputError(
-                "actions: with exploration_rate= each of finitely many actions is played with a known probability, and "
-                "a Box was offered; offer rows, as box.sample(generator, 100), or leave exploration_rate= out."
-            )
         self.posterior.within_box(box.low, box.high)
         if self.guards is not None:
             return self.guards.shortlist(self.posterior, self._bonus(), context, box, self.generator)
@@ -77,6 +76,20 @@ class UpperConfidenceBound(PosteriorPolicy):
         if first is not None:
             return first[None, :]
         return finalists(self.posterior, self._bonus(), context, box, self.generator)
+
+    def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float] | None:
+        if self.exploration is None:
+            return None
+        if self.guards is not None:
+            raise InputError(
+                "exploration_floor: draws any action of a box, also those that constraints forbid; offer rows, "
+                "or leave it out."
+            )
+        rows = self.shortlist(context, box)
+        best, _ = self._best(join(context, rows))
+        density = BoxDensity.around(box, rows[best.index], self.exploration.floor)
+        action = density.draw(self.generator)
+        return action, float(density(action[None, :])[0])
 
     def choose(self, points: FloatArray) -> Choice:
         if self.guards is None:
@@ -87,13 +100,15 @@ class UpperConfidenceBound(PosteriorPolicy):
             self.guards.require_flag()
             rows = np.array([excess.argmin()])
         choice = self._choose(points[rows])
-        return replace(choice, index=int(rows[choice.index]), safe=bool(allowed.any()))
+        table = choice.probabilities
+        if table is not None:
+            table = scattered(table, rows, len(points))
+        return replace(choice, index=int(rows[choice.index]), probabilities=table, safe=bool(allowed.any()))
 
-    def prepare_outputs(self, point: FloatArray, outputs: Mapping[str, float] | None) -> Callable[[], None] | None:
-        if self.guards is None:
-            return super().prepare_outputs(point, outputs)
-        measured = self.guards.checked(outputs)
-        return partial(self.guards.learn, point, measured, self.guards.evaluate(point, measured))
+    def output_steps(self, point: FloatArray | None, outputs: Mapping[str, float] | None) -> Steps:
+        if self.guards is None or point is None:
+            return super().output_steps(point, outputs)
+        return self.guards.learn_steps(point, self.guards.checked(outputs))
 
     def predict_outputs(self, context: ArrayLike, actions: ArrayLike) -> dict[str, Prediction]:
         """Return mean and standard deviation of each constrained output, by name, for each action; writes nothing."""
@@ -101,6 +116,11 @@ class UpperConfidenceBound(PosteriorPolicy):
         return {} if self.guards is None else self.guards.predict(points)
 
     def _choose(self, points: FloatArray) -> Choice:
+        best, tied = self._best(points)
+        return best if self.exploration is None else self._mix(points, best, tied, self.exploration)
+
+    def _best(self, points: FloatArray) -> tuple[Choice, NDArray[np.intp]]:
+        """Return the point with the largest bound, and the rows that tie with it if there is a floor."""
         bonus = self._bonus()
         contenders, evaluation = self.posterior.contenders(points, bonus)
         upper_bounds = evaluation.mean + bonus * evaluation.std
@@ -112,23 +132,22 @@ class UpperConfidenceBound(PosteriorPolicy):
         index = row if contenders is None else int(contenders[row])
         mean, std = evaluation.mean.item(row), evaluation.std.item(row)
         best = Choice(index, mean, std, upper_bound, None, (evaluation, row))
-        return best if self.exploration is None else self._mix(points, best, count_tied(upper_bounds))
+        if self.exploration is None:
+            return best, _NO_ROWS
+        tied = tied_rows(upper_bounds)
+        return best, tied if contenders is None else contenders[tied]
 
-    def _mix(self, points: FloatArray, best: Choice, tied: int) -> Choice:
-        """Return the best with probability 1 − ε and otherwise any action, with its propensity either way."""
-        assert self.exploration is not None
-        rate, generator = self.exploration
-        chosen, threshold = best, tie_threshold(best.upper_bound)
-        row = int(generator.integers(len(points))) if generator.random() < rate else best.index
+    def _mix(self, points: FloatArray, best: Choice, tied: NDArray[np.intp], exploration: Exploration) -> Choice:
+        """Return the best with probability 1 − ε and otherwise any action, with all probabilities either way."""
+        self.will_draw(exploration.generator)
+        chosen, row = best, exploration.draw(best.index, len(points))
         if row != best.index:
             evaluation = self.posterior.evaluate_finite(points[row : row + 1])
             mean, std = evaluation.mean.item(0), evaluation.std.item(0)
             chosen = Choice(row, mean, std, mean + self._bonus() * std, None, (evaluation, 0))
         # ε/A for every action, and 1 − ε shared among those that tie for the largest bound
-        propensity = rate / len(points)
-        if chosen.upper_bound >= threshold:
-            propensity += (1.0 - rate) / tied
-        return replace(chosen, propensity=propensity)
+        probabilities = exploration.mixed(shared(tied, len(points)))
+        return replace(chosen, propensity=probabilities.item(row), probabilities=probabilities)
 
     def choose_many(self, points: FloatArray) -> list[Choice]:
         if self.exploration is not None or self.guards is not None:
@@ -149,5 +168,4 @@ class UpperConfidenceBound(PosteriorPolicy):
         return choices
 
     def __repr__(self) -> str:
-        mixture = "" if self.exploration is None else f", exploration_rate={self.exploration[0]:g}"
-        return f"UpperConfidenceBound({self.posterior!r}, {self.confidence!r}{mixture})"
+        return f"UpperConfidenceBound({self.posterior!r}, {self.confidence!r}{floor_words(self.exploration)})"

@@ -2,22 +2,45 @@
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_points
+from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, PlayedPoints, Proposal
-from kernel_bandits.errors import UnavailableError
+from kernel_bandits.errors import KernelBanditsError, UnavailableError
 from kernel_bandits.numerics.linalg import symmetric_times_vector, times, transpose_times_vector
 from kernel_bandits.posteriors.base import Facts
-from kernel_bandits.posteriors.basis import DIRECTION_TOLERANCE, AnchorBasis, require_finite_between_points
-from kernel_bandits.posteriors.history import Block, History
+from kernel_bandits.posteriors.basis import AnchorBasis, least_direction, require_finite_between_points
+from kernel_bandits.posteriors.history import BLOCK_ROWS, Block, Blocks, History
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.projection import Mass, project
 from kernel_bandits.posteriors.regression import RidgeRegression
+
+
+class Admission(NamedTuple):
+    """What a point that was proposed changes besides the regression; the steps follow those of the pair.
+
+    Attributes:
+        features: φ of the point, in the coordinates of the anchors that are then there.
+        residual: what these leave of it.
+        pair: the regressions that learn it, fresh ones if it became an anchor.
+        residual_trace: ρ before it is learned.
+        candidate: as the dictionary takes note of it.
+        appended: whether it became an anchor.
+        steps: what makes all this known.
+    """
+
+    features: FloatArray
+    residual: float
+    pair: Pending[RidgeRegression]
+    residual_trace: float
+    candidate: Candidate
+    appended: bool
+    steps: Steps
 
 
 class AnchoredRegression:
@@ -29,7 +52,7 @@ class AnchoredRegression:
     def __init__(self, facts: Facts, dictionary: Dictionary) -> None:
         self.facts = facts
         self.dictionary = dictionary
-        self.basis = AnchorBasis(facts.kernel)
+        self.basis = AnchorBasis(facts.kernel, facts.regularization)
         self.pending = Pending(RidgeRegression(facts.regularization))
         keeps = facts.approximation == "projected"
         self.history = History(merge_repeats=dictionary.merges_repeats) if keeps else None
@@ -47,40 +70,40 @@ class AnchoredRegression:
             )
         return self.history
 
-    def admit(
-        self, point: FloatArray, candidate: Candidate, proposal: Proposal, deferred: bool = False
-    ) -> tuple[FloatArray, float]:
-        """Carry out a proposal other than to resample; return the φ and residual of the point from then on.
+    def admit(self, point: FloatArray, candidate: Candidate, proposal: Proposal, deferred: bool = False) -> Admission:
+        """Prepare a proposal other than to resample; writes nothing.
 
         A point that is drawn becomes an anchor if it adds a direction, of which the regression learns at once, or by
         deferred observations.
         """
-        features, residual, appended = candidate.features, float(candidate.residual), False
+        features, residual = candidate.features, float(candidate.residual)
         if proposal.draw:
             coefficients, square = self.basis.direction(point, features)
-            appended = square > DIRECTION_TOLERANCE * float(candidate.prior_variance)
-            if appended:
+            if square > least_direction(candidate.prior_variance, self.facts.regularization):
                 pivot = math.sqrt(square)
-                self._append(self.basis.extended(point, coefficients, pivot), deferred)
-                candidate = candidate._replace(residual=square)
+                basis = self.basis.extended(point, coefficients, pivot)
+                pair, trace, steps = self._extended(basis, deferred)
                 features, residual = np.append(features, pivot), max(residual - square, 0.0)
-        self.dictionary.commit(candidate, proposal, appended)
-        return features, residual
+                return Admission(features, residual, pair, trace, candidate._replace(residual=square), True, steps)
+        return Admission(features, residual, self.pending, self.facts.residual_trace, candidate, False, [])
 
-    def _append(self, basis: AnchorBasis, deferred: bool) -> None:
-        """Go on with one more anchor; the past is projected onto it where it is kept, at once or later."""
-        settled, ahead, facts = self.pending.settled, self.pending.ahead, self.facts
+    def _extended(self, basis: AnchorBasis, deferred: bool) -> tuple[Pending[RidgeRegression], float, Steps]:
+        """The regressions and ρ with one more anchor; the past is projected onto it where it is kept, or later."""
+        pair, facts, steps = self.pending, self.facts, []
+        trace = facts.residual_trace
         if not deferred:
             past = () if self.history is None or self.postponed is not None else self.history.blocks()
             mass = self._project(past, basis, [facts.round_index])
-            if ahead is not settled:
+            pair = Pending(self.pending.settled.bordered(mass))
+            if self.pending.ahead is not self.pending.settled:
                 awaited = self._project(self._awaited_block(), basis, [len(self.pending.awaited)])
-                ahead.border(Mass(*map(np.add, mass, awaited)))
-            settled.border(mass)
-            facts.residual_trace = max(facts.residual_trace - mass.square.item(), 0.0)
+                pair.ahead = self.pending.ahead.bordered(Mass(*map(np.add, mass, awaited)))
+            pair.awaited = self.pending.awaited
+            trace = max(trace - mass.square.item(), 0.0)
+            steps = [replace_state(self.pending, pair)]
         if self.postponed is not None:
-            self.postponed.append(facts.round_index)
-        self.basis = basis
+            steps.append((self.postponed.append, facts.round_index))
+        return pair, trace, [*steps, (setattr, self, "basis", basis)]
 
     def _awaited_block(self) -> list[Block]:
         """Anticipated points as a block of the history, where later directions find them."""
@@ -108,13 +131,20 @@ class AnchoredRegression:
 
         If the kernel fails now, the past has nothing in their directions, as with ``history="none"``.
         """
-        since, self.postponed = self.postponed, None
-        if since:
-            mass = self._project(self.kept_history.blocks(), self.basis, since)
-            self.pending.settled.add_mass(mass)
-            self.pending.settled.settle()
-            self.facts.residual_trace = max(self.facts.residual_trace - float(np.trace(mass.square)), 0.0)
-            self._recount()
+        steps: Steps = [(setattr, self, "postponed", None)]
+        try:
+            if self.postponed:
+                mass = self._project(self.kept_history.blocks(), self.basis, self.postponed)
+                settled = self.pending.settled.copy()
+                settled.add_mass(mass)
+                settled.settle()
+                trace = max(self.facts.residual_trace - float(np.trace(mass.square)), 0.0)
+                pair = Pending(settled).recounted(self._in_coordinates(self.pending.awaited))
+                steps += [(setattr, self.facts, "residual_trace", trace), replace_state(self.pending, pair)]
+        except KernelBanditsError:
+            carry_out(steps[:1])
+            raise
+        carry_out(steps)
 
     def catch_up(self) -> None:
         """Bring the regression up to date with all that was postponed or deferred, and go on postponing."""
@@ -124,20 +154,11 @@ class AnchoredRegression:
         if postpones:
             self.postponed = []
 
-    def remember(self, point: FloatArray, reward: float, residual: float, weight: float = 1.0) -> None:
-        """Count an observation that the regression has learned."""
+    def remember_steps(self, point: FloatArray, reward: float, residual_trace: float, weight: float = 1.0) -> Steps:
+        """The steps that count an observation that the regression has learned, with the ρ from then on."""
         facts = self.facts
-        # ρ grows by what the anchors do not explain
-        facts.residual_trace += weight * residual
-        if self.history is not None:
-            self.history.append(point, reward, weight)
-        facts.dimension = len(point)
-        facts.round_index += 1
-
-    def expect(self, key: int, awaited: Awaited) -> None:
-        """Count a point whose reward is still to come."""
-        self.pending.expect(key, awaited)
-        self.facts.dimension = len(awaited.point)
+        counted = (facts.store, residual_trace, len(point), facts.round_index + 1)
+        return [counted] if self.history is None else [*self.history.append_steps(point, reward, weight), counted]
 
     def current(self, key: int) -> Awaited:
         """An anticipated point in the coordinates of the anchors there are now."""
@@ -148,17 +169,22 @@ class AnchoredRegression:
         if self.history is None:
             # c = 0 on directions that were added after the point was played, as for all of the past
             return replace(awaited, coordinates=np.append(awaited.coordinates, np.zeros(missing)))
-        return self._in_coordinates(awaited)
+        return self._in_coordinates({key: awaited})[key]
 
-    def _in_coordinates(self, awaited: Awaited) -> Awaited:
-        """An anticipated point in the coordinates of the anchors there are, whatever the regression knows of them."""
-        features, residual, _ = self.basis(awaited.point[None, :])
-        require_finite_between_points(self.basis.kernel, features, residual)
-        return Awaited(awaited.point, features[0], residual.item(0))
+    def _in_coordinates(self, awaited: Mapping[int, Awaited]) -> dict[int, Awaited]:
+        """Anticipated points in the coordinates of the anchors there are, whatever the regression knows of them."""
+        keys, found = list(awaited), dict[int, Awaited]()
+        for start in range(0, len(keys), BLOCK_ROWS):
+            some = keys[start : start + BLOCK_ROWS]
+            points = np.array([awaited[key].point for key in some])
+            features, residual, _ = self.basis(points)
+            require_finite_between_points(self.basis.kernel, features, residual)
+            found.update(zip(some, map(Awaited, points, features, residual.tolist()), strict=True))
+        return found
 
-    def _recount(self) -> None:
-        """Count the anticipated points into a copy of the regression, in the coordinates of the anchors there are."""
-        self.pending.recount({key: self._in_coordinates(awaited) for key, awaited in self.pending.awaited.items()})
+    def count_awaited(self, awaited: Mapping[int, Awaited]) -> None:
+        """Count anticipated points, in the coordinates of the anchors there are, in a model that nobody else holds."""
+        carry_out([replace_state(self.pending, self.pending.recounted(self._in_coordinates(awaited)))])
 
     def resample(self) -> None:
         """Draw the dictionary anew from every point played, anticipated ones included."""
@@ -183,14 +209,15 @@ class AnchoredRegression:
         return residual / self.facts.regularization + explained
 
     def rebuild(
-        self, candidates: FloatArray, history: History | None, mean_residual: float = 0.0, limit: int | None = None
+        self, candidates: FloatArray, history: Blocks | None, mean_residual: float = 0.0, limit: int | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """Carry observations by other anchors, as :meth:`AnchorBasis.chosen`: one pass over the history, O(t·m²).
 
         Return what is left unexplained of each row of the history, shape (t,), and Σφφᵀ, shape (m, m).
         """
         limits = [most for most in (limit, self.dictionary.max_size) if most is not None]
-        basis = AnchorBasis.chosen(self.facts.kernel, candidates, mean_residual, min(limits, default=None))
+        kernel, ridge = self.facts.kernel, self.facts.regularization
+        basis = AnchorBasis.chosen(kernel, ridge, candidates, mean_residual, min(limits, default=None))
         second_moment, moment = np.zeros((len(basis), len(basis))), np.zeros(len(basis))
         left, counted = [np.empty(0)], [np.empty(0)]
         for points, counts, rewards in history.blocks() if history is not None else ():
@@ -204,31 +231,32 @@ class AnchoredRegression:
         require_finite_between_points(basis.kernel, residual_trace, second_moment)
         self.basis = basis
         self.pending.settled.load(second_moment, moment)
-        self._recount()
+        self.count_awaited(self.pending.awaited)
         self.facts.residual_trace = residual_trace
         return residuals, second_moment
 
-    @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
-        """Restore everything if what follows fails; facts and regressions in place, for others hold them too."""
-        own = {name: value for name, value in vars(self).items() if name not in ("facts", "pending")}
-        # bases are never changed in place, and a kernel is no state
-        shared = {id(thing): thing for thing in (self.basis, self.facts.kernel)}
-        facts, (own, pending) = copy.copy(self.facts), copy.deepcopy((own, vars(self.pending)), shared)
-        try:
-            yield
-        except BaseException:
-            vars(self).update(own)
-            for field in fields(facts):
-                setattr(self.facts, field.name, getattr(facts, field.name))
-            vars(self.pending).update(pending)
-            raise
+    def copy(self) -> Self:
+        """A model that learns apart from this one; its basis, which is never changed in place, is shared."""
+        twin = copy.copy(self)
+        twin.facts, twin.pending = copy.copy(self.facts), self.pending.copy()
+        twin.dictionary = copy.deepcopy(self.dictionary)
+        twin.history = None if self.history is None else self.history.copy()
+        twin.postponed = None if self.postponed is None else list(self.postponed)
+        return twin
+
+    def replace_steps(self, twin: Self) -> Steps:
+        """The steps that go on with what a copy has learned; facts, pair and dictionary stay the same objects."""
+        shared = ("facts", "pending", "dictionary")
+        own = {name: value for name, value in vars(twin).items() if name not in shared}
+        return [replace_state(getattr(self, name), getattr(twin, name)) for name in shared] + [(vars(self).update, own)]
 
     def refactor(self) -> None:
         """Recompute the tracked inverses in O(m³)."""
-        self.pending.settled.refactor()
-        if self.pending.ahead is not self.pending.settled:
-            self.pending.ahead.refactor()
+        pair = self.pending.copy()
+        pair.settled.refactor()
+        if pair.ahead is not pair.settled:
+            pair.ahead.refactor()
+        carry_out([replace_state(self.pending, pair)])
 
 
 def solved_anew(pending: Pending[RidgeRegression], features: FloatArray) -> tuple[FloatArray, float, float]:

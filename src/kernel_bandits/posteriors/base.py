@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, as_vector, require_finite
+from kernel_bandits.commit import Steps, carry_out
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike, as_kernel, require_columns
 from kernel_bandits.numerics.linalg import correlate
@@ -76,7 +77,7 @@ E = TypeVar("E", bound=Evaluation)
 JOINT_POINTS = 1000
 
 
-@dataclass(slots=True)
+@dataclass
 class Facts:
     """What a posterior counts, in one place; a posterior around another shows the facts of the one within.
 
@@ -105,6 +106,14 @@ class Facts:
     def __post_init__(self) -> None:
         self.kernel = as_kernel(self.kernel)
         self.regularization = as_positive("regularization", self.regularization)
+
+    def count_steps(self, dimension: int, observations: int = 1) -> Steps:
+        """The steps that count observations of points with this number of columns."""
+        return [(self.store, self.residual_trace, dimension, self.round_index + observations)]
+
+    def store(self, residual_trace: float, dimension: int, round_index: int) -> None:
+        """Write what an observation changes; may be repeated."""
+        self.residual_trace, self.dimension, self.round_index = residual_trace, dimension, round_index
 
 
 def _fact(path: str) -> Any:
@@ -160,6 +169,8 @@ class Posterior(ABC, Generic[E]):
     """How far the tracked inverse was from the true one when it was last checked, relative; 0 without one."""
     bonus: float = _fact("_facts.bonus")
     """How many standard deviations an upper bound should lie above the mean; 1 unless it is learned."""
+    learns_kernel: bool = False
+    """Whether the kernel is learned from the rewards; radii with a guarantee do not hold then."""
 
     def __init__(self, facts: Facts, pending: Carrier) -> None:
         self._facts = facts
@@ -202,9 +213,9 @@ class Posterior(ABC, Generic[E]):
         return self._pending.awaited[key].point
 
     @property
-    def awaited_points(self) -> list[FloatArray]:
-        """The points (d,) whose reward is awaited, oldest first."""
-        return [awaited.point for awaited in self._pending.awaited.values()]
+    def awaited_points(self) -> dict[int, FloatArray]:
+        """The points (d,) whose reward is awaited, by key, oldest first."""
+        return {key: awaited.point for key, awaited in self._pending.awaited.items()}
 
     @property
     @abstractmethod
@@ -217,6 +228,13 @@ class Posterior(ABC, Generic[E]):
 
         Where the kernel is not finite the evaluation is not either; :meth:`require_finite` raises then.
         """
+
+    def means(self, points: FloatArray) -> FloatArray:
+        """Return the expected rewards at finite points (A, d), shape (A,), without their standard deviations.
+
+        Writes nothing; raises if the kernel is not finite at the points.
+        """
+        return self.evaluate_finite(points).mean
 
     def evaluate_gram(self, points: FloatArray, gram: FloatArray, prior: FloatArray) -> E:
         """Evaluate points whose k(points, anchors) (A, m) and k(s, s) (A,) are known; writes nothing."""
@@ -262,6 +280,10 @@ class Posterior(ABC, Generic[E]):
         """
 
     @abstractmethod
+    def observe_steps(self, point: FloatArray, reward: float, evaluation: E, row: int = 0) -> Steps:
+        """Prepare :meth:`observe`; writes nothing."""
+
+    @final
     def observe(self, point: FloatArray, reward: float, evaluation: E, row: int = 0) -> None:
         """Learn one valid observation at a point that was evaluated; either succeeds or changes nothing.
 
@@ -271,19 +293,26 @@ class Posterior(ABC, Generic[E]):
             evaluation: of this point and perhaps others, with the observations held now.
             row: where in the evaluation the point stands.
         """
+        carry_out(self.observe_steps(point, reward, evaluation, row))
 
+    def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
+        """Prepare :meth:`observe_weighted`; writes nothing."""
+        raise UnavailableError(f"weight: {type(self).__name__} cannot learn {reward} at {point} with weight {weight}.")
+
+    @final
     def observe_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
         """Learn an observation of noise variance λ/weight, √weight·reward at √weight·φ; succeeds or changes nothing."""
-        del point, reward, weight
-        raise UnavailableError(
-            f"weight: {type(self).__name__} does not implement observe_weighted(point, reward, weight)."
-        )
+        carry_out(self.observe_weighted_steps(point, reward, weight))
 
     def weight_of(self, noise_variance: float) -> float:
         """The weight λ/σ² of an observation with noise variance σ²."""
         return self.regularization / as_positive("noise_variance", noise_variance)
 
     @abstractmethod
+    def anticipate_steps(self, key: int, point: FloatArray, evaluation: E, row: int = 0) -> Steps:
+        """Prepare :meth:`anticipate`; writes nothing."""
+
+    @final
     def anticipate(self, key: int, point: FloatArray, evaluation: E, row: int = 0) -> None:
         """Count a point as played whose reward is still to come; either succeeds or changes nothing.
 
@@ -293,14 +322,38 @@ class Posterior(ABC, Generic[E]):
             evaluation: of this point and perhaps others, as for :meth:`observe`.
             row: where in the evaluation the point stands.
         """
+        carry_out(self.anticipate_steps(key, point, evaluation, row))
+
+    def anticipate_many(self, points: Mapping[int, FloatArray]) -> None:
+        """Count points by key as played, in a posterior that nobody else holds and that awaits none yet."""
+        for key, point in points.items():
+            self.anticipate(key, point, self.evaluate_finite(point[None, :]))
 
     @abstractmethod
+    def fulfil_steps(self, key: int, reward: float) -> Steps:
+        """Prepare :meth:`fulfil`; writes nothing."""
+
+    @final
     def fulfil(self, key: int, reward: float) -> None:
         """Learn the reward of an anticipated point; either succeeds or changes nothing."""
+        carry_out(self.fulfil_steps(key, reward))
 
     @abstractmethod
+    def abandon_steps(self, keys: Collection[int]) -> Steps:
+        """Prepare :meth:`abandon` of several points at once; writes nothing."""
+
+    def abandon_many_steps(self, keys: Sequence[int]) -> Iterator[tuple[int, Steps]]:
+        """Prepare :meth:`abandon` of many points part by part: how many each part forgets, and its steps."""
+        yield len(keys), self.abandon_steps(keys)
+
+    @final
     def abandon(self, key: int) -> None:
         """Forget an anticipated point whose reward will never come; an anchor it has become stays."""
+        carry_out(self.abandon_steps([key]))
+
+    @abstractmethod
+    def copy(self) -> Self:
+        """A posterior that learns apart from this one; what never changes is shared."""
 
     @abstractmethod
     def batch(self) -> AbstractContextManager[Callable[[FloatArray], float]]:
@@ -310,10 +363,19 @@ class Posterior(ABC, Generic[E]):
             The function point (d,) ↦ σ²(point), the paper's variance as it was when the batch began.
         """
 
+    def observe_many_steps(self, points: FloatArray, rewards: FloatArray) -> Iterator[tuple[int, Steps]]:
+        """Prepare :meth:`observe_many` part by part: how many observations each learns, and its steps.
+
+        The next part may be asked for once the one before is carried out.
+        """
+        for point, reward in zip(points, rewards.tolist(), strict=True):
+            yield 1, self.observe_steps(point, reward, self.evaluate_finite(point[None, :]))
+
+    @final
     def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
         """Learn valid observations one after the other, at the speed of matrix products where possible."""
-        for point, reward in zip(points, rewards.tolist(), strict=True):
-            self.observe(point, reward, self.evaluate_finite(point[None, :]))
+        for _, steps in self.observe_many_steps(points, rewards):
+            carry_out(steps)
 
     def learn_history(
         self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None

@@ -17,8 +17,17 @@ from kernel_bandits.posteriors.projection import EXTENDED, EXTENDED_IS_WIDER, ex
 
 # The kernels of this library return a fresh array, which may be overwritten.
 KERNELS = f"{kernels.__name__}."
-# A point whose residual is below this share of k(s, s) adds no direction: it would only add a row of noise to J.
-DIRECTION_TOLERANCE = 1e-6
+# A point adds no direction if its residual is below this share of k(s, s), and of λ too: a large constant in the kernel
+# makes k(s, s) large, and what is then a small share of it may be all there is to learn.
+DIRECTION_TOLERANCE, NOISE_TOLERANCE = 1e-6, 1e-3
+# Below this share of k(s, s) a residual is rounding, and would add a row of noise to J.
+ROUNDING_TOLERANCE = 1e-12
+
+
+def least_direction(prior_variance: FloatArray | float, regularization: float) -> FloatArray:
+    """The squared length that a direction must exceed at points with this k(s, s)."""
+    small = np.minimum(DIRECTION_TOLERANCE * prior_variance, NOISE_TOLERANCE * regularization)
+    return np.maximum(small, ROUNDING_TOLERANCE * prior_variance)
 
 
 def kernel_gradient(
@@ -53,15 +62,26 @@ class AnchorBasis:
     factor is Jᵀ, shape (m, m): products with it from the right run along rows of memory.
     """
 
-    def __init__(self, kernel: KernelLike, anchors: FloatArray | None = None, factor: FloatArray | None = None) -> None:
-        self.kernel = kernel
+    def __init__(
+        self,
+        kernel: KernelLike,
+        regularization: float,
+        anchors: FloatArray | None = None,
+        factor: FloatArray | None = None,
+    ) -> None:
+        self.kernel, self.regularization = kernel, regularization
         self.anchors = np.empty((0, 0)) if anchors is None else anchors
         self.factor = np.empty((0, 0)) if factor is None else factor
         self._owns_gram = type(kernel).__module__.startswith(KERNELS)
 
     @classmethod
     def chosen(
-        cls, kernel: KernelLike, candidates: FloatArray, mean_residual: float = 0.0, limit: int | None = None
+        cls,
+        kernel: KernelLike,
+        regularization: float,
+        candidates: FloatArray,
+        mean_residual: float = 0.0,
+        limit: int | None = None,
     ) -> Self:
         """Choose anchors by pivoted Cholesky: each is the candidate (n, d) that those before it explain least.
 
@@ -73,8 +93,9 @@ class AnchorBasis:
             raise InputError(f"kernel: {kernel!r} returned values that are not finite between anchors.")
         largest = float(np.diagonal(gram).max(initial=0.0))
         share = mean_residual / largest if largest > 0.0 else 0.0
-        kept, factor = linalg.independent_rows(gram, DIRECTION_TOLERANCE, share, limit)
-        return cls(kernel, candidates[kept], factor)
+        least = float(least_direction(largest, regularization)) / largest if largest > 0.0 else 0.0
+        kept, factor = linalg.independent_rows(gram, least, share, limit)
+        return cls(kernel, regularization, candidates[kept], factor)
 
     def __len__(self) -> int:
         return len(self.anchors)
@@ -122,7 +143,7 @@ class AnchorBasis:
         own = float(self.kernel(point[None, :], point[None, :].copy())[0, 0])
         coefficients = -self.weights(features)
         square = own - float(features @ features)
-        if not EXTENDED_IS_WIDER or square <= DIRECTION_TOLERANCE * own or not len(features):
+        if not EXTENDED_IS_WIDER or square <= least_direction(own, self.regularization) or not len(features):
             return coefficients, square
         # Rounding leaves the direction not quite orthogonal to the anchors, and J amplifies that from one to the next
         # (K_ZZ may have condition 1e13): r ← r − JᵀJ(k_Z(z) + K_ZZ r), in extended precision where it cancels.
@@ -137,4 +158,5 @@ class AnchorBasis:
     def extended(self, point: FloatArray, coefficients: FloatArray, pivot: float) -> Self:
         """The basis with one more anchor, whose :meth:`direction` has these coefficients and this length."""
         anchors = np.concatenate([self.anchors.reshape(-1, len(point)), point[None, :]])
-        return type(self)(self.kernel, anchors, linalg.border_inverse_factor(self.factor, coefficients, pivot))
+        factor = linalg.border_inverse_factor(self.factor, coefficients, pivot)
+        return type(self)(self.kernel, self.regularization, anchors, factor)

@@ -6,12 +6,13 @@ from collections.abc import Callable
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, is_finite
+from kernel_bandits.commit import carry_out
 from kernel_bandits.dictionaries.base import Candidate
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.numerics.linalg import inverse_and_log_determinant, times
 from kernel_bandits.posteriors.anchored import AnchoredRegression
-from kernel_bandits.posteriors.basis import DIRECTION_TOLERANCE
-from kernel_bandits.posteriors.history import History
+from kernel_bandits.posteriors.basis import least_direction
+from kernel_bandits.posteriors.history import Blocks, History, Thinned
 from kernel_bandits.posteriors.regression import batch_rows, sequential_factor
 
 # Anchors that are chosen from a whole history at once are enough if they leave no more of it unexplained than, in
@@ -21,6 +22,9 @@ UNEXPLAINED_SHARE = 0.2
 ANCHORS_PER_DIMENSION = 4.0
 # What they leave of a candidate on average, as a share of μ, before that is known.
 FIRST_RESIDUAL = 0.1
+# Anchors are chosen from at most this many candidates, whose Gram matrix has 32 MB, in at most this many passes over
+# at most this many observations; one pass over all of them follows.
+MOST_CANDIDATES, MOST_PASSES, MOST_OBSERVATIONS = 2048, 6, 4096
 # Where nothing is known about how often the dictionary changes, a log is absorbed in blocks of this many rows first.
 FIRST_BATCH_ROWS = 16
 
@@ -32,7 +36,10 @@ def learn_log(
     rewards: FloatArray,
     one_by_one: Callable[[FloatArray, FloatArray], None],
 ) -> None:
-    """Learn a log of points (n, d) and rewards (n,) in order; ``one_by_one`` learns some of it the ordinary way."""
+    """Learn a log of points (n, d) and rewards (n,) in order, in a model that nobody else holds.
+
+    ``one_by_one`` learns some of it the ordinary way. If the kernel fails, what came before that is learned.
+    """
     if model.pending.awaited:
         one_by_one(points, rewards)
         return
@@ -53,12 +60,19 @@ def learn_log(
                 start += 1
             # Rows behind a point that changes the dictionary are evaluated in vain: aim at the gap between two.
             count = min(2 * (quiet + 1), batch_rows(len(model.basis)))
+    except Exception:
+        _settle(model, postponed_here)
+        raise
+    _settle(model, postponed_here)
+
+
+def _settle(model: AnchoredRegression, postponed: bool) -> None:
+    """Bring the regression up to date with all that was deferred, and with what was postponed."""
+    try:
+        if postponed:
+            model.project_postponed()
     finally:
-        try:
-            if postponed_here:
-                model.project_postponed()
-        finally:
-            model.pending.settled.settle()
+        model.pending.settled.settle()
 
 
 def _learn_deferred(model: AnchoredRegression, point: FloatArray, reward: float) -> bool:
@@ -68,9 +82,11 @@ def _learn_deferred(model: AnchoredRegression, point: FloatArray, reward: float)
     proposal = model.dictionary.propose(candidate)
     if proposal.resample:
         return False
-    coordinates, left = model.admit(point, candidate, proposal, deferred=True)
-    model.pending.settled.defer(coordinates[None, :], np.array([reward]))
-    model.remember(point, reward, left)
+    admitted = model.admit(point, candidate, proposal, deferred=True)
+    model.pending.settled.defer(admitted.features[None, :], np.array([reward]))
+    carry_out(admitted.steps)
+    carry_out(model.dictionary.commit_steps(admitted.candidate, proposal, admitted.appended))
+    carry_out(model.remember_steps(point, reward, admitted.residual_trace + admitted.residual))
     return True
 
 
@@ -88,7 +104,7 @@ def _learn_quiet(model: AnchoredRegression, points: FloatArray, rewards: FloatAr
         explained = np.diagonal(sequential_factor(features, solved)) ** 2 - 1.0
         variance = residual / facts.regularization + explained
     block = Candidate(features, residual, prior, variance)
-    quiet = model.dictionary.absorb(block, residual <= DIRECTION_TOLERANCE * prior)
+    quiet = model.dictionary.absorb(block, residual <= least_direction(prior, facts.regularization))
     if quiet:
         settled.defer(features[:quiet], rewards[:quiet])
         facts.residual_trace += float(residual[:quiet].sum())
@@ -134,20 +150,38 @@ def _choose_anchors(
     model: AnchoredRegression, points: FloatArray, history: History, candidates: FloatArray, level: float
 ) -> FloatArray:
     """Carry a history by as many anchors as it takes; returns Σφφᵀ."""
+    seen: Blocks = history
+    rows, count = points, len(points)
+    if count > MOST_OBSERVATIONS:
+        seen = thinned = Thinned(points, np.zeros(count), MOST_OBSERVATIONS)
+        rows = thinned.points
+    candidates = candidates[:: -(-len(candidates) // MOST_CANDIDATES)]
+    candidates, mean_residual, limit, second_moment = _enough(model, rows, count, seen, candidates, level)
+    if seen is not history:
+        second_moment = model.rebuild(candidates, history, mean_residual, limit)[1]
+    return second_moment
+
+
+def _enough(
+    model: AnchoredRegression, points: FloatArray, count: int, history: Blocks, candidates: FloatArray, level: float
+) -> tuple[FloatArray, float, int, FloatArray]:
+    """Return candidates, mean residual and most anchors that are enough for points (n, d) of a history, and Σφφᵀ."""
     largest = float(model.facts.kernel.diag(points).max())
-    least, mean_residual = DIRECTION_TOLERANCE * largest, FIRST_RESIDUAL * min(level, largest)
-    limit, known = len(points), 0
-    while True:
+    least = float(least_direction(largest, model.facts.regularization))
+    mean_residual, limit, known = FIRST_RESIDUAL * min(level, largest), len(points), 0
+    for done in range(1, MOST_PASSES + 1):
         left, second_moment = model.rebuild(candidates, history, mean_residual, limit)
         dimension, size = model.pending.settled.effective_dimension, len(model.basis)
-        allowed = max(UNEXPLAINED_SHARE * level * dimension / len(points), least)
-        many = size >= ANCHORS_PER_DIMENSION * dimension or model.dictionary.is_full(size)
-        if many or left.mean() <= allowed:
-            return second_moment
+        allowed = max(UNEXPLAINED_SHARE * level * dimension / count, least)
+        # the dimension grows a little with the anchors: a limit that was reached is enough
+        many = size >= min(ANCHORS_PER_DIMENSION * dimension, limit) or model.dictionary.is_full(size)
+        if many or left.mean() <= allowed or done == MOST_PASSES:
+            break
         # more, and with some of what the candidates miss of the history among them
         limit = math.ceil(ANCHORS_PER_DIMENSION * dimension)
         missed = np.flatnonzero(left > allowed)
-        more = points[missed[:: -(-len(missed) // len(candidates))]]
+        room = max(MOST_CANDIDATES - len(candidates), 0)
+        more = points[missed[:: -(-len(missed) // len(candidates))]][:room]
         candidates = np.unique(np.concatenate([candidates, more]), axis=0)
         if len(candidates) > known:
             mean_residual = 0.5 * allowed
@@ -155,5 +189,6 @@ def _choose_anchors(
             # what is missed are repeats of a few candidates, which the mean over candidates makes little of
             mean_residual *= 0.5
         else:
-            return second_moment
+            break
         known = len(candidates)
+    return candidates, mean_residual, limit, second_moment

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.numerics import linalg
@@ -49,8 +50,8 @@ class ExactRegression:
         self._factor = np.zeros((0, 0))
         self._tail = np.zeros((0, 0))
         self._inverse_trace = 0.0
-        # λ_i/λ of each observation, 1 unless weights were given
-        self._noise_ratios = np.zeros(0)
+        # λ_i/λ of each observation, from the first weight on that is not 1
+        self._noise_ratios: FloatArray | None = None
 
     @property
     def effective_dimension(self) -> float:
@@ -65,8 +66,7 @@ class ExactRegression:
     @property
     def weights_given(self) -> FloatArray | None:
         """The weights of the observations, shape (t,); None if all are 1."""
-        ratios = self._noise_ratios[: self.size]
-        return None if (ratios == 1.0).all() else 1.0 / ratios
+        return None if self._noise_ratios is None else 1.0 / self._noise_ratios[: self.size]
 
     @property
     def rewards(self) -> FloatArray:
@@ -114,54 +114,86 @@ class ExactRegression:
             )
         return math.sqrt(max(variance, 0.0) + self.regularization / weight)
 
-    def observe(
+    def observe_steps(
         self, point: FloatArray, reward: float, features: FloatArray, mean: float, pivot: float, weight: float = 1.0
-    ) -> None:
-        """Learn a reward at a point, with its φ, mean and l as they stand."""
-        size, settled = self.size, len(self._factor)
+    ) -> Steps:
+        """The steps that learn a reward at a point, with its φ, mean and l as they stand."""
+        size, grown = self.size, self
         if size == len(self._rewards):
-            self._make_room(len(point))
-            settled, features = size, np.append(features, np.zeros(len(self._rewards) - size))
+            grown = self._with_room(len(point))
+            features = np.append(features, np.zeros(len(grown._rewards) - size))
+        if weight != 1.0 and grown._noise_ratios is None:
+            grown = copy.copy(grown)
+            grown._noise_ratios = np.ones(len(grown._rewards))
         # the further row of J is [−φᵀJ, 1]/l
-        column = self.weights(features)
+        column = grown.weights(features)
         column /= -pivot
         column[size] = 1.0 / pivot
-        self._tail[:, size - settled] = column
-
-        self._points[size], self._rewards[size] = point, reward
+        scaled = column
+        if grown._noise_ratios is not None:
+            scaled = grown._noise_ratios * column
+            scaled[size] = column[size] / weight
+        trace = self._inverse_trace + float(column @ scaled)
+        log_determinant = self.log_determinant + math.log(weight * pivot * pivot / self.regularization)
         # v = Jy gains (r − φᵀv)/l
-        self._whitened_rewards[size] = (reward - mean) / pivot
-        self._noise_ratios[size] = 1.0 / weight
-        self._inverse_trace += float(column @ (self._noise_ratios * column))
-        self.log_determinant += math.log(weight * pivot * pivot / self.regularization)
-        self.size += 1
+        store = (size, point, reward, column, (reward - mean) / pivot, trace, log_determinant, weight)
+        if grown is self:
+            return [(self._store, *store)]
+        grown._store(*store)
+        return [replace_state(self, grown)]
 
-    def count(self, coordinates: FloatArray, weight: float = 1.0) -> None:
-        """Learn a point with a reward that is never asked for: variances depend on points alone."""
+    def _store(
+        self,
+        row: int,
+        point: FloatArray,
+        reward: float,
+        column: FloatArray,
+        whitened: float,
+        inverse_trace: float,
+        log_determinant: float,
+        weight: float,
+    ) -> None:
+        """Write one more observation; may be repeated."""
+        if self._noise_ratios is not None:
+            self._noise_ratios[row] = 1.0 / weight
+        self._tail[:, row - len(self._factor)] = column
+        self._points[row], self._rewards[row], self._whitened_rewards[row] = point, reward, whitened
+        self._inverse_trace, self.log_determinant, self.size = inverse_trace, log_determinant, row + 1
+
+    def count_steps(self, coordinates: FloatArray, weight: float = 1.0) -> Steps:
+        """The steps that learn a point with a reward that is never asked for: variances depend on points alone."""
         with np.errstate(invalid="ignore", over="ignore"):
             features, mean, variance = self.evaluate(coordinates[None, :])
         require_finite_kernel(self.kernel, mean + linalg.safe_sqrt(variance))
-        self.observe(coordinates, 0.0, features[0], mean.item(0), self.pivot(variance.item(0), weight), weight)
+        pivot = self.pivot(variance.item(0), weight)
+        return self.observe_steps(coordinates, 0.0, features[0], mean.item(0), pivot, weight)
+
+    def count_many(self, coordinates: Sequence[FloatArray]) -> None:
+        """Learn points with rewards that are never asked for, in a regression that nobody else holds."""
+        for point in coordinates:
+            carry_out(self.count_steps(point))
 
     def copy(self) -> Self:
         """A regression that goes on by itself, with the same kernel."""
         return copy.deepcopy(self, {id(self.kernel): self.kernel})
 
-    def _make_room(self, dimension: int) -> None:
-        """Let the newer columns join the triangle and make room for more, for points and rewards too."""
-        size, settled = self.size, len(self._factor)
+    def _with_room(self, dimension: int) -> Self:
+        """The regression whose newer columns have joined the triangle, with room for more, points and rewards too."""
+        size, settled, grown = self.size, len(self._factor), copy.copy(self)
         factor = np.zeros((size, size))
         factor[:settled, :settled] = self._factor
         factor[:, settled:] = self._tail[:size]
-        self._factor = factor
+        grown._factor = factor
         room = max(TAIL_COLUMNS, int(TAIL_SHARE * size))
-        self._tail = np.zeros((size + room, room))
+        grown._tail = np.zeros((size + room, room))
         points = np.zeros((size + room, dimension))
         points[:size] = self._points[:size].reshape(size, dimension)
-        self._points = points
-        self._rewards = np.append(self._rewards, np.zeros(room))
-        self._whitened_rewards = np.append(self._whitened_rewards, np.zeros(room))
-        self._noise_ratios = np.append(self._noise_ratios, np.zeros(room))
+        grown._points = points
+        grown._rewards = np.append(self._rewards, np.zeros(room))
+        grown._whitened_rewards = np.append(self._whitened_rewards, np.zeros(room))
+        if self._noise_ratios is not None:
+            grown._noise_ratios = np.append(self._noise_ratios, np.ones(room))
+        return grown
 
 
 class ExactPosterior(Posterior[_ExactEvaluation]):
@@ -215,57 +247,48 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         widths = ahead.gradient(points, seen, evaluation.std, bonus) - ahead.gradient(points, seen, evaluation.std, 0.0)
         return settled.gradient(points, evaluation.features, evaluation.std, 0.0) + widths
 
-    def observe(self, point: FloatArray, reward: float, evaluation: _ExactEvaluation, row: int = 0) -> None:
+    def observe_steps(self, point: FloatArray, reward: float, evaluation: _ExactEvaluation, row: int = 0) -> Steps:
         settled, ahead = self._pending.settled, self._pending.ahead
-        pivot = settled.pivot(evaluation.variance.item(row))
-        if ahead is not settled:
-            # the last thing that may fail
-            ahead.count(point)
-        self._learn(point, reward, evaluation, row, pivot)
+        steps = self._learn_steps(point, reward, evaluation, row)
+        return steps if ahead is settled else [*ahead.count_steps(point), *steps]
 
-    def observe_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
+    def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
         settled, ahead = self._pending.settled, self._pending.ahead
-        evaluation = self.evaluate_finite(point[None, :])
-        pivot = settled.pivot(evaluation.variance.item(0), weight)
-        if ahead is not settled:
-            # the last thing that may fail
-            ahead.count(point, weight)
-        self._learn(point, reward, evaluation, 0, pivot, weight)
+        steps = self._learn_steps(point, reward, self.evaluate_finite(point[None, :]), 0, weight)
+        return steps if ahead is settled else [*ahead.count_steps(point, weight), *steps]
 
     @property
     def observed_weights(self) -> FloatArray | None:
         return self._pending.settled.weights_given
 
-    def _learn(
-        self,
-        point: FloatArray,
-        reward: float,
-        evaluation: _ExactEvaluation,
-        row: int,
-        pivot: float,
-        weight: float = 1.0,
-    ) -> None:
+    def _learn_steps(
+        self, point: FloatArray, reward: float, evaluation: _ExactEvaluation, row: int, weight: float = 1.0
+    ) -> Steps:
+        settled = self._pending.settled
+        pivot = settled.pivot(evaluation.variance.item(row), weight)
         features, mean = evaluation.features[row], evaluation.mean.item(row)
-        self._pending.settled.observe(point, reward, features, mean, pivot, weight)
-        self._facts.dimension = len(point)
-        self._facts.round_index += 1
+        steps = settled.observe_steps(point, reward, features, mean, pivot, weight)
+        return [*steps, *self._facts.count_steps(len(point))]
 
-    def anticipate(self, key: int, point: FloatArray, evaluation: _ExactEvaluation, row: int = 0) -> None:
+    def anticipate_steps(self, key: int, point: FloatArray, evaluation: _ExactEvaluation, row: int = 0) -> Steps:
         del evaluation, row  # nothing of it is of the regression ahead
-        self._pending.expect(key, Awaited(point, point))
+        return self._pending.expect_steps(key, Awaited(point, point))
 
-    def fulfil(self, key: int, reward: float) -> None:
+    def fulfil_steps(self, key: int, reward: float) -> Steps:
         point = self._pending.awaited[key].point
-        evaluation = self.evaluate_finite(point[None, :])
         # the point counts ahead already
-        self._learn(point, reward, evaluation, 0, self._pending.settled.pivot(evaluation.variance.item(0)))
-        self._pending.release(key)
+        steps = self._learn_steps(point, reward, self.evaluate_finite(point[None, :]), 0)
+        return [*steps, *self._pending.release_steps([key])]
 
-    def abandon(self, key: int) -> None:
+    def abandon_steps(self, keys: Collection[int]) -> Steps:
         # A row cannot be taken out of the factor: count the others anew, O(t²) each.
-        others = dict(self._pending.awaited)
-        del others[key]
-        self._pending.recount(others)
+        others = {key: each for key, each in self._pending.awaited.items() if key not in keys}
+        return [replace_state(self._pending, self._pending.recounted(others))]
+
+    def copy(self) -> Self:
+        twin = copy.copy(self)
+        twin._facts, twin._pending = copy.copy(self._facts), self._pending.copy()
+        return twin
 
     @contextmanager
     def batch(self) -> Iterator[Callable[[FloatArray], float]]:

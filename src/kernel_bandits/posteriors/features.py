@@ -1,13 +1,16 @@
 """The posterior on explicit features: linear models and Fourier features, O(D²) per action and per update."""
 
-from collections.abc import Callable, Iterator
+import copy
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from kernel_bandits.actions import are_arms
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import UnavailableError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.kernels.fourier import FeatureMap
@@ -80,37 +83,47 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
             by_features += self._pending.settled.weights
         return self.feature_map.gradient(points, by_features)
 
-    def _start(self, dimension: int, size: int) -> None:
-        """Start the regression on the first point."""
-        self._facts.dimension = dimension
-        if not self._pending.settled.size:
-            self._pending.settled = self._pending.ahead = RidgeRegression(self.regularization, size)
+    def _started(self, size: int) -> tuple[Pending[RidgeRegression], Steps]:
+        """The pair of regressions with this many features, and the step that starts it if it is new."""
+        if self._pending.settled.size:
+            return self._pending, []
+        pair = Pending(RidgeRegression(self.regularization, size))
+        return pair, [replace_state(self._pending, pair)]
 
-    def observe(self, point: FloatArray, reward: float, evaluation: _FeatureEvaluation, row: int = 0) -> None:
+    def observe_steps(self, point: FloatArray, reward: float, evaluation: _FeatureEvaluation, row: int = 0) -> Steps:
         features, solved = evaluation.features[row], evaluation.solved[row]
-        self._start(len(point), len(features))
-        self._pending.observe(features, solved, float(features @ solved), evaluation.mean.item(row), reward)
-        self._facts.round_index += 1
+        pair, started = self._started(len(features))
+        steps = pair.observe_steps(features, solved, float(features @ solved), evaluation.mean.item(row), reward)
+        return [*started, *steps, *self._facts.count_steps(len(point))]
 
-    def observe_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
+    def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
         features = self.evaluate_finite(point[None, :]).features[0]
-        self._start(len(point), len(features))
-        self._pending.observe_weighted(features, reward, weight)
-        self._facts.round_index += 1
+        pair, started = self._started(len(features))
+        steps = pair.observe_weighted_steps(features, reward, weight)
+        return [*started, *steps, *self._facts.count_steps(len(point))]
 
-    def anticipate(self, key: int, point: FloatArray, evaluation: _FeatureEvaluation, row: int = 0) -> None:
+    def anticipate_steps(self, key: int, point: FloatArray, evaluation: _FeatureEvaluation, row: int = 0) -> Steps:
         features = evaluation.features[row].copy()
-        self._start(len(point), len(features))
-        self._pending.expect(key, Awaited(point, features))
+        pair, started = self._started(len(features))
+        steps = pair.expect_steps(key, Awaited(point, features))
+        if started:
+            carry_out(steps)
+            steps = started
+        return [*steps, (setattr, self._facts, "dimension", len(point))]
 
-    def fulfil(self, key: int, reward: float) -> None:
-        self._pending.settled.learn(self._pending.awaited[key].coordinates, reward)
-        self._facts.round_index += 1
-        self._pending.release(key)
+    def fulfil_steps(self, key: int, reward: float) -> Steps:
+        awaited = self._pending.awaited[key]
+        steps = self._pending.settled.learn_steps(awaited.coordinates, reward)
+        return [*steps, *self._facts.count_steps(len(awaited.point)), *self._pending.release_steps([key])]
 
-    def abandon(self, key: int) -> None:
-        self._pending.ahead.forget(self._pending.awaited[key].coordinates)
-        self._pending.release(key)
+    def abandon_steps(self, keys: Collection[int]) -> Steps:
+        pending = self._pending
+        return pending.forget_steps(keys, [pending.awaited[key].coordinates for key in keys])
+
+    def copy(self) -> Self:
+        twin = copy.copy(self)
+        twin._facts, twin._pending = copy.copy(self._facts), self._pending.copy()
+        return twin
 
     @contextmanager
     def batch(self) -> Iterator[Callable[[FloatArray], float]]:
@@ -123,19 +136,20 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
 
         yield variance
 
-    def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
+    def observe_many_steps(self, points: FloatArray, rewards: FloatArray) -> Iterator[tuple[int, Steps]]:
         for start in range(0, len(points), BATCH_ROWS):
             rows = slice(start, start + BATCH_ROWS)
             evaluation = self.evaluate_finite(points[rows])
             features, solved = evaluation.features, evaluation.solved
-            self._start(points.shape[1], features.shape[1])
-            settled, ahead = self._pending.settled, self._pending.ahead
+            pair = self._started(features.shape[1])[0].copy()
+            settled, ahead = pair.settled, pair.ahead
             if ahead is not settled:
                 solved = times(features, settled.covariance)
                 for each in features:
-                    ahead.count(each)
+                    carry_out(ahead.count_steps(each))
             settled.observe_many(features, solved, sequential_factor(features, solved), rewards[rows])
-            self._facts.round_index += len(rewards[rows])
+            count = len(rewards[rows])
+            yield count, [replace_state(self._pending, pair), *self._facts.count_steps(points.shape[1], count)]
 
     def __repr__(self) -> str:
         return (

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from operator import setitem
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
+from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.posteriors.base import Evaluation, Posterior
@@ -134,6 +137,16 @@ class Wander(Forgetting):
         return self.half_life
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An observation in memory: its point (d,), reward, the weight it was given, and when it was played."""
+
+    point: FloatArray
+    reward: float
+    weight: float
+    time: int
+
+
 @dataclass(slots=True)
 class _ForgettingEvaluation(Evaluation):
     """Adds the evaluation of the posterior within."""
@@ -157,10 +170,7 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
         self._renewals = 0
         # rounds played, pending ones included, and observed; the clock of the last renewal
         self._clock = self._observed = self._renewed = 0
-        self._points: list[FloatArray] = []
-        self._rewards: list[float] = []
-        self._given: list[float] = []
-        self._times: list[int] = []
+        self._kept: list[_Kept] = []
         self._awaited_times: dict[int, int] = {}
         self._share()
 
@@ -203,18 +213,18 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
         return self._plain(self._within.awaited_point(key))
 
     @property
-    def awaited_points(self) -> list[FloatArray]:
-        return [self._plain(point) for point in self._within.awaited_points]
+    def awaited_points(self) -> dict[int, FloatArray]:
+        return {key: self._plain(point) for key, point in self._within.awaited_points.items()}
 
     def _observations(self) -> tuple[FloatArray, FloatArray]:
-        return np.array(self._points), np.array(self._rewards)
+        return np.array([kept.point for kept in self._kept]), np.array([kept.reward for kept in self._kept])
 
     @property
     def observed_weights(self) -> FloatArray | None:
         """The weights of what is in memory, in the order in which rewards came, shape (n,)."""
-        ages = np.maximum(self._renewed - np.array(self._times, dtype=float), 0.0)
+        ages = np.maximum(self._renewed - np.array([kept.time for kept in self._kept], dtype=float), 0.0)
         fallen = self.forgetting.weights(ages)
-        return np.array(self._given) * (1.0 if fallen is None else fallen)
+        return np.array([kept.weight for kept in self._kept]) * (1.0 if fallen is None else fallen)
 
     def evaluate(self, points: FloatArray) -> _ForgettingEvaluation:
         within = self._within.evaluate(self._stamped(points))
@@ -235,79 +245,87 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
         with self._within.batch() as variance:
             yield lambda point: variance(self._stamped(point[None, :])[0])
 
-    def observe(self, point: FloatArray, reward: float, evaluation: _ForgettingEvaluation, row: int = 0) -> None:
-        self._within.observe(self._stamped(point[None, :])[0], reward, evaluation.within, row)
-        self._remember(point, reward, 1.0, self._clock)
-        self._clock += 1
-        self._renew_if_due()
+    def observe_steps(self, point: FloatArray, reward: float, evaluation: _ForgettingEvaluation, row: int = 0) -> Steps:
+        stamped = self._stamped(point[None, :])[0]
+        return self._learn_steps(
+            lambda within: within.observe_steps(stamped, reward, evaluation.within, row),
+            _Kept(point, reward, 1.0, self._clock),
+            self._clock + 1,
+        )
 
-    def observe_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
-        self._within.observe_weighted(self._stamped(point[None, :])[0], reward, weight)
-        self._remember(point, reward, weight, self._clock)
-        self._clock += 1
-        self._renew_if_due()
+    def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
+        stamped = self._stamped(point[None, :])[0]
+        return self._learn_steps(
+            lambda within: within.observe_weighted_steps(stamped, reward, weight),
+            _Kept(point, reward, weight, self._clock),
+            self._clock + 1,
+        )
 
-    def anticipate(self, key: int, point: FloatArray, evaluation: _ForgettingEvaluation, row: int = 0) -> None:
-        self._within.anticipate(key, self._stamped(point[None, :])[0], evaluation.within, row)
-        self._awaited_times[key] = self._clock
-        self._clock += 1
+    def fulfil_steps(self, key: int, reward: float) -> Steps:
+        kept = _Kept(self.awaited_point(key), reward, 1.0, self._awaited_times[key])
+        steps = self._learn_steps(lambda within: within.fulfil_steps(key, reward), kept, self._clock)
+        return [*steps, (self._awaited_times.pop, key, None)]
+
+    def _learn_steps(self, prepare: Callable[[Posterior[Any]], Steps], kept: _Kept, clock: int) -> Steps:
+        """The steps that learn an observation, and rebuild the posterior from what is left if a step has passed."""
+        if clock - self._renewed < self.forgetting.step:
+            return [*prepare(self._within), (self._kept.append, kept), (self._count, clock, self._observed + 1)]
+        # it is rebuilt apart, and takes over when it is complete
+        twin = self.copy()
+        carry_out(prepare(twin._within))
+        twin._kept.append(kept)
+        twin._count(clock, self._observed + 1)
+        twin._renew()
+        return [replace_state(self, twin)]
+
+    def _count(self, clock: int, observed: int) -> None:
+        """Write the time; may be repeated."""
+        self._clock, self._observed = clock, observed
         self._share()
 
-    def fulfil(self, key: int, reward: float) -> None:
-        point = self.awaited_point(key)
-        self._within.fulfil(key, reward)
-        self._remember(point, reward, 1.0, self._awaited_times.pop(key))
-        self._renew_if_due()
+    def anticipate_steps(self, key: int, point: FloatArray, evaluation: _ForgettingEvaluation, row: int = 0) -> Steps:
+        return [
+            *self._within.anticipate_steps(key, self._stamped(point[None, :])[0], evaluation.within, row),
+            (setitem, self._awaited_times, key, self._clock),
+            (self._count, self._clock + 1, self._observed),
+        ]
 
-    def abandon(self, key: int) -> None:
-        self._within.abandon(key)
-        self._awaited_times.pop(key, None)
-        self._share()
+    def abandon_steps(self, keys: Collection[int]) -> Steps:
+        forgotten = [(self._awaited_times.pop, key, None) for key in keys]
+        return [*self._within.abandon_steps(keys), *forgotten, (self._count, self._clock, self._observed)]
 
     def weight_of(self, noise_variance: float) -> float:
         return self._within.weight_of(noise_variance)
 
-    def _remember(self, point: FloatArray, reward: float, weight: float, time: int) -> None:
-        self._points.append(point)
-        self._rewards.append(reward)
-        self._given.append(weight)
-        self._times.append(time)
-        self._observed += 1
-        self._share()
+    def copy(self) -> Self:
+        twin = copy.copy(self)
+        twin._within, twin._kept, twin._awaited_times = self._within.copy(), list(self._kept), dict(self._awaited_times)
+        twin._share()
+        return twin
 
-    def _renew_if_due(self) -> None:
-        """Rebuild the posterior from what is left in memory, if a step has passed since the last time."""
-        if self._clock - self._renewed < self.forgetting.step:
+    def _renew(self) -> None:
+        """Rebuild the posterior from what is left in memory, in a copy that nobody else holds."""
+        self._renewed = self._clock
+        left = [kept for kept in self._kept if self._clock - kept.time <= self.forgetting.memory]
+        times = np.array([kept.time for kept in left], dtype=float)
+        fallen = self.forgetting.weights(self._clock - times)
+        if not left or (fallen is None and len(left) == len(self._kept)):
             return
-        times = np.array(self._times)
-        kept = np.flatnonzero(self._clock - times <= self.forgetting.memory)
-        fallen = self.forgetting.weights((self._clock - times[kept]).astype(float))
-        unchanged = fallen is None and len(kept) == len(times)
-        if unchanged or not len(kept):
-            self._renewed = self._clock
-            return
-        points = np.array([self._points[row] for row in kept])
-        rewards, given = (np.array(values)[kept] for values in (self._rewards, self._given))
-        weights = given if fallen is None else given * fallen
-        stamped = np.hstack([points, times[kept][:, None]]) if self._stamps else points
+        points, rewards = np.array([kept.point for kept in left]), np.array([kept.reward for kept in left])
+        weights = np.array([kept.weight for kept in left]) * (1.0 if fallen is None else fallen)
+        stamped = np.hstack([points, times[:, None]]) if self._stamps else points
+        within = self._build(self._renewals + 1)
         try:
-            within = self._rebuilt(stamped, rewards, None if (weights == 1.0).all() else weights)
+            within.learn_history(stamped, rewards, stamped, None if (weights == 1.0).all() else weights)
+            awaited = self._within.awaited_points
+            if awaited:
+                within.anticipate_many(awaited)
         except KernelBanditsError:
             # the reward is learned; what cannot be rebuilt now is tried again a step later
-            self._renewed = self._clock
             return
-        self._points, self._rewards = list(points), rewards.tolist()
-        self._given, self._times = given.tolist(), times[kept].tolist()
-        self._within, self._renewed = within, self._clock
+        self._kept, self._within = left, within
         self._renewals += 1
         self._share()
-
-    def _rebuilt(self, points: FloatArray, rewards: FloatArray, weights: FloatArray | None) -> Posterior[Any]:
-        within = self._build(self._renewals + 1)
-        within.learn_history(points, rewards, points, weights)
-        for key, point in zip(self._within._pending.awaited, self._within.awaited_points, strict=True):
-            within.anticipate(key, point, within.evaluate_finite(point[None, :]))
-        return within
 
     def __repr__(self) -> str:
         return f"ForgettingPosterior({self._within!r}, {self.forgetting!r})"

@@ -2,18 +2,42 @@
 
 from array import array
 from collections.abc import Iterator
+from copy import copy
 from itertools import repeat
-from typing import TypeAlias
+from operator import setitem
+from typing import Protocol, Self, TypeAlias
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.commit import Steps, carry_out
 
-# Points (b, d), the weight of each (b,), and the weighted sum of its rewards (b,). A point that was observed n times
-# has weight n.
+# Points (b, d), how often each was observed (b,), and the sum of its rewards (b,).
 Block: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
 BLOCK_ROWS = 512
 _ONES = np.ones(BLOCK_ROWS)
+
+
+class Blocks(Protocol):
+    """What a pass needs of a history."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Points, their counts and sums of rewards, block by block."""
+
+
+class Thinned:
+    """Every so many-th observation, each standing for those around it."""
+
+    def __init__(self, points: FloatArray, rewards: FloatArray, most: int) -> None:
+        step = -(-len(points) // most)
+        self.points, self.rewards, self.count = points[::step], rewards[::step], float(step)
+
+    def blocks(self) -> Iterator[Block]:
+        """Views of points, their counts and sums of rewards, as :meth:`History.blocks`."""
+        for start in range(0, len(self.points), BLOCK_ROWS):
+            rows = slice(start, start + BLOCK_ROWS)
+            points = self.points[rows]
+            yield points, np.full(len(points), self.count), self.count * self.rewards[rows]
 
 
 class History:
@@ -36,36 +60,68 @@ class History:
         """How many rows a pass costs: observations, or different points where repeats are merged."""
         return self._size
 
-    def append(self, point: FloatArray, reward: float, weight: float = 1.0) -> None:
-        """Keep one more observation."""
-        if weight != 1.0 and len(self._counts) < len(self._points):
-            self._counts = [np.ones(BLOCK_ROWS) for _ in self._points]
+    def append_steps(self, point: FloatArray, reward: float, weight: float = 1.0) -> Steps:
+        """The steps that keep one more observation."""
+        reward_in_order, reward = reward, reward if weight == 1.0 else weight * reward
+        steps: Steps = []
         if self._row_of is not None:
-            row = self._row_of.setdefault(point.tobytes(), self._size)
-            self._order.append(row)
-            self._rewards_in_order.append(reward)
+            key = point.tobytes()
+            row = self._row_of.get(key, self._size)
+            steps = [(self._order.append, row), (self._rewards_in_order.append, reward_in_order)]
             if row < self._size:
-                self._counts[row // BLOCK_ROWS][row % BLOCK_ROWS] += weight
-                self._rewards[row // BLOCK_ROWS][row % BLOCK_ROWS] += weight * reward
-                return
-        row = self._size % BLOCK_ROWS
-        if row == 0:
-            self._points.append(np.zeros((BLOCK_ROWS, len(point))))
-            self._rewards.append(np.zeros(BLOCK_ROWS))
-            if self._row_of is not None or self._counts or weight != 1.0:
-                self._counts.append(np.ones(BLOCK_ROWS))
-        self._points[-1][row] = point
-        self._rewards[-1][row] = weight * reward
-        if self._counts:
-            self._counts[-1][row] = weight
-        self._size += 1
+                block, row = divmod(row, BLOCK_ROWS)
+                steps.append((setitem, self._counts[block], row, self._counts[block][row] + weight))
+                steps.append((setitem, self._rewards[block], row, self._rewards[block][row] + reward))
+                return steps
+            steps.append((setitem, self._row_of, key, row))
+        row, counts = self._size % BLOCK_ROWS, self._counts
+        if weight != 1.0 and len(counts) < len(self._points):
+            counts = [np.ones(BLOCK_ROWS) for _ in self._points]
+            steps.append((setattr, self, "_counts", counts))
+        if row:
+            if counts:
+                steps.append((setitem, counts[-1], row, weight))
+            steps.append((self._store, self._points[-1], self._rewards[-1], row, point, reward, self._size + 1))
+            return steps
+        points, rewards = np.zeros((BLOCK_ROWS, len(point))), np.zeros(BLOCK_ROWS)
+        points[0], rewards[0] = point, reward
+        steps += [(self._points.append, points), (self._rewards.append, rewards)]
+        if self._row_of is not None or counts or weight != 1.0:
+            first = np.ones(BLOCK_ROWS)
+            first[0] = weight
+            steps.append((counts.append, first))
+        steps.append((setattr, self, "_size", self._size + 1))
+        return steps
+
+    def _store(
+        self, points: FloatArray, rewards: FloatArray, row: int, point: FloatArray, reward: float, size: int
+    ) -> None:
+        """Write one more row; may be repeated."""
+        points[row], rewards[row], self._size = point, reward, size
+
+    def copy(self) -> Self:
+        """A history that grows apart from this one; blocks that are full are shared."""
+        twin = copy(self)
+        twin._points = [*self._points[:-1], *(block.copy() for block in self._points[-1:])]
+        if self._row_of is None:
+            twin._rewards = [*self._rewards[:-1], *(block.copy() for block in self._rewards[-1:])]
+            twin._counts = [*self._counts[:-1], *(block.copy() for block in self._counts[-1:])]
+        else:
+            # merged rows may gain a count and a reward at any time
+            twin._row_of, twin._order, twin._rewards_in_order = (
+                dict(self._row_of),
+                self._order[:],
+                self._rewards_in_order[:],
+            )
+            twin._rewards, twin._counts = [r.copy() for r in self._rewards], [c.copy() for c in self._counts]
+        return twin
 
     def extend(self, points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None) -> None:
-        """Keep observations in order."""
+        """Keep observations in order, in a history that nobody else holds."""
         if self._row_of is not None or self._counts or weights is not None:
             each = repeat(1.0) if weights is None else weights.tolist()
             for point, reward, weight in zip(points, rewards.tolist(), each, strict=False):
-                self.append(point, reward, weight)
+                carry_out(self.append_steps(point, reward, weight))
             return
         taken = 0
         while taken < len(points):
@@ -80,7 +136,7 @@ class History:
             taken += count
 
     def blocks(self) -> Iterator[Block]:
-        """Views of different points (b, d), their weights (b,) and sums of rewards (b,), b ≤ ``BLOCK_ROWS``."""
+        """Views of different points (b, d), their counts (b,) and sums of rewards (b,), b ≤ ``BLOCK_ROWS``."""
         left = self._size
         for index, (points, rewards) in enumerate(zip(self._points, self._rewards, strict=True)):
             counts = self._counts[index] if self._counts else _ONES
@@ -89,7 +145,7 @@ class History:
 
     @property
     def counts(self) -> FloatArray:
-        """The weight of each row, how often it was observed unless weights were given, one fresh array."""
+        """How often each row was observed, one fresh array."""
         return np.concatenate([counts for _, counts, _ in self.blocks()]) if self._size else np.empty(0)
 
     @property

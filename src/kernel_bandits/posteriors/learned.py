@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.posteriors.base import Evaluation, KernelChange, Posterior
@@ -39,6 +41,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         seed: of the samples.
     """
 
+    learns_kernel = True
+
     def __init__(self, learner: Learner[Any], learning: KernelLearning, seed: np.random.SeedSequence) -> None:
         start = learner.start
         within = learner.build(None, UNKNOWN_NOISE if start is None else start.noise, 0)
@@ -58,20 +62,30 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         """What is learned."""
         return self._learner
 
+    def within_box(self, low: FloatArray, high: FloatArray) -> None:
+        self._learner.within_box(low, high)
+
     def describe(self, context_columns: int, actions: FloatArray) -> None:
         if self.round_index or self._pending.awaited:
             return
-        self._learner.describe(context_columns, actions)
+        twin = copy.copy(self)
+        twin._learner = copy.copy(self._learner)
+        twin._learner.describe(context_columns, actions)
         if self._model is None:
-            self._within = self._learner.build(None, UNKNOWN_NOISE, 0)
-            self._facts, self._pending = self._within._facts, self._within._pending
-
-    def within_box(self, low: FloatArray, high: FloatArray) -> None:
-        self._learner.within_box(low, high)
+            twin._within = twin._learner.build(None, UNKNOWN_NOISE, 0)
+            twin._facts, twin._pending = twin._within._facts, twin._within._pending
+        carry_out([replace_state(self, twin)])
 
     def group_columns(self, labels: NDArray[np.intp]) -> None:
         if not self.round_index:
             self._learner.group_columns(labels)
+
+    def copy(self) -> Self:
+        twin = copy.copy(self)
+        twin._within, twin._learner = self._within.copy(), copy.copy(self._learner)
+        twin._facts, twin._pending = twin._within._facts, twin._within._pending
+        twin._kept = None if self._kept is None else self._kept.copy()
+        return twin
 
     @property
     def _is_history_free(self) -> bool:
@@ -95,6 +109,11 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             self._learner.check(points)
         return self._shifted(self._within.evaluate(points))
 
+    def means(self, points: FloatArray) -> FloatArray:
+        if not self.round_index:
+            self._learner.check(points)
+        return self._within.means(points) + self.prior_mean
+
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _LearnedEvaluation]:
         if not self.round_index:
             self._learner.check(points)
@@ -114,37 +133,17 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
     def batch(self) -> AbstractContextManager[Callable[[FloatArray], float]]:
         return self._within.batch()
 
-    def observe(self, point: FloatArray, reward: float, evaluation: _LearnedEvaluation, row: int = 0) -> None:
-        self._within.observe(point, self._centred(reward), evaluation.within, row)
-        if self._kept is not None:
-            self._kept.append(point, reward)
-        self._learn_if_due()
+    def observe_steps(self, point: FloatArray, reward: float, evaluation: _LearnedEvaluation, row: int = 0) -> Steps:
+        centred = self._centred(reward)
+        return self._learn_steps(
+            point, reward, lambda within: within.observe_steps(point, centred, evaluation.within, row)
+        )
 
-    def learn_history(
-        self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
-    ) -> None:
-        # the kernel first, from the whole history, and then the history by that kernel
-        self._learner.check(points)
-        generator = self._generator(len(points))
-        refit = None
-        if len(points) >= self.learning.first_round:
-            with suppress(KernelBanditsError):
-                refit = self._learner.refit(points, rewards, self._model, generator)
-        if refit is None:
-            super().learn_history(points, rewards, candidates, weights)
-            return
-        within = self._learner.build(refit.kernel, refit.regularization, 1)
-        within.learn_history(points, rewards - refit.mean, refit.sample, weights)
-        self._adopt(refit, within)
-        if self._kept is not None:
-            self._kept.extend(points, rewards, weights)
-        self._next = self.learning.after(self.round_index)
-
-    def observe_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
-        self._within.observe_weighted(point, self._centred(reward), weight)
-        if self._kept is not None:
-            self._kept.append(point, reward, weight)
-        self._learn_if_due()
+    def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
+        centred = self._centred(reward)
+        return self._learn_steps(
+            point, reward, lambda within: within.observe_weighted_steps(point, centred, weight), weight
+        )
 
     def weight_of(self, noise_variance: float) -> float:
         raise InputError(
@@ -156,29 +155,74 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
     def observed_weights(self) -> FloatArray | None:
         return self._within.observed_weights if self._kept is None else self._kept.weights
 
-    def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
+    def learn_history(
+        self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
+    ) -> None:
+        # the kernel first, from the whole history, and then the history by that kernel
+        self._learner.check(points)
+        refit = None
+        if len(points) >= self.learning.first_round:
+            with suppress(KernelBanditsError):
+                refit = self._learner.refit(points, rewards, self._model, self._generator(len(points)))
+        if refit is None:
+            super().learn_history(points, rewards, candidates, weights)
+            return
+        within = self._learner.build(refit.kernel, refit.regularization, 1)
+        within.learn_history(points, rewards - refit.mean, refit.sample, weights)
+        self._adopt(refit, within)
+        if self._kept is not None:
+            self._kept.extend(points, rewards, weights)
+        self._next = self.learning.after(self.round_index)
+
+    def fulfil_steps(self, key: int, reward: float) -> Steps:
+        point, centred = self._pending.awaited[key].point, self._centred(reward)
+        return self._learn_steps(point, reward, lambda within: within.fulfil_steps(key, centred))
+
+    def _learn_steps(
+        self, point: FloatArray, reward: float, prepare: Callable[[Posterior[Any]], Steps], weight: float = 1.0
+    ) -> Steps:
+        """The steps that learn an observation, and the kernel if it is time to."""
+        if self._next is None or self.round_index + 1 < self._next:
+            steps = prepare(self._within)
+            return steps if self._kept is None else steps + self._kept.append_steps(point, reward, weight)
+        # a kernel is learned apart, with the observation, and takes over when it is complete
+        twin = self.copy()
+        carry_out(prepare(twin._within))
+        if twin._kept is not None:
+            carry_out(twin._kept.append_steps(point, reward, weight))
+        twin._learn_if_due()
+        return [replace_state(self, twin)]
+
+    def observe_many_steps(self, points: FloatArray, rewards: FloatArray) -> Iterator[tuple[int, Steps]]:
         self._learner.check(points)
         start = 0
         while start < len(points):
             stop = len(points) if self._next is None else min(start + self._next - self.round_index, len(points))
-            self._within.observe_many(points[start:stop], self._centred(rewards[start:stop]))
-            if self._kept is not None:
-                self._kept.extend(points[start:stop], rewards[start:stop])
-            self._learn_if_due()
-            start = stop
+            twin, first = self.copy(), start
+            try:
+                for count, steps in twin._within.observe_many_steps(
+                    points[first:stop], self._centred(rewards[first:stop])
+                ):
+                    carry_out(steps)
+                    if twin._kept is not None:
+                        twin._kept.extend(points[start : start + count], rewards[start : start + count])
+                    start += count
+            except Exception:
+                # the observations before a failure stay learned
+                if start > first:
+                    yield start - first, [replace_state(self, twin)]
+                raise
+            twin._learn_if_due()
+            yield start - first, [replace_state(self, twin)]
 
-    def anticipate(self, key: int, point: FloatArray, evaluation: _LearnedEvaluation, row: int = 0) -> None:
-        self._within.anticipate(key, point, evaluation.within, row)
+    def anticipate_steps(self, key: int, point: FloatArray, evaluation: _LearnedEvaluation, row: int = 0) -> Steps:
+        return self._within.anticipate_steps(key, point, evaluation.within, row)
 
-    def fulfil(self, key: int, reward: float) -> None:
-        point = self._pending.awaited[key].point
-        self._within.fulfil(key, self._centred(reward))
-        if self._kept is not None:
-            self._kept.append(point, reward)
-        self._learn_if_due()
+    def abandon_steps(self, keys: Collection[int]) -> Steps:
+        return self._within.abandon_steps(keys)
 
-    def abandon(self, key: int) -> None:
-        self._within.abandon(key)
+    def abandon_many_steps(self, keys: Sequence[int]) -> Iterator[tuple[int, Steps]]:
+        return self._within.abandon_many_steps(keys)
 
     def _centred(self, rewards: _Rewards) -> _Rewards:
         """What the posterior within learns of rewards.
@@ -241,11 +285,17 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         within = self._learner.build(refit.kernel, refit.regularization, len(self.kernel_changes) + 1)
         # what the old anchors stand for is to be explained too, whether or not it was sampled
         anchors, sample = self.dictionary_points.reshape(-1, points.shape[1]), refit.sample
-        candidates = np.unique(np.concatenate([sample, anchors]), axis=0) if len(sample) < len(points) else sample
+        awaited = {key: each.point for key, each in self._pending.awaited.items()}
+        if len(sample) < len(points) or awaited:
+            # of the points whose reward is to come, as many at most as were sampled
+            some = list(awaited.values())[:: -(-len(awaited) // len(sample)) or 1]
+            candidates = np.unique(np.concatenate([sample, anchors, np.reshape(some, (-1, points.shape[1]))]), axis=0)
+        else:
+            candidates = sample
         # the kernel is learned without weights: they change what is known of f, not how rough it is
         within.learn_history(points, rewards - refit.mean, candidates, self.observed_weights)
-        for key, awaited in self._pending.awaited.items():
-            within.anticipate(key, awaited.point, within.evaluate_finite(awaited.point[None, :]))
+        if awaited:
+            within.anticipate_many(awaited)
         return within
 
     def __repr__(self) -> str:

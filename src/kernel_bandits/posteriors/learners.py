@@ -17,6 +17,7 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.kernels.mixed import Mixed, PerArm
 from kernel_bandits.learning.columns import Columns
+from kernel_bandits.learning.evidence import log_marginal_likelihood
 from kernel_bandits.learning.fit import Sample
 from kernel_bandits.learning.mixed import PRIOR, MixedModel, MixedSample
 from kernel_bandits.learning.schedule import KernelLearning
@@ -28,6 +29,8 @@ from kernel_bandits.posteriors.split import SplitPosterior
 PosteriorFactory: TypeAlias = Callable[[KernelLike, float, int], Posterior[Any]]
 # A change of kernel costs a pass over the history; a gain of fewer nats is not worth it.
 WORTHWHILE = 1.0
+# A model that the user gave and that the rewards are drawn from is left with this probability at most, over all refits.
+LEAVING_PROBABILITY = 0.05
 # Before anything is known of the rewards, in squared reward units; the output variance is 1 then.
 UNKNOWN_NOISE = 0.1
 # Widths before and after a change are compared at this many points of the sample, and at as many of mixed columns.
@@ -132,7 +135,10 @@ class StationaryLearner(Learner[RewardModel]):
     """Lengthscales, output variance, noise and mean of one stationary kernel over all columns.
 
     A kernel is left only for one that explains the rewards better, and by enough: no variance may fall by more than the
-    Bayes factor of the change, exp(evidence gained).
+    Bayes factor of the change, exp(evidence gained). One that the user gave is left only by prequential evidence: a
+    kernel fitted to the observations of the refit before must predict the later ones better, in log score, by
+    log(k(k + 1)/α) nats at the k-th refit. On data that are chosen adaptively too, the likelihood ratio of predictions
+    has mean 1 if the rewards are drawn from the given model, which is left with probability α at most then.
 
     Args:
         build: builds the posterior of a kernel.
@@ -143,6 +149,8 @@ class StationaryLearner(Learner[RewardModel]):
     def __init__(self, build: PosteriorFactory, start: RewardModel, learning: KernelLearning) -> None:
         self._build, self._start, self._learning = build, start, learning
         self._units: Units | None = None
+        # How many refits there were, and how many observations the last one knew.
+        self._refits, self._known = 0, 0
 
     @property
     def start(self) -> RewardModel | None:
@@ -163,6 +171,12 @@ class StationaryLearner(Learner[RewardModel]):
         self, points: FloatArray, rewards: FloatArray, model: RewardModel | None, generator: np.random.Generator
     ) -> Refit[RewardModel] | None:
         drawn = drawn_rows(len(points), self._learning.sample_size, generator)
+        known, self._known = self._known or len(points) // 2, len(points)
+        self._refits += 1
+        if not self._learning.from_scratch and not self._is_outpredicted(
+            model, points[drawn], rewards[drawn], drawn < known
+        ):
+            return None
         sample = Sample(points[drawn], rewards[drawn], self._learning.groups, self._units)
         self._units = sample.units
         found, gain = sample.fit(self._start.kernel, model), math.inf
@@ -174,6 +188,21 @@ class StationaryLearner(Learner[RewardModel]):
                 return None
         relative = tuple(sample.units.relative(found.kernel.lengthscale).tolist())
         return Refit(found, found.covariance, found.noise, found.mean, 1.0, gain, relative, points[drawn])
+
+    def _is_outpredicted(
+        self, model: RewardModel | None, points: FloatArray, rewards: FloatArray, early: NDArray[np.bool_]
+    ) -> bool:
+        """Whether a model fitted to the early observations predicts the later ones better than the given one."""
+        if model is None or early.sum() < 2 or early.all():
+            return model is None
+        rival = Sample(points[early], rewards[early], self._learning.groups, self._units).fit(self._start.kernel, model)
+        scores = [
+            # log p(late | early) = log p(all) − log p(early)
+            log_marginal_likelihood(one.kernel, one.variance, one.noise, points, rewards - one.mean)
+            - log_marginal_likelihood(one.kernel, one.variance, one.noise, points[early], rewards[early] - one.mean)
+            for one in (rival, model)
+        ]
+        return scores[0] - scores[1] >= math.log(self._refits * (self._refits + 1) / LEAVING_PROBABILITY)
 
     def accepts(
         self,

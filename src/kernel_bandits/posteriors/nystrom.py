@@ -1,20 +1,23 @@
 """The projected posterior: a dictionary of anchors carries it, O(m²) per action and per update."""
 
+import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.commit import Steps, carry_out, finish
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, DictionaryRule, HistoryMode, as_rule
 from kernel_bandits.kernels import KernelLike, require_columns
 from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors import bulk, pruning
 from kernel_bandits.posteriors.anchored import AnchoredRegression, solved_anew
-from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior
+from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior, require_finite_kernel
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.regression import RidgeRegression
 
@@ -63,6 +66,11 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             require_columns(facts.kernel, anchors)
             facts.dimension = anchors.shape[1]
             self._model.rebuild(anchors, None)
+
+    @property
+    def model(self) -> AnchoredRegression:
+        """The regression with its anchors."""
+        return self._model
 
     @property
     def dictionary(self) -> Dictionary:
@@ -154,6 +162,14 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             return None, self._evaluate(gram, prior)
         return chosen, self._evaluate(gram[chosen], prior[chosen])
 
+    def means(self, points: FloatArray) -> FloatArray:
+        basis = self._model.basis
+        # mean = k_Z(s)ᵀJᵀw at O(m) per point
+        with np.errstate(invalid="ignore", over="ignore"):
+            means = linalg.times_vector(basis.gram(points), basis.weights(self._pending.settled.weights))
+        require_finite_kernel(basis.kernel, means + basis.kernel.diag(points))
+        return means
+
     def gradient(self, points: FloatArray, evaluation: _NystromEvaluation, bonus: float) -> FloatArray:
         # d mean = wᵀdφ and d std² = d residual + 2λ(Pφ)ᵀdφ with d residual = dk(s, s) − 2φᵀdφ, or 0 where it is cut off
         slopes = bonus * linalg.half_inverse(evaluation.std)
@@ -162,73 +178,104 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         by_features += self._pending.settled.weights - 2.0 * own[:, None] * evaluation.features
         return self._model.basis.gradient(points, by_features, own)
 
-    def observe(self, point: FloatArray, reward: float, evaluation: _NystromEvaluation, row: int = 0) -> None:
-        model = self._model
+    def observe_steps(self, point: FloatArray, reward: float, evaluation: _NystromEvaluation, row: int = 0) -> Steps:
+        model, facts = self._model, self._facts
         features, solved = evaluation.features[row], evaluation.solved[row]
         mean, residual = evaluation.mean.item(row), evaluation.residual.item(row)
         variance, prior = evaluation.explained.item(row), evaluation.prior_variance.item(row)
         # σ² = residual/λ + φᵀPφ
-        candidate = Candidate(features, residual, prior, residual / self._facts.regularization + variance)
+        candidate = Candidate(features, residual, prior, residual / facts.regularization + variance)
         proposal = model.dictionary.propose(candidate)
         if proposal.resample:
-            with model.all_or_nothing():
-                self._pending.observe(features, solved, variance, mean, reward)
-                model.remember(point, reward, residual)
-                model.resample()
-            return
-        if proposal.draw:
-            features, residual = model.admit(point, candidate, proposal)
-            if len(features) > len(solved):
-                solved, variance, mean = solved_anew(self._pending, features)
-        else:
-            model.dictionary.commit(candidate, proposal, appended=False)
-        self._pending.observe(features, solved, variance, mean, reward)
-        model.remember(point, reward, residual)
+            twin = model.copy()
+            carry_out(twin.pending.observe_steps(features, solved, variance, mean, reward))
+            # ρ grows by what the anchors do not explain
+            carry_out(twin.remember_steps(point, reward, facts.residual_trace + residual))
+            twin.resample()
+            return model.replace_steps(twin)
+        if not proposal.draw:
+            steps = self._pending.observe_steps(features, solved, variance, mean, reward)
+            steps += model.remember_steps(point, reward, facts.residual_trace + residual)
+            return steps + model.dictionary.commit_steps(candidate, proposal, appended=False)
+        admitted = model.admit(point, candidate, proposal)
+        features = admitted.features
+        if admitted.appended:
+            solved, variance, mean = solved_anew(admitted.pair, features)
+        steps = admitted.pair.observe_steps(features, solved, variance, mean, reward) + admitted.steps
+        steps += model.remember_steps(point, reward, admitted.residual_trace + admitted.residual)
+        return steps + model.dictionary.commit_steps(admitted.candidate, proposal, admitted.appended)
 
-    def observe_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
-        model, evaluation = self._model, self.evaluate_finite(point[None, :])
+    def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
+        model, facts, evaluation = self._model, self._facts, self.evaluate_finite(point[None, :])
         features, residual = evaluation.features[0], evaluation.residual.item(0)
         explained, prior = evaluation.explained.item(0), evaluation.prior_variance.item(0)
         # rules look at points and not at weights: an anchor stands for a place
-        candidate = Candidate(features, residual, prior, residual / self._facts.regularization + explained)
+        candidate = Candidate(features, residual, prior, residual / facts.regularization + explained)
         proposal = model.dictionary.propose(candidate)
         if proposal.resample:
-            with model.all_or_nothing():
-                self._pending.observe_weighted(features, reward, weight)
-                model.remember(point, reward, residual, weight)
-                model.resample()
-            return
-        features, residual = model.admit(point, candidate, proposal)
-        self._pending.observe_weighted(features, reward, weight)
-        model.remember(point, reward, residual, weight)
+            twin = model.copy()
+            carry_out(twin.pending.observe_weighted_steps(features, reward, weight))
+            carry_out(twin.remember_steps(point, reward, facts.residual_trace + weight * residual, weight))
+            twin.resample()
+            return model.replace_steps(twin)
+        admitted = model.admit(point, candidate, proposal)
+        steps = admitted.pair.observe_weighted_steps(admitted.features, reward, weight) + admitted.steps
+        trace = admitted.residual_trace + weight * admitted.residual
+        steps += model.remember_steps(point, reward, trace, weight)
+        return steps + model.dictionary.commit_steps(admitted.candidate, proposal, admitted.appended)
 
     @property
     def observed_weights(self) -> FloatArray | None:
         return None if self._model.history is None else self._model.history.weights
 
-    def anticipate(self, key: int, point: FloatArray, evaluation: _NystromEvaluation, row: int = 0) -> None:
+    def anticipate_steps(self, key: int, point: FloatArray, evaluation: _NystromEvaluation, row: int = 0) -> Steps:
         model = self._model
         features, residual = evaluation.features[row], evaluation.residual.item(row)
         explained, prior = evaluation.explained.item(row), evaluation.prior_variance.item(row)
         candidate = Candidate(features, residual, prior, residual / self._facts.regularization + explained)
         proposal = model.dictionary.propose(candidate)
+        counted = (setattr, self._facts, "dimension", len(point))
         if proposal.resample:
-            with model.all_or_nothing():
-                model.expect(key, Awaited(point, features, residual))
-                model.resample()
-            return
-        features, residual = model.admit(point, candidate, proposal)
-        model.expect(key, Awaited(point, features.copy(), residual))
+            twin = model.copy()
+            carry_out(twin.pending.expect_steps(key, Awaited(point, features, residual)))
+            twin.resample()
+            return [*model.replace_steps(twin), counted]
+        admitted = model.admit(point, candidate, proposal)
+        awaited = Awaited(point, admitted.features.copy(), admitted.residual)
+        steps = [*admitted.pair.expect_steps(key, awaited), *admitted.steps, counted]
+        if admitted.residual_trace != self._facts.residual_trace:
+            steps.append((setattr, self._facts, "residual_trace", admitted.residual_trace))
+        return steps + model.dictionary.commit_steps(admitted.candidate, proposal, admitted.appended)
 
-    def fulfil(self, key: int, reward: float) -> None:
-        awaited = self._model.current(key)
-        self._pending.settled.learn(awaited.coordinates, reward)
-        self._model.remember(awaited.point, reward, awaited.residual)
-        self._pending.release(key)
+    def anticipate_many(self, points: Mapping[int, FloatArray]) -> None:
+        # no coins are flipped: where a history is learned, anchors are chosen
+        self._model.count_awaited({key: Awaited(point, point) for key, point in points.items()})
 
-    def abandon(self, key: int) -> None:
-        self._pending.ahead.forget(self._model.current(key).coordinates)
-        self._pending.release(key)
+    def fulfil_steps(self, key: int, reward: float) -> Steps:
+        awaited, facts = self._model.current(key), self._facts
+        steps = self._pending.settled.learn_steps(awaited.coordinates, reward)
+        steps += self._model.remember_steps(awaited.point, reward, facts.residual_trace + awaited.residual)
+        return steps + self._pending.release_steps([key])
+
+    def abandon_steps(self, keys: Collection[int]) -> Steps:
+        return self._pending.forget_steps(keys, [self._model.current(key).coordinates for key in keys])
+
+    def abandon_many_steps(self, keys: Sequence[int]) -> Iterator[tuple[int, Steps]]:
+        known: list[FloatArray] = []
+        try:
+            known.extend(self._model.current(key).coordinates for key in keys)
+        except Exception:
+            # the points before one at which the kernel fails are forgotten
+            if known:
+                yield len(known), self._pending.forget_steps(keys[: len(known)], known)
+            raise
+        yield len(keys), self._pending.forget_steps(keys, known)
+
+    def copy(self) -> Self:
+        twin = copy.copy(self)
+        twin._model = self._model.copy()
+        twin._facts, twin._pending = twin._model.facts, twin._model.pending
+        return twin
 
     @contextmanager
     def batch(self) -> Iterator[Callable[[FloatArray], float]]:
@@ -240,18 +287,27 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             # σ² = residual/λ + φᵀPφ
             return residual.item(0) / self.regularization + float(explained)
 
-        self._model.postpone()
         try:
+            self._model.postpone()
             yield variance
         finally:
-            self._model.project_postponed()
+            finish(self._model.project_postponed)
 
-    def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
+    def observe_many_steps(self, points: FloatArray, rewards: FloatArray) -> Iterator[tuple[int, Steps]]:
+        twin = self.copy()
+
         def one_by_one(points: FloatArray, rewards: FloatArray) -> None:
             for point, reward in zip(points, rewards.tolist(), strict=True):
-                self.observe(point, reward, self.evaluate_finite(point[None, :]))
+                twin.observe(point, reward, twin.evaluate_finite(point[None, :]))
 
-        bulk.learn_log(self._model, points, rewards, one_by_one)
+        try:
+            bulk.learn_log(twin._model, points, rewards, one_by_one)
+        except Exception:
+            # the observations before a failure stay learned
+            if twin.round_index > self.round_index:
+                yield twin.round_index - self.round_index, self._model.replace_steps(twin._model)
+            raise
+        yield len(points), self._model.replace_steps(twin._model)
 
     def learn_history(
         self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None

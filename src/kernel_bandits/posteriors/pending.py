@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from operator import setitem
 from typing import Generic, Protocol, Self, TypeVar
 
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.commit import Steps, carry_out
 from kernel_bandits.numerics.linalg import symmetric_times_vector
 from kernel_bandits.posteriors.regression import RidgeRegression
 
@@ -28,8 +31,11 @@ class Regression(Protocol):
     def copy(self) -> Self:
         """A regression that goes on by itself."""
 
-    def count(self, coordinates: FloatArray) -> None:
-        """Learn a point with a reward that is never asked for: variances depend on points alone."""
+    def count_many(self, coordinates: Sequence[FloatArray]) -> None:
+        """Learn points with rewards that are never asked for, in a regression that nobody else holds."""
+
+    def count_steps(self, coordinates: FloatArray) -> Steps:
+        """The steps that learn a point with a reward that is never asked for: variances depend on points alone."""
 
 
 R = TypeVar("R", bound=Regression)
@@ -96,44 +102,65 @@ class Pending(Generic[R]):
         self.settled = self.ahead = settled
         self.awaited: dict[int, Awaited] = {}
 
-    def expect(self, key: int, awaited: Awaited) -> None:
-        """Count a point ahead; either succeeds or changes nothing."""
+    def expect_steps(self, key: int, awaited: Awaited) -> Steps:
+        """The steps that count a point ahead."""
         ahead = self.settled.copy() if self.ahead is self.settled else self.ahead
-        ahead.count(awaited.coordinates)
-        self.ahead = ahead
-        self.awaited[key] = awaited
+        steps = ahead.count_steps(awaited.coordinates)
+        if ahead is not self.ahead:
+            carry_out(steps)
+            steps = [(setattr, self, "ahead", ahead)]
+        return [*steps, (setitem, self.awaited, key, awaited)]
 
-    def recount(self, awaited: dict[int, Awaited]) -> None:
-        """Await these points instead, and count them anew; either succeeds or changes nothing."""
-        ahead = self.settled.copy() if awaited else self.settled
-        for each in awaited.values():
-            ahead.count(each.coordinates)
-        self.ahead, self.awaited = ahead, awaited
+    def recounted(self, awaited: dict[int, Awaited]) -> Pending[R]:
+        """The pair that awaits these points instead, counted anew."""
+        pair = Pending(self.settled)
+        if awaited:
+            pair.ahead, pair.awaited = self.settled.copy(), awaited
+            pair.ahead.count_many([each.coordinates for each in awaited.values()])
+        return pair
 
-    def release(self, key: int) -> None:
-        """Await a point no longer, which ``ahead`` no longer counts or ``settled`` has learned."""
-        del self.awaited[key]
-        if not self.awaited:
-            self.ahead = self.settled
+    def release_steps(self, keys: Collection[int]) -> Steps:
+        """The steps that await points no longer, which ``ahead`` no longer counts or ``settled`` has learned."""
+        steps: Steps = [(self.awaited.pop, key, None) for key in keys]
+        if len(keys) == len(self.awaited):
+            steps.append((setattr, self, "ahead", self.settled))
+        return steps
 
-    def observe_weighted(self: Pending[RidgeRegression], features: FloatArray, reward: float, weight: float) -> None:
-        """Learn a reward of noise variance λ/weight in both: √weight·r at √weight·φ."""
+    def forget_steps(self: Pending[RidgeRegression], keys: Collection[int], coordinates: Sequence[FloatArray]) -> Steps:
+        """The steps that count awaited points no longer, given their φ."""
+        ahead = self.settled
+        if len(keys) < len(self.awaited):
+            ahead = self.ahead.copy()
+            ahead.forget_many(coordinates)
+        return [(setattr, self, "ahead", ahead), *((self.awaited.pop, key, None) for key in keys)]
+
+    def copy(self) -> Pending[R]:
+        """A pair that goes on by itself."""
+        pair = Pending(self.settled.copy())
+        pair.ahead = pair.settled if self.ahead is self.settled else self.ahead.copy()
+        pair.awaited = dict(self.awaited)
+        return pair
+
+    def observe_weighted_steps(
+        self: Pending[RidgeRegression], features: FloatArray, reward: float, weight: float
+    ) -> Steps:
+        """The steps that learn a reward of noise variance λ/weight in both: √weight·r at √weight·φ."""
         scale = math.sqrt(weight)
-        if self.ahead is not self.settled:
-            self.ahead.count(scale * features)
-        self.settled.learn(scale * features, scale * reward)
+        steps = self.settled.learn_steps(scale * features, scale * reward)
+        return steps if self.ahead is self.settled else [*self.ahead.count_steps(scale * features), *steps]
 
-    def observe(
+    def observe_steps(
         self: Pending[RidgeRegression],
         features: FloatArray,
         solved: FloatArray,
         variance: float,
         mean: float,
         reward: float,
-    ) -> None:
-        """Learn a reward in both, given h = Pφ and φᵀh with the P ahead, and mean = φᵀw."""
-        if self.ahead is not self.settled:
-            self.ahead.observe(features, solved, variance, 0.0, 0.0)
-            solved = symmetric_times_vector(self.settled.covariance, features)
-            variance = float(features @ solved)
-        self.settled.observe(features, solved, variance, mean, reward)
+    ) -> Steps:
+        """The steps that learn a reward in both, given h = Pφ and φᵀh with the P ahead, and mean = φᵀw."""
+        settled, ahead = self.settled, self.ahead
+        if ahead is settled:
+            return settled.observe_steps(features, solved, variance, mean, reward)
+        steps = ahead.observe_steps(features, solved, variance, 0.0, 0.0)
+        solved = symmetric_times_vector(settled.covariance, features)
+        return [*steps, *settled.observe_steps(features, solved, float(features @ solved), mean, reward)]

@@ -9,7 +9,8 @@ import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.errors import KernelBanditsError
+from kernel_bandits.commit import Steps, carry_out, replace_state
+from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.numerics import linalg
 from kernel_bandits.numerics.blas_threads import factorisation_threads
 from kernel_bandits.posteriors.projection import Mass
@@ -23,6 +24,9 @@ FORGETTING_TOLERANCE = 1e-4
 # Observations that are learned at once enter by matrix products of at most this many rows and bytes.
 BATCH_ROWS = 512
 BATCH_BYTES = 2 * 2**20
+# 1 + φᵀPφ is at least 1; rounding that leaves less than this has lost every digit of φᵀPφ.
+LEAST_SCALE = 0.5
+_ARRAYS = ("covariance", "weights", "_precision", "_moment", "_pending", "_pending_rewards")
 
 
 def batch_rows(size: int) -> int:
@@ -91,34 +95,67 @@ class RidgeRegression:
         """The trace of (A − λI)A⁻¹, which is m − λ·trace P."""
         return self.size - self.regularization * float(np.trace(self.covariance))
 
-    def observe(self, features: FloatArray, solved: FloatArray, variance: float, mean: float, reward: float) -> None:
-        """Learn a reward at features φ, with h = Pφ, variance = φᵀh and mean = φᵀw as they stand."""
+    def observe_steps(
+        self, features: FloatArray, solved: FloatArray, variance: float, mean: float, reward: float
+    ) -> Steps:
+        """The steps that learn a reward at features φ, with h = Pφ, variance = φᵀh and mean = φᵀw as they stand."""
         # P ← P − hhᵀ/c and w ← w + h(r − φᵀw)/c with c = 1 + φᵀh (Sherman–Morrison); log det grows by log c
         scale = 1.0 + variance
-        linalg.subtract_outer(self.covariance, solved / math.sqrt(scale))
-        self.weights += solved * ((reward - mean) / scale)
-        self.log_determinant += math.log(scale)
-        self._pending[self._pending_count] = features
-        self._pending_rewards[self._pending_count] = reward
-        self._pending_count += 1
-        self._rounds += 1
-        if self._rounds % PENDING_ROWS == 0:
-            self._absorb_pending()
-            self._check_drift(features)
+        if not scale > LEAST_SCALE:
+            raise InputError(
+                f"kernel: its features are too large for λ = {self.regularization:g}; rounding left 1 + φᵀPφ at "
+                f"{scale:.3g}, where at least 1 is expected. Scale the columns to about 1, or give a larger λ."
+            )
+        weights = self.weights + solved * ((reward - mean) / scale)
+        log_determinant = self.log_determinant + math.log(scale)
+        fall, count, rounds = solved / math.sqrt(scale), self._pending_count, self._rounds + 1
+        if rounds % PENDING_ROWS:
+            narrow = linalg.subtract_outer_step(self.covariance, fall)
+            return [narrow, (self._store, count, features, reward, weights, log_determinant, rounds)]
+        checked = self.copy()
+        linalg.subtract_outer(checked.covariance, fall)
+        checked._store(count, features, reward, weights, log_determinant, rounds)
+        checked._absorb_pending()
+        checked._check_drift(features)
+        return [replace_state(self, checked)]
 
-    def learn(self, features: FloatArray, reward: float) -> None:
-        """:meth:`observe` where nothing is known of h = Pφ and φᵀw yet."""
+    def _store(
+        self, row: int, features: FloatArray, reward: float, weights: FloatArray, log_determinant: float, rounds: int
+    ) -> None:
+        """Write what an observation changes besides P; may be repeated."""
+        self.weights, self.log_determinant = weights, log_determinant
+        self._pending[row], self._pending_rewards[row] = features, reward
+        self._pending_count, self._rounds = row + 1, rounds
+
+    def learn_steps(self, features: FloatArray, reward: float) -> Steps:
+        """:meth:`observe_steps` where nothing is known of h = Pφ and φᵀw yet."""
         solved = linalg.symmetric_times_vector(self.covariance, features)
-        self.observe(features, solved, float(features @ solved), float(features @ self.weights), reward)
+        return self.observe_steps(features, solved, float(features @ solved), float(features @ self.weights), reward)
 
-    def count(self, coordinates: FloatArray) -> None:
-        """Learn φ with a reward that is never asked for; w means nothing from then on."""
+    def count_steps(self, coordinates: FloatArray) -> Steps:
+        """The steps that learn φ with a reward that is never asked for; w means nothing from then on."""
         solved = linalg.symmetric_times_vector(self.covariance, coordinates)
-        self.observe(coordinates, solved, float(coordinates @ solved), 0.0, 0.0)
+        return self.observe_steps(coordinates, solved, float(coordinates @ solved), 0.0, 0.0)
+
+    def count_many(self, coordinates: Sequence[FloatArray]) -> None:
+        """Learn points with rewards that are never asked for, in a regression that nobody else holds."""
+        if len(coordinates) < PENDING_ROWS:
+            for features in coordinates:
+                carry_out(self.count_steps(features))
+            return
+        rows = batch_rows(self.size)
+        for start in range(0, len(coordinates), rows):
+            block = np.array(coordinates[start : start + rows])
+            self.defer(block, np.zeros(len(block)))
+        self.settle()
 
     def copy(self) -> Self:
         """A regression that goes on by itself."""
-        return copy.deepcopy(self)
+        twin = copy.copy(self)
+        for name in _ARRAYS:
+            setattr(twin, name, getattr(self, name).copy())
+        twin._deferred = list(self._deferred)
+        return twin
 
     def observe_many(self, features: FloatArray, solved: FloatArray, factor: FloatArray, rewards: FloatArray) -> None:
         """Learn b rewards at features Φ (b, m) at once, as if one after the other, given H = ΦP and the factor L.
@@ -141,7 +178,7 @@ class RidgeRegression:
         self._check_drift(features[-1])
 
     def forget(self, features: FloatArray) -> None:
-        """Take back an observation of reward 0 at features φ."""
+        """Take back an observation of reward 0 at features φ, in a regression that nobody else holds."""
         solved = linalg.times_vector(self.covariance, features)
         # 1 − φᵀPφ = 1/(1 + φᵀP₋φ) with the P₋ without the observation
         left = 1.0 - float(features @ solved)
@@ -154,6 +191,17 @@ class RidgeRegression:
         linalg.add_gram(self.covariance, solved[None, :] / math.sqrt(left), 1.0)
         self.weights += solved * (float(features @ self.weights) / left)
         self.log_determinant += math.log(left)
+
+    def forget_many(self, coordinates: Sequence[FloatArray]) -> None:
+        """Take back observations of reward 0, in a regression that nobody else holds."""
+        if len(coordinates) < PENDING_ROWS:
+            for features in coordinates:
+                self.forget(features)
+            return
+        self._absorb_pending()
+        for start in range(0, len(coordinates), BATCH_ROWS):
+            linalg.add_gram(self._precision, np.array(coordinates[start : start + BATCH_ROWS]), -1.0)
+        self._solve()
 
     def defer(self, features: FloatArray, rewards: FloatArray) -> None:
         """Take b observations without bringing P, w and the log-determinant up to date; :meth:`settle` does that.
@@ -209,9 +257,16 @@ class RidgeRegression:
         self._rounds += self._deferred_rows
         self._deferred, self._deferred_rows, self._stale = [], 0, True
 
-    def border(self, mass: Mass) -> None:
-        """Add one coordinate, in which the past has the given mass."""
-        self._absorb_pending()
+    def bordered(self, mass: Mass) -> Self:
+        """A regression with one more coordinate, in which the past has the given mass."""
+        grown = copy.copy(self)
+        grown._precision, grown._moment = self._precision.copy(), self._moment.copy()
+        grown._pending_rewards = self._pending_rewards.copy()
+        grown._absorb_pending()
+        grown._border(mass)
+        return grown
+
+    def _border(self, mass: Mass) -> None:
         cross, square, moment = mass.cross[:-1, 0], mass.square.item(), mass.moment.item()
         # A ← [[A, a], [aᵀ, λ + cc]]; its inverse by the Schur complement s = λ + cc − aᵀPa ≥ λ
         solved = linalg.symmetric_times_vector(self.covariance, cross)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from operator import setitem
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.kernels.mixed import PerArm
 from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior
@@ -63,14 +66,21 @@ class _Arms:
         """The largest of any arm."""
         return max((member.drift for member in self.members.values()), default=0.0)
 
+    def copy(self) -> _Arms:
+        """Arms that learn apart from these."""
+        twin = copy.copy(self)
+        twin.members = {arm: member.copy() for arm, member in self.members.items()}
+        twin.awaited = dict(self.awaited)
+        return twin
+
     def count(self) -> None:
-        """Count the anchors again."""
+        """Count the anchors again; may be repeated."""
         size = sum(member.dictionary_size for member in self.members.values())
         if size != self.size:
             columns = self.anchors.shape[1]
             blocks = [member.dictionary_points for member in self.members.values()]
             # an arm without anchors does not know its columns yet
-            self.size, self.anchors = size, np.concatenate([block.reshape(len(block), columns) for block in blocks])
+            self.anchors, self.size = np.concatenate([block.reshape(len(block), columns) for block in blocks]), size
 
 
 class SplitPosterior(Posterior[_SplitEvaluation]):
@@ -171,25 +181,35 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
             known = (member.evaluate_finite(point[None, : self._split]), 0)
         return arm, member, *known
 
-    def _admit(self, arm: bytes, member: Posterior[Any], dimension: int) -> int:
-        """Keep the posterior of an arm; returns its number."""
-        self._arms.members.setdefault(arm, member)
-        self._facts.dimension = dimension
+    def _admit_steps(self, arm: bytes, member: Posterior[Any], dimension: int, observations: int) -> Steps:
+        """The steps that keep the posterior of an arm, which has learned that many observations."""
+        return [
+            (self._arms.members.setdefault, arm, member),
+            (self._numbers.setdefault, arm, len(self._numbers)),
+            (self._count, dimension, self._facts.round_index + observations),
+        ]
+
+    def _count(self, dimension: int, round_index: int) -> None:
+        """Count all arms again; may be repeated."""
         self._arms.count()
-        self._facts.residual_trace = math.fsum(each.residual_trace for each in self._arms.members.values())
-        return self._numbers.setdefault(arm, len(self._numbers))
+        trace = math.fsum(each.residual_trace for each in self._arms.members.values())
+        self._facts.store(trace, dimension, round_index)
 
-    def observe(self, point: FloatArray, reward: float, evaluation: _SplitEvaluation, row: int = 0) -> None:
+    def observe_steps(self, point: FloatArray, reward: float, evaluation: _SplitEvaluation, row: int = 0) -> Steps:
         arm, member, known, place = self._evaluated(point, evaluation, row)
-        member.observe(point[: self._split], reward, known, place)
-        self._order.append(self._admit(arm, member, len(point)))
-        self._facts.round_index += 1
+        return [
+            *member.observe_steps(point[: self._split], reward, known, place),
+            (self._order.append, self._numbers.get(arm, len(self._numbers))),
+            *self._admit_steps(arm, member, len(point), 1),
+        ]
 
-    def observe_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
+    def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
         arm, member = self._member(point)
-        member.observe_weighted(point[: self._split], reward, weight)
-        self._order.append(self._admit(arm, member, len(point)))
-        self._facts.round_index += 1
+        return [
+            *member.observe_weighted_steps(point[: self._split], reward, weight),
+            (self._order.append, self._numbers.get(arm, len(self._numbers))),
+            *self._admit_steps(arm, member, len(point), 1),
+        ]
 
     @property
     def observed_weights(self) -> FloatArray | None:
@@ -201,8 +221,18 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
         ordered[np.argsort(np.asarray(self._order), kind="stable")] = given
         return ordered
 
-    def observe_many(self, points: FloatArray, rewards: FloatArray) -> None:
-        self._learn_groups(points, lambda member, rows: member.observe_many(points[rows, : self._split], rewards[rows]))
+    def observe_many_steps(self, points: FloatArray, rewards: FloatArray) -> Iterator[tuple[int, Steps]]:
+        twin = self.copy()
+        twin._learn_groups(points, lambda member, rows: member.observe_many(points[rows, : self._split], rewards[rows]))
+        own = {"_order": twin._order, "_numbers": twin._numbers}
+        shared = [replace_state(self._facts, twin._facts), replace_state(self._arms, twin._arms)]
+        yield len(points), [*shared, (vars(self).update, own)]
+
+    def copy(self) -> Self:
+        twin = copy.copy(self)
+        twin._facts, twin._arms = copy.copy(self._facts), self._arms.copy()
+        twin._pending, twin._order, twin._numbers = twin._arms, list(self._order), dict(self._numbers)
+        return twin
 
     def learn_history(
         self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
@@ -223,28 +253,44 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
         for rows in groups.values():
             arm, member = self._member(points[rows[0]])
             learn(member, rows)
-            numbers[rows] = self._admit(arm, member, points.shape[1])
+            carry_out(self._admit_steps(arm, member, points.shape[1], len(rows)))
+            numbers[rows] = self._numbers[arm]
         self._order.extend(numbers.tolist())
-        self._facts.round_index += len(points)
 
-    def anticipate(self, key: int, point: FloatArray, evaluation: _SplitEvaluation, row: int = 0) -> None:
+    def anticipate_steps(self, key: int, point: FloatArray, evaluation: _SplitEvaluation, row: int = 0) -> Steps:
         arm, member, known, place = self._evaluated(point, evaluation, row)
-        member.anticipate(key, point[: self._split], known, place)
-        self._admit(arm, member, len(point))
-        self._arms.awaited[key] = Awaited(point, point)
+        return [
+            *member.anticipate_steps(key, point[: self._split], known, place),
+            (setitem, self._arms.awaited, key, Awaited(point, point)),
+            *self._admit_steps(arm, member, len(point), 0),
+        ]
 
-    def fulfil(self, key: int, reward: float) -> None:
-        arm, member = self._member(self._arms.awaited[key].point)
-        member.fulfil(key, reward)
-        self._arms.count()
-        self._order.append(self._numbers[arm])
-        self._facts.round_index += 1
-        del self._arms.awaited[key]
+    def anticipate_many(self, points: Mapping[int, FloatArray]) -> None:
+        keys, joint = list(points), np.array(list(points.values()))
+        for rows in self._rows_by_arm(joint).values():
+            arm, member = self._member(joint[rows[0]])
+            member.anticipate_many({keys[row]: joint[row, : self._split] for row in rows})
+            carry_out(self._admit_steps(arm, member, joint.shape[1], 0))
+        self._arms.awaited.update({key: Awaited(point, point) for key, point in points.items()})
 
-    def abandon(self, key: int) -> None:
-        _, member = self._member(self._arms.awaited[key].point)
-        member.abandon(key)
-        del self._arms.awaited[key]
+    def fulfil_steps(self, key: int, reward: float) -> Steps:
+        point = self._arms.awaited[key].point
+        arm, member = self._member(point)
+        return [
+            *member.fulfil_steps(key, reward),
+            (self._order.append, self._numbers[arm]),
+            (self._arms.awaited.pop, key, None),
+            *self._admit_steps(arm, member, len(point), 1),
+        ]
+
+    def abandon_steps(self, keys: Collection[int]) -> Steps:
+        keys_by_arm: dict[bytes, list[int]] = {}
+        for key in keys:
+            keys_by_arm.setdefault(self._arms.awaited[key].point[self._split :].tobytes(), []).append(key)
+        steps: Steps = [(self._arms.awaited.pop, key, None) for key in keys]
+        for arm, some in keys_by_arm.items():
+            steps += self._arms.members[arm].abandon_steps(some)
+        return steps
 
     def gradient(self, points: FloatArray, evaluation: _SplitEvaluation, bonus: float) -> FloatArray:
         del evaluation  # of arms in other contexts too

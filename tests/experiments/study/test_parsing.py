@@ -222,7 +222,7 @@ def test_every_policy_environment_and_kernel_of_the_library_is_found():
         "ConstantRadius",
         "Tightened",
     }
-    assert not set(catalogue("kernel, radius or rule")) & {"Kernel", "Confidence", "_Valid"}
+    assert not set(catalogue("kernel, radius or rule")) & {"Kernel", "Confidence", "GuaranteedRadius"}
 
 
 def test_caps_shorten_and_a_shift_changes_every_seed(full):

@@ -49,6 +49,12 @@ def code_digests(runs: Iterable[Run]) -> dict[str, str]:
     return found
 
 
+def own_files(runs: Iterable[Run]) -> list[Path]:
+    """Return the files of the study's own code that runs use."""
+    files = {Path(module.__file__ or "") for module in _modules_in(_own_folders(runs))}
+    return sorted(file for file in files if file.is_file())
+
+
 @contextmanager
 def _by_value(cloudpickle: Any, modules: Iterable[ModuleType]) -> Iterator[None]:
     registered = [module for module in modules if module.__name__ not in cloudpickle.list_registry_pickle_by_value()]

@@ -1,5 +1,6 @@
 """What the names in a study stand for: exports of the library, found by inspection, or ``"module:attribute"``."""
 
+import functools
 import importlib
 import inspect
 import sys
@@ -71,9 +72,21 @@ def name_of(factory: Factory) -> str:
 def parameters(factory: Factory) -> Mapping[str, inspect.Parameter]:
     """Return the parameters of a class or function."""
     try:
+        return _signature(factory)
+    except TypeError:  # one that cannot be hashed, or has no signature
+        return _parameters(factory)
+
+
+def _parameters(factory: Factory) -> Mapping[str, inspect.Parameter]:
+    try:
         return inspect.signature(factory).parameters
     except (TypeError, ValueError) as reason:
         raise InputError(f"{factory!r} does not say which options it takes; wrap it in a function.") from reason
+
+
+@functools.lru_cache(maxsize=256)
+def _signature(factory: Factory) -> Mapping[str, inspect.Parameter]:
+    return _parameters(factory)
 
 
 def check_options(name: str, factory: Factory, options: Iterable[str], added: Collection[str] = ()) -> None:

@@ -5,8 +5,11 @@ Every mistake in a file is an :class:`InputError` that names the place and what 
 
 import importlib.util
 import itertools
+import math
+import re
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +29,9 @@ STUDY_KEYS = ("name", "title", "environments", "policies", "defaults", "seeds", 
 ENVIRONMENT_KEYS = ("name", "label", "options", "grid", "kernel")
 POLICY_KEYS = ("name", "label", "options", "grid", "seeds", "horizon", "environments")
 QUICK_KEYS = ("seeds", "horizon")
+# Files with more than this are taken for a mistake: a run is a file, and a round a row of it.
+MOST_RUNS, MOST_ROUNDS, LARGEST_SEED = 1_000_000, 1_000_000_000, 2**63 - 1
+_WIDE = re.compile(r"\{[^{}]*:[^{}]*\d{4}")
 
 
 def load_study(path: str | Path) -> Study:
@@ -45,6 +51,8 @@ def load_study(path: str | Path) -> Study:
             return tables if isinstance(tables, Study) else study_of(tables, path.stem)
         except KernelBanditsError as reason:
             raise InputError(f"{path.name}: {reason}") from reason
+        except RecursionError as reason:
+            raise InputError(f"{path.name}: its tables or lists are nested too deeply.") from reason
 
 
 def study_of(tables: TomlTable, name: str = "study") -> Study:
@@ -118,7 +126,7 @@ def _policies(tables: TomlTable, labels: Sequence[str]) -> Iterator[_Entry]:
                 raise InputError(f"{where}.environments: there is no environment {label!r}{hint}")
         seeds = _seeds(f"{where}.seeds", table.get("seeds", tables["seeds"]))
         of_horizon = f"{where}.horizon" if "horizon" in table else "horizon"
-        horizon = as_count(of_horizon, table.get("horizon", tables["horizon"]))
+        horizon = _at_most(of_horizon, as_count(of_horizon, table.get("horizon", tables["horizon"])), MOST_ROUNDS)
         for policy in _grid(where, table, "policy"):
             yield _Entry(policy, tuple(chosen), seeds, horizon)
 
@@ -129,6 +137,7 @@ def _cells(places: Sequence[_Place], entries: Sequence[_Entry], defaults: TomlTa
     for option in defaults:
         if not any(entry.policy.accepts(option) for entry in entries):
             raise InputError(f"defaults: no policy takes an option {option!r}; check its name or remove it.")
+    _at_most("the study's runs", sum(len(entry.seeds) * len(entry.environments) for entry in entries), MOST_RUNS)
     parsed_defaults = parse_options(defaults)
     cells = []
     for place in places:
@@ -179,6 +188,7 @@ def _points(where: str, grid: Any) -> Iterator[dict[str, Any]]:
     for key, values in axes.items():
         if not isinstance(values, (list, tuple)) or not values:
             raise InputError(f"{where}.{key}: expected a list of values, got {values!r}; a single value is an option.")
+    _at_most(where, math.prod(map(len, axes.values())), MOST_RUNS)
     for values in itertools.product(*axes.values()):
         yield dict(zip(axes, values, strict=True))
 
@@ -188,6 +198,8 @@ def _label(pattern: Any, made: Component, point: TomlTable) -> str:
         varied = ", ".join(f"{key}={in_words(made.options[key])}" for key in point)
         name = made.name.split(":")[-1]
         return f"{name}({varied})" if varied else name
+    if isinstance(pattern, str) and _WIDE.search(pattern):
+        raise InputError(f"label: {pattern!r} has a width or precision of four digits or more; make it shorter.")
     try:
         return _text("label", pattern).format(**{key: readable(value) for key, value in made.options.items()})
     except (KeyError, AttributeError, IndexError, ValueError) as reason:
@@ -202,16 +214,24 @@ def _seeds(where: str, value: Any) -> tuple[int, ...]:
         whole = all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in value)
         if not value or not whole or len(set(value)) < len(value):
             raise InputError(f"{where}: expected different whole numbers of at least 0, got {value!r}.")
+        _at_most(where, max(value), LARGEST_SEED)
         return tuple(value)
-    return tuple(range(as_count(where, value)))
+    return tuple(range(_at_most(where, as_count(where, value), MOST_RUNS)))
+
+
+def _at_most(where: str, number: int, limit: int) -> int:
+    if number > limit:
+        raise InputError(f"{where}: expected at most {limit:,}, got {number:,}.")
+    return number
 
 
 def _check_labels(labels: Sequence[str], where: str) -> None:
-    for label in labels:
-        if labels.count(label) > 1:
-            raise InputError(
-                f"{where}: two of them are called {label!r}; give each a label, with {{option}} where a grid varies it."
-            )
+    label, count = Counter(labels).most_common(1)[0] if labels else ("", 0)
+    if count > 1:
+        raise InputError(
+            f"{where}: {'two' if count == 2 else count} of them are called {label!r}; "
+            "give each a label, with {option} where a grid varies it."
+        )
 
 
 def _check_keys(where: str, table: TomlTable, known: Sequence[str], required: Sequence[str] = ()) -> None:

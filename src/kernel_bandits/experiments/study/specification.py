@@ -117,4 +117,7 @@ class Study:
 
     def shifted(self, by: int) -> Self:
         """Return the study with ``by`` added to every seed."""
+        largest = max((run.seed for run in self.runs), default=0) + by
+        if not 0 <= largest < 2**63:
+            raise InputError(f"seed: expected seeds below 2⁶³, got {largest}.")
         return replace(self, runs=tuple(replace(run, seed=run.seed + by) for run in self.runs))

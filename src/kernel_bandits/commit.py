@@ -1,0 +1,61 @@
+"""Changes of state that an interrupt cannot tear.
+
+A change is prepared first: every value is computed and nothing is written. What is left are steps, plain assignments
+and products in place, which :func:`carry_out` runs one after the other from C. The interpreter delivers a signal
+between two byte codes, and there are none between two steps: Ctrl-C finds all of them done, or none.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import starmap
+from operator import call
+from typing import Any, TypeAlias
+
+# A function and its arguments. The function is written in C, such as ``setattr``, ``operator.setitem`` or ``dict.pop``,
+# or may be repeated: an interrupt can enter a Python function, which is then called once more.
+Step: TypeAlias = tuple[Any, ...]
+Steps: TypeAlias = list[Step]
+# An interrupt in the middle of a commit is unlikely, and one in each of several repetitions does not happen.
+REPETITIONS = 10
+
+
+def carry_out(steps: Sequence[Step]) -> None:
+    """Run all steps, or none if the first raises an error.
+
+    A later step fails only for want of memory, or if an interrupt enters a Python function. It is then repeated, the
+    others follow, and the error is raised in the end.
+    """
+    done: list[Any] = []
+    try:
+        # a list grows by each result before the next step begins, so its length is the number of steps done
+        done.extend(starmap(call, steps))
+    except BaseException:
+        if done:
+            _roll_forward(steps[len(done) :])
+        raise
+
+
+def _roll_forward(steps: Sequence[Step]) -> None:
+    """Run all steps, through errors."""
+    for _ in range(REPETITIONS):
+        done: list[Any] = []
+        try:
+            done.extend(starmap(call, steps))
+            return
+        except BaseException:
+            steps = steps[len(done) :]
+
+
+def finish(work: Callable[[], None]) -> None:
+    """Call what must not be left out; if an interrupt enters it, call it again before the interrupt is raised."""
+    try:
+        work()
+    except Exception:
+        raise
+    except BaseException:
+        work()
+        raise
+
+
+def replace_state(thing: object, other: object) -> Step:
+    """Return the step that gives an object all attributes of another one of its class."""
+    return vars(thing).update, vars(other)

@@ -1,0 +1,110 @@
+"""BibTeX of this library and of the papers behind its policies."""
+
+from collections.abc import Iterable
+
+from kernel_bandits.version import __version__
+
+LIBRARY = f"""@software{{kernel-bandits,
+  title   = {{kernel-bandits: kernelised contextual bandits that stay fast}},
+  author  = {{{{The kernel-bandits developers}}}},
+  version = {{{__version__}}},
+  year    = {{2026}},
+}}"""
+PAPERS = {
+    "zenati2022": """@inproceedings{zenati2022,
+  title     = {Efficient Kernel {UCB} for Contextual Bandits},
+  author    = {Zenati, Houssam and Bietti, Alberto and Diemert, Eustache and Mairal, Julien and Martin, Matthieu and
+               Gaillard, Pierre},
+  booktitle = {Proceedings of the 25th International Conference on Artificial Intelligence and Statistics},
+  year      = {2022},
+}""",
+    "valko2013": """@inproceedings{valko2013,
+  title     = {Finite-Time Analysis of Kernelised Contextual Bandits},
+  author    = {Valko, Michal and Korda, Nathan and Munos, R{\\'e}mi and Flaounas, Ilias and Cristianini, Nello},
+  booktitle = {Proceedings of the 29th Conference on Uncertainty in Artificial Intelligence},
+  year      = {2013},
+}""",
+    "krause2011": """@inproceedings{krause2011,
+  title     = {Contextual {Gaussian} Process Bandit Optimization},
+  author    = {Krause, Andreas and Ong, Cheng Soon},
+  booktitle = {Advances in Neural Information Processing Systems 24},
+  year      = {2011},
+}""",
+    "calandriello2017": """@inproceedings{calandriello2017,
+  title     = {Second-Order Kernel Online Convex Optimization with Adaptive Sketching},
+  author    = {Calandriello, Daniele and Lazaric, Alessandro and Valko, Michal},
+  booktitle = {Proceedings of the 34th International Conference on Machine Learning},
+  year      = {2017},
+}""",
+    "calandriello2019": """@inproceedings{calandriello2019,
+  title     = {{Gaussian} Process Optimization with Adaptive Sketching: Scalable and No Regret},
+  author    = {Calandriello, Daniele and Carratino, Luigi and Lazaric, Alessandro and Valko, Michal and
+               Rosasco, Lorenzo},
+  booktitle = {Proceedings of the 32nd Conference on Learning Theory},
+  year      = {2019},
+}""",
+    "calandriello2020": """@inproceedings{calandriello2020,
+  title     = {Near-Linear Time {Gaussian} Process Optimization with Adaptive Batching and Resparsification},
+  author    = {Calandriello, Daniele and Carratino, Luigi and Lazaric, Alessandro and Valko, Michal and
+               Rosasco, Lorenzo},
+  booktitle = {Proceedings of the 37th International Conference on Machine Learning},
+  year      = {2020},
+}""",
+    "chowdhury2017": """@inproceedings{chowdhury2017,
+  title     = {On Kernelized Multi-Armed Bandits},
+  author    = {Chowdhury, Sayak Ray and Gopalan, Aditya},
+  booktitle = {Proceedings of the 34th International Conference on Machine Learning},
+  year      = {2017},
+}""",
+    "li2010": """@inproceedings{li2010,
+  title     = {A Contextual-Bandit Approach to Personalized News Article Recommendation},
+  author    = {Li, Lihong and Chu, Wei and Langford, John and Schapire, Robert E.},
+  booktitle = {Proceedings of the 19th International Conference on World Wide Web},
+  year      = {2010},
+}""",
+    "abbasi2011": """@inproceedings{abbasi2011,
+  title     = {Improved Algorithms for Linear Stochastic Bandits},
+  author    = {Abbasi-Yadkori, Yasin and P{\\'a}l, D{\\'a}vid and Szepesv{\\'a}ri, Csaba},
+  booktitle = {Advances in Neural Information Processing Systems 24},
+  year      = {2011},
+}""",
+    "mutny2018": """@inproceedings{mutny2018,
+  title     = {Efficient High Dimensional {Bayesian} Optimization with Additivity and Quadrature {Fourier} Features},
+  author    = {Mutn{\\'y}, Mojm{\\'i}r and Krause, Andreas},
+  booktitle = {Advances in Neural Information Processing Systems 31},
+  year      = {2018},
+}""",
+    "rahimi2007": """@inproceedings{rahimi2007,
+  title     = {Random Features for Large-Scale Kernel Machines},
+  author    = {Rahimi, Ali and Recht, Benjamin},
+  booktitle = {Advances in Neural Information Processing Systems 20},
+  year      = {2007},
+}""",
+}
+# The papers behind the presets, and behind the parts that a study names.
+BEHIND = {
+    "ek_ucb": ("zenati2022", "calandriello2017"),
+    "k_ucb": ("valko2013",),
+    "sup_kernel_ucb": ("valko2013",),
+    "cgp_ucb": ("krause2011",),
+    "cbkb": ("calandriello2019", "zenati2022"),
+    "cbbkb": ("calandriello2020", "zenati2022"),
+    "thompson_sampling": ("chowdhury2017",),
+    "lin_ucb": ("abbasi2011", "li2010"),
+    "random_features_ucb": ("rahimi2007", "mutny2018"),
+    "Kors": ("calandriello2017",),
+    "Resampling": ("calandriello2019",),
+    "ChowdhuryGopalan": ("chowdhury2017",),
+    "KrauseOng": ("krause2011",),
+    "Lemma31": ("zenati2022",),
+    "Lemma41": ("zenati2022",),
+    "Bump": ("zenati2022",),
+    "Chessboard": ("zenati2022",),
+    "StepDiagonal": ("zenati2022",),
+}
+
+
+def bibliography(names: Iterable[str]) -> str:
+    """Return BibTeX of this library and of the papers behind the policies, environments and parts of these names."""
+    keys = dict.fromkeys(key for name in names for key in BEHIND.get(name, ()))
+    return "\n\n".join([LIBRARY, *(PAPERS[key] for key in keys)])

@@ -1,0 +1,11 @@
+"""Logs of decisions: in memory, in files of several formats, and larger than memory.
+
+Swappable: the format. :func:`read` returns a :class:`Log`, and :func:`learn` teaches a policy a dataset that need not
+fit into memory.
+"""
+
+from kernel_bandits.logs.learning import Learned, learn
+from kernel_bandits.logs.log import ContinuousLog, Log
+from kernel_bandits.logs.reading import read
+
+__all__ = ["ContinuousLog", "Learned", "Log", "learn", "read"]

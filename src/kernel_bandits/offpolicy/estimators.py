@@ -1,0 +1,94 @@
+"""The estimators: arrays of n rounds in, n terms out, whose mean is the estimate.
+
+In all of them w = π(a)/p(a) is the weight of the played action, r its reward, q its predicted reward and v the direct
+estimate Σ_a π(a)·q(a) of the round.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """What the estimators need of a log and a candidate, each of shape (n,).
+
+    Attributes:
+        weights: w = π(a)/p(a) of the played action.
+        rewards: r.
+        predicted: q(a) of the played action.
+        direct: v = Σ_a π(a)·q(a).
+    """
+
+    weights: FloatArray
+    rewards: FloatArray
+    predicted: FloatArray
+    direct: FloatArray
+
+
+def inverse_propensity(rounds: Rounds) -> FloatArray:
+    """IPS (Horvitz & Thompson 1952): w·r. Unbiased; its variance grows with the weights."""
+    return rounds.weights * rounds.rewards
+
+
+def self_normalised(rounds: Rounds) -> FloatArray:
+    """SNIPS (Swaminathan & Joachims 2015): Σwr/Σw, as terms v + w·(r − v)/w̄ whose spread is that of the ratio."""
+    mean_weight = float(rounds.weights.mean())
+    if mean_weight == 0.0:
+        return np.full(len(rounds.weights), np.nan)
+    value = float((rounds.weights @ rounds.rewards) / rounds.weights.sum())
+    return value + rounds.weights * (rounds.rewards - value) / mean_weight
+
+
+def direct_method(rounds: Rounds) -> FloatArray:
+    """DM: v, the model alone. Biased where the model is."""
+    return rounds.direct
+
+
+def doubly_robust(rounds: Rounds) -> FloatArray:
+    """DR (Dudík et al. 2014): v + w·(r − q). Unbiased if either the propensities or the model are right."""
+    return rounds.direct + rounds.weights * (rounds.rewards - rounds.predicted)
+
+
+def shrunk_doubly_robust(rounds: Rounds, shrinkage: float) -> FloatArray:
+    """DRos (Su et al. 2020): DR with weights λw/(w² + λ); λ = 0 is DM and λ = ∞ is DR."""
+    # λw/(w² + λ) = w/(1 + w²/λ), which has the limits at λ = 0 and ∞
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shrunk = rounds.weights / (1.0 + rounds.weights**2 / shrinkage) if shrinkage else np.zeros(len(rounds.weights))
+    return rounds.direct + shrunk * (rounds.rewards - rounds.predicted)
+
+
+def switch_doubly_robust(rounds: Rounds, threshold: float) -> FloatArray:
+    """Switch-DR (Wang et al. 2017): DR where w ≤ τ, and the model alone elsewhere."""
+    kept = np.where(rounds.weights <= threshold, rounds.weights, 0.0)
+    return rounds.direct + kept * (rounds.rewards - rounds.predicted)
+
+
+def squared_error(terms: FloatArray, unbiased: FloatArray) -> float:
+    """Return an estimate of the squared error of the mean: its variance, and its bias against an unbiased estimate."""
+    difference = terms - unbiased
+    count = len(terms)
+    # E[(mean difference)²] = bias² + variance of the difference, which is taken off
+    bias = max(float(difference.mean()) ** 2 - float(difference.var()) / count, 0.0)
+    return float(terms.var()) / count + bias
+
+
+def chosen_parameter(rounds: Rounds, family: Callable[[Rounds, float], FloatArray], parameters: FloatArray) -> float:
+    """Return the parameter of a family of estimators with the least estimated squared error."""
+    unbiased = doubly_robust(rounds)
+    errors = [squared_error(family(rounds, float(value)), unbiased) for value in parameters]
+    return float(parameters[int(np.argmin(errors))])
+
+
+def shrinkages(rounds: Rounds) -> FloatArray:
+    """Return values of λ to choose from: from a hundredth to ten thousand times the mean squared weight."""
+    scale = max(float((rounds.weights**2).mean()), 1e-12)
+    return np.append(scale * np.logspace(-2, 4, 13), np.inf)
+
+
+def thresholds(rounds: Rounds) -> FloatArray:
+    """Return values of τ to choose from: upper quantiles of the weights."""
+    return np.unique(np.quantile(rounds.weights, [0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0]))

@@ -1,0 +1,63 @@
+"""Intervals of a mean of n terms."""
+
+import math
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import InputError
+
+Method: TypeAlias = Literal["bootstrap", "bernstein"]
+RESAMPLES = 1000
+# More terms than this are resampled in groups; terms are independent, so sums of groups are too.
+GROUPS = 2048
+
+
+def interval(
+    terms: FloatArray, level: float, method: Method, generator: np.random.Generator, width: float | None = None
+) -> tuple[float, float]:
+    """Return an interval that holds the mean of the terms' distribution with probability ``level``.
+
+    Args:
+        terms: independent, shape (n,).
+        level: such as 0.95.
+        method: ``"bootstrap"`` for percentiles of resampled means, right up to terms of order 1/n; ``"bernstein"`` for
+            the empirical Bernstein bound, valid for every n if ``width`` is, and wider.
+        generator: of the resampling.
+        width: the length of an interval that holds every possible term; by default that of those observed.
+    """
+    if not 0.0 < level < 1.0:
+        raise InputError(f"level: expected a probability between 0 and 1, got {level!r}.")
+    if method == "bernstein":
+        half = bernstein_half_width(terms, 1.0 - level, width)
+        mean = float(terms.mean())
+        return mean - half, mean + half
+    if method == "bootstrap":
+        return bootstrap(terms, level, generator)
+    raise InputError(f"interval: expected 'bootstrap' or 'bernstein', got {method!r}.")
+
+
+def bernstein_half_width(terms: FloatArray, failure_probability: float, width: float | None = None) -> float:
+    """Return the half-width of the two-sided empirical Bernstein interval (Maurer & Pontil 2009, Theorem 4)."""
+    count = len(terms)
+    if count < 2:
+        return math.inf
+    extent = float(np.ptp(terms)) if width is None else width
+    # √(2V·log(2/δ)/n) + 7·b·log(2/δ)/(3(n − 1)), with δ/2 for each side
+    logarithm = math.log(4.0 / failure_probability)
+    variance = float(terms.var(ddof=1))
+    return math.sqrt(2.0 * variance * logarithm / count) + 7.0 * extent * logarithm / (3.0 * (count - 1))
+
+
+def bootstrap(terms: FloatArray, level: float, generator: np.random.Generator) -> tuple[float, float]:
+    """Return the percentile interval of ``RESAMPLES`` resampled means, in O(n) memory."""
+    count = len(terms)
+    order = generator.permutation(count) if count > GROUPS else np.arange(count)
+    edges = np.linspace(0, count, min(count, GROUPS) + 1).astype(int)[:-1]
+    sums, sizes = np.add.reduceat(terms[order], edges), np.diff(np.append(edges, count))
+    # exponential weights (Rubin 1981) in place of counts: the same to first order, and faster to draw
+    drawn = generator.standard_exponential((RESAMPLES, len(sums)))
+    means = (drawn @ sums) / (drawn @ sizes)
+    low, high = np.quantile(means, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+    return float(low), float(high)

@@ -1,0 +1,128 @@
+"""Inverse-gap weighting: probabilities that fall with the gap to the best mean, known exactly for every action."""
+
+from typing import Any, final
+
+import numpy as np
+
+from kernel_bandits.actions import Box, join
+from kernel_bandits.arrays import FloatArray, as_count
+from kernel_bandits.policies.box_density import BoxDensity, centres, divisions
+from kernel_bandits.policies.box_search import finalists
+from kernel_bandits.policies.decision import Choice
+from kernel_bandits.policies.exploration import Exploration, draw_row, floor_words
+from kernel_bandits.policies.posterior_policy import PosteriorPolicy
+from kernel_bandits.policies.sharpness import Sharpness
+from kernel_bandits.policies.ties import tie_threshold
+from kernel_bandits.posteriors.base import Posterior
+
+# A box counts as this many actions unless another number is given.
+ACTIONS_OF_A_BOX = 32
+# Points evaluated at once by choose_many.
+ROWS_AT_ONCE = 4096
+
+
+def inverse_gap_weights(means: FloatArray, sharpness: float, effective_actions: float | None = None) -> FloatArray:
+    """Return the probabilities (A,) of inverse-gap weighting (Foster & Rakhlin 2020, Algorithm 1).
+
+    Args:
+        means: expected rewards, shape (A,).
+        sharpness: γ.
+        effective_actions: K, the number of actions to count where they are many; A unless given. The comparison is then
+            with the best mixture that gives no action more than K/A (Zhu & Mineiro 2022).
+    """
+    count = len(means)
+    best = float(means.max())
+    # p(a) = 1/(A + γ·(μ* − μ(a))); with K actions to count, 1/(A·(1 + γ·(μ* − μ(a))/K))
+    gaps = best - means
+    effective = count if effective_actions is None else min(effective_actions, count)
+    weights = 1.0 / (count * (1.0 + (sharpness / effective) * gaps))
+    tied = means >= tie_threshold(best)
+    # The best action has the rest. Several that tie share it, as if chance decided which of them is the best.
+    weights[tied] = 0.0
+    weights[tied] = (1.0 - float(weights.sum())) / np.count_nonzero(tied)
+    return weights
+
+
+@final
+class InverseGapWeighting(PosteriorPolicy):
+    """Play action a with probability 1/(A + γ·(μ* − μ(a))), and the best with the rest (SquareCB).
+
+    The rule uses means only, at O(m) per action beyond the kernel. In a box the cells of a grid are the actions, each
+    played uniformly inside, and the rest is played uniformly in a small neighbourhood of the action with the largest
+    mean, so that every decision has a density.
+
+    Args:
+        posterior: predicts and learns.
+        sharpness: returns γ.
+        generator: searches boxes and draws in them.
+        exploration: the floor, and the generator of the draws among rows.
+        effective_actions: K, the number of actions to count where more are offered; by default all rows, and 32 in a
+            box.
+    """
+
+    def __init__(
+        self,
+        posterior: Posterior[Any],
+        sharpness: Sharpness,
+        generator: np.random.Generator,
+        exploration: Exploration,
+        effective_actions: int | None = None,
+    ) -> None:
+        super().__init__(posterior, generator)
+        self.sharpness = sharpness
+        self.exploration = exploration
+        if effective_actions is not None:
+            as_count("effective_actions", effective_actions)
+        self.effective_actions = effective_actions
+
+    def _probabilities(self, means: FloatArray) -> FloatArray:
+        effective = len(means) if self.effective_actions is None else min(self.effective_actions, len(means))
+        sharpness = self.sharpness.value(self.posterior, effective)
+        return self.exploration.mixed(inverse_gap_weights(means, sharpness, effective))
+
+    def choose(self, points: FloatArray) -> Choice:
+        self.will_draw(self.exploration.generator)
+        probabilities = self._probabilities(self.posterior.means(points))
+        row = draw_row(probabilities, self.exploration.generator)
+        evaluation = self.posterior.evaluate(points[row : row + 1])
+        return self._choice(row, probabilities, evaluation.mean.item(0), evaluation.std.item(0), (evaluation, 0))
+
+    @staticmethod
+    def _choice(row: int, probabilities: FloatArray, mean: float, std: float, computed: Any) -> Choice:
+        return Choice(row, mean, std, mean, probabilities.item(row), computed, probabilities)
+
+    def choose_many(self, points: FloatArray) -> list[Choice]:
+        number_of_actions = points.shape[1]
+        step = max(1, ROWS_AT_ONCE // number_of_actions)
+        choices: list[Choice] = []
+        for start in range(0, len(points), step):
+            block = points[start : start + step]
+            means = self.posterior.means(block.reshape(-1, points.shape[2])).reshape(-1, number_of_actions)
+            tables = [self._probabilities(row) for row in means]
+            rows = [draw_row(table, self.exploration.generator) for table in tables]
+            evaluation = self.posterior.evaluate(block[np.arange(len(block)), rows])
+            for row, table, mean, std in zip(
+                rows, tables, evaluation.mean.tolist(), evaluation.std.tolist(), strict=True
+            ):
+                choices.append(self._choice(row, table, mean, std, None))
+        return choices
+
+    def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float]:
+        cells = centres(divisions(box))
+        leaders = finalists(self.posterior, 0.0, context, box, self.generator)
+        means = self.posterior.means(join(context, np.concatenate([leaders, box.at(cells)])))
+        best = int(means[: len(leaders)].argmax())
+        effective = min(self.effective_actions or ACTIONS_OF_A_BOX, len(cells))
+        sharpness = self.sharpness.value(self.posterior, effective)
+        # 1/(n·(1 + γ·gap/K)) for each of n cells, and the rest around the best action
+        gaps = np.maximum(means[best] - means[len(leaders) :], 0.0)
+        weights = 1.0 / (len(cells) * (1.0 + (sharpness / effective) * gaps))
+        floor = self.exploration.floor
+        weights = (1.0 - floor) * weights + floor / len(cells)
+        rest = max(1.0 - float(weights.sum()), 0.0)
+        density = BoxDensity(box, weights, box.fractions(leaders[best : best + 1])[0], rest)
+        action = density.draw(self.generator)
+        return action, float(density(action[None, :])[0])
+
+    def __repr__(self) -> str:
+        return f"InverseGapWeighting({self.posterior!r}, {self.sharpness!r}{floor_words(self.exploration)})"

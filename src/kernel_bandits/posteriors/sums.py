@@ -1,0 +1,132 @@
+"""A log as sums over its parts: Σφφᵀ and Σrφ in the coordinates of fixed anchors, computed wherever the parts are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.commit import Steps
+from kernel_bandits.errors import UnavailableError
+from kernel_bandits.numerics import linalg
+from kernel_bandits.posteriors.anchored import AnchoredRegression
+from kernel_bandits.posteriors.basis import DIRECTION_TOLERANCE, AnchorBasis, require_finite_between_points
+from kernel_bandits.posteriors.bulk import ANCHORS_PER_DIMENSION, FIRST_RESIDUAL, UNEXPLAINED_SHARE
+
+# Rows that enter the sums by one matrix product.
+ROWS_AT_ONCE = 2048
+# The rows of a part that its anchors explain least, to choose further anchors from.
+MISSED_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a part of a log adds to the posterior.
+
+    Attributes:
+        second_moment: Σφφᵀ, shape (m, m).
+        moment: Σrφ, shape (m,).
+        residual_trace: Σ k(s, s) − ‖φ‖².
+        count: the number of rows.
+        missed: the points that the anchors explain least, shape (k, d), least first.
+        left: what is left of each of them, shape (k,).
+    """
+
+    second_moment: FloatArray
+    moment: FloatArray
+    residual_trace: float
+    count: int
+    missed: FloatArray
+    left: FloatArray
+
+    def __add__(self, other: Sums) -> Sums:
+        left = np.concatenate([self.left, other.left])
+        order = np.argsort(-left, kind="stable")[: 16 * MISSED_ROWS]
+        return Sums(
+            self.second_moment + other.second_moment,
+            self.moment + other.moment,
+            self.residual_trace + other.residual_trace,
+            self.count + other.count,
+            np.concatenate([self.missed, other.missed])[order],
+            left[order],
+        )
+
+
+def sums_of(basis: AnchorBasis, points: FloatArray, rewards: FloatArray) -> Sums:
+    """Return the sums of points (n, d) and rewards (n,), by matrix products of bounded size."""
+    size = len(basis)
+    second_moment, moment = np.zeros((size, size)), np.zeros(size)
+    left = np.empty(len(points))
+    for start in range(0, len(points), ROWS_AT_ONCE):
+        rows = slice(start, start + ROWS_AT_ONCE)
+        with np.errstate(invalid="ignore", over="ignore"):
+            features, left[rows], _ = basis(points[rows])
+        linalg.add_gram(second_moment, features, 1.0)
+        moment += linalg.transpose_times_vector(features, rewards[rows])
+    require_finite_between_points(basis.kernel, left, moment)
+    order = np.argsort(-left, kind="stable")[:MISSED_ROWS]
+    return Sums(second_moment, moment, float(left.sum()), len(points), points[order], left[order])
+
+
+def sample_basis(model: AnchoredRegression, candidates: FloatArray, rows: int) -> AnchorBasis:
+    """Choose anchors for a log from candidates (n, d) that stand for its rows, as :func:`learn_history` does.
+
+    They are the fewest that leave little of the candidates, at the effective dimension that the whole log would have if
+    all of it were like them.
+    """
+    kernel, dictionary = model.facts.kernel, model.dictionary
+    level = _level(model)
+    largest = float(kernel.diag(candidates).max())
+    mean_residual, limit, share = FIRST_RESIDUAL * min(level, largest), dictionary.max_size, rows / len(candidates)
+    while True:
+        basis = AnchorBasis.chosen(kernel, model.facts.regularization, candidates, mean_residual, limit)
+        features, left, _ = basis(candidates)
+        dimension = _dimension(share * linalg.times(features.T, features), level)
+        allowed = max(UNEXPLAINED_SHARE * level * dimension / rows, DIRECTION_TOLERANCE * largest)
+        if float(left.mean()) <= allowed or _are_many(model, len(basis), dimension) or len(basis) == limit:
+            return basis
+        mean_residual = min(0.5 * allowed, 0.5 * mean_residual)
+        most = math.ceil(ANCHORS_PER_DIMENSION * dimension)
+        limit = most if dictionary.max_size is None else min(most, dictionary.max_size)
+
+
+def is_enough(model: AnchoredRegression, sums: Sums) -> bool:
+    """Return whether anchors leave as little of a log as :func:`learn_history` asks for, or are as many as it takes."""
+    level = _level(model)
+    dimension = _dimension(sums.second_moment, level)
+    # twice as much as the sample promised is still the sample's word
+    allowed = 2.0 * UNEXPLAINED_SHARE * level * dimension
+    return sums.residual_trace <= allowed or _are_many(model, len(sums.moment), dimension)
+
+
+def _level(model: AnchoredRegression) -> float:
+    return model.dictionary.leverage_regularization or model.facts.regularization
+
+
+def _dimension(second_moment: FloatArray, level: float) -> float:
+    """Return trace K(K + μI)⁻¹ = m − μ·trace (μI + Σφφᵀ)⁻¹ of the projected Gram matrix."""
+    inverse, _ = linalg.inverse_and_log_determinant(second_moment + level * np.eye(len(second_moment)))
+    return len(second_moment) - level * float(np.trace(inverse))
+
+
+def _are_many(model: AnchoredRegression, size: int, dimension: float) -> bool:
+    return size >= math.ceil(ANCHORS_PER_DIMENSION * dimension) or model.dictionary.is_full(size)
+
+
+def load_steps(model: AnchoredRegression, basis: AnchorBasis, sums: Sums) -> Steps:
+    """Return the steps that start a posterior that has learned nothing from the sums of a log."""
+    facts, dictionary = model.facts, model.dictionary
+    if facts.round_index or model.pending.awaited:
+        raise UnavailableError("learn: the policy has learned or asked already; start from a fresh one.")
+    level = _level(model)
+    inverse, _ = linalg.inverse_and_log_determinant(sums.second_moment + level * np.eye(len(basis)))
+    return [
+        (setattr, model, "basis", basis),
+        (model.pending.settled.load, sums.second_moment.copy(), sums.moment.copy()),
+        (setattr, facts, "residual_trace", sums.residual_trace),
+        (setattr, facts, "round_index", sums.count),
+        (setattr, facts, "dimension", basis.anchors.shape[1]),
+        (dictionary.adopt, inverse),
+    ]

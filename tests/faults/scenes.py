@@ -1,0 +1,110 @@
+"""Policies in the middle of their work, and the calls that change them."""
+
+import copy
+
+import numpy as np
+
+import kernel_bandits as kb
+
+KERNEL = kb.Gaussian(0.4)
+BOX = kb.Box([0.0], [1.0])
+
+
+def _table():
+    features = kb.Features(context={"age": kb.Numeric(0.0, 1.0), "town": kb.Categorical()}, actions=kb.Arms())
+    return kb.ek_ucb(KERNEL, features=features, seed=0)
+
+
+POLICIES = {
+    "k_ucb": lambda: kb.k_ucb(KERNEL, seed=0),
+    "ek_ucb": lambda: kb.ek_ucb(KERNEL, seed=0),
+    "ek_ucb, small λ": lambda: kb.ek_ucb(KERNEL, regularization=0.001, seed=0),
+    "ek_ucb, no history": lambda: kb.ek_ucb(KERNEL, dictionary=kb.Kors(history="none"), seed=0),
+    "ek_ucb, variance": lambda: kb.ek_ucb(KERNEL, dictionary=kb.PosteriorVariance(), seed=0),
+    "ek_ucb, exploring": lambda: kb.ek_ucb(KERNEL, exploration_rate=0.2, seed=0),
+    "ek_ucb, learned": lambda: kb.ek_ucb(seed=0),
+    "k_ucb, learned": lambda: kb.k_ucb(KERNEL, learn_kernel=True, seed=0),
+    "cbkb": lambda: kb.cbkb(KERNEL, seed=0),
+    "cbbkb": lambda: kb.cbbkb(KERNEL, seed=0),
+    "lin_ucb": lambda: kb.lin_ucb(seed=0),
+    "random_features_ucb": lambda: kb.random_features_ucb(KERNEL, number_of_features=16, seed=0),
+    "thompson_sampling": lambda: kb.thompson_sampling(KERNEL, number_of_draws=5, seed=0),
+    "sup_kernel_ucb": lambda: kb.sup_kernel_ucb(KERNEL, horizon=100, seed=0),
+    "uniform": lambda: kb.uniform(seed=0),
+}
+# Before a first round, before the round that checks for drift, and before one that learns a kernel.
+ROUNDS = (0, 15, 63)
+CONTEXTS, OFFERS = np.random.default_rng(1).random((80, 2)), np.random.default_rng(2).random((80, 4, 1))
+NEW_CONTEXTS = np.random.default_rng(3).random((3, 2))
+LOG = NEW_CONTEXTS, np.random.default_rng(4).random((3, 1)), np.array([0.1, 0.7, 0.4])
+
+
+def played(make, rounds: int, pending: int = 0):
+    """A policy after some rounds, with some decisions that await their reward."""
+    policy = make()
+    for context, offered in zip(CONTEXTS[:rounds], OFFERS[:rounds], strict=True):
+        decision = policy.select(context, offered)
+        policy.update(context, decision.action, float(np.sin(5.0 * context[0]) + decision.action[0]))
+    for context, offered in zip(CONTEXTS[rounds : rounds + pending], OFFERS[rounds:], strict=False):
+        policy.ask(context, offered)
+    return policy
+
+
+def _update_chosen(policy):
+    """The update of the last choice, which ``prepare`` made."""
+    policy.update(CONTEXTS[70], policy._last.point[2:], 0.5)
+
+
+def _choose(policy):
+    policy.select(CONTEXTS[70], OFFERS[70])
+
+
+# Each call with what comes before it, how many decisions are pending, and its shorter versions: what is done in parts
+# may end after any of them.
+CALLS = {
+    "select": (None, 0, lambda p: p.select(CONTEXTS[70], OFFERS[70]), ()),
+    "select of equal actions": (None, 0, lambda p: p.select(CONTEXTS[70], np.ones((4, 1))), ()),
+    "update": (None, 0, lambda p: p.update(CONTEXTS[71], [0.3], 0.5), ()),
+    "update of the choice": (_choose, 0, _update_chosen, ()),
+    "update while pending": (None, 3, lambda p: p.update(CONTEXTS[71], [0.3], 0.5), ()),
+    "update_many": (
+        None,
+        0,
+        lambda p: p.update_many(*LOG),
+        tuple(lambda p, n=n: p.update_many(*(part[:n] for part in LOG)) for n in (1, 2)),
+    ),
+    "select_many": (None, 0, lambda p: p.select_many(NEW_CONTEXTS, OFFERS[70]), ()),
+    "ask": (None, 0, lambda p: p.ask(CONTEXTS[70], OFFERS[70]), ()),
+    "ask while pending": (None, 3, lambda p: p.ask(CONTEXTS[70], np.ones((4, 1))), ()),
+    "tell": (None, 3, lambda p: p.tell(1, 0.5), ()),
+    "tell the last": (None, 1, lambda p: p.tell(0, 0.5), ()),
+    "tell_many": (None, 3, lambda p: p.tell_many([0, 2], [0.5, 0.1]), (lambda p: p.tell(0, 0.5),)),
+    "expire": (None, 3, lambda p: p.expire(1), ()),
+    "expire_before": (None, 3, lambda p: p.expire_before(2), (lambda p: p.expire(0),)),
+    "refusal": (None, 0, lambda p: _refused(p), ()),
+}
+BATCH = "select_batch"
+HAVE_NO_BATCH = ("sup_kernel_ucb", "uniform")
+
+
+def _refused(policy):
+    try:
+        policy.update(CONTEXTS[70], [np.nan], 0.5)
+    except kb.InputError:
+        return
+
+
+def scene(name: str, rounds: int, call: str):
+    """The policy before a call, the call, and the calls whose effect an interrupted one may have."""
+    prepare, pending, act, parts = CALLS[call]
+    policy = played(POLICIES[name], rounds, pending)
+    if prepare is not None:
+        prepare(policy)
+    return policy, act, parts
+
+
+def after(policy, act):
+    """A copy of the policy after a call."""
+    twin = copy.deepcopy(policy)
+    act(twin)
+    return twin

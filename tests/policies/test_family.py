@@ -1,0 +1,206 @@
+"""UCB over a family of kernels: the statements behind its guarantee, and coverage under attack."""
+
+import copy
+import math
+
+import kernel_family as family
+import numpy as np
+import pytest
+
+import kernel_bandits as kb
+
+KERNELS = [kb.Gaussian(0.15), kb.Gaussian(0.5), kb.Gaussian(2.0)]
+B, R, DELTA, RIDGE = 1.5, 0.2, 0.1, 0.05
+RADIUS = kb.Tightened(norm_bound=B, noise_bound=R, failure_probability=DELTA)
+
+
+def played(dictionary, rounds=60, kernels=KERNELS, **options):
+    policy = kb.family_ucb(kernels, confidence=RADIUS, regularization=RIDGE, dictionary=dictionary, seed=0, **options)
+    kb.run(policy, kb.environments.StepDiagonal(), rounds, seed=0)
+    return policy
+
+
+@pytest.mark.parametrize("dictionary", [None, kb.Kors(oversampling=8.0)], ids=["exact", "projected"])
+def test_misfit_and_evidence_by_their_dense_formulas(dictionary):
+    policy = played(dictionary, rounds=61)
+    points, rewards = (np.array(policy.posteriors[0].observed_points), np.array(policy.posteriors[0].observed_rewards))
+    for member in policy.members:
+        gram = member.posterior.kernel(points)
+        covariance = gram + RIDGE * np.eye(61)
+        least = RIDGE * rewards @ np.linalg.solve(covariance, rewards)
+        if dictionary is None:
+            assert member.misfit == pytest.approx(least, rel=1e-8)
+            # log N(r; 0, (R²/λ)(K + λI)) less its normaliser at noise R²
+            log_determinant = np.linalg.slogdet(covariance / RIDGE)[1]
+            assert member.evidence == pytest.approx(-0.5 * (least / R**2 + log_determinant), rel=1e-8)
+        elif not member.is_refuted:
+            # what no θ of norm at most B can beat: the exact minimum over the ball is at least that
+            for norm in (0.0, B / 2, B):
+                best = smallest_error(gram, rewards, norm)
+                assert best >= member.misfit - RIDGE * B**2 - 1e-9
+
+
+def smallest_error(gram, rewards, norm):
+    """min ‖r − Kα‖² over αᵀKα ≤ norm², by the multiplier."""
+    values, vectors = np.linalg.eigh(gram)
+    coordinates = vectors.T @ rewards
+    values = np.maximum(values, 0.0)
+
+    def at(multiplier):
+        shrunk = values / (values + multiplier) * coordinates
+        with np.errstate(invalid="ignore", divide="ignore"):
+            length = np.where(values > 1e-12, shrunk**2 / values, 0.0).sum()
+        return length, ((coordinates - shrunk) ** 2).sum()
+
+    low, high = 1e-12, 1e12
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if at(middle)[0] > norm**2 else (low, middle)
+    return at(high)[1]
+
+
+def test_the_allowance_is_the_mixture_of_all_kernels():
+    policy = played(None, weights=[1.0, 2.0, 5.0])
+    evidence = np.array([member.evidence for member in policy.members])
+    mixed = math.log(np.array([0.125, 0.25, 0.625]) @ np.exp(evidence - evidence.max())) + evidence.max()
+    sizes = 0.25 / 2.0 ** np.arange(6)
+    noise = min((math.log(24 / DELTA) - 30 * math.log(1 - 2 * s)) / s for s in sizes)
+    explained = 2 * (math.log(4 / DELTA) - mixed)
+    assert policy.allowance == pytest.approx(R**2 * min(explained, noise))
+    # a kernel costs 2R²·log(1/w) at most, against the set that it would have alone
+    for place, member in enumerate(policy.members):
+        alone = kb.Tightened(norm_bound=B, noise_bound=R, failure_probability=DELTA / 2).radius(member.posterior)
+        assert policy.radius(place) <= alone
+        combined = policy.allowance + RIDGE * B**2 - member.misfit
+        assert combined <= alone**2 + 2 * R**2 * math.log(2 / policy.weights[place]) + 1e-9
+
+
+def test_a_projected_kernel_has_its_own_set_at_half_the_failure_probability():
+    policy = played(kb.Kors(oversampling=4.0))
+    half = kb.Tightened(norm_bound=B, noise_bound=R, failure_probability=DELTA / 2)
+    for place, member in enumerate(policy.members):
+        assert policy.radius(place) == half.radius(member.posterior)
+
+
+@pytest.mark.parametrize("play", ["balanced", "largest bound"])
+def test_kernels_that_cannot_hold_the_rewards_are_refuted_and_the_right_one_stays(play):
+    generator = np.random.default_rng(3)
+    truth = family.draw(0.1, generator)
+    policy = kb.family_ucb(
+        family.FAMILY, confidence=family.RADIUS, regularization=family.RIDGE, play=play, dictionary=None, seed=3
+    )
+    for _ in range(200):
+        context, actions = generator.random(1), generator.random((8, 1))
+        decision = policy.select(context, actions)
+        value = truth(np.concatenate([context, decision.action])[None, :]).item()
+        policy.update(context, decision.action, value + 0.1 * generator.standard_normal())
+    assert [member.is_refuted for member in policy.members] == [False, False, True]
+    assert not policy.is_misspecified
+    lower, upper = policy.interval([0.5], generator.random((30, 1)))
+    assert (lower < upper).all()
+
+
+def test_a_family_without_the_truth_says_so_and_plays_on():
+    policy = kb.family_ucb(
+        [kb.Gaussian(5.0), kb.Gaussian(9.0)],
+        confidence=kb.Tightened(norm_bound=0.5, noise_bound=0.05, failure_probability=0.1),
+        regularization=0.01,
+        dictionary=None,
+        seed=0,
+    )
+    kb.run(policy, kb.environments.Chessboard(), 120, seed=0)
+    assert policy.is_misspecified
+    assert policy.active == [int(np.argmax([member.evidence for member in policy.members]))]
+    assert 0 <= policy.select([0.5], [[0.1], [0.9]]).index < 2
+
+
+def test_kernels_take_turns_by_the_widths_they_have_spent():
+    policy = played(None, rounds=40)
+    assert sum(member.plays for member in policy.members) == 40
+    left = [policy.members[place] for place in policy.active]
+    spent = [member.widths for member in left]
+    assert max(spent) - min(spent) <= 2 * B + 1e-9
+    together = played(None, rounds=40, play="largest bound")
+    bounds = [
+        member.posterior.predict([[0.3, 0.4]]).mean[0]
+        + together.radius(place) * member.posterior.predict([[0.3, 0.4]]).std[0] / math.sqrt(RIDGE)
+        for place, member in enumerate(together.members)
+        if not member.is_refuted
+    ]
+    assert together.select([0.3], [[0.4]]).upper_bound == pytest.approx(max(bounds))
+
+
+def test_the_noise_has_the_size_that_the_allowance_grants():
+    """Σε² ≤ R²·min_s (log(24/δ) − ½t·log(1 − 2s))/s for all t at once, in a share 1 − δ/4 of 2000 runs at least."""
+    generator = np.random.default_rng(0)
+    policy = kb.family_ucb(KERNELS, confidence=RADIUS, dictionary=None, seed=0)
+    for noise in (R * generator.standard_normal((2000, 300)), R * generator.choice([-1.0, 1.0], (2000, 300))):
+        energy = np.cumsum(noise**2, axis=1)
+        allowed = []
+        for t in range(1, 301):
+            policy._learned = t
+            policy.members[0].evidence = policy.members[1].evidence = policy.members[2].evidence = -1e9
+            allowed.append(policy.allowance)
+        left = (energy > np.array(allowed)).any(axis=1).mean()
+        assert left <= DELTA / 4
+    # not much more than Σε² itself
+    assert allowed[-1] < 1.5 * 300 * R**2
+
+
+@pytest.mark.parametrize("kind", family.RULES)
+def test_the_bounds_hold_against_an_adversary(kind):
+    """Skewed noise that pushes where the model errs, contexts where it errs most: at most δ of the runs fail."""
+    found = [family.covered(kind, seed, horizon=60) for seed in range(12)]
+    assert sum(failed or refuted for failed, refuted, _ in found) <= 12 * family.FAILURE
+    assert max(worst for _, _, worst in found) > 0.3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", family.RULES)
+def test_the_bounds_hold_in_200_attacks(kind):
+    found = [family.covered(kind, seed) for seed in range(200)]
+    assert sum(failed or refuted for failed, refuted, _ in found) <= 200 * family.FAILURE
+
+
+def test_late_rewards_count_for_the_kernel_that_asked():
+    policy = kb.family_ucb(KERNELS, confidence=RADIUS, dictionary=None, seed=0)
+    decisions = [policy.ask([0.1 * i], [[0.2], [0.7]]) for i in range(6)]
+    assert sum(member.widths > 0 for member in policy.members) == 3
+    for decision in reversed(decisions[1:]):
+        policy.tell(decision.id, 0.5)
+    policy.expire(decisions[0].id)
+    assert [member.posterior.round_index for member in policy.members] == [5, 5, 5]
+    assert sum(member.plays for member in policy.members) == 5
+
+
+def test_select_writes_nothing_and_saving_goes_on(tmp_path):
+    policy = played(kb.Kors(), rounds=30)
+    before = copy.deepcopy([(member.evidence, member.misfit, member.widths) for member in policy.members])
+    policy.select([0.4], [[0.2], [0.9]])
+    assert before == [(member.evidence, member.misfit, member.widths) for member in policy.members]
+    policy.save(tmp_path / "policy")
+    again = kb.load(tmp_path / "policy")
+    environment = kb.environments.StepDiagonal()
+    first, second = (kb.run(one, environment, 20, seed=1).action_indices for one in (policy, again))
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "words"),
+    [
+        ([], {}, "list of kernels"),
+        (KERNELS, {"confidence": kb.StandardDeviations()}, "needs a radius with a guarantee"),
+        (KERNELS, {"weights": [1.0, 0.0, 1.0]}, "weights: expected positive"),
+        (KERNELS, {"weights": [1.0]}, "weights"),
+        (KERNELS, {"dictionary": kb.Kors(history="none")}, "history='all'"),
+        (KERNELS, {"play": "best"}, "'balanced' or 'largest bound'"),
+        (
+            KERNELS,
+            {"confidence": kb.Lemma31(norm_bound=1, noise_bound=1, failure_probability=0.1)},
+            "is valid for exact",
+        ),
+    ],
+)
+def test_bad_arguments_are_named(arguments, options, words):
+    with pytest.raises(kb.InputError, match=words):
+        kb.family_ucb(arguments, **{"confidence": RADIUS, **options})

@@ -49,7 +49,7 @@ STUDY: dict[str, Any] = {
             "Chessboard",
             "StepDiagonal",
             number_of_features=400,
-            features="quadrature",
+            feature_map="quadrature",
         ),
         policy("uniform", "uniform"),
     ],

@@ -36,3 +36,9 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_no_result_is_missing(page):
     assert not re.search(r"^[A-Z]+_TABLE$", page.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_fits_beside_the_navigation(page):
+    blocks = re.findall(r"^```.*?\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    assert [line for block in blocks for line in block.split("\n") if len(line) > 88] == []

@@ -77,6 +77,28 @@ def test_nothing_is_loaded_from_elsewhere(site):
     for path, page in site.items():
         for picture in page.pictures:
             assert not urlsplit(picture["src"]).scheme, (path, picture)
+        assert not re.findall(r"<(?:script|link)[^>]+(?:src|href)=[\"']?(?:https?:)?//", page.text), path
+
+
+def test_the_navigation_is_short_and_folded():
+    settings = (ROOT / "mkdocs.yml").read_text()
+    assert len(re.findall(r"^  - ", settings[settings.index("\nnav:") :], re.MULTILINE)) <= 7
+    assert "navigation.sections" not in settings
+    assert "navigation.expand" not in settings
+
+
+def test_no_private_name_is_shown_as_a_default(site):
+    shown = {(str(path), name) for path, page in site.items() for name in re.findall(r"\b_[A-Z][A-Z_]+\b", page.text)}
+    assert shown == set()
+
+
+def test_papers_are_linked_where_they_are_mentioned(site):
+    cite = Path("cite.html")
+    assert "calandriello2020" in site[cite].anchors
+    batches = [urlsplit(link) for link in site[Path("batches.html")].links]
+    assert any(link.path == "cite.html" and link.fragment == "calandriello2020" for link in batches)
+    policies = [urlsplit(link) for link in site[Path("reference/policies.html")].links]
+    assert any(link.path == "../cite.html" and link.fragment == "valko2013" for link in policies)
 
 
 def test_every_public_name_is_in_the_reference(site):

@@ -108,7 +108,7 @@ def test_what_is_best_may_depend_on_the_context():
 def test_fourier_features_come_close_to_k_ucb():
     environment = kb.environments.Chessboard()
     exact = kb.run(kb.k_ucb(kb.Gaussian(0.3), seed=0), environment, 100, seed=0)
-    quadrature = kb.random_features_ucb(kb.Gaussian(0.3), number_of_features=20**2, features="quadrature", seed=0)
+    quadrature = kb.random_features_ucb(kb.Gaussian(0.3), number_of_features=20**2, feature_map="quadrature", seed=0)
     result = kb.run(quadrature, environment, 100, seed=0)
     np.testing.assert_array_equal(result.action_indices, exact.action_indices)
     assert quadrature.posterior.approximation == "random features"
@@ -128,14 +128,14 @@ def test_history_is_not_kept():
         (lambda: kb.random_features_ucb(kb.Linear()), "random features are known for"),
         (lambda: kb.random_features_ucb(kb.Gaussian(), number_of_features=7), "pairs"),
         (lambda: kb.random_features_ucb(kb.Gaussian([0.1, 0.2])).select([0.1, 0.2], [[0.1]]), "2 lengthscales"),
-        (lambda: kb.random_features_ucb(kb.Matern(), features="quadrature"), "known for Gaussian"),
-        (lambda: kb.random_features_ucb(kb.Gaussian(), features="orthogonal"), "'random' or 'quadrature'"),
+        (lambda: kb.random_features_ucb(kb.Matern(), feature_map="quadrature"), "known for Gaussian"),
+        (lambda: kb.random_features_ucb(kb.Gaussian(), feature_map="orthogonal"), "'random' or 'quadrature'"),
         (
-            lambda: kb.random_features_ucb(kb.Gaussian(), features="quadrature").select([0.0] * 3, [[0.0]]),
+            lambda: kb.random_features_ucb(kb.Gaussian(), feature_map="quadrature").select([0.0] * 3, [[0.0]]),
             "at most 3 columns",
         ),
         (
-            lambda: kb.random_features_ucb(kb.Gaussian(), number_of_features=3, features="quadrature").select(
+            lambda: kb.random_features_ucb(kb.Gaussian(), number_of_features=3, feature_map="quadrature").select(
                 [0.0], [[0.0]]
             ),
             "at least 4 are needed",

@@ -86,3 +86,16 @@ def test_arms_share_nothing():
 def test_bad_arguments_are_named(build, words):
     with pytest.raises(kb.InputError, match=words):
         build()
+
+
+@given(offset=st.floats(-10.0, 10.0), kept=st.sets(st.integers(0, 4), min_size=1))
+@settings(max_examples=30)
+def test_a_restricted_kernel_is_the_kernel_of_points_that_agree_elsewhere(offset, kept):
+    columns = np.array(sorted(kept))
+    X, Y = points(6, 5) + offset, points(4, 5, seed=1) + offset
+    rest = np.setdiff1d(np.arange(5), columns)
+    X[:, rest] = Y[:, rest] = X[0, rest]
+    kernel = kb.Mixed(0.3, 0.8, 1.2, 0.7, centre=[offset] * 5, scale=[1.0, 2.0, 0.5, 1.0, 3.0])
+    restricted = kernel.restricted(columns, X[0])
+    np.testing.assert_allclose(restricted(X[:, columns], Y[:, columns]), kernel(X, Y), atol=1e-9)
+    np.testing.assert_allclose(restricted.diag(X[:, columns]), kernel.diag(X), atol=1e-9)

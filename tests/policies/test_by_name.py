@@ -17,6 +17,11 @@ PRESETS = {
     "lin_ucb": {},
     "uniform": {},
     "thompson_sampling": {"kernel": kb.Gaussian(1.0)},
+    "random_features_ucb": {"kernel": kb.Gaussian(1.0)},
+    "cgp_ucb": {"kernel": kb.Gaussian(1.0)},
+    "cbkb": {"kernel": kb.Gaussian(1.0)},
+    "cbbkb": {"kernel": kb.Gaussian(1.0)},
+    "sup_kernel_ucb": {"kernel": kb.Gaussian(1.0), "horizon": 30},
 }
 
 
@@ -35,10 +40,34 @@ def test_decisions_are_those_of_the_preset_over_arrays(name):
         arrays.update([x], expected.action, x * (decision.arm == "red"))
 
 
-def test_other_presets_take_none():
-    assert not is_by_name(kb.random_features_ucb)
-    with pytest.raises(TypeError, match="features"):
-        kb.cbkb(kb.Gaussian(1.0), features=FEATURES)
+def test_every_preset_is_among_them():
+    presets = [name for name, preset in vars(kb.policies.presets).items() if name in kb.__all__ and callable(preset)]
+    assert set(PRESETS) == {name for name in presets if not isinstance(getattr(kb, name), type)}
+
+
+def test_the_kind_of_fourier_features_has_another_name():
+    with pytest.raises(kb.InputError, match=r"columns of a table, got 'quadrature'; .* feature_map='quadrature'"):
+        kb.random_features_ucb(kb.Gaussian(1.0), features="quadrature")
+    with pytest.raises(kb.InputError, match="feature_map: expected 'random' or 'quadrature', got 'cosine'"):
+        kb.random_features_ucb(kb.Gaussian(1.0), feature_map="cosine")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"max_dictionary_size": 50}, r"write dictionary=kb.Kors\(max_size=50\)"),
+        (
+            {"dictionary": kb.PosteriorVariance(leverage_accuracy=0.1), "oversampling": 3.0},
+            r"write dictionary=kb.PosteriorVariance\(leverage_accuracy=0.1, oversampling=3.0\)",
+        ),
+        ({"dictionary": "posterior_variance", "history": "none"}, r"kb.PosteriorVariance\(history='none'\)"),
+        ({"dictionary": [[0.0, 1.0]], "history": "none"}, r"kb.Fixed\(points, history='none'\)"),
+        ({"dictionary": kb.Fixed([[0.0, 1.0]]), "oversampling": 2.0}, "kb.Fixed has no 'oversampling'; it has"),
+    ],
+)
+def test_an_option_that_moved_is_named_with_the_rule_that_was_meant(options, words):
+    with pytest.raises(kb.InputError, match=words):
+        kb.ek_ucb(kb.Gaussian(1.0), **options)
 
 
 def test_the_model_knows_which_columns_encode_one_variable():

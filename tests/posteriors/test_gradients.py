@@ -28,7 +28,7 @@ FEATURES = {
     "linear without intercept": lambda: kb.lin_ucb(intercept=False, interactions=False, seed=0),
     "linear with interactions": lambda: kb.lin_ucb(seed=0),
     "random": lambda: kb.random_features_ucb(kb.Matern([0.3, 0.7, 1.0]), seed=0),
-    "quadrature": lambda: kb.random_features_ucb(kb.Gaussian(0.7), features="quadrature", seed=0),
+    "quadrature": lambda: kb.random_features_ucb(kb.Gaussian(0.7), feature_map="quadrature", seed=0),
 }
 
 

@@ -72,3 +72,23 @@ def test_arms_offered_in_one_context_are_evaluated_together():
         alone = policy.posterior.evaluate(offered[[row]])
         assert together.mean[row] == pytest.approx(alone.mean[0], abs=1e-12)
         assert together.std[row] == pytest.approx(alone.std[0], abs=1e-12)
+
+
+def test_columns_in_which_all_anchors_agree_are_left_out_of_the_kernel(tmp_path):
+    # columns 1 to 3 of the context are constant, as those of levels never met
+    kernel = kb.PerArm(kb.Mixed(0.2, 0.5, 1.0, centre=[0.1, 0.0, 0.3, 0.0], scale=[1.0, 2.0, 1.0, 0.5]), 4)
+    policy = kb.ek_ucb(kernel, seed=0)
+    generator = np.random.default_rng(0)
+    for round_index in range(40):
+        context = np.array([generator.normal(), 0.0, 1.0, 0.0])
+        policy.update(context, np.eye(3)[round_index % 3], float(generator.normal()))
+    assert list(policy.posterior._arms.narrow.columns) == [0]
+    policy.save(tmp_path / "policy")
+    for known in (policy, kb.load(tmp_path / "policy")):
+        # with what the anchors hold in the constant columns, and with a level that none of them has
+        for context in ([0.4, 0.0, 1.0, 0.0], [0.4, 1.0, 0.0, 0.0]):
+            offered = np.hstack([np.tile(context, (3, 1)), np.eye(3)])
+            together = known.posterior.predict(offered)
+            alone = [known.posterior.predict(offered[[row]]) for row in range(3)]
+            np.testing.assert_allclose(together.mean, [each.mean[0] for each in alone], atol=1e-12)
+            np.testing.assert_allclose(together.std, [each.std[0] for each in alone], atol=1e-12)

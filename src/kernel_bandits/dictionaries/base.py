@@ -191,3 +191,8 @@ def as_rule(rule: Any) -> DictionaryRule:
     else:
         advice = "for fixed anchors write dictionary=kb.Fixed(points)"
     raise InputError(f"dictionary: expected a rule such as kb.Kors(), got {rule!r}; {advice}.")
+
+
+def rule_or_none(dictionary: DictionaryRule | None) -> DictionaryRule | None:
+    """Return the rule of an argument that may be None, for exact posteriors."""
+    return None if dictionary is None else as_rule(dictionary)

@@ -18,7 +18,7 @@ except ImportError as reason:
     ) from None
 
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.experiments import log_commands, plots
+from kernel_bandits.experiments import log_commands, plots, service_command
 from kernel_bandits.experiments.archive import copy_source
 from kernel_bandits.experiments.console import progress, terminal_table
 from kernel_bandits.experiments.differences import differences
@@ -378,6 +378,7 @@ def _write_report(title: str, sections: dict[Path, Section], path: Path, full_co
 
 register(app, _plain_errors)
 log_commands.register(app, _plain_errors)
+service_command.register(app, _plain_errors)
 
 
 @app.command("list")

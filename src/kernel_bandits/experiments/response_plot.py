@@ -105,7 +105,12 @@ def _column(policy: TablePolicy, name: str) -> tuple[Column, bool]:
         if isinstance(columns, Mapping) and name in columns:
             return columns[name], of_action
     known = [key for columns in described.values() if isinstance(columns, Mapping) for key in columns]
-    raise InputError(f"variable: unknown column {name!r}{nearest(name, known)} There are {', '.join(known)}.")
+    if not known:
+        raise InputError(
+            f"variable: {name!r} goes through a transformer, so its kind and its values are not known; describe the "
+            "columns by kb.Features to draw them."
+        )
+    raise InputError(f"variable: unknown column {name!r}{nearest(name, known) or '.'} There are {', '.join(known)}.")
 
 
 def _sweep(policy: TablePolicy, name: str, context: Row, values: Sequence[Any] | None, steps: int) -> _Sweep:

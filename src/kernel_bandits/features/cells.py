@@ -97,7 +97,7 @@ class NumericCell(Cell):
 
     def _number(self, value: Any) -> float:
         """Return y, NaN for a gap."""
-        number = value if type(value) is float and -LARGEST <= value <= LARGEST else number_of(value)
+        number = number_of(value)
         if self.logarithm and number == number:
             if number <= 0.0:
                 raise InputError(f"expected a number above 0, whose logarithm is taken, got {number:g}.")
@@ -105,7 +105,11 @@ class NumericCell(Cell):
         return number
 
     def write(self, out: FloatArray, value: Any) -> bool:
-        number = self._number(value)
+        # the common case, without a call
+        if type(value) is float and not self.logarithm and -LARGEST <= value <= LARGEST:
+            number = value
+        else:
+            number = self._number(value)
         if number != number:
             out[self.start] = self.neutral
             return self._write_gap(out)
@@ -193,7 +197,7 @@ class GivenLevelsCell(Cell):
         self.other = start + len(levels)
 
     def write(self, out: FloatArray, value: Any) -> bool:
-        level = level_of(value)
+        level = value if type(value) is str else level_of(value)
         if level is None:
             return self._write_gap(out)
         out[self.columns.get(level, self.other)] = 1.0

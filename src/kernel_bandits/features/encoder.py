@@ -101,12 +101,24 @@ class ColumnEncoder(RowEncoder):
 
     def encode(self, rows: Sequence[RowLike], place: str) -> tuple[FloatArray, bool]:
         out = np.zeros((len(rows), self.width))
-        write, settled = self.write, True
-        # iterating over an array makes its rows faster than indexing does
-        for number, (row, vector) in enumerate(zip(rows, out, strict=True)):
-            if not write(vector, row, place, number):
-                settled = False
+        known, writers, settled = self._known.keys(), [(name, cell.write) for name, cell in self.cells], True
+        try:
+            # iterating over an array makes its rows faster than indexing does
+            for row, vector in zip(rows, out, strict=True):
+                if type(row) is not dict or row.keys() != known:
+                    return self._encode_with_care(rows, place)
+                for name, write in writers:
+                    if not write(vector, row[name]):
+                        settled = False
+        except InputError:
+            return self._encode_with_care(rows, place)
         return out, settled
+
+    def _encode_with_care(self, rows: Sequence[RowLike], place: str) -> tuple[FloatArray, bool]:
+        """Encode rows that are no dicts, or have an error to be named."""
+        out = np.zeros((len(rows), self.width))
+        settled = [self.write(out[number], row, place, number) for number, row in enumerate(rows)]
+        return out, all(settled)
 
     def learn(self, row: RowLike) -> None:
         row = as_row("row", row)

@@ -138,7 +138,7 @@ class ArmEncoder(ActionEncoder):
         self.width = self.codebook.capacity + (0 if self.features is None else self.features.width)
         self.rows: dict[Level, Row] = dict(arms.rows)
         self._met: dict[Level, None] = {}
-        # Arms that a name alone describes, and their vectors as rows of a table.
+        # Arms that are known by name alone, and their vectors as rows of a table.
         self._index: dict[Level, int] = {}
         self._vectors = np.empty((0, self.width))
         for name in arms.labels:
@@ -182,6 +182,9 @@ class ArmEncoder(ActionEncoder):
         if self.features is not None:
             if row is None:
                 row = self.rows.get(name)
+            if row is None and name in self._index:
+                out[:] = self._vectors[self._index[name]]
+                return True
             if row is None:
                 raise InputError(
                     f"{place}: expected the features of the arm {name!r}, which are not known; offer {{name: row, …}}, "
@@ -193,7 +196,12 @@ class ArmEncoder(ActionEncoder):
     def _parts(self, action: Action, place: str) -> tuple[Level, Row | None]:
         """Return name and features of an action, the latter None where only a name was given."""
         if type(action) is not str and not np.isscalar(action):
-            row = dict(as_row(place, action))
+            try:
+                row = dict(as_row(place, action))
+            except InputError as reason:
+                raise InputError(
+                    f"{place}: expected the name of an arm, or a row with a column {ARM!r}, got {shown(action)}."
+                ) from reason
             if ARM not in row:
                 raise InputError(f"{place}: expected the name of an arm under {ARM!r}, got {shown(action)}.")
             return self._name(row.pop(ARM), place), self._features(row, place)
@@ -223,9 +231,10 @@ class ArmEncoder(ActionEncoder):
         self._met[name] = None
         if self.features is not None and row is not None:
             self.features.learn(row)
-        if name not in self._index and (self.features is None or name in self.rows):
+        if name not in self._index and (self.features is None or name in self.rows or row is not None):
             vector = np.zeros(self.width)
-            self._write(vector, name, "actions")
+            # a later arm is known from now on by the features that it was first learned with
+            self._write(vector, name if self.features is None or name in self.rows else action, "actions")
             # in this order it may be repeated, should an interrupt fall between the two
             number = len(self._index)
             self._vectors = np.concatenate([self._vectors[:number], vector[None, :]])
@@ -243,6 +252,8 @@ class ArmEncoder(ActionEncoder):
 
     def row_of(self, action: Action) -> dict[str, Any]:
         name, row = self._parts(action, "action")
+        if row is None and self.features is not None and name not in self.rows and name in self._index:
+            row = self.features.read(self._vectors[self._index[name]])
         return {ARM: name, **(row or self.rows.get(name, {}))}
 
     def copy(self) -> ArmEncoder:

@@ -41,6 +41,8 @@ def relevance(
         columns = layout.columns_of(side, name)
         mixed = sample.copy()
         mixed[:, columns] = sample[np.ix_(partners, columns)]
-        effect = math.sqrt(0.5 * float(np.mean((before - predict(mixed)) ** 2)))
+        # a variable that is constant in the sample changes nothing, so nothing is predicted for it
+        changed = (mixed[:, columns] != sample[:, columns]).any()
+        effect = math.sqrt(0.5 * float(np.mean((before - predict(mixed)) ** 2))) if changed else 0.0
         found[name if names.count(name) == 1 else f"{name} ({side})"] = effect
     return dict(sorted(found.items(), key=lambda item: -item[1]))

@@ -75,7 +75,8 @@ def require_columns(place: str, row: Row, names: Sequence[str]) -> None:
     for name in row:
         if name not in names:
             raise InputError(
-                f"{place}: unknown column {shown(name)}{nearest(name, [n for n in names if n not in row])} "
+                f"{place}: unknown column {shown(name)}"
+                f"{nearest(name, [n for n in names if n not in row]) or '; leave it out, or describe it.'} "
                 f"Expected {', '.join(names) or 'no columns'}."
             )
     for name in names:

@@ -67,6 +67,11 @@ def parse(source: str | os.PathLike[str]) -> tuple[dict[str, Column], Arms | dic
         raise InputError(f"from_toml: cannot read {source} ({reason.strerror}); check the path.") from reason
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
         raise InputError(f"from_toml: expected TOML, got something else ({reason}).") from reason
+    return build(data)
+
+
+def build(data: Mapping[str, Any]) -> tuple[dict[str, Column], Arms | dict[str, Column]]:
+    """Return the two sides that tables of TOML describe."""
     for name in data:
         if name not in ("context", "actions", "arms"):
             raise InputError(f"from_toml: unknown table {name!r}{nearest(name, ('context', 'actions', 'arms'))}")

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
+from kernel_bandits.features.arms import ARM
 from kernel_bandits.features.description import Features
 from kernel_bandits.features.offers import Action, Offer
 from kernel_bandits.features.rows import RowLike
@@ -64,6 +65,16 @@ class Translator:
                 raise InputError(f"mask: expected True or False for {name!r}, got {shown(value)}.")
         return [name is None or bool(mask.get(name, True)) for name in names]
 
+    def require_played(self, actions: Sequence[Action]) -> None:
+        """Raise if an action that was played is a number where all known arms are text: most likely its index."""
+        known = self.levels.get(ARM, ())
+        for action in actions:
+            if isinstance(action, (int, np.integer)) and known and all(isinstance(name, str) for name in known):
+                raise InputError(
+                    f"action: expected the name of an arm, which is text, got {shown(action)}; pass decision.arm, not "
+                    "its index."
+                )
+
     def learn(self, row: RowLike, action: Action) -> None:
         """Settle the encoding of a row and an action for good; may be repeated."""
         self._contexts.learn(row)
@@ -72,14 +83,23 @@ class Translator:
     def log(self, rows: Sequence[RowLike], actions: Sequence[Action]) -> tuple[FloatArray, FloatArray, Translator]:
         """Return vectors of rounds that are learned one after the other, and the translator that has learned them."""
         contexts, settled = self.contexts(rows)
-        encoded, known = self.actions(actions)
+        refusal: InputError | None = None
+        try:
+            encoded, known = self.actions(actions)
+        except InputError as reason:
+            # an arm may be named alone once the log has described it
+            encoded, known, refusal = np.empty((len(actions), self._actions.width)), False, reason
         if settled and known:
             return contexts, encoded, self
         twin = object.__new__(Translator)
         twin.features, twin._contexts, twin._actions = self.features, self._contexts.copy(), self._actions.copy()
-        for i, (row, action) in enumerate(zip(rows, actions, strict=True)):
-            contexts[i], encoded[i] = twin.context(row)[0], twin.actions([action])[0][0]
-            twin.learn(row, action)
+        try:
+            for i, (row, action) in enumerate(zip(rows, actions, strict=True)):
+                contexts[i], encoded[i] = twin.context(row)[0], twin.actions([action])[0][0]
+                twin.learn(row, action)
+        except InputError as reason:
+            # the first refusal knows the number of the row
+            raise refusal or reason from reason
         return contexts, encoded, twin
 
     def read_action(self, vector: FloatArray) -> Action | None:

@@ -114,12 +114,14 @@ def moment_of(value: Any) -> datetime | None:
         try:
             value = datetime.fromisoformat(value)
         except ValueError as reason:
-            raise InputError(f"expected a date such as '2024-02-29' (ISO 8601), got {shown(value)}.") from reason
+            gap = "" if value.strip() else "; for a gap write None"
+            raise InputError(f"expected a date such as '2024-02-29' (ISO 8601), got {shown(value)}{gap}.") from reason
     if isinstance(value, datetime):
         return value
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day)
-    raise InputError(f"expected a date or a datetime, got {shown(value)} ({type(value).__name__}).")
+    hint = "; convert seconds since 1970 with datetime.fromtimestamp(…, UTC)" if isinstance(value, _NUMBERS) else ""
+    raise InputError(f"expected a date or a datetime, got {shown(value)} ({type(value).__name__}){hint}.")
 
 
 def years_of(moment: datetime) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 
 from kernel_bandits.arrays import FloatArray, as_count, as_floats, as_positive, require_finite
@@ -98,6 +98,35 @@ class Mixed(Kernel):
     def diag(self, X: FloatArray) -> FloatArray:
         standardised = self._standardised(X)
         return (self.bias + self.smooth) + np.vecdot(self._weighted(standardised), standardised)
+
+    def restricted(self, columns: NDArray[np.intp], point: FloatArray) -> Mixed:
+        """Return the kernel of points that agree with a point (d,) outside these columns, as a kernel of the columns.
+
+        ‖x − y‖ loses nothing. With f the other columns and M in blocks, ⟨x, My⟩ = ⟨u + g, Mᵤᵤ(v + g)⟩ + constant for
+        g = Mᵤᵤ⁻¹Mᵤf·f: the centre moves, and the constant becomes bias.
+        """
+        standardised, count = self._standardised(point[None, :])[0], self._count(point[None, :])
+        centre = np.broadcast_to(self.centre, point.shape)[columns]
+        scale = np.broadcast_to(self.scale, point.shape)[columns]
+        rest = standardised.copy()
+        rest[columns] = 0.0
+        metric, shift = None, np.zeros(len(columns))
+        if self.metric is None:
+            constant = float(rest @ rest) / count
+        else:
+            metric = self.metric[np.ix_(columns, columns)]
+            shift = np.linalg.lstsq(metric, self.metric[columns] @ rest, rcond=None)[0]
+            constant = float(rest @ self.metric @ rest - shift @ metric @ shift)
+        return Mixed(
+            self.bias + self.linear * max(constant, 0.0),
+            self.linear,
+            self.smooth,
+            self.lengthscale,
+            centre=centre - scale * shift,
+            scale=scale,
+            variables=count,
+            metric=metric,
+        )
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         left, right, count = self._standardised(X), self._standardised(Y), self._count(X)

@@ -21,14 +21,12 @@ from kernel_bandits.policies.presets import (
     cbkb,
     cgp_ucb,
     ek_ucb,
-    inverse_gap_weighting,
     k_ucb,
     lin_ucb,
     random_features_ucb,
     sup_kernel_ucb,
-    thompson_sampling,
-    uniform,
 )
+from kernel_bandits.policies.randomized import inverse_gap_weighting, thompson_sampling, uniform
 from kernel_bandits.policies.sharpness import InformationSharpness, PowerSharpness, Sharpness
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policies.thompson import ThompsonSampling

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
+from kernel_bandits.errors import InputError
 from kernel_bandits.features.description import Features
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.policies.base import Policy
@@ -37,6 +38,11 @@ def takes_features(preset: Callable[P, T]) -> Preset[P, T]:
     def by_name(*arguments: Any, features: Features | None = None, **options: Any) -> Any:
         if features is None:
             return preset(*arguments, **options)
+        if isinstance(features, str) and "feature_map" in signature.parameters:
+            raise InputError(
+                f"features: expected kb.Features(…), the columns of a table, got {features!r}; the kind of Fourier "
+                f"features is feature_map={features!r}."
+            )
         policy = preset(*arguments, **options)
         if isinstance(features, Features):
             for posterior in policy.posteriors:

@@ -1,10 +1,10 @@
 """What policies with one posterior share: predictions, updates, delayed rewards, batches, explanations."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +21,8 @@ from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
 from kernel_bandits.posteriors.basis import AnchorBasis
 from kernel_bandits.posteriors.nystrom import NystromPosterior
 from kernel_bandits.posteriors.sums import Sums, load_steps
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,37 @@ class Explanation:
     rewards: FloatArray | None
     rest: float
     prior_mean: float
+
+
+def take_batch(
+    posterior: Posterior[Any], asked: Iterator[T], encoded: Callable[[T], Decision], batch_variance_limit: float
+) -> list[T]:
+    """Return decisions as they are asked for, until 1 + Σσ² passes the limit, with σ² as it was at the beginning.
+
+    Args:
+        posterior: that the decisions anticipate rewards of.
+        asked: asks for one decision after the other.
+        encoded: returns the decision over arrays that a decision stands for.
+        batch_variance_limit: at least 1.
+    """
+    limit = as_positive("batch_variance_limit", batch_variance_limit)
+    if limit < 1.0:
+        raise InputError(f"batch_variance_limit: expected at least 1, got {batch_variance_limit!r}.")
+    decisions: list[T] = []
+    total = 1.0
+    with posterior.batch() as variance:
+        try:
+            for decision in asked:
+                decisions.append(decision)
+                point = encoded(decision)
+                total += variance(np.concatenate((point.context, point.action)))
+                if total > limit:
+                    break
+        except Exception:
+            # What was decided is pending and must not be lost; the next batch meets the error again.
+            if not decisions:
+                raise
+    return decisions
 
 
 class PosteriorPolicy(Policy):
@@ -114,31 +147,14 @@ class PosteriorPolicy(Policy):
             Decisions for the first contexts, at least one and at most n; tell their rewards, then pass the remaining
             contexts. A kernel that fails ends the batch; at its first context the error is raised.
         """
-        limit = as_positive("batch_variance_limit", batch_variance_limit)
-        if limit < 1.0:
-            raise InputError(f"batch_variance_limit: expected at least 1, got {batch_variance_limit!r}.")
         offers: Iterable[FloatArray | Box]
         if isinstance(actions, Box):
             contexts, offers = as_points("contexts", contexts, self._dimensions[0]), repeat(actions)
             require_finite("contexts", contexts)
         else:
             contexts, offers = self._rounds(contexts, actions)
-        decisions: list[Decision] = []
-        total = 1.0
-        with self.posterior.batch() as variance:
-            for context, offered in zip(contexts, offers, strict=False):
-                try:
-                    decision = self.ask(context, offered)
-                except Exception:
-                    # What was decided is pending and must not be lost; the next batch meets the error again.
-                    if decisions:
-                        break
-                    raise
-                decisions.append(decision)
-                total += variance(np.concatenate((decision.context, decision.action)))
-                if total > limit:
-                    break
-        return decisions
+        asked = (self.ask(context, offered) for context, offered in zip(contexts, offers, strict=False))
+        return take_batch(self.posterior, asked, lambda decision: decision, batch_variance_limit)
 
     def export(self, path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> None:
         """Write mean and standard deviation as a function of context and action to a JSON file.

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from kernel_bandits.arrays import as_positive
 from kernel_bandits.confidence import Confidence, KrauseOng, LearnedDeviations, StandardDeviations
 from kernel_bandits.dictionaries import DictionaryRule, Kors, Resampling
-from kernel_bandits.dictionaries.base import as_rule
+from kernel_bandits.dictionaries.base import as_rule, rule_or_none
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, Linear
 from kernel_bandits.kernels.fourier import (
@@ -24,14 +24,10 @@ from kernel_bandits.learning import KernelLearning
 from kernel_bandits.policies.assembly import Posteriors, design_of, guards_of, posterior_of, when_learned
 from kernel_bandits.policies.by_name import takes_features
 from kernel_bandits.policies.constraints import Constraint
-from kernel_bandits.policies.exploration import Exploration, as_exploration, as_floor
-from kernel_bandits.policies.inverse_gap import InverseGapWeighting
+from kernel_bandits.policies.exploration import as_exploration
 from kernel_bandits.policies.retired import names_new_options
-from kernel_bandits.policies.sharpness import InformationSharpness, PowerSharpness, Sharpness
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
-from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.ucb import UpperConfidenceBound
-from kernel_bandits.policies.uniform import Uniform
 from kernel_bandits.posteriors import (
     FeaturePosterior,
     NystromPosterior,
@@ -42,7 +38,6 @@ from kernel_bandits.rng import Seed, seed_of, stream
 
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
 _KORS = Kors()
-_INFORMATION = InformationSharpness()
 
 
 @takes_features
@@ -86,15 +81,12 @@ def k_ucb(
     return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), exploration, design, guards)
 
 
-def _rule_or_none(dictionary: DictionaryRule | None) -> DictionaryRule | None:
-    return None if dictionary is None else as_rule(dictionary)
-
-
 def _radius(confidence: Confidence, kernel: KernelLike | None) -> Confidence:
     """The radius that a ``confidence=`` argument asks for; with nothing set the bonus is learned with the kernel."""
     return LearnedDeviations() if kernel is None and confidence is _ONE_STANDARD_DEVIATION else confidence
 
 
+@takes_features
 def cgp_ucb(
     kernel: KernelLike,
     *,
@@ -116,6 +108,7 @@ def cgp_ucb(
         noise_bound: R of that radius, the bound on the noise; √λ unless given.
         failure_probability: δ of that radius.
         exploration_floor: as for :func:`k_ucb`.
+        features: as for :func:`ek_ucb`.
         seed: of the tie-breaks and the exploration.
     """
     if confidence is None:
@@ -178,74 +171,6 @@ def ek_ucb(
 
 
 @takes_features
-@names_new_options
-def thompson_sampling(
-    kernel: KernelLike,
-    *,
-    regularization: float = 0.1,
-    scale: float = 1.0,
-    number_of_draws: int = 100,
-    dictionary: DictionaryRule | None = _KORS,
-    exploration_floor: float = 0.0,
-    seed: Seed = None,
-) -> ThompsonSampling:
-    """Thompson sampling on the posterior of EK-UCB, or with ``dictionary=None`` on that of K-UCB.
-
-    Args:
-        kernel: covariance of joint points, ours or scikit-learn's.
-        regularization: the λ of the ridge; the noise variance in the Gaussian-process view, in squared reward units.
-        scale: v, standard deviations are multiplied by it; 1 draws from the posterior itself.
-        number_of_draws: of which one decides; the others estimate the probabilities.
-        dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
-        exploration_floor: as for :func:`ek_ucb`; without it an action that wins no draw has probability 0.
-        features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
-        seed: of the draws, coins and tie-breaks.
-    """
-    posterior = Posteriors(_rule_or_none(dictionary), seed_of(seed, "coins"))(kernel, regularization)
-    draws = stream(seed, "exploration")
-    return ThompsonSampling(posterior, stream(seed, "ties"), draws, scale, number_of_draws, exploration_floor)
-
-
-@takes_features
-@names_new_options
-def inverse_gap_weighting(
-    kernel: KernelLike | None = None,
-    *,
-    regularization: float = 0.1,
-    learn_kernel: bool | KernelLearning | None = None,
-    sharpness: float | Sharpness = _INFORMATION,
-    effective_actions: int | None = None,
-    dictionary: DictionaryRule | None = _KORS,
-    exploration_floor: float = 0.0,
-    seed: Seed = None,
-) -> InverseGapWeighting:
-    """Inverse-gap weighting (SquareCB, Foster & Rakhlin 2020) on the mean of EK-UCB's posterior.
-
-    Every action but the best is played with probability 1/(A + γ·gap), so every decision has exact probabilities, or a
-    density in a box. Only means are needed, O(m) per action.
-
-    Args:
-        kernel: as for :func:`ek_ucb`; None for one that is learned.
-        regularization: as for :func:`ek_ucb`.
-        learn_kernel: as for :func:`ek_ucb`.
-        sharpness: γ, in units of one over the reward: by default a schedule that follows what the model has learned; a
-            number c for c·√t, or a :class:`~kernel_bandits.policies.Sharpness`.
-        effective_actions: K; where more actions are offered they count as K, and less is explored. By default all rows
-            count, and a box counts as 32.
-        dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
-        exploration_floor: as for :func:`ek_ucb`.
-        features: as for :func:`ek_ucb`.
-        seed: of the draws, coins and tie-breaks.
-    """
-    learning = when_learned(kernel, learn_kernel)
-    rule = _rule_or_none(dictionary)
-    rule = rule if learning is None or rule is None else rule.for_learned_kernel()
-    posterior = posterior_of(kernel, regularization, learning, Posteriors(rule, seed_of(seed, "coins")), seed)
-    schedule = sharpness if isinstance(sharpness, Sharpness) else PowerSharpness(as_positive("sharpness", sharpness))
-    exploration = Exploration(as_floor(exploration_floor), stream(seed, "exploration"))
-    return InverseGapWeighting(posterior, schedule, stream(seed, "ties"), exploration, effective_actions)
-
-
 def cbbkb(
     kernel: KernelLike,
     *,
@@ -267,6 +192,7 @@ def cbbkb(
         batch_variance_limit: C; a batch ends when 1 + Σσ² over it exceeds C. Independent of q̄.
         exploration_floor: as for :func:`ek_ucb`.
         keeps_first: whether the first point is an anchor until the first resampling, as in the published code.
+        features: as for :func:`ek_ucb`.
         seed: of the coins, tie-breaks and exploration.
     """
     rule = Resampling(oversampling=oversampling, batch_variance_limit=batch_variance_limit, keeps_first=keeps_first)
@@ -274,6 +200,7 @@ def cbbkb(
     return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), as_exploration(exploration_floor, seed))
 
 
+@takes_features
 def cbkb(
     kernel: KernelLike,
     *,
@@ -291,6 +218,7 @@ def cbkb(
         confidence: the radius β.
         oversampling: q̄ in p_i = min(1, q̄·σ²(s_i)).
         exploration_floor: as for :func:`ek_ucb`.
+        features: as for :func:`ek_ucb`.
         seed: of the coins, tie-breaks and exploration.
     """
     return cbbkb(
@@ -316,6 +244,7 @@ class _StagePosteriors:
         return self.posteriors(self.kernel, self.regularization, stage)
 
 
+@takes_features
 @names_new_options
 def sup_kernel_ucb(
     kernel: KernelLike,
@@ -337,9 +266,10 @@ def sup_kernel_ucb(
         regularization: λ.
         confidence: returns η, the multiple of σ that is called width; :class:`StageRadius` is that of the theory.
         dictionary: None for exact posteriors, or the rule of projected ones; each stage starts one of its own.
+        features: as for :func:`ek_ucb`.
         seed: of the coins and tie-breaks.
     """
-    posteriors = Posteriors(_rule_or_none(dictionary), seed_of(seed, "coins"))
+    posteriors = Posteriors(rule_or_none(dictionary), seed_of(seed, "coins"))
     stages = _StagePosteriors(kernel, regularization, posteriors)
     return SupKernelUCB(stages, confidence, horizon, stream(seed, "ties"))
 
@@ -375,13 +305,14 @@ def lin_ucb(
     return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), as_exploration(exploration_floor, seed))
 
 
+@takes_features
 def random_features_ucb(
     kernel: KernelLike,
     *,
     regularization: float = 0.1,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     number_of_features: int = 200,
-    features: Literal["random", "quadrature"] = "random",
+    feature_map: Literal["random", "quadrature"] = "random",
     exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
@@ -393,27 +324,17 @@ def random_features_ucb(
         confidence: the radius β; none with a guarantee is valid, since the features span a fixed finite-dimensional
             space.
         number_of_features: D.
-        features: ``"random"``, or ``"quadrature"`` for at most three columns in context and action together.
+        feature_map: ``"random"``, or ``"quadrature"`` for at most three columns in context and action together.
         exploration_floor: as for :func:`ek_ucb`.
+        features: as for :func:`ek_ucb`.
         seed: of the frequencies, tie-breaks and exploration.
     """
-    feature_map: RandomFourierFeatures | QuadratureFourierFeatures
-    if features == "random":
-        feature_map = RandomFourierFeatures(kernel, number_of_features, seed_of(seed, "coins"))
-    elif features == "quadrature":
-        feature_map = QuadratureFourierFeatures(kernel, number_of_features)
+    fourier: RandomFourierFeatures | QuadratureFourierFeatures
+    if feature_map == "random":
+        fourier = RandomFourierFeatures(kernel, number_of_features, seed_of(seed, "coins"))
+    elif feature_map == "quadrature":
+        fourier = QuadratureFourierFeatures(kernel, number_of_features)
     else:
-        raise InputError(f"features: expected 'random' or 'quadrature', got {features!r}.")
-    posterior = FeaturePosterior(kernel, regularization, feature_map)
+        raise InputError(f"feature_map: expected 'random' or 'quadrature', got {feature_map!r}.")
+    posterior = FeaturePosterior(kernel, regularization, fourier)
     return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), as_exploration(exploration_floor, seed))
-
-
-@takes_features
-def uniform(*, seed: Seed = None) -> Uniform:
-    """Uniform play, the baseline that learns nothing.
-
-    Args:
-        features: as for :func:`ek_ucb`.
-        seed: of the draws.
-    """
-    return Uniform(stream(seed, "ties"))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from kernel_bandits import persistence
@@ -19,14 +17,20 @@ from kernel_bandits.features.arms import ARM
 from kernel_bandits.features.description import Features
 from kernel_bandits.features.offers import Action, Offer
 from kernel_bandits.features.relevance import relevance
-from kernel_bandits.features.rows import FrameLike, RowLike, as_row, as_rows
+from kernel_bandits.features.rows import FrameLike, RowLike, as_rows
 from kernel_bandits.features.transformer import Transformer
 from kernel_bandits.features.translator import Mask, Translator
 from kernel_bandits.features.values import Level, shown
 from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Decision
-from kernel_bandits.policies.posterior_policy import PosteriorPolicy
-from kernel_bandits.policies.table_records import NamedDecision, NamedDiagnostics, NamedExplanation, PastRound
+from kernel_bandits.policies.posterior_policy import PosteriorPolicy, take_batch
+from kernel_bandits.policies.table_records import (
+    NamedDecision,
+    NamedDiagnostics,
+    NamedExplanation,
+    named_decision,
+    named_explanation,
+)
 from kernel_bandits.posteriors.base import Prediction
 from kernel_bandits.rng import Seed
 
@@ -87,7 +91,7 @@ class TablePolicy:
                 or one boolean for each.
         """
         vector, choices, rows, offered, settled = self._offer(context, actions, mask)
-        return self._named(self.inner.select(vector, choices, rows), context, offered, settled)
+        return named_decision(self.translator, self.inner.select(vector, choices, rows), context, offered, settled)
 
     def _offer(
         self, context: RowLike, actions: Offer | None, mask: Mask | None
@@ -103,28 +107,6 @@ class TablePolicy:
         vectors, known = table.actions(offered)
         rows = None if mask is None else table.mask(mask, offered)
         return vector, vectors, rows, offered, settled and known
-
-    def _named(self, decision: Decision, context: RowLike, offered: Sequence[Action], settled: bool) -> NamedDecision:
-        if decision.index < 0:
-            action = self.translator.read_action(decision.action)
-            assert action is not None
-        else:
-            action = offered[decision.index]
-        if type(action) is not str and not np.isscalar(action):
-            action = dict(as_row("actions", action))
-        return NamedDecision(
-            decision.index,
-            self.translator.arm_of(action),
-            action,
-            dict(context) if type(context) is dict else dict(as_row("context", context)),
-            decision.mean,
-            decision.std,
-            decision.upper_bound,
-            decision.propensity,
-            decision.id,
-            decision,
-            settled,
-        )
 
     def update(
         self, context: RowLike | NamedDecision, action: Action | None = None, reward: float | None = None
@@ -150,6 +132,8 @@ class TablePolicy:
                 self.inner.update(decision.encoded.context, decision.encoded.action, reward)
                 return
             context, action = decision.context, decision.action
+        elif action is not None:
+            self.translator.require_played([action])
         if action is None or reward is None:
             raise InputError("update: expected a row, an action and a reward, or a decision and reward=….")
         table = self.translator
@@ -176,7 +160,35 @@ class TablePolicy:
             encoded, known = table.actions(offered)
             settled = settled and known
             decisions = self.inner.select_many(vectors, encoded)
-        return [self._named(decision, row, offered, settled) for decision, row in zip(decisions, rows, strict=True)]
+        return [
+            named_decision(table, decision, row, offered, settled)
+            for decision, row in zip(decisions, rows, strict=True)
+        ]
+
+    def select_batch(
+        self, contexts: FrameLike, actions: Offer | None = None, *, batch_variance_limit: float = 10.0
+    ) -> list[NamedDecision]:
+        """Decide for the next rows before any of their rewards arrives, as far as that is safe.
+
+        Decisions are pending, as those of :meth:`ask`: pass their rewards to :meth:`tell_many`, then call this with the
+        remaining rows. :meth:`PosteriorPolicy.select_batch` says where a batch ends.
+
+        Args:
+            contexts: a frame, or rows, in the order in which they are to be served.
+            actions: offered in every round, as for :meth:`select`.
+            batch_variance_limit: at least 1; at 1 a batch is one decision.
+
+        Returns:
+            Decisions for the first rows, at least one.
+        """
+        rows, table = as_rows("contexts", contexts), self.translator
+        # a bad row far down is refused before the first decision is made
+        table.contexts(rows)
+        if not len(rows):
+            raise InputError("contexts: expected at least one row, got none.")
+        asked = (self.ask(row, actions) for row in rows)
+        posterior = self._model("select_batch").posterior
+        return take_batch(posterior, asked, lambda decision: decision.encoded, batch_variance_limit)
 
     def update_many(
         self,
@@ -200,6 +212,8 @@ class TablePolicy:
                 raise InputError("update_many: decisions know their actions; leave actions out.")
             decisions: Sequence[NamedDecision] = contexts
             contexts, actions = [one.context for one in decisions], [one.action for one in decisions]
+        else:
+            self.translator.require_played(self.translator.offered(actions))
         rows, played = as_rows("contexts", contexts), self.translator.offered(actions)
         if len(rows) != len(played):
             raise InputError(
@@ -210,22 +224,16 @@ class TablePolicy:
         self.inner._update_many(vectors, encoded, rewards, [(setattr, self, "translator", learned)])
 
     def ask(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
-        """Choose an action whose reward comes later; :meth:`tell` learns it.
-
-        Args:
-            context: as for :meth:`select`.
-            actions: as for :meth:`select`.
-            mask: as for :meth:`select`.
-        """
+        """Choose an action whose reward arrives later; :meth:`tell` learns it. The arguments are those of select."""
         vector, choices, rows, offered, settled = self._offer(context, actions, mask)
 
         def met(decision: Decision) -> Steps:
             # the model counts the chosen point from now on, so its encoding must stay
-            named = self._named(decision, context, offered, settled)
+            named = named_decision(self.translator, decision, context, offered, settled)
             return [] if settled else [(self.translator.learn, named.context, named.action)]
 
         decision = self.inner._ask(vector, choices, rows, met)
-        return replace(self._named(decision, context, offered, settled), settled=True)
+        return named_decision(self.translator, decision, context, offered, settled=True)
 
     def tell(self, id: int | NamedDecision, reward: float) -> None:
         """Learn the reward of a decision of :meth:`ask`; in any order, once each.
@@ -284,14 +292,7 @@ class TablePolicy:
         if not isinstance(decision, NamedDecision):
             raise InputError(f"decision: expected what select or ask returned, got {type(decision).__name__}.")
         found = self._model("explain").explain(decision.encoded, count)
-        rewards = [None] * len(found.points) if found.rewards is None else found.rewards.tolist()
-        rounds = tuple(
-            PastRound(row, action, contribution, reward)
-            for (row, action), contribution, reward in zip(
-                self.translator.decode(found.points), found.contributions.tolist(), rewards, strict=True
-            )
-        )
-        return NamedExplanation(decision.arm, found.mean, found.exploration, rounds, found.rest, found.prior_mean)
+        return named_explanation(self.translator, found, decision.arm)
 
     def diagnostics(self) -> NamedDiagnostics:
         """Describe the policy: sizes, dimensions, memory, and how much each variable matters."""
@@ -322,10 +323,10 @@ class TablePolicy:
         Args:
             path: of the file, replaced if it exists.
         """
-        for side, value in (("context", self.features.context), ("actions", self.features.actions)):
+        for side, value in (("context is", self.features.context), ("actions are", self.features.actions)):
             if isinstance(value, Transformer):
                 raise InputError(
-                    f"save: the {side} are encoded by {type(value).__name__}, and a saved policy holds data and no "
+                    f"save: the {side} encoded by {type(value).__name__}, and a saved policy holds data and no "
                     "code, so a transformer cannot be saved; describe the columns by kb.Features, or keep the "
                     "transformer in your own pipeline and save a policy over arrays (policy.inner)."
                 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -11,10 +11,12 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.features.offers import Action
-from kernel_bandits.features.rows import Row
+from kernel_bandits.features.rows import Row, RowLike, as_row
+from kernel_bandits.features.translator import Translator
 from kernel_bandits.features.values import Level, is_gap
 from kernel_bandits.policies.decision import Decision
 from kernel_bandits.policies.diagnostics import Diagnostics
+from kernel_bandits.policies.posterior_policy import Explanation
 
 
 def as_plain(value: Any) -> Any:
@@ -91,6 +93,40 @@ class NamedDecision:
         return {name: as_plain(getattr(self, name)) for name in names}
 
 
+def named_decision(
+    translator: Translator, decision: Decision, context: RowLike, offered: Sequence[Action], settled: bool
+) -> NamedDecision:
+    """Return a decision over arrays by name.
+
+    Args:
+        translator: encoded the row and the actions.
+        decision: as the policy over arrays made it.
+        context: the row it was made for.
+        offered: the actions on offer; none where a box was offered.
+        settled: whether row and actions are encoded like this for good.
+    """
+    if decision.index < 0:
+        action = translator.read_action(decision.action)
+        assert action is not None
+    else:
+        action = offered[decision.index]
+    if type(action) is not str and not np.isscalar(action):
+        action = dict(as_row("actions", action))
+    return NamedDecision(
+        decision.index,
+        translator.arm_of(action),
+        action,
+        dict(context) if type(context) is dict else dict(as_row("context", context)),
+        decision.mean,
+        decision.std,
+        decision.upper_bound,
+        decision.propensity,
+        decision.id,
+        decision,
+        settled,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PastRound:
     """A past round, or an anchor, that speaks for a decision.
@@ -141,6 +177,18 @@ class NamedExplanation:
         return "\n".join([*lines, f"{self.rest:+.4g} from all other rounds"])
 
 
+def named_explanation(translator: Translator, found: Explanation, arm: Level | None) -> NamedExplanation:
+    """Return an explanation of an arm over arrays by name."""
+    rewards = [None] * len(found.points) if found.rewards is None else found.rewards.tolist()
+    rounds = tuple(
+        PastRound(row, action, contribution, reward)
+        for (row, action), contribution, reward in zip(
+            translator.decode(found.points), found.contributions.tolist(), rewards, strict=True
+        )
+    )
+    return NamedExplanation(arm, found.mean, found.exploration, rounds, found.rest, found.prior_mean)
+
+
 @dataclass(frozen=True, slots=True)
 class NamedDiagnostics:
     """The state of a policy over a table. What :class:`Diagnostics` has can be asked of it directly.
@@ -164,7 +212,8 @@ class NamedDiagnostics:
         return getattr(self.model, name)
 
     def __str__(self) -> str:
-        lines = [str(self.model)]
+        # what the lengthscales say of columns, the relevance says of variables
+        lines = [line for line in str(self.model).split("\n") if not line.startswith("lengthscales")]
         if self.relevance:
             lines.append("relevance: " + ", ".join(f"{name} {value:.3g}" for name, value in self.relevance.items()))
         lines += [f"levels of {name}: {len(levels)}" for name, levels in self.levels.items()]

@@ -11,11 +11,12 @@ from operator import setitem
 from typing import Any, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.kernels.mixed import PerArm
+from kernel_bandits.kernels.mixed import Mixed, PerArm
 from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior
 from kernel_bandits.posteriors.pending import Awaited
 
@@ -30,21 +31,51 @@ class _SplitEvaluation(Evaluation):
     within: list[tuple[Evaluation, int] | None]
 
 
+# The columns of the anchors are told apart from those that never vary if at most this share of them varies.
+NARROW = 0.8
+
+
+@dataclass(slots=True)
+class _NarrowAnchors:
+    """Anchors without the columns in which all of them agree: the unused levels of a category, for one.
+
+    Attributes:
+        columns: those in which they differ, shape (n,).
+        fixed: the others.
+        values: what all anchors hold in the others.
+        anchors: shape (m, n).
+        kernel: of the columns, for points that hold the same in the others.
+    """
+
+    columns: NDArray[np.intp]
+    fixed: NDArray[np.intp]
+    values: FloatArray
+    anchors: FloatArray
+    kernel: KernelLike
+
+
 class _Arms:
     """The posteriors of the arms by the bytes of their action, counted together as one regression.
+
+    Args:
+        kernel: of contexts.
+        context_columns: d_x.
 
     Attributes:
         members: the posteriors, in the order in which arms were first played.
         awaited: the joint points whose reward is to come.
         size: the anchors of all arms together.
         anchors: their contexts, arm by arm, shape (m, d_x).
+        narrow: the same without the columns that do not vary; None where most do.
     """
 
-    def __init__(self, context_columns: int) -> None:
+    def __init__(self, kernel: KernelLike, context_columns: int) -> None:
         self.members: dict[bytes, Posterior[Any]] = {}
         self.awaited: dict[int, Awaited] = {}
         self.size = 0
         self.anchors = np.empty((0, context_columns))
+        self.narrow: _NarrowAnchors | None = None
+        self._kernel = kernel
 
     @property
     def settled(self) -> _Arms:
@@ -81,6 +112,25 @@ class _Arms:
             blocks = [member.dictionary_points for member in self.members.values()]
             # an arm without anchors does not know its columns yet
             self.anchors, self.size = np.concatenate([block.reshape(len(block), columns) for block in blocks]), size
+            self.narrow = self._narrowed()
+
+    def _narrowed(self) -> _NarrowAnchors | None:
+        if not isinstance(self._kernel, Mixed):
+            return None
+        varies = (self.anchors != self.anchors[0]).any(axis=0)
+        columns, fixed = np.flatnonzero(varies), np.flatnonzero(~varies)
+        if not 0 < len(columns) <= NARROW * len(varies):
+            return None
+        kernel = self._kernel.restricted(columns, self.anchors[0])
+        anchors = np.ascontiguousarray(self.anchors[:, columns])
+        return _NarrowAnchors(columns, fixed, self.anchors[0, fixed], anchors, kernel)
+
+    def gram(self, context: FloatArray) -> FloatArray:
+        """Return the kernel between a context (1, d_x) and all anchors, shape (1, m)."""
+        narrow = self.narrow
+        if narrow is not None and (context[0, narrow.fixed] == narrow.values).all():
+            return narrow.kernel(context[:, narrow.columns], narrow.anchors)
+        return self._kernel(context, self.anchors)
 
 
 class SplitPosterior(Posterior[_SplitEvaluation]):
@@ -95,7 +145,7 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
     """
 
     def __init__(self, kernel: PerArm, regularization: float, build: ArmFactory) -> None:
-        self._arms = _Arms(kernel.context_dimension)
+        self._arms = _Arms(kernel.context_kernel, kernel.context_dimension)
         super().__init__(Facts(kernel, regularization, "projected"), self._arms)
         self._split = kernel.context_dimension
         self._contexts = kernel.context_kernel
@@ -157,7 +207,7 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
         if not (contexts == context).all():
             return {}
         arms = self._arms
-        gram, prior = self._contexts(context, arms.anchors), self._contexts.diag(context)
+        gram, prior = arms.gram(context), self._contexts.diag(context)
         evaluations, start = {}, 0
         for arm, member in arms.members.items():
             stop = start + member.dictionary_size

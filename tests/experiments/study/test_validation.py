@@ -30,7 +30,7 @@ BAD_TOML = {
         "expected an Environment",
     ),
     "too many columns for a policy": (
-        'policies = [{ name = "random_features_ucb", options = { features = "quadrature" } }]',
+        'policies = [{ name = "random_features_ucb", options = { feature_map = "quadrature" } }]',
         "random_features_ucb in Bump: ",
     ),
 }

@@ -1,0 +1,292 @@
+"""Load on the decision service: a closed loop of 64 connections, ten arms, twenty columns, 200 anchors.
+
+Decisions are compared with an empty endpoint of the same server that writes one row, in blocks that take turns. A
+decision is parsed, chosen, committed and learned; an empty request is parsed and committed.
+
+Run: python benchmarks/service.py [--seconds 5] [--blocks 4] [--events 0] [--database ADDRESS]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import queue
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+
+import numpy as np
+import uvicorn
+from measure import markdown
+
+from kernel_bandits.numerics.blas_threads import single_threaded
+from kernel_bandits.service.app import build_app
+from kernel_bandits.service.commands import Command
+from kernel_bandits.service.endpoint import Call, Endpoint, Guards, Operation, Reply
+from kernel_bandits.service.events import Event
+from kernel_bandits.service.keys import Keys, RateLimit
+from kernel_bandits.service.metrics import Metrics
+from kernel_bandits.service.runtime import Runtime
+from kernel_bandits.service.settings import parse_settings
+from kernel_bandits.service.store import Store
+
+COLUMNS, ARMS, ANCHORS, CONNECTIONS = 20, 10, 200, 64
+LOOP = f"""
+[loops.load]
+exploration_floor = 0.05
+anticipates = {{anticipates}}
+[loops.load.options]
+kernel = {{{{ name = "Gaussian", lengthscale = 1.0 }}}}
+dictionary = {{{{ rule = "Kors", max_size = {ANCHORS}, history = "none" }}}}
+[loops.load.context]
+{chr(10).join(f'x{i} = {{{{ kind = "Numeric", range = [0, 1] }}}}' for i in range(COLUMNS))}
+[loops.load.arms]
+names = {[f"arm{i}" for i in range(ARMS)]}
+[service]
+lag = 0.25
+[service.limits]
+pending = 10000000
+"""
+
+
+class RowWriter:
+    """The empty endpoint: writes one row for each request, many in one transaction, as a worker does."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._queue: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._number = 0
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            commands = [self._queue.get()]
+            while len(commands) < 256 and not self._queue.empty():
+                commands.append(self._queue.get_nowait())
+            with self._store.append("empty") as log:
+                first = self._number + 1
+                events = [Event("decision", f"e{first + i}", {}).at(first + i, 0.0) for i in range(len(commands))]
+                log.append(events)
+            self._number += len(commands)
+            self._loop.call_soon_threadsafe(self._finish, commands)
+
+    @staticmethod
+    def _finish(commands: list[Command]) -> None:
+        for command in commands:
+            assert command.done is not None
+            command.done()
+
+    async def __call__(self, call: Call) -> Reply:
+        """Write a row."""
+        del call  # nothing is read from it
+        self._loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._queue.put(Command(done=lambda: future.set_result(None)))
+        await future
+        return Reply({"id": "", "status": "written"}, 201)
+
+
+def run_server(port: int, database: str, anticipates: bool) -> None:
+    from starlette.routing import Route
+
+    with single_threaded():
+        runtime = Runtime(parse_settings(LOOP.format(anticipates=str(anticipates).lower())), database)
+        app = build_app(runtime)
+        empty = Operation("POST", "/v1/empty", "empty", "decide", RowWriter(runtime.store), "", {})
+        guards = Guards(runtime, Keys(), RateLimit(0.0), Metrics(runtime))
+        app.router.routes.insert(0, Route("/v1/empty", Endpoint(empty, guards), methods=["POST"]))
+        uvicorn.run(app, port=port, log_config=None, access_log=False, server_header=False, date_header=False)
+
+
+class Connection(asyncio.Protocol):
+    """One caller: sends the next request when the response to the last one has come."""
+
+    def __init__(self, load: Load) -> None:
+        self._load, self._buffer = load, b""
+        self._sent = 0.0
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._next()
+
+    def _next(self) -> None:
+        request = self._load.next_request()
+        if request is None:
+            self._transport.close()
+            return
+        self._sent = time.perf_counter()
+        self._transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        head, separator, body = self._buffer.partition(b"\r\n\r\n")
+        if not separator:
+            return
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        if len(body) < length:
+            return
+        self._load.finished(time.perf_counter() - self._sent, head, body)
+        self._buffer = b""
+        self._next()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._load.gone()
+
+
+class Load:
+    """A block of load: requests of one kind for some seconds."""
+
+    def __init__(self, port: int, path: str, bodies: list[bytes], seconds: float) -> None:
+        head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\ncontent-length: "
+        self._requests = [f"{head}{len(body)}\r\n\r\n".encode() + body for body in bodies]
+        self._port, self._seconds = port, seconds
+        self._sent = 0
+        self.times: list[float] = []
+        self.ids: list[str] = []
+
+    async def run(self) -> float:
+        """Run the block; return how many requests were answered a second."""
+        loop = asyncio.get_running_loop()
+        self._open, self._done = CONNECTIONS, loop.create_future()
+        started = time.perf_counter()
+        self._end = started + self._seconds
+        for _ in range(CONNECTIONS):
+            await loop.create_connection(lambda: Connection(self), "127.0.0.1", self._port)
+        await self._done
+        return len(self.times) / (time.perf_counter() - started)
+
+    def next_request(self) -> bytes | None:
+        if time.perf_counter() >= self._end:
+            return None
+        self._sent += 1
+        return self._requests[self._sent % len(self._requests)]
+
+    def finished(self, seconds: float, head: bytes, body: bytes) -> None:
+        assert head.startswith((b"HTTP/1.1 201", b"HTTP/1.1 200")), (head, body)
+        self.times.append(seconds)
+        self.ids.append(body.partition(b'"id":"')[2].partition(b'"')[0].decode())
+
+    def gone(self) -> None:
+        self._open -= 1
+        if not self._open:
+            self._done.set_result(None)
+
+
+def decisions(generator: random.Random, count: int) -> list[bytes]:
+    rows = [{f"x{i}": generator.random() for i in range(COLUMNS)} for _ in range(count)]
+    return [json.dumps({"context": row}).encode() for row in rows]
+
+
+def send_rewards(port: int, ids: list[str], generator: random.Random) -> float:
+    """Send rewards in bulk; return how many were taken a second."""
+    started = time.perf_counter()
+    for start in range(0, len(ids), 1000):
+        pairs = [{"id": id, "reward": float(generator.random() < 0.5)} for id in ids[start : start + 1000]]
+        body = json.dumps({"rewards": pairs}).encode()
+        address = f"http://127.0.0.1:{port}/v1/loops/load/rewards"
+        with urllib.request.urlopen(urllib.request.Request(address, body), timeout=60) as response:
+            counts = json.loads(response.read())["counts"]
+        assert counts == {"learned": len(pairs)}, counts
+    return len(ids) / (time.perf_counter() - started)
+
+
+def memory_of(pid: int) -> float:
+    """Resident megabytes of a process."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return float(text.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+def processor_seconds(pid: int) -> float:
+    """Seconds that a process has spent computing; they do not depend on what else the machine does."""
+    parts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
+    generator = random.Random(0)
+    folder = tempfile.TemporaryDirectory(prefix="kernel-bandits-")
+    database = arguments.database or str(Path(folder.name, "events.db"))
+    command = [sys.executable, __file__, "--serve", str(arguments.port), "--database", database]
+    server = subprocess.Popen([*command, *(["--ignore-pending"] if arguments.ignore_pending else [])])
+    rows: list[dict[str, object]] = []
+    try:
+        _wait(arguments.port)
+        bodies = decisions(generator, 2000)
+        warm = Load(arguments.port, "/v1/loops/load/decisions", bodies, 3.0)
+        asyncio.run(warm.run())
+        send_rewards(arguments.port, warm.ids, generator)
+        total, block = len(warm.ids), 0
+        while block < arguments.blocks or total < arguments.events:
+            empty = Load(arguments.port, "/v1/empty", [b"{}"], arguments.seconds)
+            marks = [processor_seconds(server.pid)]
+            floor = asyncio.run(empty.run())
+            marks.append(processor_seconds(server.pid))
+            load = Load(arguments.port, "/v1/loops/load/decisions", bodies, arguments.seconds)
+            rate = asyncio.run(load.run())
+            marks.append(processor_seconds(server.pid))
+            rewards = send_rewards(arguments.port, load.ids, generator)
+            costs = [(marks[1] - marks[0]) / len(empty.times), (marks[2] - marks[1]) / len(load.times)]
+            p50, p99, p999 = (float(1000 * np.quantile(load.times, share)) for share in (0.5, 0.99, 0.999))
+            total, block = total + len(load.ids), block + 1
+            row: dict[str, object] = {
+                "decisions": total,
+                "decisions/s": round(rate),
+                "empty/s": round(floor),
+                "ratio": rate / floor,
+                "CPU µs": round(1e6 * costs[1]),
+                "CPU ratio": costs[0] / costs[1],
+                "p50 ms": p50,
+                "p99 ms": p99,
+                "p99.9 ms": p999,
+                "rewards/s": round(rewards),
+                "rewards/decisions": rewards / rate,
+                "MB": round(memory_of(server.pid)),
+            }
+            rows.append(row)
+            print(row, file=sys.stderr, flush=True)
+    finally:
+        server.terminate()
+        server.wait()
+        folder.cleanup()
+    return rows
+
+
+def _wait(port: int) -> None:
+    for _ in range(600):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz") as response:
+                if response.status == 200:
+                    return
+        except OSError:
+            time.sleep(0.1)
+    raise SystemExit("the server did not start")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each block")
+    parser.add_argument("--blocks", type=int, default=4)
+    parser.add_argument("--events", type=int, default=0, help="go on until this number of decisions were made")
+    parser.add_argument("--database", default="")
+    parser.add_argument("--port", type=int, default=8191)
+    parser.add_argument("--ignore-pending", action="store_true", help="anticipates = false")
+    parser.add_argument("--serve", type=int, default=0, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        run_server(arguments.serve, arguments.database, not arguments.ignore_pending)
+    else:
+        print(markdown(measure(arguments)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Show Sphinx roles and private defaults as plain names, and link papers to "Cite"."""
+
+import re
+from posixpath import relpath
+
+ROLE = re.compile(r":(?:class|func|meth|mod|attr):<code>~?([\w.]+)</code>")
+# Defaults that have a private name in the source, as a reader would write them.
+DEFAULTS = {"_ONE_STANDARD_DEVIATION": "StandardDeviations(1.0)", "_KORS": "Kors()"}
+DEFAULT = re.compile(r"\b(" + "|".join(DEFAULTS) + r")\b")
+# What must not be linked: code, links, headings and the tags themselves.
+FIXED = re.compile(
+    r"(<pre.*?</pre>|<code.*?</code>|<a\b.*?</a>|<h[1-6].*?</h[1-6]>|<[^>]+>)",
+    re.DOTALL,
+)
+AUTHORS = r"[A-Z][\w.-]+(?:(?:, [A-Z]\w+)? (?:&amp;|and) [A-Z]\w+| et al\.)?"
+YEAR = r"(?:19|20)\d\d"
+PAPER = re.compile(rf"({AUTHORS}),? (?:\(({YEAR})\)|({YEAR})\b)")
+ENTRY = re.compile(r"^### (.+?): .*\{ #(\w+) \}$", re.MULTILINE)
+
+papers: dict[str, str] = {}
+
+
+def on_files(files, **_):
+    """Read which papers the page "Cite" lists."""
+    page = next(file for file in files if file.src_path == "cite.md")
+    papers.update(
+        {_plain(name): anchor for name, anchor in ENTRY.findall(page.content_string)}
+    )
+
+
+def on_page_content(html, page, **_):
+    """Show roles and defaults as plain names, and link each mention of a paper."""
+    html = ROLE.sub(lambda match: f"<code>{match[1].rpartition('.')[2]}</code>", html)
+    html = DEFAULT.sub(lambda match: DEFAULTS[match[1]], html)
+    if page.file.src_path == "cite.md":
+        return html
+    cite = relpath("cite.html", page.file.dest_uri.rpartition("/")[0] or ".")
+    parts = FIXED.split(html)
+    parts[::2] = [
+        PAPER.sub(lambda match: _linked(match, cite), part) for part in parts[::2]
+    ]
+    return "".join(parts)
+
+
+def _linked(match, cite):
+    anchor = papers.get(_plain(f"{match[1]} {match[2] or match[3]}"))
+    return match[0] if anchor is None else f'<a href="{cite}#{anchor}">{match[0]}</a>'
+
+
+def _plain(name):
+    return name.replace("&amp;", "&").replace(",", "")

@@ -1,0 +1,127 @@
+"""Bodies of requests: strict JSON, and the checks of what it holds."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kernel_bandits.errors import InputError
+from kernel_bandits.features.values import LARGEST, nearest, shown
+from kernel_bandits.service.commands import RefusedError
+
+DEEPEST = 50
+ID = re.compile(r"[A-Za-z0-9._~:@=+-]{1,256}")
+
+
+def parse_json(body: bytes) -> Any:
+    """Return what a body holds; refuse anything but JSON in UTF-8 with finite numbers and valid text."""
+    try:
+        text = body.decode("utf-8")
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        if text.count("{") + text.count("[") > DEEPEST and _depth(value) > DEEPEST:
+            raise RecursionError
+        if "\\u" in text:
+            # half of a surrogate pair can be escaped in JSON, and is no text
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError) as reason:
+        detail = "nested too deeply" if isinstance(reason, RecursionError) else str(reason)[:200]
+        raise RefusedError(400, "not_json", f"the body: expected JSON, got something else ({detail}).") from reason
+    return value
+
+
+def _depth(value: Any) -> int:
+    """Return how deeply lists and objects are nested."""
+    depth, level = 0, [value]
+    while level := [one for one in level if isinstance(one, (dict, list))]:
+        depth += 1
+        level = [item for one in level for item in (one.values() if isinstance(one, dict) else one)]
+    return depth
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError("a number beyond the range of floats")
+    return value
+
+
+def as_object(value: Any, known: Collection[str], required: Collection[str] = ()) -> dict[str, Any]:
+    """Return an object with these keys and no others."""
+    if not isinstance(value, dict):
+        raise InputError(f"the body: expected an object, got {shown(value)}.")
+    for key in value:
+        if key not in known:
+            raise InputError(f"the body: unknown key {shown(key)}{nearest(key, known)} It takes {', '.join(known)}.")
+    for key in required:
+        if key not in value:
+            raise InputError(f"the body: expected {key!r}; it is missing.")
+    return value
+
+
+def as_id(value: Any, place: str = "id") -> str:
+    """Return the id of a decision."""
+    if not isinstance(value, str) or not ID.fullmatch(value):
+        raise InputError(f"{place}: expected 1 to 256 letters, digits or any of . _ ~ : @ = + -, got {shown(value)}.")
+    return value
+
+
+def as_number(value: Any, place: str) -> float:
+    """Return a finite number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -LARGEST <= value <= LARGEST:
+        raise InputError(f"{place}: expected a number of at most {LARGEST:g} in size, got {shown(value)}.")
+    return float(value)
+
+
+def as_flag(value: Any, place: str) -> bool:
+    """Return a boolean."""
+    if not isinstance(value, bool):
+        raise InputError(f"{place}: expected true or false, got {shown(value)}.")
+    return value
+
+
+def as_list(value: Any, place: str, most: int) -> list[Any]:
+    """Return a list of limited length."""
+    if not isinstance(value, list):
+        raise InputError(f"{place}: expected a list, got {shown(value)}.")
+    if len(value) > most:
+        raise RefusedError(413, "too_many", f"{place}: expected at most {most}, got {len(value)}.")
+    return value
+
+
+def as_offer(value: Any, place: str, most: int) -> list[Any] | dict[str, Any] | None:
+    """Return actions on offer: names of arms, rows, or rows by name."""
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        if len(value) > most:
+            raise RefusedError(413, "too_many", f"{place}: expected at most {most}, got {len(value)}.")
+        for name, row in value.items():
+            if not isinstance(row, dict):
+                raise InputError(f"{place}: expected a row of features for {shown(name)}, got {shown(row)}.")
+        offer: Any = dict(value)
+    else:
+        offer = as_list(value, place, most)
+        for action in offer:
+            _require_action(action, place)
+    if not offer:
+        raise InputError(f"{place}: expected at least one action, got none.")
+    return offer
+
+
+def _require_action(action: Any, place: str) -> None:
+    if isinstance(action, (str, int, float, dict)):
+        return
+    raise InputError(f"{place}: expected the name of an arm or a row of features, got {shown(action)}.")
+
+
+def as_action(value: Any, place: str) -> Any:
+    """Return one action: the name of an arm, or a row."""
+    _require_action(value, place)
+    return value

@@ -1,0 +1,93 @@
+"""What callers ask of a loop, and how it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernel_bandits.errors import KernelBanditsError
+from kernel_bandits.service.events import Event
+from kernel_bandits.service.replica import Replica
+
+
+class RefusedError(KernelBanditsError):
+    """A request that is not carried out, and changes nothing.
+
+    Args:
+        status: of HTTP.
+        code: a word for programs.
+        message: a sentence for people.
+    """
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+@dataclass(slots=True)
+class Command:
+    """A request to a loop; ``result`` or ``error`` is set once it is carried out."""
+
+    result: Any = field(default=None, kw_only=True)
+    error: Exception | None = field(default=None, kw_only=True)
+    done: Callable[[], None] | None = field(default=None, kw_only=True)
+
+
+@dataclass(slots=True)
+class Decide(Command):
+    """Choose an action.
+
+    Attributes:
+        id: of the decision; the caller's, or a fresh one.
+        own_id: whether the caller gave the id, so that it may be a repetition.
+        context: a row.
+        actions: the offer; None for all known arms.
+        box: ranges of the columns of actions, in place of an offer.
+        excluded: names of arms that may not be chosen.
+        active: whether it is played at once.
+        played: the caller's action, for a loop that only watches.
+        has_played: whether there is such an action.
+        probability: with which the caller chose it.
+        draft: the event, before it has a number.
+    """
+
+    id: str
+    own_id: bool
+    context: dict[str, Any]
+    actions: Any = None
+    box: dict[str, Any] | None = None
+    excluded: tuple[Any, ...] = ()
+    active: bool = True
+    played: Any = None
+    has_played: bool = False
+    probability: float | None = None
+    draft: Event | None = None
+
+
+@dataclass(slots=True)
+class Reward(Command):
+    """Say what decisions earned; each is refused or taken on its own."""
+
+    rewards: list[tuple[str, float]]
+
+
+@dataclass(slots=True)
+class Activate(Command):
+    """Say that a deferred decision was played."""
+
+    id: str
+
+
+@dataclass(slots=True)
+class Expire(Command):
+    """Give up on the reward of a decision."""
+
+    id: str
+
+
+@dataclass(slots=True)
+class Query(Command):
+    """Compute something from the state of the loop; writes nothing."""
+
+    function: Callable[[Replica], Any]

@@ -1,0 +1,303 @@
+// The page of a service: the state of one loop, live.
+import { COLOURS, areaChart, bar, format, lineChart } from "./charts.js";
+
+const $ = (id) => document.getElementById(id);
+const BAND = 1.96; // standard errors on either side: 95 %
+let loop = null;
+let state = null;
+let model = null;
+let stream = null;
+
+async function ask(path, options = {}) {
+  const key = sessionStorage.getItem("key");
+  const headers = key ? { authorization: `Bearer ${key}` } : {};
+  const response = await fetch(path, { headers, cache: "no-store", ...options });
+  if (response.status === 401 || response.status === 403) {
+    const refused = await response.json();
+    openDoor(key ? refused.error.message : "");
+    throw new Error("key");
+  }
+  if (!response.ok) throw new Error(String(response.status));
+  return response;
+}
+
+function openDoor(message) {
+  if (stream) stream.abort();
+  $("door").hidden = false;
+  $("board").hidden = true;
+  $("refusal").textContent = message;
+}
+
+$("door").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem("key", $("key").value);
+  $("key").value = "";
+  start();
+});
+
+async function start() {
+  try {
+    const { loops } = await (await ask("v1/loops")).json();
+    $("door").hidden = true;
+    $("board").hidden = false;
+    $("loops").replaceChildren(...(loops.length > 1 ? loops.map(tab) : []));
+    const wanted = decodeURIComponent(location.hash.slice(1));
+    choose(loops.includes(wanted) ? wanted : loops[0]);
+  } catch (error) {
+    if (error.message === "key") return;
+    $("live").textContent = "the service does not respond; trying again …";
+    setTimeout(start, 2000);
+  }
+}
+
+function tab(name) {
+  const button = document.createElement("button");
+  button.textContent = name;
+  button.addEventListener("click", () => choose(name));
+  return button;
+}
+
+function choose(name) {
+  loop = name;
+  location.hash = encodeURIComponent(name);
+  document.title = `${name} – decision loop`;
+  $("title").textContent = name;
+  for (const button of $("loops").children) button.toggleAttribute("aria-current", button.textContent === name);
+  state = model = null;
+  $("variable").replaceChildren();
+  learn();
+  watch();
+}
+
+// Server-sent events, read by fetch since EventSource cannot send a key.
+async function watch() {
+  if (stream) stream.abort();
+  const own = (stream = new AbortController());
+  try {
+    const response = await ask(`v1/loops/${encodeURIComponent(loop)}/watch`, { signal: own.signal });
+    $("live").textContent = "live";
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      text += value;
+      const messages = text.split("\n\n");
+      text = messages.pop();
+      for (const message of messages) {
+        const data = message.split("\n").find((line) => line.startsWith("data: "));
+        if (data) show(JSON.parse(data.slice(6)));
+      }
+    }
+  } catch (error) {
+    if (own.signal.aborted || error.message === "key") return;
+  }
+  if (own.signal.aborted) return;
+  $("live").textContent = "connection lost; trying again …";
+  setTimeout(() => own === stream && watch(), 1000);
+}
+
+async function learn() {
+  const name = loop;
+  try {
+    const found = await (await ask(`v1/loops/${encodeURIComponent(name)}`)).json();
+    if (name !== loop) return;
+    model = found.model;
+    showModel();
+    await respond();
+  } catch (error) {
+    if (error.message === "key") return;
+  }
+}
+setInterval(() => loop && !$("board").hidden && learn(), 10000);
+
+async function respond() {
+  const variable = $("variable").value;
+  if (!variable) return;
+  const path = `v1/loops/${encodeURIComponent(loop)}/response?variable=${encodeURIComponent(variable)}`;
+  const found = await (await ask(path)).json();
+  const numbers = found.smooth && found.values.every((value) => typeof value === "number");
+  const middle = (found.arms.length - 1) / 2;
+  const lines = found.arms.map((line, i) => ({
+    x: numbers ? found.values : found.values.map((_, place) => place),
+    y: line.mean,
+    error: line.std,
+    colour: COLOURS[i % COLOURS.length],
+    shift: numbers ? 0 : (i - middle) * 0.06,
+  }));
+  legend("response-legend", [...found.arms.map((line, i) => [line.arm, COLOURS[i % COLOURS.length]]), ["± one deviation", null]]);
+  lineChart($("response-chart"), { lines, labels: numbers ? null : found.values });
+}
+$("variable").addEventListener("change", respond);
+
+function when(seconds) {
+  const date = new Date(seconds * 1000);
+  const span = state.series.length * state.width;
+  if (span > 3 * 86400) return date.toLocaleDateString([], { month: "short", day: "numeric" });
+  const options = { hour: "2-digit", minute: "2-digit", ...(span < 600 ? { second: "2-digit" } : {}) };
+  return date.toLocaleTimeString([], options);
+}
+
+function estimate(one) {
+  if (!one || one.mean === null) return "–";
+  const error = one.error === null ? 0 : BAND * one.error;
+  if (!error) return format(one.mean);
+  // two digits of the error, and as many decimals of the mean
+  const decimals = Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(error))));
+  return `${one.mean.toFixed(decimals)} ± ${error.toFixed(decimals)}`;
+}
+
+function show(found) {
+  state = found;
+  $("live").textContent = `live · ${found.events} events`;
+  $("warnings").replaceChildren(...found.warnings.map((text) => item("li", text)));
+  const best = found.best_arm;
+  tiles([
+    ["reward", estimate(found.reward), `earned per decision (${found.reward.count} rewards)`],
+    ["uniform", estimate(found.uniform), "estimate for uniform play"],
+    ["best", estimate(best), best ? `estimate for always playing ${best.arm}` : "estimate for the best fixed arm"],
+    ["pending", found.pending, "decisions await their reward"],
+    ["silent", found.counts.silent + found.counts.expired, "decisions without a reward"],
+    ["latency", found.latency.p99 ? `≤ ${format(found.latency.p99 * 1000)} ms` : "–", "for 99 % of decisions"],
+  ]);
+  drawRewards();
+  drawShares();
+  showArms();
+  facts("decisions", [
+    ["made", found.counts.decisions],
+    ["rewarded", found.counts.rewards],
+    ["silent", `${found.counts.silent} (after ${format(found.silence.after)} s: ${found.silence.reward ?? "nothing learned"})`],
+    ["expired", found.counts.expired],
+    ["late rewards", found.counts.late],
+    ["oldest pending", found.oldest_pending === null ? "–" : `${format(found.oldest_pending)} s`],
+    ["exploration floor", format(found.exploration_floor)],
+    ["mode", found.apprentice ? "watches only" : "decides"],
+  ]);
+}
+
+function drawRewards() {
+  const series = state.series.filter((one) => one.reward.mean !== null);
+  const x = series.map((one) => one.time + state.width / 2);
+  const error = (one) => (one.error === null ? 0 : BAND * one.error);
+  const lines = [
+    { x, y: series.map((one) => one.reward.mean), error: series.map((one) => error(one.reward)), colour: COLOURS[0] },
+  ];
+  const names = [["earned, with its 95 % interval", COLOURS[0]]];
+  const flat = (one, colour, name) => {
+    if (!one || one.mean === null || !x.length) return;
+    const ends = x.length > 1 ? [x[0], x[x.length - 1]] : [x[0]];
+    lines.push({ x: ends, y: ends.map(() => one.mean), error: ends.map(() => error(one)), colour, dashed: true });
+    names.push([name, colour, true]);
+  };
+  flat(state.uniform, COLOURS[1], "uniform play (estimate)");
+  if (state.best_arm) flat(state.best_arm, COLOURS[2], `always ${state.best_arm.arm} (estimate)`);
+  legend("reward-legend", names);
+  lineChart($("reward-chart"), { lines, xText: when, height: 240 });
+}
+
+function drawShares() {
+  const series = state.series.filter((one) => Object.keys(one.plays).length);
+  const arms = state.arms.slice(0, 7).map((one) => one.arm);
+  const totals = series.map((one) => Object.values(one.plays).reduce((sum, count) => sum + count, 0));
+  const parts = arms.map((arm, i) => ({
+    shares: series.map((one, place) => (one.plays[arm] || 0) / totals[place]),
+    colour: COLOURS[i],
+  }));
+  if (state.arms.length > 7) {
+    const rest = series.map((_, place) => 1 - parts.reduce((sum, part) => sum + part.shares[place], 0));
+    parts.push({ shares: rest, colour: COLOURS[7] });
+  }
+  const names = [...arms, ...(state.arms.length > 7 ? ["others"] : [])];
+  legend("share-legend", names.map((name, i) => [name, COLOURS[i]]));
+  areaChart($("share-chart"), { x: series.map((one) => one.time), parts, xText: when });
+}
+
+function showArms() {
+  const total = state.arms.reduce((sum, one) => sum + one.plays, 0) || 1;
+  const rows = state.arms.slice(0, 12).map((one, i) => {
+    const row = document.createElement("tr");
+    const share = item("td", "");
+    share.className = "bar";
+    share.append(bar(one.plays / total, COLOURS[Math.min(i, 7)]));
+    row.append(item("td", one.arm), share, item("td", one.plays), item("td", estimate(one)));
+    return row;
+  });
+  $("arms").tBodies[0].replaceChildren(...rows);
+}
+
+function showModel() {
+  const select = $("variable");
+  const chosen = select.value;
+  const order = Object.keys(model.relevance).filter((name) => model.variables.includes(name));
+  const names = [...order, ...model.variables.filter((name) => !order.includes(name))];
+  select.replaceChildren(...names.map((name) => new Option(name, name, false, name === chosen)));
+  const largest = Math.max(...Object.values(model.relevance), 1e-12);
+  const rows = Object.entries(model.relevance).slice(0, 12).map(([name, value]) => {
+    const row = document.createElement("tr");
+    const share = item("td", "");
+    share.className = "bar";
+    share.append(bar(value / largest, COLOURS[0]));
+    row.append(item("td", name), share, item("td", format(value)));
+    return row;
+  });
+  $("relevance").tBodies[0].replaceChildren(...rows);
+  facts("model", [
+    ["rewards learned", model.observations],
+    ["noise (standard deviation)", model.noise_variance === null ? "–" : format(Math.sqrt(model.noise_variance))],
+    ["expected before any data", format(model.prior_mean)],
+    ["dictionary size", model.dictionary_size],
+    ["effective dimension", format(model.effective_dimension)],
+    ["changes of the kernel", model.kernel_changes],
+    ["memory", `${format(model.memory_bytes / 1e6)} MB`],
+  ]);
+}
+
+function tiles(entries) {
+  $("tiles").replaceChildren(
+    ...entries.map(([name, value, text]) => {
+      const tile = item("div", "");
+      tile.className = "tile";
+      tile.dataset.name = name;
+      const [main, error] = String(value).split(" ± ");
+      const number = item("b", main);
+      if (error) number.append(item("small", ` ± ${error}`));
+      tile.append(number, item("span", text));
+      return tile;
+    }),
+  );
+}
+
+function facts(id, entries) {
+  $(id).replaceChildren(...entries.flatMap(([name, value]) => [item("dt", name), item("dd", value)]));
+}
+
+function legend(id, entries) {
+  $(id).replaceChildren(
+    ...entries.map(([name, colour, dashed]) => {
+      const entry = item("span", "");
+      if (colour) {
+        const mark = document.createElement("i");
+        mark.style.borderTopColor = colour;
+        mark.className = dashed ? "dashed" : "";
+        entry.append(mark);
+      }
+      entry.append(name);
+      return entry;
+    }),
+  );
+}
+
+function item(tag, text) {
+  const node = document.createElement(tag);
+  node.textContent = text;
+  return node;
+}
+
+let width = window.innerWidth;
+window.addEventListener("resize", () => {
+  if (window.innerWidth === width || !state) return;
+  width = window.innerWidth;
+  show(state);
+  respond();
+});
+start();

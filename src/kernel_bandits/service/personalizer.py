@@ -1,0 +1,151 @@
+"""The routes of Azure Personalizer v1.0, so that its orphaned clients go on working.
+
+A context is the union of the objects in ``contextFeatures``, and the features of an action the union of those of the
+action; nested objects become ``outer.inner``. The columns have to be described in the loop's file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernel_bandits.errors import InputError
+from kernel_bandits.features import Arms
+from kernel_bandits.features.values import shown
+from kernel_bandits.service.api import fresh_id
+from kernel_bandits.service.bodies import as_flag, as_id, as_list, as_number, as_object
+from kernel_bandits.service.commands import Activate, Decide, RefusedError, Reward
+from kernel_bandits.service.endpoint import Call, Reply
+
+RANK_KEYS = ("contextFeatures", "actions", "excludedActions", "eventId", "deferActivation")
+DEEPEST = 20
+
+
+async def rank(call: Call) -> Reply:
+    """Rank actions: the first is to be played."""
+    body = as_object(call.body, RANK_KEYS, ("actions",))
+    name = loop_of(call)
+    settings = call.runtime.worker(name).settings
+    most = call.runtime.settings.limits.actions
+    actions = [as_object(one, ("id", "features"), ("id",)) for one in as_list(body["actions"], "actions", most)]
+    names = [_name(one["id"]) for one in actions]
+    if not names or len(set(names)) < len(names):
+        raise InputError("actions: expected at least one action, each with an id of its own.")
+    described = isinstance(settings.features.actions, Arms) and settings.features.actions.columns is not None
+    offer: Any = names
+    if described:
+        offer = {key: _flat(one.get("features")) for key, one in zip(names, actions, strict=True)}
+    elif not isinstance(settings.features.actions, Arms):
+        offer = [_flat(one.get("features")) for one in actions]
+    excluded = tuple(_name(one) for one in as_list(body.get("excludedActions") or [], "excludedActions", most))
+    given = body.get("eventId")
+    command = Decide(
+        fresh_id() if given is None else as_id(given, "eventId"),
+        given is not None,
+        _flat(body.get("contextFeatures")),
+        offer,
+        None,
+        excluded,
+        not as_flag(body.get("deferActivation") or False, "deferActivation"),
+    )
+    event, _ = await call.runtime.carry_out(name, command)
+    best = _chosen(event.body, names, offer)
+    # the model knows the probability of what it chose, and where it can those of all
+    known = event.body["probabilities"]
+    ranking = []
+    for place, key in enumerate(names):
+        probability = event.body["propensity"] if key == best else None
+        if known is not None and len(known) == len(names):
+            probability = known[place]
+        ranking.append({"id": key, **({} if probability is None else {"probability": probability})})
+    ranking.sort(key=lambda one: one["id"] != best)
+    return Reply({"ranking": ranking, "eventId": event.decision, "rewardActionId": best}, 201)
+
+
+async def reward(call: Call) -> Reply:
+    """Learn what an event earned."""
+    body = as_object(call.body, ("value",), ("value",))
+    pairs = [(as_id(call.path["id"], "eventId"), as_number(body["value"], "value"))]
+    (result,) = await call.runtime.carry_out(loop_of(call), Reward(pairs))
+    return _done(result)
+
+
+async def activate(call: Call) -> Reply:
+    """Count a deferred event as played."""
+    return _done(await call.runtime.carry_out(loop_of(call), Activate(as_id(call.path["id"], "eventId"))))
+
+
+async def configuration(call: Call) -> Reply:
+    """Return the settings of the loop in Personalizer's words; they are changed in the loop's file."""
+    settings = call.runtime.worker(loop_of(call)).settings
+    return Reply(
+        {
+            "rewardWaitTime": _duration(settings.silence.after),
+            "defaultReward": settings.silence.reward or 0.0,
+            "rewardAggregation": "earliest",
+            "explorationPercentage": settings.exploration_floor,
+            "modelExportFrequency": "PT0S",
+            "logRetentionDays": -1,
+            "learningMode": "Apprentice" if settings.apprentice else "Online",
+        }
+    )
+
+
+def loop_of(call: Call) -> str:
+    """Return the loop that an address names, or the only one."""
+    name = call.path.get("loop")
+    if name is None:
+        names = list(call.runtime.workers)
+        if len(names) != 1:
+            message = "there are several loops; use the endpoint http://host/LOOP instead of http://host."
+            raise RefusedError(404, "unknown_loop", message)
+        return names[0]
+    return name
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= 256:
+        raise InputError(f"actions: expected an id of 1 to 256 characters, got {shown(value)}.")
+    return value
+
+
+def _flat(features: Any) -> dict[str, Any]:
+    """Return the union of a list of objects, with nested ones under dotted names."""
+    flat: dict[str, Any] = {}
+    waiting = [
+        ("", one, 0) for one in (features if isinstance(features, list) else [] if features is None else [features])
+    ]
+    while waiting:
+        prefix, value, depth = waiting.pop(0)
+        if not isinstance(value, dict) or depth > DEEPEST:
+            raise InputError(
+                f"features: expected a list of objects, nested at most {DEEPEST} deep, got {shown(value)}."
+            )
+        for key, item in value.items():
+            if isinstance(item, dict):
+                waiting.append((f"{prefix}{key}.", item, depth + 1))
+            elif f"{prefix}{key}" in flat:
+                raise InputError(f"features: {shown(prefix + key)} stands there twice.")
+            else:
+                flat[f"{prefix}{key}"] = item
+    return flat
+
+
+def _chosen(body: dict[str, Any], names: list[str], offer: Any) -> str:
+    """Return the id of the action that was chosen."""
+    if body["arm"] is not None:
+        return str(body["arm"])
+    place = offer.index(body["action"]) if body["action"] in offer else 0
+    return names[place]
+
+
+def _done(result: dict[str, Any]) -> Reply:
+    # Personalizer takes rewards for events that it does not know, and ignores them; saying so is of more use
+    if result["status"] == "unknown":
+        raise RefusedError(404, "EventNotFound", result["message"])
+    if result["status"] == "conflict":
+        raise RefusedError(409, "RewardConflict", result["message"])
+    return Reply(None, 204)
+
+
+def _duration(seconds: float) -> str:
+    return f"PT{seconds:g}S"

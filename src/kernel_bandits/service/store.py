@@ -1,0 +1,344 @@
+"""The event log and the snapshots, in SQLite or PostgreSQL through SQLAlchemy.
+
+Appends to one loop are serialised by the database: by SQLite's write lock, or by an advisory lock of PostgreSQL that
+lasts for the transaction. So events are numbered without gaps, in the order in which they become visible.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernel_bandits.errors import InputError, KernelBanditsError, needs
+from kernel_bandits.service.events import Event, encode
+
+with needs("SQLAlchemy", "service"):
+    import sqlalchemy as sql
+    from sqlalchemy import event as hooks
+    from sqlalchemy.engine import URL, Connection, Engine, make_url
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+    from sqlalchemy.exc import DBAPIError as DatabaseError
+
+_tables = sql.MetaData()
+EVENTS = sql.Table(
+    "events",
+    _tables,
+    sql.Column("loop", sql.String(64), primary_key=True),
+    sql.Column("number", sql.BigInteger, primary_key=True, autoincrement=False),
+    sql.Column("kind", sql.String(16), nullable=False),
+    sql.Column("decision", sql.String(256), nullable=False),
+    sql.Column("time", sql.Double, nullable=False),
+    sql.Column("body", sql.Text, nullable=False),
+    # whatever else happens, a decision is made once and settled once
+    sql.Index("events_once", "loop", "decision", "kind", unique=True),
+)
+SNAPSHOTS = sql.Table(
+    "snapshots",
+    _tables,
+    sql.Column("loop", sql.String(64), primary_key=True),
+    sql.Column("number", sql.BigInteger, primary_key=True, autoincrement=False),
+    sql.Column("fingerprint", sql.String(64), nullable=False),
+    sql.Column("state", sql.Text, nullable=False),
+    sql.Column("policy", sql.LargeBinary, nullable=False),
+)
+_COLUMNS = (EVENTS.c.number, EVENTS.c.kind, EVENTS.c.decision, EVENTS.c.time, EVENTS.c.body)
+KEPT_SNAPSHOTS = 2
+BUSY_SECONDS = 5.0
+READ_AT_ONCE = 5_000
+
+
+class StoreError(KernelBanditsError, RuntimeError):
+    """The database did not take or return something; nothing was acknowledged, and the call may be repeated."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state of a loop after an event.
+
+    Attributes:
+        number: of the last event in it.
+        fingerprint: of the loop's settings.
+        state: what the service keeps beside the policy.
+        policy: the file that ``policy.save`` writes.
+    """
+
+    number: int
+    fingerprint: str
+    state: dict[str, Any]
+    policy: bytes
+
+
+class Store:
+    """A database of events and snapshots.
+
+    Args:
+        address: of the database: ``sqlite:///file.db``, ``postgresql://user@host/name``, or the path of a SQLite file.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.url = _as_url(address)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        options: dict[str, Any] = {"connect_args": {"timeout": BUSY_SECONDS}} if self.is_sqlite else {}
+        if not self.is_sqlite:
+            options = {"pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
+        self._engine: Engine = sql.create_engine(self.url, pool_size=5, max_overflow=20, **options)
+        if self.is_sqlite:
+            hooks.listen(self._engine, "connect", _configure_sqlite)
+            # the write lock is taken at the start, so that what a transaction reads stays true until it commits
+            hooks.listen(self._engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        self._reading = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+        with _plain_errors():
+            if not self.is_sqlite:
+                # two processes that create the same table at once would get in each other's way
+                with self._engine.begin() as connection:
+                    connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_lock_key("tables"))))
+                    _tables.create_all(connection)
+            else:
+                with self._engine.begin() as connection:
+                    _tables.create_all(connection)
+
+    @contextmanager
+    def append(self, loop: str) -> Iterator[Log]:
+        """Open a transaction that alone appends to a loop; it commits when the context ends without an error."""
+        with _plain_errors(), self._engine.begin() as connection:
+            if not self.is_sqlite:
+                connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_lock_key(loop))))
+            yield Log(connection, loop)
+
+    def read(self, loop: str, after: int = 0, limit: int = READ_AT_ONCE) -> list[Event]:
+        """Return the events of a loop after a number, in order, at most ``limit``."""
+        with _plain_errors(), self._reading.connect() as connection:
+            return Log(connection, loop).read(after, limit)
+
+    def read_all(self, loop: str, after: int = 0) -> Iterator[Event]:
+        """Yield the events of a loop after a number, in order."""
+        while events := self.read(loop, after):
+            yield from events
+            after = events[-1].number
+
+    def find(self, loop: str, decision: str) -> dict[str, Event]:
+        """Return the events of one decision by kind."""
+        return self.find_many(loop, [decision]).get(decision, {})
+
+    def find_many(self, loop: str, decisions: Sequence[str]) -> dict[str, dict[str, Event]]:
+        """Return the events of decisions, by decision and kind."""
+        with _plain_errors(), self._reading.connect() as connection:
+            return Log(connection, loop).find_many(decisions)
+
+    def latest_snapshot(self, loop: str, fingerprint: str) -> Snapshot | None:
+        """Return the latest snapshot of a loop with these settings."""
+        query = (
+            sql.select(SNAPSHOTS.c.number, SNAPSHOTS.c.fingerprint, SNAPSHOTS.c.state, SNAPSHOTS.c.policy)
+            .where(SNAPSHOTS.c.loop == loop, SNAPSHOTS.c.fingerprint == fingerprint)
+            .order_by(SNAPSHOTS.c.number.desc())
+            .limit(1)
+        )
+        with _plain_errors(), self._reading.connect() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else Snapshot(row[0], row[1], json.loads(row[2]), bytes(row[3]))
+
+    def write_snapshot(self, loop: str, snapshot: Snapshot) -> None:
+        """Keep a snapshot in place of the oldest ones."""
+        older = sql.select(SNAPSHOTS.c.number).where(SNAPSHOTS.c.loop == loop).order_by(SNAPSHOTS.c.number.desc())
+        with _plain_errors(), self._engine.begin() as connection:
+            same = (SNAPSHOTS.c.loop == loop, SNAPSHOTS.c.number == snapshot.number)
+            connection.execute(sql.delete(SNAPSHOTS).where(*same))
+            connection.execute(
+                sql.insert(SNAPSHOTS).values(
+                    loop=loop,
+                    number=snapshot.number,
+                    fingerprint=snapshot.fingerprint,
+                    state=encode(snapshot.state),
+                    policy=snapshot.policy,
+                )
+            )
+            numbers = [row[0] for row in connection.execute(older)][KEPT_SNAPSHOTS:]
+            if numbers:
+                connection.execute(
+                    sql.delete(SNAPSHOTS).where(SNAPSHOTS.c.loop == loop, SNAPSHOTS.c.number.in_(numbers))
+                )
+
+    def check(self) -> None:
+        """Raise :class:`StoreError` if the database does not respond."""
+        with _plain_errors(), self._reading.connect() as connection:
+            connection.execute(sql.select(sql.literal(1)))
+
+    def leadership(self) -> Leadership:
+        """Return the lock that one process at a time holds."""
+        return _SqliteLeadership(self.url) if self.is_sqlite else _PostgresLeadership(self._engine)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+
+class Log:
+    """The events of one loop, within a transaction or outside.
+
+    Args:
+        connection: to the database.
+        loop: the name of the loop.
+    """
+
+    def __init__(self, connection: Connection, loop: str) -> None:
+        self._connection = connection
+        self._loop = loop
+
+    def read(self, after: int, limit: int = READ_AT_ONCE) -> list[Event]:
+        """Return the events after a number, in order, at most ``limit``."""
+        query = (
+            sql.select(*_COLUMNS)
+            .where(EVENTS.c.loop == self._loop, EVENTS.c.number > after)
+            .order_by(EVENTS.c.number)
+            .limit(limit)
+        )
+        return [_event(row) for row in self._connection.execute(query)]
+
+    def find_many(self, decisions: Sequence[str]) -> dict[str, dict[str, Event]]:
+        """Return the events of decisions, by decision and kind."""
+        found: dict[str, dict[str, Event]] = {}
+        for start in range(0, len(decisions), 500):
+            ids = list(decisions[start : start + 500])
+            query = sql.select(*_COLUMNS).where(EVENTS.c.loop == self._loop, EVENTS.c.decision.in_(ids))
+            for row in self._connection.execute(query):
+                event = _event(row)
+                found.setdefault(event.decision, {})[event.kind] = event
+        return found
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Append events that have their numbers and times."""
+        if events:
+            self._connection.execute(
+                _INSERT,
+                [
+                    {
+                        "loop": self._loop,
+                        "number": one.number,
+                        "kind": one.kind,
+                        "decision": one.decision,
+                        "time": one.time,
+                        "body": encode(one.body),
+                    }
+                    for one in events
+                ],
+            )
+
+
+_INSERT = sql.insert(EVENTS)
+
+
+class Leadership(ABC):
+    """A lock that the database gives to one process and takes back when that process dies."""
+
+    @abstractmethod
+    def hold(self) -> bool:
+        """Return whether this process holds the lock, and try to get it if not."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Give the lock back."""
+
+
+class _SqliteLeadership(Leadership):
+    """An exclusive transaction on an empty database beside the log, open as long as its process lives."""
+
+    def __init__(self, url: URL) -> None:
+        self._path = f"{url.database}.leader"
+        self._connection: Any = None
+
+    def hold(self) -> bool:
+        if self._connection is None:
+            connection = None
+            try:
+                connection = sqlite3.connect(self._path, timeout=0.0, isolation_level=None, check_same_thread=False)
+                connection.execute("BEGIN EXCLUSIVE")
+            except sqlite3.Error:
+                if connection is not None:
+                    connection.close()
+                return False
+            self._connection = connection
+        return True
+
+    def release(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class _PostgresLeadership(Leadership):
+    """An advisory lock of a session, which ends with its connection."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._connection: Connection | None = None
+
+    def hold(self) -> bool:
+        try:
+            if self._connection is None:
+                connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+                if not connection.scalar(sql.select(sql.func.pg_try_advisory_lock(_lock_key("leader")))):
+                    connection.close()
+                    return False
+                self._connection = connection
+            self._connection.execute(sql.select(sql.literal(1)))
+        except SQLAlchemyError:
+            self.release()
+            return False
+        return True
+
+    def release(self) -> None:
+        if self._connection is not None:
+            # the session ends with the connection, and the lock with the session
+            self._connection.invalidate()
+            self._connection.close()
+            self._connection = None
+
+
+def _event(row: Any) -> Event:
+    return Event(row[1], row[2], json.loads(row[4]), row[3], row[0])
+
+
+def _as_url(address: str) -> URL:
+    text = address if "://" in address else f"sqlite:///{Path(address).absolute()}"
+    if text.startswith(("postgresql://", "postgres://")):
+        text = f"postgresql+psycopg://{text.partition('://')[2]}"
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError) as reason:
+        raise InputError(f"database: expected sqlite:///file.db or postgresql://…, got {address!r}.") from reason
+    if url.get_backend_name() not in ("sqlite", "postgresql"):
+        raise InputError(f"database: expected SQLite or PostgreSQL, got {url.get_backend_name()!r}.")
+    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+        raise InputError("database: events must outlive the process; name a file.")
+    return url
+
+
+def _configure_sqlite(connection: Any, _: object) -> None:
+    # transactions are begun by the hook on "begin"; the driver would begin them too late
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode=WAL")
+    # a commit is on the disk when it returns, power cuts included
+    connection.execute("PRAGMA synchronous=FULL")
+
+
+def _lock_key(name: str) -> int:
+    """Return a number for PostgreSQL's advisory locks, which are shared by all programs of a database."""
+    digest = hashlib.sha256(f"kernel-bandits {name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    try:
+        yield
+    except DatabaseError as reason:
+        raise StoreError(f"the database refused ({str(reason.orig).strip()}); nothing was stored.") from reason
+    except SQLAlchemyError as reason:
+        raise StoreError(f"the database failed ({type(reason).__name__}); nothing was stored.") from reason

@@ -1,0 +1,194 @@
+"""Running sums over the log of a loop: rewards over time, arms, and what other ways to play would have earned."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+BUCKETS = 120
+FIRST_WIDTH = 1.0
+# Estimates of an arm that was rewarded less often are not shown.
+FEWEST = 10
+# Arms beyond this number are counted together, so that the tally stays small whatever callers offer.
+MOST_ARMS, OTHERS = 200, "all others"
+
+
+class Sums:
+    """Sums of weighted rewards; the self-normalised estimate Σwr/Σw and its standard error.
+
+    The error is that of a ratio: √Σw²(r − v)² / Σw.
+    """
+
+    __slots__ = ("count", "weight", "weighted", "ww", "wwr", "wwrr")
+
+    def __init__(self, values: list[float] | None = None) -> None:
+        self.count, self.weight, self.weighted, self.ww, self.wwr, self.wwrr = values or [0, 0.0, 0.0, 0.0, 0.0, 0.0]
+
+    def add(self, reward: float, weight: float = 1.0) -> None:
+        """Add a reward with its weight."""
+        square = weight * weight
+        self.count += 1
+        self.weight += weight
+        self.weighted += weight * reward
+        self.ww += square
+        self.wwr += square * reward
+        self.wwrr += square * reward * reward
+
+    def merge(self, other: Sums) -> None:
+        """Add all that another has summed."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    @property
+    def values(self) -> list[float]:
+        """The sums, as the constructor takes them."""
+        return [self.count, self.weight, self.weighted, self.ww, self.wwr, self.wwrr]
+
+    def estimate(self) -> dict[str, float | None]:
+        """Return the mean, its standard error, and the number of rewards; None where there are too few."""
+        if not self.weight:
+            return {"mean": None, "error": None, "count": int(self.count)}
+        mean = self.weighted / self.weight
+        squares = self.wwrr - 2.0 * mean * self.wwr + mean * mean * self.ww
+        error = math.sqrt(max(squares, 0.0)) / self.weight if self.count > 1 else None
+        return {"mean": mean, "error": error, "count": int(self.count)}
+
+
+class Bucket:
+    """The sums of one span of time."""
+
+    __slots__ = ("plays", "reward", "start", "uniform")
+
+    def __init__(self, start: float) -> None:
+        self.start = start
+        self.reward, self.uniform = Sums(), Sums()
+        self.plays: dict[str, int] = {}
+
+    def merge(self, other: Bucket) -> None:
+        """Add all that another span has."""
+        self.reward.merge(other.reward)
+        self.uniform.merge(other.uniform)
+        for arm, count in other.plays.items():
+            self.plays[arm] = self.plays.get(arm, 0) + count
+
+    def dump(self) -> list[Any]:
+        return [self.start, self.reward.values, self.uniform.values, self.plays]
+
+    @classmethod
+    def load(cls, state: list[Any]) -> Bucket:
+        bucket = cls(state[0])
+        bucket.reward, bucket.uniform, bucket.plays = Sums(state[1]), Sums(state[2]), dict(state[3])
+        return bucket
+
+
+class Tally:
+    """What the page shows of a loop, in bounded memory: spans of time double in width as the log grows."""
+
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(("decisions", "rewards", "silent", "expired", "late", "agreed", "unlearned"), 0)
+        self.reward, self.uniform = Sums(), Sums()
+        self.arms: dict[str, Sums] = {}
+        self.plays: dict[str, int] = {}
+        self.width = FIRST_WIDTH
+        self.buckets: list[Bucket] = []
+
+    def count(self, what: str) -> None:
+        """Count something that happened."""
+        self.counts[what] += 1
+
+    def play(self, time: float, arm: str) -> None:
+        """Count an action that was played."""
+        arm = self._known(arm)
+        self.plays[arm] = self.plays.get(arm, 0) + 1
+        plays = self._bucket(time).plays
+        plays[arm] = plays.get(arm, 0) + 1
+
+    def earn(self, time: float, arm: str, reward: float, propensity: float | None, offered: int) -> None:
+        """Add a reward of an action that was chosen with a probability among a number of actions."""
+        arm, bucket = self._known(arm), self._bucket(time)
+        self.reward.add(reward)
+        bucket.reward.add(reward)
+        if propensity:
+            # inverse propensities: uniform play chooses each of A actions with 1/A, a fixed arm with 1
+            self.uniform.add(reward, 1.0 / (offered * propensity))
+            bucket.uniform.add(reward, 1.0 / (offered * propensity))
+            self.arms.setdefault(arm, Sums()).add(reward, 1.0 / propensity)
+
+    def _known(self, arm: str) -> str:
+        return arm if arm in self.plays or len(self.plays) < MOST_ARMS else OTHERS
+
+    def _bucket(self, time: float) -> Bucket:
+        start = math.floor(time / self.width) * self.width
+        if not self.buckets or start > self.buckets[-1].start:
+            while self.buckets and (start - self.buckets[0].start) / self.width >= BUCKETS:
+                self._widen()
+                start = math.floor(time / self.width) * self.width
+            if not self.buckets or start > self.buckets[-1].start:
+                self.buckets.append(Bucket(start))
+        return self.buckets[-1]
+
+    def _widen(self) -> None:
+        self.width *= 2.0
+        merged: list[Bucket] = []
+        for bucket in self.buckets:
+            bucket.start = math.floor(bucket.start / self.width) * self.width
+            if merged and merged[-1].start == bucket.start:
+                merged[-1].merge(bucket)
+            else:
+                merged.append(bucket)
+        self.buckets = merged
+
+    def best_arm(self) -> tuple[str, dict[str, float | None]] | None:
+        """Return the arm with the largest estimate among those rewarded often enough, and the estimate."""
+        known = {arm: sums for arm, sums in self.arms.items() if sums.count >= FEWEST}
+        if not known:
+            return None
+        best = max(known, key=lambda arm: known[arm].weighted / known[arm].weight)
+        return best, known[best].estimate()
+
+    def report(self) -> dict[str, Any]:
+        """Return all numbers as JSON has them."""
+        best = self.best_arm()
+        return {
+            "counts": dict(self.counts),
+            "reward": self.reward.estimate(),
+            "uniform": self.uniform.estimate(),
+            "best_arm": None if best is None else {"arm": best[0], **best[1]},
+            "arms": [
+                {"arm": arm, "plays": plays, **self.arms.get(arm, Sums()).estimate()}
+                for arm, plays in sorted(self.plays.items(), key=lambda item: -item[1])[:50]
+            ],
+            "width": self.width,
+            "series": [
+                {
+                    "time": one.start,
+                    "reward": one.reward.estimate(),
+                    "uniform": one.uniform.estimate(),
+                    "plays": dict(one.plays),
+                }
+                for one in self.buckets
+            ],
+        }
+
+    def dump(self) -> dict[str, Any]:
+        """Return the state as JSON has it."""
+        return {
+            "counts": self.counts,
+            "reward": self.reward.values,
+            "uniform": self.uniform.values,
+            "arms": {arm: sums.values for arm, sums in self.arms.items()},
+            "plays": self.plays,
+            "width": self.width,
+            "buckets": [bucket.dump() for bucket in self.buckets],
+        }
+
+    @classmethod
+    def load(cls, state: dict[str, Any]) -> Tally:
+        """Return the tally that :meth:`dump` wrote."""
+        tally = cls()
+        tally.counts = dict(state["counts"])
+        tally.reward, tally.uniform = Sums(state["reward"]), Sums(state["uniform"])
+        tally.arms = {arm: Sums(values) for arm, values in state["arms"].items()}
+        tally.plays, tally.width = dict(state["plays"]), state["width"]
+        tally.buckets = [Bucket.load(bucket) for bucket in state["buckets"]]
+        return tally

@@ -1,0 +1,274 @@
+"""The thread that owns a loop: it decides, commits a batch of events, and learns them."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from kernel_bandits.errors import KernelBanditsError
+from kernel_bandits.service.commands import Command, Decide, Query, RefusedError
+from kernel_bandits.service.events import Event
+from kernel_bandits.service.planning import Plan, draft
+from kernel_bandits.service.replica import Replica
+from kernel_bandits.service.settings import LoopSettings, ServiceSettings
+from kernel_bandits.service.store import READ_AT_ONCE, Store, StoreError
+
+# Commands that share one transaction.
+BATCH = 256
+# Seconds before a model that failed is built again.
+PAUSE = 1.0
+_log = logging.getLogger("kernel_bandits.service")
+
+
+class Clock:
+    """Seconds since 1970 that do not jump when the system's clock does while the process runs."""
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return time.monotonic() + self._offset
+
+
+class Worker:
+    """Carries out the commands of one loop, in batches, in a thread of its own.
+
+    Args:
+        settings: of the loop.
+        service: of the service.
+        store: the event log.
+        leads: returns whether this process writes snapshots and settles silent decisions.
+        deliver: takes the commands that are done, in the worker's thread.
+    """
+
+    def __init__(
+        self,
+        settings: LoopSettings,
+        service: ServiceSettings,
+        store: Store,
+        leads: Callable[[], bool],
+        deliver: Callable[[Sequence[Command]], None],
+    ) -> None:
+        self.settings = settings
+        self.failure = "starting: the log is being replayed"
+        self._service = service
+        self._store = store
+        self._leads = leads
+        self._deliver = deliver
+        self._clock = Clock()
+        self._queue: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self._replica: Replica | None = None
+        self._snapshot_number = 0
+        self._looked = 0.0
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name=f"loop {settings.name}", daemon=True)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the state is that of the log."""
+        return self._replica is not None
+
+    @property
+    def waiting(self) -> int:
+        """The number of commands in the queue."""
+        return self._queue.qsize()
+
+    @property
+    def applied(self) -> int:
+        """The number of the last event that was taken into account."""
+        return 0 if self._replica is None else self._replica.applied
+
+    def gauges(self) -> dict[str, float]:
+        """Return numbers that may be read from any thread."""
+        replica = self._replica
+        numbers = {"ready": float(replica is not None), "waiting": float(self.waiting), "events": float(self.applied)}
+        if replica is not None:
+            numbers["pending"] = float(len(replica.open))
+            numbers["dictionary_size"] = float(replica.policy.dictionary_size)
+        return numbers
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def submit(self, command: Command) -> None:
+        """Hand a command over; it is delivered when it is done."""
+        if self._stopping:
+            raise RefusedError(503, "stopping", "the service is stopping; repeat the request elsewhere or later.")
+        if self._queue.qsize() >= self._service.limits.waiting:
+            raise RefusedError(503, "busy", "too many requests wait for this loop; repeat the request later.")
+        self._queue.put(command)
+
+    def stop(self) -> None:
+        """Carry out what was handed over, write a snapshot, and end the thread."""
+        self._stopping = True
+        self._queue.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        stopping = False
+        while not stopping:
+            commands, stopping = self._next_commands()
+            try:
+                self._carry_out(commands)
+            except StoreError as reason:
+                self._fail(commands, RefusedError(503, "database", f"{reason} Repeat the request later."))
+            except Exception as reason:
+                _log.exception("a batch failed", extra={"loop": self.settings.name})
+                # the state may be between two events: take it from the log again
+                self._replica = None
+                self.failure = f"the model failed ({type(reason).__name__}) and is being rebuilt from the log"
+                message = "the model failed; nothing was lost, repeat the request."
+                self._fail(commands, RefusedError(500, "internal", message))
+                time.sleep(PAUSE)
+            if commands:
+                self._deliver(commands)
+        self._write_snapshot(force=True)
+
+    def _next_commands(self) -> tuple[list[Command], bool]:
+        """Return the commands that wait, after at most the lag, and whether to stop."""
+        commands: list[Command] = []
+        try:
+            command = self._queue.get(timeout=self._service.lag)
+            while command is not None:
+                commands.append(command)
+                if len(commands) == BATCH:
+                    return commands, False
+                command = self._queue.get_nowait()
+            return commands, True
+        except queue.Empty:
+            return commands, False
+
+    @staticmethod
+    def _fail(commands: Sequence[Command], error: Exception) -> None:
+        for command in commands:
+            if command.result is None and command.error is None:
+                command.error = error
+
+    def _carry_out(self, commands: list[Command]) -> None:
+        if self._replica is None:
+            self._recover()
+        replica = self._replica
+        assert replica is not None
+        now = time.monotonic()
+        due = now - self._looked >= self._service.lag
+        if due:
+            self._looked = now
+            replica = self._catch_up(replica)
+        changing: list[Command] = []
+        for command in commands:
+            if isinstance(command, Query):
+                self._answer(command, replica)
+            elif not isinstance(command, Decide) or self._draft(command, replica):
+                changing.append(command)
+        leads = due and self._leads()
+        if changing or (leads and next(replica.silent(self._clock()), None) is not None):
+            self._commit(changing, replica, leads)
+        if leads:
+            self._write_snapshot()
+
+    @staticmethod
+    def _answer(command: Query, replica: Replica) -> None:
+        try:
+            command.result = command.function(replica)
+        except KernelBanditsError as reason:
+            command.error = reason
+
+    @staticmethod
+    def _draft(command: Decide, replica: Replica) -> bool:
+        """Choose the action of a decision, unless it is a repetition; return whether the choice could be made."""
+        try:
+            command.draft = draft(command, replica)
+        except KernelBanditsError as reason:
+            command.error = reason
+            return False
+        return True
+
+    def _commit(self, commands: list[Command], replica: Replica, leads: bool) -> None:
+        """Append the events of commands in one transaction, then learn them; an error leaves all as it was."""
+        try:
+            with self._store.append(self.settings.name) as log:
+                # what others appended meanwhile comes first
+                while events := log.read(replica.applied):
+                    self._apply(replica, events)
+                plan = Plan(replica, log, self._clock(), self._service.limits.pending)
+                plan.add_all(commands)
+                if leads:
+                    plan.add_silent()
+                log.append(plan.events)
+        except StoreError:
+            # what was planned did not happen, or nobody knows: the log is read before the next batch
+            for command in commands:
+                command.result = command.error = None
+            raise
+        self._apply(replica, plan.events)
+
+    @staticmethod
+    def _apply(replica: Replica, events: Sequence[Event]) -> None:
+        for event in events:
+            replica.apply(event)
+
+    def _recover(self) -> None:
+        """Take the state from the latest snapshot and the events after it."""
+        started = time.monotonic()
+        snapshot = self._store.latest_snapshot(self.settings.name, self.settings.fingerprint)
+        replica = None
+        if snapshot is not None:
+            try:
+                replica = Replica.restore(self.settings, snapshot)
+            except KernelBanditsError as reason:
+                _log.warning("snapshot refused: %s", reason, extra={"loop": self.settings.name})
+        if replica is None:
+            replica = Replica(self.settings)
+        start = replica.applied
+        for event in self._store.read_all(self.settings.name, replica.applied):
+            replica.apply(event)
+        self._replica, self._snapshot_number, self.failure = replica, start, ""
+        _log.info(
+            "recovered",
+            extra={
+                "loop": self.settings.name,
+                "snapshot": start,
+                "events": replica.applied,
+                "seconds": round(time.monotonic() - started, 3),
+            },
+        )
+
+    def _catch_up(self, replica: Replica) -> Replica:
+        """Return the state with what other processes appended."""
+        while events := self._store.read(self.settings.name, replica.applied):
+            newer = None
+            if len(events) == READ_AT_ONCE:
+                newer = self._store.latest_snapshot(self.settings.name, self.settings.fingerprint)
+            if newer is not None and newer.number > events[-1].number:
+                # far behind: the same state is to be had without learning every event
+                replica = self._replica = Replica.restore(self.settings, newer)
+            else:
+                self._apply(replica, events)
+        return replica
+
+    def _write_snapshot(self, force: bool = False) -> None:
+        replica = self._replica
+        if replica is None or replica.applied == self._snapshot_number:
+            return
+        if not force and replica.applied - self._snapshot_number < self._service.snapshot_events:
+            return
+        try:
+            self._store.write_snapshot(self.settings.name, replica.snapshot())
+        except KernelBanditsError as reason:
+            _log.warning("no snapshot: %s", reason, extra={"loop": self.settings.name})
+            return
+        self._snapshot_number = replica.applied
+
+
+def replay(settings: LoopSettings, store: Store) -> Replica:
+    """Return the state after all events of a log, without any snapshot."""
+    replica = Replica(settings)
+    for event in store.read_all(settings.name):
+        replica.apply(event)
+    return replica

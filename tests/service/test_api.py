@@ -1,0 +1,201 @@
+import json
+import socket
+import threading
+import urllib.request
+
+import pytest
+from serving import LOOP, ROW, Local
+
+from kernel_bandits.service.worker import replay
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    running = Local(tmp_path_factory.mktemp("api") / "events.db")
+    yield running
+    running.stop()
+
+
+def decide(server, **body):
+    return server("POST", "/v1/loops/offers/decisions", {"context": ROW, **body})
+
+
+def same_as_replay(server):
+    worker = server.runtime.workers["offers"]
+    return worker._replica.digest() == replay(worker.settings, server.runtime.store).digest()
+
+
+def test_a_decision_and_its_reward(server):
+    status, made = decide(server, details=True)
+    assert status == 201
+    assert made["action"] in ("red", "blue", "green")
+    assert 0 < made["probability"] <= 1
+    assert made["std"] > 0
+    path = f"/v1/loops/offers/decisions/{made['id']}"
+    assert server("POST", f"{path}/reward", {"reward": 1}) == (200, {"id": made["id"], "status": "learned"})
+    assert server("POST", f"{path}/reward", {"reward": 1})[1]["status"] == "repeated"
+    status, refused = server("POST", f"{path}/reward", {"reward": 0})
+    assert (status, refused["error"]["code"]) == (409, "conflict")
+    status, found = server("GET", path)
+    assert (status, found["reward"], found["action"]) == (200, 1.0, made["action"])
+    status, why = server("GET", f"{path}/explanation")
+    assert status == 200
+    parts = sum(one["contribution"] for one in why["rounds"]) + why["rest"] + why["now"]["prior_mean"]
+    assert parts == pytest.approx(why["now"]["mean"])
+
+
+def test_a_repeated_request_is_one_decision(server):
+    first = decide(server, id="order-7")
+    second = decide(server, id="order-7")
+    assert (first[0], second[0]) == (201, 200)
+    assert second[1] == {**first[1], "repeated": True}
+    assert server("POST", "/v1/loops/offers/decisions", {"id": "order-7", "context": {**ROW, "age": 1}})[0] == 409
+
+
+def test_rewards_in_bulk_are_taken_one_by_one(server):
+    ids = [decide(server)[1]["id"] for _ in range(3)]
+    pairs = [{"id": id, "reward": 0.5} for id in (*ids, ids[0], "never-made")]
+    status, result = server("POST", "/v1/loops/offers/rewards", {"rewards": pairs})
+    assert (status, result["counts"]) == (200, {"learned": 3, "repeated": 1, "unknown": 1})
+
+
+def test_deferred_decisions(server):
+    _, made = decide(server, deferred=True)
+    path = f"/v1/loops/offers/decisions/{made['id']}"
+    assert server("POST", f"{path}/reward", {"reward": 1})[1]["status"] == "held"
+    assert server("POST", f"{path}/activate")[1]["status"] == "activated"
+    assert server("POST", f"{path}/expire")[1]["status"] == "late"
+
+
+def test_offers_and_exclusions(server):
+    for _ in range(20):
+        assert decide(server, actions=["red", "blue"], excluded=["red"])[1]["action"] == "blue"
+    _, made = decide(server, actions=["new"])
+    assert (made["action"], made["arm"], made["probability"]) == ("new", "new", 1.0)
+
+
+REFUSED = {
+    "no JSON": (b"{", 400),
+    "not UTF-8": (b'{"context": {"a": "\xff"}}', 400),
+    "NaN": (b'{"context": {"age": NaN, "country": "FR"}}', 400),
+    "a number beyond floats": (b'{"context": {"age": 1e999, "country": "FR"}}', 400),
+    "half a character": (b'{"context": {"age": 1, "country": "\\ud800"}}', 400),
+    "nested deeply": (b"[" * 100_000, 400),
+    "nested deeply inside": (b'{"context": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_001, 400),
+    "nested too deeply": (b'{"context": ' + b"[" * 60 + b"]" * 60 + b"}", 400),
+    "no object": (b"[]", 422),
+    "no context": (b"{}", 422),
+    "an unknown key": (b'{"context": {}, "contxt": 1}', 422),
+    "an unknown column": (b'{"context": {"age": 1, "contry": "FR"}}', 422),
+    "text for a number": (b'{"context": {"age": "x", "country": "FR"}}', 422),
+    "no action": (b'{"context": {"age": 1, "country": "FR"}, "actions": []}', 422),
+    "an action that is none": (b'{"context": {"age": 1, "country": "FR"}, "actions": [[]]}', 422),
+    "too many actions": (json.dumps({"context": ROW, "actions": ["a"] * 1001}).encode(), 413),
+    "a bad id": (json.dumps({"context": ROW, "id": "../x"}).encode(), 422),
+    "too long": (b'"' + b"x" * 1_000_001 + b'"', 413),
+    "a huge whole number": (b'{"context": {"age": ' + b"9" * 5000 + b', "country": "FR"}}', 400),
+    "a whole number beyond floats": (b'{"context": {"age": ' + b"9" * 400 + b', "country": "FR"}}', 422),
+}
+
+
+@pytest.mark.parametrize(("raw", "status"), REFUSED.values(), ids=REFUSED)
+def test_a_bad_request_is_refused_and_changes_nothing(server, raw, status):
+    before = server.runtime.workers["offers"].applied
+    found, content = server("POST", "/v1/loops/offers/decisions", raw=raw)
+    assert found == status
+    assert set(content["error"]) == {"code", "message"}
+    assert "Traceback" not in content["error"]["message"]
+    assert server.runtime.workers["offers"].applied == before
+
+
+def test_unknown_loops_paths_and_methods(server):
+    assert server("POST", "/v1/loops/other/decisions", {"context": ROW})[1]["error"]["code"] == "unknown_loop"
+    assert server("POST", "/v1/loops/offers/decisions/none/reward", {"reward": 1})[0] == 404
+    assert server("GET", "/v1/loops/../../etc/passwd")[0] == 404
+    assert server("GET", "/page.js%2f..%2f..%2fapp.py")[0] == 404
+    assert server("DELETE", "/v1/loops/offers/decisions")[0] == 405
+
+
+def test_raw_nonsense_on_the_socket_does_no_harm(server):
+    host, port = server.address.removeprefix("http://").split(":")
+    for payload in (
+        b"\0" * 100,
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /v1/loops/offers/decisions HTTP/1.1\r\nhost: x\r\ncontent-length: -5\r\n\r\n",
+        b"POST /v1/loops/offers/decisions HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999999999999\r\n\r\n",
+        b"POST /v1/loops/offers/decisions HTTP/1.1\r\nhost: x\r\ncontent-length: 50\r\n\r\n{",
+        b"GET /healthz HTTP/1.1\r\nhost: x\r\nx: a\rb\r\n\r\n",
+    ):
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(payload)
+            connection.shutdown(socket.SHUT_WR)
+            connection.recv(1000)
+    assert server("GET", "/healthz")[0] == 200
+
+
+def test_the_state_of_a_loop_is_that_of_its_log(server):
+    with urllib.request.urlopen(f"{server.address}/v1/loops/offers/log") as response:
+        rows = [json.loads(line) for line in response]
+    _, state = server("GET", "/v1/loops/offers")
+    rewarded = [row for row in rows if row["reward"] is not None and row["active"]]
+    assert state["counts"]["decisions"] == len(rows)
+    assert state["reward"]["count"] == len(rewarded)
+    assert state["reward"]["mean"] == pytest.approx(sum(row["reward"] for row in rewarded) / len(rewarded))
+    weights = [1 / (row["offered"] * row["propensity"]) for row in rewarded]
+    value = sum(w * row["reward"] for w, row in zip(weights, rewarded, strict=True)) / sum(weights)
+    assert state["uniform"]["mean"] == pytest.approx(value)
+    assert sum(arm["plays"] for arm in state["arms"]) == sum(row["active"] for row in rows)
+    assert state["model"]["observations"] == state["reward"]["count"]
+    assert set(state["model"]["relevance"]) == {"age", "country", "arm"}
+    assert same_as_replay(server)
+
+
+def test_responses_over_a_variable(server):
+    _, found = server("GET", "/v1/loops/offers/response?variable=country")
+    assert found["values"] == ["FR"]
+    assert {line["arm"] for line in found["arms"]} >= {"red", "blue", "green"}
+    assert server("GET", "/v1/loops/offers/response?variable=x")[0] == 422
+
+
+def test_a_watcher_sees_an_event_soon(server):
+    seen, ready = threading.Event(), threading.Event()
+    total = server("GET", "/v1/loops/offers")[1]["counts"]["decisions"]
+
+    def watch():
+        with urllib.request.urlopen(f"{server.address}/v1/loops/offers/watch") as response:
+            for line in response:
+                if line.startswith(b"data: "):
+                    ready.set()
+                    if json.loads(line[6:])["counts"]["decisions"] > total:
+                        seen.set()
+                        return
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    decide(server)
+    assert seen.wait(10)
+
+
+def test_health_metrics_and_document(server):
+    assert server("GET", "/readyz") == (200, {"status": "ready"})
+    text = server("GET", "/metrics")[1].decode()
+    assert 'kernel_bandits_requests_total{operation="decide",status="201"}' in text
+    assert 'kernel_bandits_ready{loop="offers"} 1.0' in text
+    paths = server("GET", "/openapi.json")[1]["paths"]
+    assert "/v1/loops/{loop}/decisions" in paths
+
+
+def test_continuous_actions(tmp_path):
+    text = LOOP.partition("[loops.offers.arms]")[0].replace("exploration_floor = 0.2\n", "")
+    text += '[loops.offers.actions]\nprice = { kind = "Numeric", range = [0, 10] }\n'
+    server = Local(tmp_path / "events.db", text)
+    status, made = decide(server, box={"price": [1, 9]})
+    assert status == 201
+    assert 1 <= made["action"]["price"] <= 9
+    assert server("POST", f"/v1/loops/offers/decisions/{made['id']}/reward", {"reward": 1})[0] == 200
+    assert decide(server, box={"prise": [1, 9]})[0] == 422
+    assert decide(server, box={"price": [1, "9"]})[0] == 422
+    assert decide(server)[0] == 422
+    assert same_as_replay(server)
+    server.stop()

@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+
+from kernel_bandits.service.choosing import choose
+from kernel_bandits.service.events import Event
+from kernel_bandits.service.replica import Replica
+from kernel_bandits.service.settings import parse_settings
+from kernel_bandits.service.store import Snapshot, Store, StoreError
+
+LOOP = """\
+[loops.offers]
+policy = "ek_ucb"
+exploration_floor = 0.2
+silence = {{ after = 60, reward = 0.0 }}
+anticipates = {anticipates}
+{options}
+[loops.offers.context]
+age = {{ kind = "Numeric" }}
+country = {{ kind = "Categorical" }}
+[loops.offers.arms]
+names = ["red", "blue", "green"]
+"""
+FIXED = "options = { kernel = { name = 'Gaussian', lengthscale = 0.5 } }"
+
+
+def settings_of(anticipates=True, options=FIXED):
+    text = LOOP.format(anticipates=str(anticipates).lower(), options=options)
+    return parse_settings(text).loops["offers"]
+
+
+def events_of(settings, count, generator):
+    """A live loop: decisions by the policy, rewards out of order, deferred decisions, expiries."""
+    replica = Replica(settings)
+    waiting = []
+
+    def append(kind, decision, body):
+        event = Event(kind, decision, body).at(replica.applied + 1, 1000.0 + replica.applied)
+        replica.apply(event)
+        events.append(event)
+
+    events = []
+    for number in range(count):
+        row = {"age": float(generator.integers(18, 80)), "country": str(generator.choice(["FR", "DE", "IT", "ES"]))}
+        offer = None if number % 3 else ["red", "green", f"new{number // 20}"]
+        chosen = choose(replica.policy, row, offer, ["green"] if number % 5 == 0 else [])
+        body = {
+            "context": row,
+            "action": chosen.action,
+            "arm": chosen.arm,
+            "propensity": chosen.propensity,
+            "offered": chosen.offered,
+            "active": number % 7 != 0,
+        }
+        append("decision", f"d{number}", body)
+        waiting.append((f"d{number}", body["active"]))
+        while len(waiting) > 5:
+            decision, active = waiting.pop(int(generator.integers(len(waiting))))
+            if generator.random() < 0.1:
+                append("expiry", decision, {"source": "caller"})
+                continue
+            append("reward", decision, {"reward": float(generator.random() < 0.5), "source": "caller"})
+            if not active:
+                append("activation", decision, {})
+    return events, replica
+
+
+@pytest.mark.parametrize("options", [FIXED, ""], ids=["fixed", "learned"])
+@pytest.mark.parametrize("anticipates", [True, False])
+def test_a_replay_has_the_same_bits(anticipates, options):
+    settings = settings_of(anticipates, options)
+    events, live = events_of(settings, 80, np.random.default_rng(0))
+    replayed = Replica(settings)
+    for event in events:
+        replayed.apply(event)
+    assert replayed.digest() == live.digest()
+    assert live.tally.counts["unlearned"] == 0
+    assert live.policy.round_index == live.tally.counts["rewards"] > 50
+
+
+@pytest.mark.parametrize("options", [FIXED, ""], ids=["fixed", "learned"])
+def test_a_snapshot_and_the_rest_of_the_log_have_the_same_bits(options):
+    settings = settings_of(options=options)
+    events, live = events_of(settings, 80, np.random.default_rng(1))
+    for cut in (1, 60, len(events)):
+        first = Replica(settings)
+        for event in events[:cut]:
+            first.apply(event)
+        # decisions in between leave no trace
+        choose(first.policy, {"age": 30.0, "country": "FR"}, None, [])
+        second = Replica.restore(settings, first.snapshot())
+        for event in events[cut:]:
+            second.apply(event)
+        assert second.digest() == live.digest()
+
+
+def test_processes_toss_coins_of_their_own():
+    settings = settings_of()
+    _, live = events_of(settings, 60, np.random.default_rng(2))
+    snapshot = live.snapshot()
+    row = {"age": 30.0, "country": "FR"}
+    first, second = (Replica.restore(settings, snapshot) for _ in range(2))
+    chosen = [[choose(one.policy, row, None, []).arm for _ in range(200)] for one in (first, second)]
+    assert chosen[0] != chosen[1]
+
+
+def test_the_store_numbers_events_and_keeps_each_once(tmp_path):
+    store = Store(str(tmp_path / "events.db"))
+    with store.append("offers") as log:
+        log.append([Event("decision", f"d{i}", {"context": {"x": "ü\0"}}).at(i + 1, 5.0) for i in range(3)])
+    assert [event.number for event in store.read_all("offers")] == [1, 2, 3]
+    assert store.find("offers", "d1")["decision"].body == {"context": {"x": "ü\0"}}
+    assert store.find("other", "d1") == {}
+    with pytest.raises(StoreError), store.append("offers") as log:
+        log.append([Event("reward", "d1", {}).at(4, 5.0), Event("decision", "d1", {}).at(5, 5.0)])
+    assert [event.number for event in store.read_all("offers")] == [1, 2, 3]
+    store.write_snapshot("offers", Snapshot(2, "print", {"a": 1}, b"policy"))
+    assert store.latest_snapshot("offers", "print") == Snapshot(2, "print", {"a": 1}, b"policy")
+    assert store.latest_snapshot("offers", "other") is None
+
+
+def test_one_process_leads(tmp_path):
+    store = Store(str(tmp_path / "events.db"))
+    first, second = store.leadership(), store.leadership()
+    assert first.hold()
+    assert first.hold()
+    assert not second.hold()
+    first.release()
+    assert second.hold()
+    second.release()

@@ -1,0 +1,216 @@
+import threading
+
+import pytest
+
+from kernel_bandits.errors import InputError
+from kernel_bandits.service import store as store_module
+from kernel_bandits.service.commands import Activate, Decide, Expire, Query, RefusedError, Reward
+from kernel_bandits.service.settings import Limits, ServiceSettings, parse_settings
+from kernel_bandits.service.store import Store
+from kernel_bandits.service.worker import Worker, replay
+
+LOOP = """\
+[loops.offers]
+exploration_floor = 0.2
+silence = { after = 3600 }
+options = { kernel = { name = "Gaussian", lengthscale = 0.5 } }
+[loops.offers.context]
+age = { kind = "Numeric", range = [0, 100] }
+[loops.offers.arms]
+names = ["red", "blue"]
+"""
+ROW = {"age": 30.0}
+
+
+class Service:
+    """A worker whose commands can be called."""
+
+    def __init__(self, path, text=LOOP, **options):
+        settings = parse_settings(text)
+        self.settings = settings.loops["offers"]
+        self.store = Store(str(path))
+        service = ServiceSettings(settings.loops, lag=0.01, **options)
+        self.worker = Worker(self.settings, service, self.store, lambda: True, self._deliver)
+        self.worker.start()
+
+    @staticmethod
+    def _deliver(commands):
+        for command in commands:
+            command.done()
+
+    def __call__(self, *commands):
+        events = [threading.Event() for _ in commands]
+        for command, event in zip(commands, events, strict=True):
+            command.done = event.set
+            self.worker.submit(command)
+        for event in events:
+            assert event.wait(30)
+        for command in commands:
+            if command.error:
+                raise command.error
+        return [command.result for command in commands]
+
+    def decide(self, id="d1", **options):
+        return self(Decide(id, True, dict(options.pop("context", ROW)), **options))[0]
+
+    def reward(self, *pairs):
+        return [one["status"] for one in self(Reward(list(pairs)))[0]]
+
+    def digest(self):
+        return self(Query(lambda replica: replica.digest()))[0]
+
+    def counts(self):
+        return self(Query(lambda replica: dict(replica.tally.counts)))[0]
+
+
+@pytest.fixture
+def service(tmp_path):
+    running = Service(tmp_path / "events.db")
+    yield running
+    running.worker.stop()
+    running.store.close()
+
+
+def test_a_decision_is_made_once_under_one_id(service):
+    first, repeated = service.decide()
+    again, found = service.decide()
+    assert (repeated, found) == (False, True)
+    assert again == first
+    with pytest.raises(RefusedError, match="another context"):
+        service.decide(context={"age": 31.0})
+    assert service.counts()["decisions"] == 1
+
+
+def test_a_reward_counts_once(service):
+    service.decide()
+    assert service.reward(("d1", 1.0)) == ["learned"]
+    assert service.reward(("d1", 1.0), ("d1", 0.0)) == ["repeated", "conflict"]
+    assert service.reward(("d2", 1.0)) == ["unknown"]
+    service.decide("d3")
+    assert service.reward(("d3", 0.0), ("d3", 0.0), ("d3", 1.0)) == ["learned", "repeated", "conflict"]
+    assert service.counts()["rewards"] == 2
+
+
+def test_a_deferred_decision_is_learned_once_it_is_activated(service):
+    service.decide(active=False)
+    assert service.reward(("d1", 1.0)) == ["held"]
+    assert service.reward(("d1", 1.0), ("d1", 2.0)) == ["repeated", "conflict"]
+    assert service.counts()["rewards"] == 0
+    assert service(Activate("d1"))[0]["status"] == "activated"
+    assert service.counts()["rewards"] == 1
+    assert service(Activate("d1"))[0]["status"] == "repeated"
+    assert service.reward(("d1", 1.0)) == ["repeated"]
+
+
+def test_a_reward_after_the_expiry_is_kept_and_not_learned(service):
+    service.decide()
+    assert service(Expire("d1"))[0]["status"] == "expired"
+    assert service(Expire("d1"))[0]["status"] == "repeated"
+    assert service.reward(("d1", 1.0), ("d1", 1.0), ("d1", 0.5)) == ["late", "late", "conflict"]
+    assert service.counts() | {"decisions": 1} == service.counts()
+    assert (service.counts()["rewards"], service.counts()["late"], service.counts()["expired"]) == (0, 1, 1)
+    assert service(Expire("d9"), Activate("d9"))[0]["status"] == "unknown"
+
+
+def test_a_whole_life_in_one_batch(service):
+    results = service(
+        Decide("a", True, ROW, active=False),
+        Reward([("a", 1.0)]),
+        Activate("a"),
+        Decide("b", True, ROW),
+        Expire("b"),
+        Reward([("b", 1.0), ("b", 1.0)]),
+    )
+    statuses = [one["status"] for one in (*results[1], results[2], results[4], *results[5])]
+    assert statuses == ["held", "activated", "expired", "late", "late"]
+    assert service.digest() == replay(service.settings, service.store).digest()
+
+
+def test_a_silent_decision_gets_its_reward(tmp_path):
+    text = LOOP.replace("after = 3600", "after = 0.05, reward = 0.25")
+    service = Service(tmp_path / "events.db", text)
+    service.decide()
+    service.decide("deferred", active=False)
+    for _ in range(500):
+        if service.counts()["silent"]:
+            break
+        threading.Event().wait(0.01)
+    assert service.counts() | {"silent": 1, "rewards": 0} == service.counts()
+    assert service.store.find("offers", "d1")["reward"].body == {"reward": 0.25, "source": "silence"}
+    assert service.reward(("d1", 1.0)) == ["late"]
+    service.worker.stop()
+
+
+def test_bad_input_changes_nothing(service):
+    before = service.digest()
+    for context in ({"age": "x"}, {}, {"age": 1.0, "b": 2.0}):
+        with pytest.raises(InputError):
+            service.decide(context=context)
+    with pytest.raises(InputError, match="played"):
+        service.decide(played="red", has_played=True)
+    with pytest.raises(InputError, match="excluded"):
+        service.decide(excluded=("red", "blue"))
+    assert service.digest() == before
+    assert list(service.store.read_all("offers")) == []
+
+
+def test_the_number_of_pending_decisions_is_limited(tmp_path):
+    service = Service(tmp_path / "events.db", limits=Limits(pending=2))
+    service.decide("a")
+    service.decide("b")
+    with pytest.raises(RefusedError, match="await their reward"):
+        service.decide("c")
+    assert service.reward(("a", 1.0)) == ["learned"]
+    service.decide("c")
+    service.worker.stop()
+
+
+def test_an_apprentice_learns_what_was_played(tmp_path):
+    service = Service(tmp_path / "events.db", LOOP.replace("exploration_floor", "apprentice = true\nexploration_floor"))
+    event, _ = service.decide(played="blue", has_played=True)
+    assert event.body["played"] == "blue"
+    assert event.body["action"] in ("red", "blue")
+    with pytest.raises(InputError, match="only watches"):
+        service.decide("d2")
+    service.reward(("d1", 1.0))
+    arms = service(Query(lambda replica: replica.tally.plays))[0]
+    assert arms == {"blue": 1}
+    service.worker.stop()
+
+
+def test_two_processes_share_one_log(tmp_path):
+    first, second = Service(tmp_path / "events.db"), Service(tmp_path / "events.db")
+    for number in range(40):
+        one, other = (first, second) if number % 2 else (second, first)
+        one.decide(f"d{number}", context={"age": float(number)})
+        assert other.reward((f"d{number}", float(number % 3 == 0))) == ["learned"]
+        assert one.decide(f"d{number}", context={"age": float(number)})[1]
+    first.reward(("d0", 1.0))
+    second.reward(("d0", 1.0))
+    assert first.digest() == second.digest() == replay(first.settings, first.store).digest()
+    first.worker.stop()
+    second.worker.stop()
+
+
+def test_a_stopped_service_goes_on(tmp_path):
+    for start in (0, 10, 20):
+        service = Service(tmp_path / "events.db", snapshot_events=7)
+        for number in range(start, start + 10):
+            service.decide(f"d{number}", context={"age": float(number)})
+            service.reward((f"d{number}", 1.0))
+        digest = service.digest()
+        assert digest == replay(service.settings, service.store).digest()
+        service.worker.stop()
+    assert service.store.latest_snapshot("offers", service.settings.fingerprint).number == 60
+
+
+def test_a_refusing_database_loses_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(store_module, "BUSY_SECONDS", 0.1)
+    service = Service(tmp_path / "events.db")
+    service.decide("a")
+    with service.store.append("offers"), pytest.raises(RefusedError, match="locked"):
+        service.decide("b")
+    service.decide("b")
+    assert service.counts()["decisions"] == 2
+    assert service.digest() == replay(service.settings, service.store).digest()
+    service.worker.stop()

@@ -1,9 +1,10 @@
 """What every policy offers to its callers."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import repeat
 from typing import Any, final
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits import persistence
 from kernel_bandits.actions import Box, as_log, as_rounds, available_rows, join, require_action_columns
-from kernel_bandits.arrays import FloatArray, as_points, as_reward, as_vector, require_finite
+from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, as_vector, require_finite
 from kernel_bandits.commit import Step, Steps, carry_out
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import require_columns
@@ -115,7 +116,7 @@ class Policy(Hooks):
         elif is_box:
             row, propensity, table = -1, None, None
         decision = Decision(row, own[split:], choice.mean, choice.std, choice.upper_bound, own[:split], propensity)
-        decision.probabilities, decision.density = table, density
+        decision.probabilities, decision.density, decision.safe = table, density, choice.safe
         return decision, choice, point
 
     def _rows_of_box(
@@ -147,17 +148,45 @@ class Policy(Hooks):
         carry_out([*restored, (self._drawn_from.clear,)])
 
     @final
-    def update(self, context: ArrayLike, action: ArrayLike, reward: float) -> None:
+    def update(
+        self,
+        context: ArrayLike,
+        action: ArrayLike,
+        reward: float,
+        *,
+        weight: float | None = None,
+        noise_variance: float | None = None,
+        outputs: Mapping[str, float] | None = None,
+    ) -> None:
         """Learn the reward of an action that was played in a context.
 
         Args:
             context: shape (d_x,).
             action: shape (d_a,), for instance ``decision.action``.
             reward: a finite number; larger is better.
+            weight: how many ordinary rewards this one is worth: its noise variance is λ/weight. 1 unless given.
+            noise_variance: of this reward, in squared reward units; instead of ``weight``.
+            outputs: what was measured besides, by the names of the policy's constraints.
         """
-        self._update(context, action, reward)
+        self._update(context, action, reward, weight=self._as_weight(weight, noise_variance), outputs=outputs)
 
-    def _update(self, context: ArrayLike, action: ArrayLike, reward: float, also: Sequence[Step] = ()) -> None:
+    def _as_weight(self, weight: float | None, noise_variance: float | None) -> float:
+        if noise_variance is None:
+            return 1.0 if weight is None else as_positive("weight", weight)
+        if weight is not None:
+            raise InputError("weight and noise_variance: expected one of the two, got both.")
+        return self.weight_of(as_positive("noise_variance", noise_variance))
+
+    def _update(
+        self,
+        context: ArrayLike,
+        action: ArrayLike,
+        reward: float,
+        also: Sequence[Step] = (),
+        *,
+        weight: float = 1.0,
+        outputs: Mapping[str, float] | None = None,
+    ) -> None:
         """Call :meth:`update`, with steps of a policy around this one."""
         version, last = self._version(), self._last
         context = as_vector("context", context, self._dimensions[0])
@@ -173,7 +202,12 @@ class Policy(Hooks):
                 require_action_columns(action)
                 self._check_first(point[None, :], len(context))
         counted = (self._store, self._rewards_learned + 1, (len(context), len(action)))
-        self._change_model(version, [counted, *also], self.learn, point, as_reward(reward), choice)
+        reward = as_reward(reward)
+        steps = [counted, *also, *self.output_steps(point, outputs)]
+        if weight == 1.0:
+            self._change_model(version, steps, self.learn, point, reward, choice)
+        else:
+            self._change_model(version, steps, self.learn_weighted, point, reward, weight)
 
     def _store(self, rewards_learned: int, dimensions: tuple[int | None, int | None]) -> None:
         """Write what every change of the model changes in the policy; may be repeated."""
@@ -205,7 +239,7 @@ class Policy(Hooks):
         for choice, offered, context in zip(choices, actions, contexts, strict=True):
             row, bound, propensity = choice.index, choice.upper_bound, choice.propensity
             decision = Decision(row, offered[row].copy(), choice.mean, choice.std, bound, context.copy(), propensity)
-            decision.probabilities = choice.probabilities
+            decision.probabilities, decision.safe = choice.probabilities, choice.safe
             decisions.append(decision)
         return decisions
 
@@ -275,9 +309,52 @@ class Policy(Hooks):
         return decision
 
     @final
-    def tell(self, id: int, reward: float) -> None:
-        """Learn the reward of the decision of :meth:`ask` with this ``id``; in any order, once each."""
-        self.tell_many([id], [reward])
+    def ask_many(self, contexts: ArrayLike, actions: ArrayLike | Box) -> list[Decision]:
+        """Choose one action for each of many contexts, whose rewards arrive later: exactly n decisions of :meth:`ask`.
+
+        Each decision counts in the standard deviations of the next, so a batch in one context explores different
+        actions. If one of them fails, those before it expire.
+
+        Args:
+            contexts: one per row, shape (n, d_x); repeat a context to play several actions in it.
+            actions: offered in every round, shape (A, d_a), or round by round, shape (n, A, d_a); or a box.
+        """
+        contexts = as_points("contexts", contexts, self._dimensions[0])
+        require_finite("contexts", contexts)
+        offers = repeat(actions) if isinstance(actions, Box) else self._rounds(contexts, actions)[1]
+        before = self._ledger.issued
+        try:
+            return [self.ask(context, offered) for context, offered in zip(contexts, offers, strict=False)]
+        except BaseException:
+            for key in [key for key in self.pending if key >= before]:
+                self.expire(key)
+            raise
+
+    @final
+    def tell(
+        self,
+        id: int,
+        reward: float,
+        *,
+        weight: float | None = None,
+        noise_variance: float | None = None,
+        outputs: Mapping[str, float] | None = None,
+    ) -> None:
+        """Learn the reward of the decision of :meth:`ask` with this ``id``; in any order, once each.
+
+        The other arguments are those of :meth:`update`.
+        """
+        number = self._as_weight(weight, noise_variance)
+        self._tell(self._ledger.require_open("tell", id), as_reward(reward), number, outputs)
+
+    def _tell(self, key: int, reward: float, weight: float, outputs: Mapping[str, float] | None) -> None:
+        fate = f"was told already, with reward {reward!r}"
+        steps = [(self._store, self._rewards_learned + 1, self._dimensions), *self._ledger.settle_steps([key], fate)]
+        steps += self.output_steps(self.awaited_point(key), outputs)
+        if weight == 1.0:
+            self._change_model(self._version(), steps, self.fulfil, key, reward)
+        else:
+            self._change_model(self._version(), steps, self.fulfil_weighted, key, reward, weight)
 
     @final
     def tell_many(self, ids: Sequence[int], rewards: ArrayLike) -> None:
@@ -288,11 +365,7 @@ class Policy(Hooks):
         keys = self._ledger.require_all_open("tell", ids)
         numbers = [as_reward(reward) for reward in as_vector("rewards", rewards, len(keys)).tolist()]
         for key, reward in zip(keys, numbers, strict=True):
-            fate = f"was told already, with reward {reward!r}"
-            counted = (self._store, self._rewards_learned + 1, self._dimensions)
-            self._change_model(
-                self._version(), [counted, *self._ledger.settle_steps([key], fate)], self.fulfil, key, reward
-            )
+            self._tell(key, reward, 1.0, None)
 
     @final
     def expire(self, id: int) -> None:

@@ -157,10 +157,10 @@ class AnchoredRegression:
         if postpones:
             self.postponed = []
 
-    def remember_steps(self, point: FloatArray, reward: float, residual_trace: float) -> Steps:
+    def remember_steps(self, point: FloatArray, reward: float, residual_trace: float, weight: float = 1.0) -> Steps:
         """Return the steps that count an observation that the regression has learned, with the ρ from then on."""
         facts = self.facts
-        steps = [] if self.history is None else self.history.append_steps(point, reward)
+        steps = [] if self.history is None else self.history.append_steps(point, reward, weight)
         steps.append((facts.store, residual_trace, len(point), facts.round_index + 1))
         return steps
 

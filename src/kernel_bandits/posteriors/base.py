@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, as_vector, require_finite
 from kernel_bandits.commit import Steps, carry_out
-from kernel_bandits.errors import InputError
+from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike, as_kernel, require_columns
 from kernel_bandits.numerics.linalg import correlate
 from kernel_bandits.posteriors.pending import Carrier
@@ -188,6 +188,10 @@ class Posterior(ABC, Generic[E]):
         """
         del context_columns, actions  # a kernel that is given knows its columns
 
+    def within_box(self, low: FloatArray, high: FloatArray) -> None:
+        """Take note of the box (d_a,), (d_a,) that actions are chosen from; predictions stay as they are."""
+        del low, high  # a kernel that is given knows its columns
+
     @property
     def information_gain(self) -> float:
         """½·log det(I + K/λ) of the (projected) Gram matrix."""
@@ -206,6 +210,15 @@ class Posterior(ABC, Generic[E]):
     @abstractmethod
     def _observations(self) -> tuple[FloatArray, FloatArray]:
         """Return every observed point (t, d) and reward (t,) in order, or an error where the history is not kept."""
+
+    def awaited_point(self, key: int) -> FloatArray:
+        """The point (d,) whose reward is awaited under a key."""
+        return self._pending.awaited[key].point
+
+    @property
+    def awaited_points(self) -> dict[int, FloatArray]:
+        """The points (d,) whose reward is awaited, by key, oldest first."""
+        return {key: awaited.point for key, awaited in self._pending.awaited.items()}
 
     @property
     @abstractmethod
@@ -285,6 +298,19 @@ class Posterior(ABC, Generic[E]):
         """
         carry_out(self.observe_steps(point, reward, evaluation, row))
 
+    def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
+        """Prepare :meth:`observe_weighted`; writes nothing."""
+        raise UnavailableError(f"weight: {type(self).__name__} cannot learn {reward} at {point} with weight {weight}.")
+
+    @final
+    def observe_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
+        """Learn an observation of noise variance λ/weight, √weight·reward at √weight·φ; succeeds or changes nothing."""
+        carry_out(self.observe_weighted_steps(point, reward, weight))
+
+    def weight_of(self, noise_variance: float) -> float:
+        """The weight λ/σ² of an observation with noise variance σ²."""
+        return self.regularization / as_positive("noise_variance", noise_variance)
+
     @abstractmethod
     def anticipate_steps(self, key: int, point: FloatArray, evaluation: E, row: int = 0) -> Steps:
         """Prepare :meth:`anticipate`; writes nothing."""
@@ -354,16 +380,24 @@ class Posterior(ABC, Generic[E]):
         for _, steps in self.observe_many_steps(points, rewards):
             carry_out(steps)
 
-    def learn_history(self, points: FloatArray, rewards: FloatArray, candidates: FloatArray) -> None:
-        """Learn a whole history at once, before anything else.
+    def learn_history(
+        self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
+    ) -> None:
+        """Learn a whole history of points (t, d), rewards (t,) and weights (t,), 1 each if None, before anything else.
 
-        Args:
-            points: shape (t, d).
-            rewards: shape (t,).
-            candidates: joint points that stand for the history, shape (n, d): anchors may be chosen among them.
+        Anchors may be chosen among the candidates (n, d), joint points that stand for the history.
         """
         del candidates  # a posterior without anchors has none to choose
-        self.observe_many(points, rewards)
+        if weights is None:
+            self.observe_many(points, rewards)
+            return
+        for point, reward, weight in zip(points, rewards.tolist(), weights.tolist(), strict=True):
+            self.observe_weighted(point, reward, weight)
+
+    @property
+    def observed_weights(self) -> FloatArray | None:
+        """The weights of the observations in order, shape (t,); None if all are 1."""
+        return None
 
     def require_finite(self, evaluation: E) -> None:
         """Raise if the kernel was not finite: a value that is not shows in the mean or std of its row."""

@@ -96,6 +96,12 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         steps = pair.observe_steps(features, solved, float(features @ solved), evaluation.mean.item(row), reward)
         return [*started, *steps, *self._facts.count_steps(len(point))]
 
+    def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
+        features = self.evaluate_finite(point[None, :]).features[0]
+        pair, started = self._started(len(features))
+        steps = pair.observe_weighted_steps(features, reward, weight)
+        return [*started, *steps, *self._facts.count_steps(len(point))]
+
     def anticipate_steps(self, key: int, point: FloatArray, evaluation: _FeatureEvaluation, row: int = 0) -> Steps:
         features = evaluation.features[row].copy()
         pair, started = self._started(len(features))

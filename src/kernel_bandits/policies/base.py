@@ -1,7 +1,7 @@
 """What every policy offers to its callers."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, final
@@ -67,10 +67,10 @@ class Policy(Hooks):
             mask: True for the rows that may be played, shape (A,); by default all of them. The other rows may hold
                 anything.
         """
-        version = self._version()
+        moment = self._version(), self.round_index
         try:
             decision, choice, point = self._decide(context, actions, mask)
-            last = LastChoice(choice, point, version)
+            last = LastChoice(choice, point, moment)
             if self._drawn_from:
                 carry_out([(setattr, self, "_last", last), (self._drawn_from.clear,)])
             else:
@@ -162,7 +162,7 @@ class Policy(Hooks):
         version, last = self._version(), self._last
         context = as_vector("context", context, self._dimensions[0])
         action = as_vector("action", action, self._dimensions[1])
-        choice = last.choice_of(context, action, version)
+        choice = last.choice_of(context, action, (version, self.round_index))
         if choice is not None:
             point = last.point
         else:
@@ -239,7 +239,7 @@ class Policy(Hooks):
             version = self._version()
             for count, steps in self.learn_many(points, rewards) or [(len(points), None)]:
                 counted = (self._store, self._rewards_learned + count, dimensions)
-                self._commit(version, [*(steps or ()), counted, *also])
+                self._commit(version, steps, [counted, *also])
                 version += 1
 
     @final
@@ -312,7 +312,7 @@ class Policy(Hooks):
             start, version = 0, self._version()
             with threads_for(self.dictionary_size, MANY_ROWS) or nullcontext():
                 for count, steps in self.abandon_many(expired):
-                    self._commit(version, [*(steps or ()), *self._expire_steps(expired[start : start + count])])
+                    self._commit(version, steps, self._expire_steps(expired[start : start + count]))
                     start, version = start + count, version + 1
         return expired
 
@@ -351,15 +351,15 @@ class Policy(Hooks):
         persistence.reseed(self, seed)
 
     def _change_model(
-        self, version: int, steps: Iterable[Step], hook: Callable[..., Steps | None], *arguments: Any
+        self, version: int, steps: Sequence[Step], hook: Callable[..., Steps | None], *arguments: Any
     ) -> None:
         """Prepare a change of the model by a hook, with the BLAS threads that pay; carry it out with other steps."""
         threads = threads_for(self.dictionary_size)
         if threads is None:
-            self._commit(version, [*(hook(*arguments) or ()), *steps])
+            self._commit(version, hook(*arguments), steps)
         else:
             with threads:
-                self._commit(version, [*(hook(*arguments) or ()), *steps])
+                self._commit(version, hook(*arguments), steps)
 
     def _version(self) -> int:
         """Return the version of the model."""
@@ -368,11 +368,16 @@ class Policy(Hooks):
         except IndexError:
             raise _changed_meanwhile() from None
 
-    def _commit(self, version: int, steps: Iterable[Step]) -> None:
-        """Carry out the steps from one version of the model to the next."""
+    def _commit(self, version: int, planned: Steps | None, steps: Sequence[Step]) -> None:
+        """Carry out the steps of the model and of the policy, from one version of the model to the next."""
         versions = self._versions
+        every: Steps = [(versions.remove, version)]
+        if planned:
+            every += planned
+        every += steps
+        every.append((versions.append, version + 1))
         try:
-            carry_out([(versions.remove, version), *steps, (versions.append, version + 1)])
+            carry_out(every)
         except ValueError:
             if version in versions or version + 1 in versions:
                 raise

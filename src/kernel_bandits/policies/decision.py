@@ -38,11 +38,11 @@ class LastChoice:
 
     choice: Choice | None = None  # as :meth:`Policy.choose` returned it; None if the model has changed since
     point: FloatArray = field(default_factory=lambda: np.empty(0))  # the chosen joint point, shape (d,)
-    version: int = -1  # of the model that chose it
+    moment: tuple[int, int] = (-1, 0)  # the version of the model that chose it, and the number of rewards learned
 
-    def choice_of(self, context: FloatArray, action: FloatArray, version: int) -> Choice | None:
-        """Return the choice if it is of this action in this context, by this version of the model; otherwise None."""
-        is_same = version == self.version and context.tobytes() + action.tobytes() == self.point.tobytes()
+    def choice_of(self, context: FloatArray, action: FloatArray, moment: tuple[int, int]) -> Choice | None:
+        """Return the choice if it is of this action in this context, by the model of this moment; otherwise None."""
+        is_same = moment == self.moment and context.tobytes() + action.tobytes() == self.point.tobytes()
         return self.choice if is_same else None
 
 

@@ -157,8 +157,9 @@ class AnchoredRegression:
     def remember_steps(self, point: FloatArray, reward: float, residual_trace: float) -> Steps:
         """The steps that count an observation that the regression has learned, with the ρ from then on."""
         facts = self.facts
-        counted = (facts.store, residual_trace, len(point), facts.round_index + 1)
-        return [counted] if self.history is None else [*self.history.append_steps(point, reward), counted]
+        steps = [] if self.history is None else self.history.append_steps(point, reward)
+        steps.append((facts.store, residual_trace, len(point), facts.round_index + 1))
+        return steps
 
     def current(self, key: int) -> Awaited:
         """An anticipated point in the coordinates of the anchors there are now."""

@@ -10,7 +10,7 @@ INSTALL = PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help run test lint types suite test-slow bench bakeoff soak mutants docs docs-serve format clean
+.PHONY: help run test lint types suite test-slow test-service bench bakeoff soak mutants docs docs-serve format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,9 @@ suite: $(READY) ## the tests that run in minutes
 
 test-slow: $(READY) ## the long statistical tests that `make test` leaves out
 	$(BIN)/pytest -n 2 -m slow
+
+test-service: $(READY) ## the long tests of the service: kills, fail-overs, damaged bodies, schemathesis (an hour)
+	$(BIN)/pytest -n 0 -s -m slow tests/service
 
 bench: $(READY) ## speed and memory against floors and peers: tables, and results/bench.json (half an hour)
 	$(BIN)/python benchmarks/bench.py

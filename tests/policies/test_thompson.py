@@ -160,3 +160,15 @@ def test_equal_actions_share_the_draws_that_they_win(copies):
         given[decision.index] = decision.propensity
     assert len(given) == copies + 1
     assert sum(given.values()) == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_with_nothing_set_the_kernel_is_learned(named):
+    generator = np.random.default_rng(0)
+    policy, actions = kb.thompson_sampling(seed=0), np.eye(3) if named else generator.normal(size=(4, 2))
+    for _ in range(40):
+        context = generator.normal(size=2)
+        decision = policy.select(context, actions)
+        policy.update(context, decision.action, float(context @ decision.action[:2]) + 0.1 * generator.normal())
+    assert policy.posterior.kernel_changes
+    assert decision.probabilities.sum() == pytest.approx(1.0, abs=1e-12)

@@ -67,6 +67,7 @@ def posterior_of(
     seed: Seed,
 ) -> Posterior[Any]:
     """The posterior of a kernel as it is, or one that learns it."""
+    as_positive("regularization", regularization)
     if kernel is None:
         assert learning is not None
         learner: Learner[Any] = MixedLearner(
@@ -77,5 +78,5 @@ def posterior_of(
         if isinstance(kernel, PerArm):
             return SplitPosterior(kernel, regularization, posteriors)
         return posteriors(kernel, regularization)
-    start = RewardModel.of(kernel, as_positive("regularization", regularization))
+    start = RewardModel.of(kernel, regularization)
     return LearnedPosterior(StationaryLearner(posteriors, start, learning), learning, seed_of(seed, "learning"))

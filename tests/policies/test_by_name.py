@@ -22,6 +22,10 @@ PRESETS = {
     "cgp_ucb": {"kernel": kb.Gaussian(1.0)},
     "cbkb": {"kernel": kb.Gaussian(1.0)},
     "cbbkb": {"kernel": kb.Gaussian(1.0)},
+    "family_ucb": {
+        "kernels": [kb.Gaussian(1.0)],
+        "confidence": kb.Tightened(norm_bound=1.0, noise_bound=1.0, failure_probability=0.1),
+    },
     "sup_kernel_ucb": {"kernel": kb.Gaussian(1.0), "horizon": 30},
 }
 

@@ -6,7 +6,7 @@ from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 
 import kernel_bandits as kb
-from kernel_bandits.posteriors.base import JOINT_POINTS
+from kernel_bandits.posteriors.draws import JOINT_POINTS, draw_deviations
 
 ACTIONS = np.linspace(0, 1, 6)[:, None]
 CONTEXT = np.array([0.3])
@@ -65,7 +65,7 @@ def test_draws_have_the_covariance(name):
     posterior = learned(POSTERIORS[name]()).posterior
     points = np.hstack([np.full((6, 1), 0.3), ACTIONS])
     evaluation = posterior.evaluate(points)
-    draws = posterior.draw_deviations(points, evaluation, 40_000, np.random.default_rng(0))
+    draws = draw_deviations(posterior, points, evaluation, 40_000, np.random.default_rng(0))
     expected = posterior.covariance(points, evaluation)
     scale = expected.diagonal().max()
     # a standard error of the sample covariance is at most √(2/n) of the variance; six of them
@@ -77,7 +77,7 @@ def test_many_points_are_drawn_in_blocks_with_the_right_marginals():
     posterior = learned(POSTERIORS["nystrom"]()).posterior
     points = np.random.default_rng(0).random((JOINT_POINTS + 50, 2))
     evaluation = posterior.evaluate(points)
-    draws = posterior.draw_deviations(points, evaluation, 2000, np.random.default_rng(0))
+    draws = draw_deviations(posterior, points, evaluation, 2000, np.random.default_rng(0))
     ratio = draws.std(axis=0) / evaluation.std
     assert np.abs(ratio - 1).max() < 6 * np.sqrt(1 / 4000)
 
@@ -86,7 +86,7 @@ def test_actions_are_played_as_often_as_they_win_a_draw():
     policy = learned(kb.thompson_sampling(kb.Gaussian(0.3), number_of_draws=7, seed=0))
     points = np.hstack([np.full((6, 1), 0.3), ACTIONS])
     evaluation = policy.posterior.evaluate(points)
-    draws = evaluation.mean + policy.posterior.draw_deviations(points, evaluation, 200_000, np.random.default_rng(3))
+    draws = evaluation.mean + draw_deviations(policy.posterior, points, evaluation, 200_000, np.random.default_rng(3))
     wins = np.bincount(draws.argmax(axis=1), minlength=6) / 200_000
     decisions = [policy.select(CONTEXT, ACTIONS) for _ in range(4000)]
     played = np.bincount([decision.index for decision in decisions], minlength=6)

@@ -21,7 +21,8 @@ from kernel_bandits.policies.decision import Choice, scattered
 from kernel_bandits.policies.exploration import Exploration, floor_words, shared
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.ties import tied_rows
-from kernel_bandits.posteriors.base import Posterior, Prediction
+from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.facts import Prediction
 
 # Points evaluated at once by choose_many: enough for matrix products, few enough for the caches.
 ROWS_AT_ONCE = 4096

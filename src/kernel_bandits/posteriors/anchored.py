@@ -13,8 +13,8 @@ from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, PlayedPoints, Proposal
 from kernel_bandits.errors import KernelBanditsError, UnavailableError
 from kernel_bandits.numerics.linalg import symmetric_times_vector, times, transpose_times_vector
-from kernel_bandits.posteriors.base import Facts
 from kernel_bandits.posteriors.basis import AnchorBasis, least_direction, require_finite_between_points
+from kernel_bandits.posteriors.facts import Facts
 from kernel_bandits.posteriors.history import BLOCK_ROWS, Block, Blocks, History
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.projection import Mass, project

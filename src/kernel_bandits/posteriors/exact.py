@@ -14,8 +14,9 @@ from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.numerics import linalg
-from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior, require_finite_kernel
+from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.basis import kernel_gradient
+from kernel_bandits.posteriors.facts import Evaluation, Facts, require_finite_kernel
 from kernel_bandits.posteriors.pending import Awaited, Pending
 
 # Columns of Jᵀ that come after its contiguous part wait until they are this many, or this share of it, to join it.
@@ -106,7 +107,7 @@ class ExactRegression:
         return kernel_gradient(self.kernel, points, self.points, by_gram[:, : self.size], slopes)
 
     def pivot(self, variance: float, weight: float = 1.0) -> float:
-        """Return the next l, l² = k(s, s) + λ/weight − ‖φ‖²; an error if that is below λ/weight by more than rounding."""
+        """Return the next l, l² = k(s, s) + λ/weight − ‖φ‖²; an error if that is far below λ/weight."""
         if variance < -0.5 * self.regularization:
             raise InputError(
                 f"kernel: {self.kernel!r} is not positive definite on the observed points, or its diag(X) differs from "

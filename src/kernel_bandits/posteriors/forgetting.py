@@ -17,7 +17,8 @@ from kernel_bandits.arrays import FloatArray, as_count, as_positive
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.kernels.timed import Timed
-from kernel_bandits.posteriors.base import Evaluation, Posterior
+from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.facts import Evaluation
 
 # An observation leaves after this many half-lives, when its weight has fallen below 1 %.
 HALF_LIVES = 7

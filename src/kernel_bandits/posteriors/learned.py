@@ -15,7 +15,8 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.learning.schedule import KernelLearning
-from kernel_bandits.posteriors.base import Evaluation, KernelChange, Posterior
+from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.facts import Evaluation, KernelChange
 from kernel_bandits.posteriors.history import History
 from kernel_bandits.posteriors.learners import UNKNOWN_NOISE, Learner, Refit
 

@@ -17,7 +17,8 @@ from kernel_bandits.kernels import KernelLike, require_columns
 from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors import bulk, pruning
 from kernel_bandits.posteriors.anchored import AnchoredRegression, solved_anew
-from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior, require_finite_kernel
+from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.facts import Evaluation, Facts, require_finite_kernel
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.regression import RidgeRegression
 

@@ -177,7 +177,7 @@ class PosteriorPolicy(Policy):
             raise InputError(f"learn_sums: {type(self.posterior).__name__} has no anchors; use ek_ucb.")
         steps = load_steps(self.posterior.model, basis, sums)
         dimensions = (context_columns, basis.anchors.shape[1] - context_columns)
-        self._commit(self._version(), [*steps, (self._store, sums.count, dimensions)])
+        self._commit(self._version(), steps, [(self._store, sums.count, dimensions)])
 
     def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> Steps:
         return self.posterior.observe_steps(point, reward, *self._evaluation_of(point, choice))

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import kernel_bandits as kb
-from kernel_bandits import persistence
+from kernel_bandits.persistence.encoder import Encoder
 
 LIBRARY = str(Path(kb.__file__).parent)
 
@@ -17,7 +17,7 @@ class Injected(BaseException):
 
 def fingerprint(policy) -> str:
     """Everything that ``policy.save`` would write, bit for bit."""
-    encoder = persistence._Encoder()
+    encoder = Encoder()
     tree = encoder.encode(policy, "policy")
     digest = hashlib.sha256(json.dumps(tree).encode())
     for block in encoder.arrays:

@@ -7,12 +7,6 @@ import numpy as np
 import kernel_bandits as kb
 
 KERNEL = kb.Gaussian(0.4)
-BOX = kb.Box([0.0], [1.0])
-
-
-def _table():
-    features = kb.Features(context={"age": kb.Numeric(0.0, 1.0), "town": kb.Categorical()}, actions=kb.Arms())
-    return kb.ek_ucb(KERNEL, features=features, seed=0)
 
 
 POLICIES = {
@@ -21,7 +15,7 @@ POLICIES = {
     "ek_ucb, small λ": lambda: kb.ek_ucb(KERNEL, regularization=0.001, seed=0),
     "ek_ucb, no history": lambda: kb.ek_ucb(KERNEL, dictionary=kb.Kors(history="none"), seed=0),
     "ek_ucb, variance": lambda: kb.ek_ucb(KERNEL, dictionary=kb.PosteriorVariance(), seed=0),
-    "ek_ucb, exploring": lambda: kb.ek_ucb(KERNEL, exploration_rate=0.2, seed=0),
+    "ek_ucb, exploring": lambda: kb.ek_ucb(KERNEL, exploration_floor=0.2, seed=0),
     "ek_ucb, learned": lambda: kb.ek_ucb(seed=0),
     "k_ucb, learned": lambda: kb.k_ucb(KERNEL, learn_kernel=True, seed=0),
     "cbkb": lambda: kb.cbkb(KERNEL, seed=0),
@@ -108,3 +102,21 @@ def after(policy, act):
     twin = copy.deepcopy(policy)
     act(twin)
     return twin
+
+
+def table():
+    """A policy over a table that has met two towns and two arms."""
+    features = kb.Features(context={"age": kb.Numeric((0.0, 1.0)), "town": kb.Categorical()}, actions=kb.Arms())
+    policy = kb.ek_ucb(KERNEL, features=features, seed=0)
+    for age, town, arm in ((0.1, "Graz", "red"), (0.5, "Linz", "blue"), (0.9, "Graz", "blue")):
+        policy.update({"age": age, "town": town}, arm, age)
+    return policy
+
+
+NEW_ROW = {"age": 0.3, "town": "Wien"}
+TABLE_CALLS = {
+    "select": lambda p: p.select(NEW_ROW, ["red", "green"]),
+    "update": lambda p: p.update(NEW_ROW, "green", 0.5),
+    "update_many": lambda p: p.update_many([NEW_ROW, NEW_ROW], ["green", "white"], [0.5, 0.1]),
+    "ask": lambda p: p.ask(NEW_ROW, ["green", "white"]),
+}

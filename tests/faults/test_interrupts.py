@@ -5,7 +5,18 @@ import copy
 import numpy as np
 import pytest
 from faults.injection import Injected, fingerprint, run_with_interrupt
-from faults.scenes import CALLS, CONTEXTS, HAVE_NO_BATCH, OFFERS, POLICIES, ROUNDS, after, scene
+from faults.scenes import (
+    CALLS,
+    CONTEXTS,
+    HAVE_NO_BATCH,
+    OFFERS,
+    POLICIES,
+    ROUNDS,
+    TABLE_CALLS,
+    after,
+    scene,
+    table,
+)
 
 QUICK_POINTS = 3
 
@@ -19,6 +30,8 @@ def allowed_states(policy, act, parts):
         described = copy.deepcopy(policy)
         for posterior in described.posteriors[:1]:
             posterior.describe(2, OFFERS[70])
+            # and draws random features, if there are any, by their seed
+            posterior.evaluate(np.zeros((1, 3)))
         states.add(fingerprint(described))
     return states
 
@@ -73,3 +86,10 @@ def test_a_batch_may_be_interrupted(name):
     policy = scene(name, 15, "ask")[0]
     lines = np.random.default_rng(0).choice(lines_of(policy, batch(3)), QUICK_POINTS)
     assert torn_points(policy, batch(3), [batch(1), batch(2)], lines.tolist()) == []
+
+
+@pytest.mark.parametrize("call", TABLE_CALLS)
+def test_a_table_meets_a_town_and_an_arm_with_its_model_or_not_at_all(call):
+    policy, act = table(), TABLE_CALLS[call]
+    lines = np.random.default_rng(0).choice(lines_of(policy, act), 4 * QUICK_POINTS)
+    assert torn_points(policy, act, (), lines.tolist()) == []

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kernel_bandits.arrays import as_positive
 from kernel_bandits.dictionaries import DictionaryRule
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, PerArm
+from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.learning.columns import Columns
 from kernel_bandits.learning.units import RewardModel
+from kernel_bandits.policies.box_design import BoxDesign
+from kernel_bandits.policies.constraints import Constraint, Guards
 from kernel_bandits.posteriors import ExactPosterior, LearnedPosterior, NystromPosterior, Posterior, SplitPosterior
+from kernel_bandits.posteriors.forgetting import Forgetting, ForgettingPosterior, require_forgetting
 from kernel_bandits.posteriors.learners import Learner, MixedLearner, StationaryLearner
 from kernel_bandits.rng import Seed, seed_of
 
+# Where the numbers of the coins of constraints begin, beyond those of arms and renewals.
+CONSTRAINT_COINS = 2**40
 # Anchors where nothing is set, at most: per arm, and for all actions together where they are described.
 ARM_ANCHORS, JOINT_ANCHORS = 150, 400
 
@@ -59,14 +67,45 @@ def when_learned(kernel: KernelLike | None, learn_kernel: bool | KernelLearning 
     return KernelLearning() if learn_kernel is True else learn_kernel
 
 
+@dataclass(frozen=True)
+class _Renewals:
+    """Builds the posteriors that follow each other as observations are forgotten."""
+
+    kernel: KernelLike
+    regularization: float
+    posteriors: Posteriors
+
+    def __call__(self, number: int) -> Posterior[Any]:
+        if isinstance(self.kernel, PerArm):
+            return SplitPosterior(self.kernel, self.regularization, self.posteriors)
+        return self.posteriors(self.kernel, self.regularization, number)
+
+
+@dataclass(frozen=True)
+class _LearnedRenewals:
+    """The same for a kernel that is learned, always from what is left."""
+
+    learner: Learner[Any]
+    learning: KernelLearning
+    seed: np.random.SeedSequence
+
+    def __call__(self, number: int) -> Posterior[Any]:
+        del number  # the sample is drawn by the number of observations
+        return LearnedPosterior(self.learner, self.learning, self.seed)
+
+
 def posterior_of(
     kernel: KernelLike | None,
     regularization: float,
     learning: KernelLearning | None,
     posteriors: Posteriors,
     seed: Seed,
+    forgetting: Forgetting | None = None,
 ) -> Posterior[Any]:
-    """Return the posterior of a kernel as it is, or one that learns it."""
+    """Return the posterior of a kernel as it is, or one that learns it; with ``forgetting`` one that forgets."""
+    as_positive("regularization", regularization)
+    if forgetting is not None:
+        return _forgetting(kernel, regularization, learning, posteriors, seed, require_forgetting(forgetting))
     if kernel is None:
         assert learning is not None
         learner: Learner[Any] = MixedLearner(
@@ -77,5 +116,56 @@ def posterior_of(
         if isinstance(kernel, PerArm):
             return SplitPosterior(kernel, regularization, posteriors)
         return posteriors(kernel, regularization)
-    start = RewardModel.of(kernel, as_positive("regularization", regularization))
+    start = RewardModel.of(kernel, regularization)
     return LearnedPosterior(StationaryLearner(posteriors, start, learning), learning, seed_of(seed, "learning"))
+
+
+def _forgetting(
+    kernel: KernelLike | None,
+    regularization: float,
+    learning: KernelLearning | None,
+    posteriors: Posteriors,
+    seed: Seed,
+    forgetting: Forgetting,
+) -> Posterior[Any]:
+    half_life = forgetting.time_half_life
+    if learning is None:
+        assert kernel is not None
+        timed = kernel if half_life is None else Timed(kernel, half_life)
+        return ForgettingPosterior(_Renewals(timed, regularization, posteriors), forgetting)
+    if half_life is not None:
+        raise InputError(
+            "forgetting: a kernel in time needs a kernel that is given and fixed; pass one, or use Discount or Window."
+        )
+    plain = posterior_of(kernel, regularization, learning, posteriors, seed)
+    assert isinstance(plain, LearnedPosterior)
+    return ForgettingPosterior(_LearnedRenewals(plain.learner, learning, seed_of(seed, "learning")), forgetting)
+
+
+def design_of(kernel: KernelLike | None, seed: Seed) -> BoxDesign | None:
+    """The first actions in boxes, where nothing is known of the rewards."""
+    return BoxDesign(seed_of(seed, "design")) if kernel is None else None
+
+
+def guards_of(
+    constraints: Mapping[str, Constraint] | None,
+    posteriors: Posteriors,
+    safe_actions: ArrayLike | None,
+    if_unsafe: Literal["error", "flag"],
+) -> Guards | None:
+    """The constraints of a policy, each with a posterior of its own."""
+    if constraints is None:
+        if safe_actions is not None:
+            raise InputError("safe_actions: without constraints= every action is allowed; leave it out.")
+        return None
+    if not isinstance(constraints, Mapping) or not all(isinstance(each, Constraint) for each in constraints.values()):
+        raise InputError(
+            "constraints: expected limits by the name of an output, {'pressure': Below(8.0, kernel)}, got "
+            f"{constraints!r}."
+        )
+    # the coins of the reward's posterior have numbers from 0 on
+    models = {
+        name: posteriors(each.kernel, each.regularization, CONSTRAINT_COINS + number)
+        for number, (name, each) in enumerate(constraints.items())
+    }
+    return Guards(constraints, models, safe_actions, if_unsafe)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from numpy.typing import ArrayLike
 
 from kernel_bandits.arrays import as_positive
 from kernel_bandits.confidence import Confidence, KrauseOng, LearnedDeviations, StandardDeviations
@@ -18,8 +21,9 @@ from kernel_bandits.kernels.fourier import (
     RandomFourierFeatures,
 )
 from kernel_bandits.learning import KernelLearning
-from kernel_bandits.policies.assembly import Posteriors, posterior_of, when_learned
+from kernel_bandits.policies.assembly import Posteriors, design_of, guards_of, posterior_of, when_learned
 from kernel_bandits.policies.by_name import takes_features
+from kernel_bandits.policies.constraints import Constraint
 from kernel_bandits.policies.exploration import as_exploration
 from kernel_bandits.policies.retired import names_new_options
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
@@ -29,6 +33,7 @@ from kernel_bandits.posteriors import (
     NystromPosterior,
     Posterior,
 )
+from kernel_bandits.posteriors.forgetting import Forgetting
 from kernel_bandits.rng import Seed, seed_of, stream
 
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
@@ -44,6 +49,10 @@ def k_ucb(
     learn_kernel: bool | KernelLearning | None = None,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     exploration_floor: float = 0.0,
+    forgetting: Forgetting | None = None,
+    constraints: Mapping[str, Constraint] | None = None,
+    safe_actions: ArrayLike | None = None,
+    if_unsafe: Literal["error", "flag"] = "error",
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """K-UCB: the exact posterior, O(t²) per action (the paper's Algorithm "Kernel UCB").
@@ -57,13 +66,19 @@ def k_ucb(
         confidence: the radius β; by default one posterior standard deviation.
         exploration_floor: ε; with this probability any offered action is played instead, so that each of A has a
             probability of at least ε/A, and decisions carry all probabilities.
+        forgetting: as for :func:`ek_ucb`.
+        constraints: as for :func:`ek_ucb`.
+        safe_actions: as for :func:`ek_ucb`.
+        if_unsafe: as for :func:`ek_ucb`.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the tie-breaks and the exploration.
     """
     posteriors = Posteriors(None, seed_of(seed, "coins"))
-    posterior = posterior_of(kernel, regularization, when_learned(kernel, learn_kernel), posteriors, seed)
+    posterior = posterior_of(kernel, regularization, when_learned(kernel, learn_kernel), posteriors, seed, forgetting)
     radius = _radius(confidence, kernel)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), as_exploration(exploration_floor, seed))
+    exploration, design = as_exploration(exploration_floor, seed), design_of(kernel, seed)
+    guards = guards_of(constraints, posteriors, safe_actions, if_unsafe)
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), exploration, design, guards)
 
 
 def _radius(confidence: Confidence, kernel: KernelLike | None) -> Confidence:
@@ -121,6 +136,10 @@ def ek_ucb(
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     dictionary: DictionaryRule = _KORS,
     exploration_floor: float = 0.0,
+    forgetting: Forgetting | None = None,
+    constraints: Mapping[str, Constraint] | None = None,
+    safe_actions: ArrayLike | None = None,
+    if_unsafe: Literal["error", "flag"] = "error",
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """EK-UCB: the posterior projected on a dictionary that grows by KORS, O(m²) per action (Algorithm 2 of the paper).
@@ -136,15 +155,22 @@ def ek_ucb(
             ``Fixed(points)``, ``Resampling()``, or one of your own.
         exploration_floor: ε; with this probability any offered action is played instead, so that each of A has a
             probability of at least ε/A, and decisions carry all probabilities.
+        forgetting: for rewards that drift: ``Discount(half_life)``, ``Window(size)`` or ``Wander(half_life)``.
+        constraints: limits on measured outputs, by name: ``{"pressure": Below(8.0, kernel)}``; :meth:`Policy.update`
+            and :meth:`Policy.tell` take the outputs then.
+        safe_actions: actions known to be safe in every context, shape (n, d_a), to begin with.
+        if_unsafe: what to do when no action is known to be safe: an error, or the least unsafe, flagged.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the coins, tie-breaks and exploration.
     """
     learning = when_learned(kernel, learn_kernel)
     rule = as_rule(dictionary)
     posteriors = Posteriors(rule if learning is None else rule.for_learned_kernel(), seed_of(seed, "coins"))
-    posterior = posterior_of(kernel, regularization, learning, posteriors, seed)
+    posterior = posterior_of(kernel, regularization, learning, posteriors, seed, forgetting)
     radius = _radius(confidence, kernel)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), as_exploration(exploration_floor, seed))
+    exploration, design = as_exploration(exploration_floor, seed), design_of(kernel, seed)
+    guards = guards_of(constraints, posteriors, safe_actions, if_unsafe)
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), exploration, design, guards)
 
 
 @takes_features

@@ -13,8 +13,8 @@ from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, PlayedPoints, Proposal
 from kernel_bandits.errors import KernelBanditsError, UnavailableError
 from kernel_bandits.numerics.linalg import symmetric_times_vector, times, transpose_times_vector
-from kernel_bandits.posteriors.base import Facts
 from kernel_bandits.posteriors.basis import AnchorBasis, least_direction, require_finite_between_points
+from kernel_bandits.posteriors.facts import Facts
 from kernel_bandits.posteriors.history import BLOCK_ROWS, Block, Blocks, History
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.projection import Mass, project
@@ -157,11 +157,12 @@ class AnchoredRegression:
         if postpones:
             self.postponed = []
 
-    def remember_steps(self, point: FloatArray, reward: float, residual_trace: float) -> Steps:
+    def remember_steps(self, point: FloatArray, reward: float, residual_trace: float, weight: float = 1.0) -> Steps:
         """Return the steps that count an observation that the regression has learned, with the ρ from then on."""
         facts = self.facts
-        counted = (facts.store, residual_trace, len(point), facts.round_index + 1)
-        return [counted] if self.history is None else [*self.history.append_steps(point, reward), counted]
+        steps = [] if self.history is None else self.history.append_steps(point, reward, weight)
+        steps.append((facts.store, residual_trace, len(point), facts.round_index + 1))
+        return steps
 
     def current(self, key: int) -> Awaited:
         """Return an anticipated point in the coordinates of the anchors there are now."""

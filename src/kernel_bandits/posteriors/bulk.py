@@ -19,12 +19,12 @@ from kernel_bandits.posteriors.regression import batch_rows, sequential_factor
 # variance, this share of what the posterior leaves uncertain at its points, λ·trace K(K + λI)⁻¹ together;
 UNEXPLAINED_SHARE = 0.2
 # or if they are this many times trace K(K + λI)⁻¹: what KORS draws is 2 to 5 times that.
-ANCHORS_PER_DIMENSION = 4.0
+ANCHORS_PER_DIMENSION, NEARLY = 4.0, 0.95
 # What they leave of a candidate on average, as a share of μ, before that is known.
 FIRST_RESIDUAL = 0.1
 # Anchors are chosen from at most this many candidates, whose Gram matrix has 32 MB, in at most this many passes over
 # at most this many observations; one pass over all of them follows.
-MOST_CANDIDATES, MOST_PASSES, MOST_OBSERVATIONS = 2048, 6, 4096
+MOST_CANDIDATES, MOST_PASSES, MOST_OBSERVATIONS = 2048, 25, 4096
 # Where nothing is known about how often the dictionary changes, a log is absorbed in blocks of this many rows first.
 FIRST_BATCH_ROWS = 16
 
@@ -115,7 +115,13 @@ def _learn_quiet(model: AnchoredRegression, points: FloatArray, rewards: FloatAr
     return quiet
 
 
-def learn_history(model: AnchoredRegression, points: FloatArray, rewards: FloatArray, candidates: FloatArray) -> None:
+def learn_history(
+    model: AnchoredRegression,
+    points: FloatArray,
+    rewards: FloatArray,
+    candidates: FloatArray,
+    weights: FloatArray | None = None,
+) -> None:
     """Learn a whole history at once, before anything else, with anchors that stand for it.
 
     A dictionary that grows by leverage scores is not drawn along the history but chosen: by pivoted Cholesky each
@@ -126,7 +132,7 @@ def learn_history(model: AnchoredRegression, points: FloatArray, rewards: FloatA
     if facts.round_index:
         raise UnavailableError(f"learn_history: {facts.round_index} observations were learned already.")
     history = History()
-    history.extend(points, rewards)
+    history.extend(points, rewards, weights)
     level = dictionary.leverage_regularization or facts.regularization
     with np.errstate(invalid="ignore", over="ignore"):
         second_moment = _choose_anchors(model, points, history, candidates, level)
@@ -167,8 +173,8 @@ def _enough(
         left, second_moment = model.rebuild(candidates, history, mean_residual, limit)
         dimension, size = model.pending.settled.effective_dimension, len(model.basis)
         allowed = max(UNEXPLAINED_SHARE * level * dimension / count, least)
-        # the dimension grows a little with the anchors: a limit that was reached is enough
-        many = size >= min(ANCHORS_PER_DIMENSION * dimension, limit) or model.dictionary.is_full(size)
+        # the dimension grows a little with the anchors, so that a limit of the pass before may just be missed
+        many = size >= NEARLY * ANCHORS_PER_DIMENSION * dimension or model.dictionary.is_full(size)
         if many or left.mean() <= allowed or done == MOST_PASSES:
             break
         # more, and with some of what the candidates miss of the history among them

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -35,6 +35,8 @@ LEAVING_PROBABILITY = 0.05
 UNKNOWN_NOISE = 0.1
 # Widths before and after a change are compared at this many points of the sample, and at as many of mixed columns.
 REFERENCE_POINTS = 128
+# In a box every experiment counts: as long as they are few, the kernel is learned at shorter intervals.
+FEW_EXPERIMENTS, BOX_GROWTH = 256, 1.2
 M = TypeVar("M")
 
 
@@ -100,6 +102,14 @@ class Learner(ABC, Generic[M]):
         """Return whether to leave a posterior for the one that was rebuilt."""
         del before, after, refit, generator  # a model that is averaged with its prior needs no second look
         return True
+
+    def next_round(self, learning: KernelLearning, round_index: int) -> int:
+        """The round of the next learning."""
+        return learning.after(round_index)
+
+    def within_box(self, low: FloatArray, high: FloatArray) -> None:
+        """Take note of a box that actions are chosen from."""
+        del low, high  # a stationary kernel measures its columns
 
     def group_columns(self, labels: NDArray[np.intp]) -> None:
         """Take note of which columns encode one variable, shape (d,)."""
@@ -234,11 +244,21 @@ class MixedLearner(Learner[MixedModel]):
         return None
 
     def describe(self, context_columns: int, actions: FloatArray) -> None:
-        self._columns = Columns(context_columns, self._columns.variables)
+        self._columns = replace(self._columns, contexts=context_columns)
         self._arms = are_arms(actions)
 
+    def next_round(self, learning: KernelLearning, round_index: int) -> int:
+        later = learning.after(round_index)
+        if self._columns.box is None or round_index >= FEW_EXPERIMENTS:
+            return later
+        return min(later, max(learning.first_round, round_index + 1, math.ceil(BOX_GROWTH * round_index)))
+
+    def within_box(self, low: FloatArray, high: FloatArray) -> None:
+        self._columns = self._columns.within(low, high)
+        self._arms = False
+
     def group_columns(self, labels: NDArray[np.intp]) -> None:
-        self._columns = Columns(self._columns.contexts, tuple(labels.tolist()))
+        self._columns = replace(self._columns, variables=tuple(labels.tolist()))
 
     def check(self, points: FloatArray) -> None:
         _require_labels(self._columns.variables, points)

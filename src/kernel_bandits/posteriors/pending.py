@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from operator import setitem
@@ -142,6 +143,14 @@ class Pending(Generic[R]):
         pair.ahead = pair.settled if self.ahead is self.settled else self.ahead.copy()
         pair.awaited = dict(self.awaited)
         return pair
+
+    def observe_weighted_steps(
+        self: Pending[RidgeRegression], features: FloatArray, reward: float, weight: float
+    ) -> Steps:
+        """The steps that learn a reward of noise variance λ/weight in both: √weight·r at √weight·φ."""
+        scale = math.sqrt(weight)
+        steps = self.settled.learn_steps(scale * features, scale * reward)
+        return steps if self.ahead is self.settled else [*self.ahead.count_steps(scale * features), *steps]
 
     def observe_steps(
         self: Pending[RidgeRegression],

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Self
 
 import numpy as np
@@ -85,10 +86,9 @@ class RidgeRegression:
         self._rounds = 0
         self._drift_limit = DRIFT_TOLERANCE
 
-    @property
-    def size(self) -> int:
-        """How many features there are: m."""
-        return self.weights.size
+    # looked up in C, for every round asks for it
+    size: int = property(attrgetter("weights.size"))  # type: ignore[assignment]
+    """How many features there are: m."""
 
     @property
     def effective_dimension(self) -> float:

@@ -17,7 +17,8 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.kernels.mixed import Mixed, PerArm
-from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior
+from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.facts import Evaluation, Facts
 from kernel_bandits.posteriors.pending import Awaited
 
 # Builds the posterior of one arm on contexts, given how many there are already.
@@ -258,6 +259,24 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
             *self._admit_steps(arm, member, len(point), 1),
         ]
 
+    def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
+        arm, member = self._member(point)
+        return [
+            *member.observe_weighted_steps(point[: self._split], reward, weight),
+            (self._order.append, self._numbers.get(arm, len(self._numbers))),
+            *self._admit_steps(arm, member, len(point), 1),
+        ]
+
+    @property
+    def observed_weights(self) -> FloatArray | None:
+        members = [(member.observed_weights, member.round_index) for member in self._arms.members.values()]
+        if all(weights is None for weights, _ in members):
+            return None
+        given = np.concatenate([np.ones(count) if weights is None else weights for weights, count in members])
+        ordered = np.empty(len(given))
+        ordered[np.argsort(np.asarray(self._order), kind="stable")] = given
+        return ordered
+
     def observe_many_steps(self, points: FloatArray, rewards: FloatArray) -> Iterator[tuple[int, Steps]]:
         twin = self.copy()
         twin._learn_groups(points, lambda member, rows: member.observe_many(points[rows, : self._split], rewards[rows]))
@@ -271,14 +290,16 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
         twin._pending, twin._order, twin._numbers = twin._arms, list(self._order), dict(self._numbers)
         return twin
 
-    def learn_history(self, points: FloatArray, rewards: FloatArray, candidates: FloatArray) -> None:
+    def learn_history(
+        self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
+    ) -> None:
         chosen = self._rows_by_arm(candidates)
 
         def learn(member: Posterior[Any], rows: list[int]) -> None:
             arm = points[rows[0], self._split :].tobytes()
             contexts = points[rows, : self._split]
             own = candidates[chosen[arm], : self._split] if arm in chosen else contexts[:1]
-            member.learn_history(contexts, rewards[rows], own)
+            member.learn_history(contexts, rewards[rows], own, None if weights is None else weights[rows])
 
         self._learn_groups(points, learn)
 

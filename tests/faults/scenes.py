@@ -15,7 +15,7 @@ POLICIES = {
     "ek_ucb, small λ": lambda: kb.ek_ucb(KERNEL, regularization=0.001, seed=0),
     "ek_ucb, no history": lambda: kb.ek_ucb(KERNEL, dictionary=kb.Kors(history="none"), seed=0),
     "ek_ucb, variance": lambda: kb.ek_ucb(KERNEL, dictionary=kb.PosteriorVariance(), seed=0),
-    "ek_ucb, exploring": lambda: kb.ek_ucb(KERNEL, exploration_rate=0.2, seed=0),
+    "ek_ucb, exploring": lambda: kb.ek_ucb(KERNEL, exploration_floor=0.2, seed=0),
     "ek_ucb, learned": lambda: kb.ek_ucb(seed=0),
     "k_ucb, learned": lambda: kb.k_ucb(KERNEL, learn_kernel=True, seed=0),
     "cbkb": lambda: kb.cbkb(KERNEL, seed=0),

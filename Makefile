@@ -3,14 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# What `make run` needs is a sixth of what the tests need.
+# What `make run` needs is a fifth of what the tests need.
 RUNNABLE := $(VENV)/.runnable
 CHECK_PYTHON = $(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed, this is {v[0]}.{v[1]}; try: make PYTHON=python3.12")'
 INSTALL = PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help run test lint types suite test-slow bench bakeoff soak mutants docs docs-serve format clean
+.PHONY: help run test lint types suite test-slow test-service bench bakeoff soak mutants docs docs-serve format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -30,7 +30,7 @@ $(RUNNABLE): pyproject.toml constraints.txt
 	$(INSTALL) ".[experiments,plots]"
 	@touch $@
 
-run: $(RUNNABLE) ## the paper's figures, shortened, with its claims and a report: results/quick/report.html
+run: $(or $(wildcard $(READY)),$(RUNNABLE)) ## the paper's figures, shortened, with its claims and a report: results/quick/report.html
 	$(BIN)/kernel-bandits reproduce --quick
 
 test: lint types suite ## lint, types and the whole suite
@@ -47,6 +47,9 @@ suite: $(READY) ## the tests that run in minutes
 
 test-slow: $(READY) ## the long statistical tests that `make test` leaves out
 	$(BIN)/pytest -n 2 -m slow
+
+test-service: $(READY) ## the long tests of the service: kills, fail-overs, damaged bodies, schemathesis (an hour)
+	$(BIN)/pytest -n 0 -s -m slow tests/service
 
 bench: $(READY) ## speed and memory against floors and peers: tables, and results/bench.json (half an hour)
 	$(BIN)/python benchmarks/bench.py

@@ -1,7 +1,7 @@
 """Load on the decision service: a closed loop of 64 connections, ten arms, twenty columns, 200 anchors.
 
 Decisions are compared with an empty endpoint of the same server that writes one row, in blocks that take turns. A
-decision is parsed, chosen, committed and learned; an empty request is parsed and committed.
+decision is parsed, chosen, committed and counted by the model; an empty request is parsed and committed.
 
 Run: python benchmarks/service.py [--seconds 5] [--blocks 4] [--events 0] [--database ADDRESS]
 """
@@ -41,22 +41,30 @@ from kernel_bandits.service.settings import parse_settings
 from kernel_bandits.service.store import Store
 
 COLUMNS, ARMS, ANCHORS, CONNECTIONS = 20, 10, 200, 64
-LOOP = f"""
+LOOP = """
 [loops.load]
 exploration_floor = 0.05
-anticipates = {{anticipates}}
+anticipates = {anticipates}
 [loops.load.options]
-kernel = {{{{ name = "Gaussian", lengthscale = 1.0 }}}}
-dictionary = {{{{ rule = "Kors", max_size = {ANCHORS}, history = "none" }}}}
+kernel = {{ name = "Gaussian", lengthscale = 1.0 }}
+dictionary = {{ rule = "Kors", max_size = {anchors}, history = "none" }}
 [loops.load.context]
-{chr(10).join(f'x{i} = {{{{ kind = "Numeric", range = [0, 1] }}}}' for i in range(COLUMNS))}
+{columns}
 [loops.load.arms]
-names = {[f"arm{i}" for i in range(ARMS)]}
-[service]
-lag = 0.25
+names = {names}
 [service.limits]
 pending = 10000000
 """
+
+
+def loop_file(anticipates: bool) -> str:
+    """Return the loop's file."""
+    return LOOP.format(
+        anticipates=str(anticipates).lower(),
+        anchors=ANCHORS,
+        columns="\n".join(f'x{i} = {{ kind = "Numeric", range = [0, 1] }}' for i in range(COLUMNS)),
+        names=[f"arm{i}" for i in range(ARMS)],
+    )
 
 
 class RowWriter:
@@ -86,9 +94,8 @@ class RowWriter:
             assert command.done is not None
             command.done()
 
-    async def __call__(self, call: Call) -> Reply:
+    async def __call__(self, _: Call) -> Reply:
         """Write a row."""
-        del call  # nothing is read from it
         self._loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = self._loop.create_future()
         self._queue.put(Command(done=lambda: future.set_result(None)))
@@ -100,7 +107,7 @@ def run_server(port: int, database: str, anticipates: bool) -> None:
     from starlette.routing import Route
 
     with single_threaded():
-        runtime = Runtime(parse_settings(LOOP.format(anticipates=str(anticipates).lower())), database)
+        runtime = Runtime(parse_settings(loop_file(anticipates)), database)
         app = build_app(runtime)
         empty = Operation("POST", "/v1/empty", "empty", "decide", RowWriter(runtime.store), "", {})
         guards = Guards(runtime, Keys(), RateLimit(0.0), Metrics(runtime))
@@ -155,7 +162,7 @@ class Load:
         self.ids: list[str] = []
 
     async def run(self) -> float:
-        """Run the block; return how many requests were answered a second."""
+        """Run the block; return the number of responses a second."""
         loop = asyncio.get_running_loop()
         self._open, self._done = CONNECTIONS, loop.create_future()
         started = time.perf_counter()

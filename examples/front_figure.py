@@ -45,7 +45,7 @@ def draw(curves, axes):
             axis.plot(values, color=colour, ls=style, lw=2.2)
     label(regret, "EK-UCB and K-UCB", curves["EK-UCB"][0][-1], "#0072b2", offset=6)
     label(regret, "linear", curves["linear"][0][-1], POLICIES["linear"][1])
-    label(regret, "uniform", curves["uniform"][0][-1], POLICIES["uniform"][1], offset=-14)
+    label(regret, "uniform", curves["uniform"][0][-1], POLICIES["uniform"][1], offset=-26)
     for name, value in OTHERS.items():
         regret.plot(ROUNDS, value, "o", color="#555555", ms=5, clip_on=False)
         label(regret, name, value, "#555555")

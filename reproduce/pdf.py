@@ -30,7 +30,7 @@ table { font: 6.9pt/1.25 'DejaVu Sans', sans-serif; }
 th, td { border-bottom: 0.3pt solid #999; padding: 0.7mm 1.2mm; vertical-align: top; }
 th { border-bottom: 0.8pt solid #333; } tr { break-inside: avoid; }
 code { font: 0.88em 'DejaVu Sans Mono', monospace; }
-img { max-width: 100%; max-height: 118mm; display: block; margin: 2mm auto; }
+img { max-width: 100%; max-height: 105mm; display: block; margin: 2mm auto; }
 """
 
 

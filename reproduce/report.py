@@ -36,9 +36,7 @@ def check_of(claim: Claim, shortened: bool = False) -> Check:
     return Check(
         statement=claim.statement,
         verdict=verdict,
-        kind={HOLDS: "yes", FAILS: "no", UNDECIDED: "undecided", NEEDS_THE_FULL_RUN: "undecided"}.get(
-            verdict, "partly"
-        ),
+        kind=_KINDS.get(verdict, "partly"),
         by_settings="; ".join(f"{settings}: {claim.verdict_with(settings)}" for settings in claim.findings),
         place=claim.place,
         measure=claim.measure,

@@ -107,6 +107,21 @@ def test_bad_masks_are_named(mask, words):
         available_rows(mask, 2)
 
 
+def test_a_box_has_names_and_units():
+    box = kb.Box([0, 1], [2, 3], names=["dose", "time"], units=["mg", ""])
+    assert [box.label(0), box.label(1)] == ["dose (mg)", "time"]
+    assert box.named([1.0, 2.0]) == {"dose": 1.0, "time": 2.0}
+    assert box == kb.Box([0, 1], [2, 3])
+    copied = pickle.loads(pickle.dumps(box))
+    assert (copied, copied.names, copied.units) == (box, box.names, box.units)
+    assert "dose" in repr(box)
+    with pytest.raises(kb.InputError, match="dose"):
+        kb.Box([3, 1], [2, 3], names=["dose", "time"])
+    for labels in (["dose"], "ab", [1, 2], ["a", "a"]):
+        with pytest.raises(kb.InputError, match="names"):
+            kb.Box([0, 1], [2, 3], names=labels)
+
+
 @pytest.mark.parametrize(
     ("actions", "expected"),
     [(np.eye(3), True), ([[0.0, 1.0]], True), ([[1.0], [0.0]], False), ([[0.5, 0.5]], False), ([[1.0, 1.0]], False)],

@@ -281,7 +281,7 @@ def test_a_new_policy_that_is_reseeded_is_the_one_built_with_that_seed(variant):
 
 
 def test_processes_that_load_one_file_need_not_explore_alike(tmp_path):
-    policy = kb.ek_ucb(kb.Gaussian(0.5), exploration_rate=0.5, seed=0)
+    policy = kb.ek_ucb(kb.Gaussian(0.5), exploration_floor=0.5, seed=0)
     play(policy, rounds(20))
     path = tmp_path / "policy.kb"
     policy.save(path)

@@ -5,7 +5,11 @@ from posixpath import relpath
 
 ROLE = re.compile(r":(?:class|func|meth|mod|attr):<code>~?([\w.]+)</code>")
 # Defaults that have a private name in the source, as a reader would write them.
-DEFAULTS = {"_ONE_STANDARD_DEVIATION": "StandardDeviations(1.0)", "_KORS": "Kors()"}
+DEFAULTS = {
+    "_ONE_STANDARD_DEVIATION": "StandardDeviations(1.0)",
+    "_KORS": "Kors()",
+    "_INFORMATION": "InformationSharpness()",
+}
 DEFAULT = re.compile(r"\b(" + "|".join(DEFAULTS) + r")\b")
 # What must not be linked: code, links, headings and the tags themselves.
 FIXED = re.compile(

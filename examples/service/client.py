@@ -1,4 +1,4 @@
-"""A client of the decision service that needs the standard library alone. Copy it into your code."""
+"""A client of the decision service, with the standard library alone; to be copied."""
 
 import http.client
 import json
@@ -8,7 +8,7 @@ import uuid
 
 
 class Client:
-    """Asks a loop for decisions and sends it rewards; repeats what was not answered, which is safe."""
+    """Asks a loop for decisions and sends it rewards; repeats what got no response."""
 
     def __init__(self, address="http://127.0.0.1:8080", loop="offers", key=None, attempts=5):
         self.address, self.loop, self.attempts = urllib.parse.urlsplit(address), loop, attempts
@@ -36,7 +36,7 @@ class Client:
         return self.call("GET", "")
 
     def call(self, method, path, body=None):
-        """Return what the service returns; raise an error with its message if it refuses."""
+        """Return what the service returns; raise an error if it refuses."""
         payload = None if body is None else json.dumps(body).encode()
         for attempt in range(self.attempts):
             try:
@@ -48,7 +48,8 @@ class Client:
                 if response.status < 400:
                     return content
                 if response.status not in (429, 500, 503) or attempt == self.attempts - 1:
-                    raise ValueError(f"{response.status} {content['error']['code']}: {content['error']['message']}")
+                    error = content["error"]
+                    raise ValueError(f"{response.status} {error['code']}: {error['message']}")
             except (OSError, http.client.HTTPException):
                 self.connection = None
                 if attempt == self.attempts - 1:

@@ -83,13 +83,17 @@ from kernel_bandits.policies import (
     thompson_sampling,
     uniform,
 )
+from kernel_bandits.policies.constraints import Above, Below
 from kernel_bandits.policies.table import TablePolicy
 from kernel_bandits.policies.table_records import NamedDecision
 from kernel_bandits.posteriors import Prediction
+from kernel_bandits.posteriors.forgetting import Discount, Wander, Window
 from kernel_bandits.version import __version__
 
 __all__ = [
+    "Above",
     "Arms",
+    "Below",
     "Boolean",
     "Box",
     "Categorical",
@@ -101,6 +105,7 @@ __all__ = [
     "Date",
     "Decision",
     "DictionaryRule",
+    "Discount",
     "Embedding",
     "Exponential",
     "Features",
@@ -135,6 +140,8 @@ __all__ = [
     "TensorProduct",
     "Tightened",
     "UnavailableError",
+    "Wander",
+    "Window",
     "__version__",
     "cbbkb",
     "cbkb",

@@ -1,6 +1,8 @@
 """The offered actions: rows, masks or a box; and the joint points (context, action) that the kernel compares."""
 
-from typing import Self
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,13 +20,24 @@ class Box:
     Args:
         low: the lower corner, shape (d_a,); a single number holds for every coordinate.
         high: the upper corner, likewise. A coordinate in which the two agree is fixed.
+        names: of the coordinates, for plots, errors and records; ``action 0`` and so on unless given.
+        units: of the coordinates, as "°C"; none unless given. Boxes are equal whatever their labels.
     """
 
-    __slots__ = ("high", "low")
+    __slots__ = ("high", "low", "names", "units")
     low: FloatArray
     high: FloatArray
+    names: tuple[str, ...]
+    units: tuple[str, ...]
 
-    def __init__(self, low: ArrayLike, high: ArrayLike) -> None:
+    def __init__(
+        self,
+        low: ArrayLike,
+        high: ArrayLike,
+        *,
+        names: Sequence[str] | None = None,
+        units: Sequence[str] | None = None,
+    ) -> None:
         corners = []
         for name, value in (("low", low), ("high", high)):
             number_or_vector = as_floats(name, value)
@@ -37,22 +50,41 @@ class Box:
                 f"{corners[1].size} coordinates; a number instead of a list holds for every coordinate."
             )
         lower, upper = (np.array(corner) for corner in np.broadcast_arrays(*np.atleast_1d(*corners)))
+        count = len(lower)
+        labels = (
+            _labels("names", [f"action {number}" for number in range(count)] if names is None else names, count),
+            _labels("units", [""] * count if units is None else units, count),
+        )
+        if len(set(labels[0])) < count:
+            raise InputError(f"names: expected different ones, got {list(labels[0])}.")
         if (lower > upper).any():
             where = int(np.flatnonzero(lower > upper)[0])
             raise InputError(
-                f"low and high: expected low ≤ high, got {lower[where]:g} above {upper[where]:g} in coordinate {where}."
+                f"low and high: expected low ≤ high, got {lower[where]:g} above {upper[where]:g} in coordinate {where}"
+                f"{'' if names is None else f' ({labels[0][where]})'}."
             )
         with np.errstate(over="ignore"):
             require_finite("high - low", upper - lower)
         for name, corner in (("low", lower), ("high", upper)):
             corner.setflags(write=False)
             object.__setattr__(self, name, corner)
+        for name, values in (("names", labels[0]), ("units", labels[1])):
+            object.__setattr__(self, name, values)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name}: a Box is immutable; build another.")
 
-    def __reduce__(self) -> tuple[type[Self], tuple[FloatArray, FloatArray]]:
-        return type(self), (self.low, self.high)
+    def __reduce__(self) -> tuple[Any, tuple[FloatArray, FloatArray]]:
+        return partial(type(self), names=self.names, units=self.units), (self.low, self.high)
+
+    def label(self, coordinate: int) -> str:
+        """Return name and unit of a coordinate, as "temperature (°C)"."""
+        unit = self.units[coordinate]
+        return f"{self.names[coordinate]} ({unit})" if unit else self.names[coordinate]
+
+    def named(self, action: ArrayLike) -> dict[str, float]:
+        """Return the coordinates of an action (d_a,) by name, for a record."""
+        return dict(zip(self.names, as_vector("action", action, self.dimension).tolist(), strict=True))
 
     @property
     def dimension(self) -> int:
@@ -88,7 +120,15 @@ class Box:
         return hash((self.low.tobytes(), self.high.tobytes()))
 
     def __repr__(self) -> str:
-        return f"Box({self.low.tolist()}, {self.high.tolist()})"
+        named = "" if self.names[0] == "action 0" else f", names={list(self.names)}"
+        units = f", units={list(self.units)}" if any(self.units) else ""
+        return f"Box({self.low.tolist()}, {self.high.tolist()}{named}{units})"
+
+
+def _labels(name: str, values: Sequence[str], count: int) -> tuple[str, ...]:
+    if isinstance(values, str) or len(values) != count or not all(isinstance(value, str) for value in values):
+        raise InputError(f"{name}: expected {count} strings, one for each coordinate, got {values!r}.")
+    return tuple(values)
 
 
 def available_rows(mask: ArrayLike, count: int) -> NDArray[np.intp]:

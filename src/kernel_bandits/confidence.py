@@ -23,7 +23,7 @@ class Confidence(ABC):
 
     @abstractmethod
     def radius(self, posterior: Posterior[Any]) -> float:
-        """The paper's β for the next round; enters the upper bound linearly, as β·std/√λ."""
+        """Return the paper's β for the next round; enters the upper bound linearly, as β·std/√λ."""
 
 
 class FixedRadius(Confidence):

@@ -1,4 +1,4 @@
-"""Independent random streams from one seed: contexts, noise, ties, coins, exploration and learning.
+"""Independent random streams from one seed: contexts, noise, ties, coins, exploration, learning and designs.
 
 Environments draw from the first two and policies from the others, so that all policies run with one seed meet the
 same contexts and the same noise, whatever they draw themselves.
@@ -12,7 +12,7 @@ import numpy as np
 from kernel_bandits.errors import InputError
 
 Seed: TypeAlias = int | None
-_STREAMS = ("contexts", "noise", "ties", "coins", "exploration", "learning")
+_STREAMS = ("contexts", "noise", "ties", "coins", "exploration", "learning", "design")
 _BIT_GENERATORS = {name: getattr(np.random, name) for name in ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")}
 # The largest value of each whole number in a generator's state.
 _LARGEST = {

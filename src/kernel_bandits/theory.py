@@ -42,18 +42,18 @@ def _eigenvalues(gram: FloatArray) -> FloatArray:
 
 
 def effective_dimension(gram: FloatArray, regularization: float) -> float:
-    """d_eff(λ, T) = trace K(K + λI)⁻¹ (Definition 3.1)."""
+    """Return d_eff(λ, T) = trace K(K + λI)⁻¹ (Definition 3.1)."""
     eigenvalues = _eigenvalues(gram)
     return float((eigenvalues / (eigenvalues + as_positive("regularization", regularization))).sum())
 
 
 def information_gain(gram: FloatArray, regularization: float) -> float:
-    """γ(λ, t) = ½·log det(I + K/λ)."""
+    """Return γ(λ, t) = ½·log det(I + K/λ)."""
     return 0.5 * float(np.log1p(_eigenvalues(gram) / as_positive("regularization", regularization)).sum())
 
 
 def valko_dimension(gram: FloatArray, regularization: float, horizon: int) -> int:
-    """d̃(λ, t) = min{j : j·λ·log T ≥ Σ_{k>j} λ_k(K)} (Valko et al. 2013)."""
+    """Return d̃(λ, t) = min{j : j·λ·log T ≥ Σ_{k>j} λ_k(K)} (Valko et al. 2013)."""
     eigenvalues = _eigenvalues(gram)
     tails = np.append(eigenvalues[::-1].cumsum()[::-1], 0.0)
     level = as_positive("regularization", regularization)
@@ -62,7 +62,7 @@ def valko_dimension(gram: FloatArray, regularization: float, horizon: int) -> in
 
 
 def capacity_factor(horizon: int, regularization: float, kernel_bound: float = 1.0) -> float:
-    """log(e + eTκ²/λ), with which log det(I + K/λ) ≤ factor·d_eff (Proposition 3.1)."""
+    """Return log(e + eTκ²/λ), with which log det(I + K/λ) ≤ factor·d_eff (Proposition 3.1)."""
     return math.log(math.e + math.e * horizon * kernel_bound**2 / as_positive("regularization", regularization))
 
 
@@ -76,7 +76,7 @@ def k_ucb_regret_bound(
     kernel_bound: float = 1.0,
     corrected: bool = True,
 ) -> float:
-    """The bound of Theorem 3.1 on the expected regret of K-UCB run with the radius of Lemma 3.1 at δ = 1/T.
+    """Return the bound of Theorem 3.1 on the expected regret of K-UCB run with the radius of Lemma 3.1 at δ = 1/T.
 
     R_T ≤ 2 + 2·√(c·T·ℓ·d_eff)·(√λ·B + R·√(2·log T + ℓ·d_eff)) with ℓ = log(e + eTκ²/λ), for expected rewards in [−1,
     1].
@@ -114,7 +114,7 @@ def ek_ucb_regret_bound(
     kernel_bound: float = 1.0,
     corrected: bool = True,
 ) -> float:
-    """The bound of Theorem 4.1 on the expected regret of EK-UCB, for expected rewards in [−1, 1] and δ = 1/T.
+    """Return the bound of Theorem 4.1 on the expected regret of EK-UCB, for expected rewards in [−1, 1] and δ = 1/T.
 
     With ℓ = log(e + eTκ²/λ), where ‖(I − P_t)F_t^{1/2}‖² ≤ μ for all t:
 
@@ -156,7 +156,9 @@ def ek_ucb_regret_bound(
 
 
 def k_ucb_rate(capacity: float) -> float:
-    """The exponent of T in the regret of K-UCB when d_eff ≤ (T/λ)^α, α in [0, 1]: (1 + 3α)/(2 + 2α) (Corollary 3.1).
+    """Return the exponent of T in the regret of K-UCB when d_eff ≤ (T/λ)^α, α in [0, 1].
+
+    (1 + 3α)/(2 + 2α) (Corollary 3.1).
 
     It is reached with λ ≈ T^{α/(1 + α)}.
     """
@@ -165,7 +167,7 @@ def k_ucb_rate(capacity: float) -> float:
 
 
 def ek_ucb_rate(capacity: float, dictionary_exponent: float) -> float:
-    """The exponent of T in the regret of EK-UCB with m = T^x anchors, under d_eff ≤ (T/λ)^α, α > 0 (Corollary 4.1).
+    """Return the exponent of T in EK-UCB's regret with m = T^x anchors, d_eff ≤ (T/λ)^α, α > 0 (Corollary 4.1).
 
     1 + x(α − 1)/(2α) with λ = μ = T·m^{−1/α} while x ≤ α/(1 + α); beyond that more anchors do not help, λ = μ stays at
     T^{α/(1 + α)} and the rate is that of K-UCB.
@@ -180,7 +182,7 @@ def ek_ucb_rate(capacity: float, dictionary_exponent: float) -> float:
 
 
 def kors_budget(horizon: int, failure_probability: float) -> float:
-    """γ = 12·log(T/δ), the oversampling that Proposition 4.1 asks for (at ε = ½)."""
+    """Return γ = 12·log(T/δ), the oversampling that Proposition 4.1 asks for (at ε = ½)."""
     return 12.0 * math.log(as_count("horizon", horizon) / _check_probability(failure_probability))
 
 
@@ -210,7 +212,7 @@ def kors_draws_bound(
 
 
 def projected_excess(residual_trace: float, count: int, regularization: float) -> float:
-    """t·log(1 + ρ/(tλ)) ≤ ρ/λ, by which log det(I + K/λ) exceeds log det(I + K̃/λ) at most, for t points.
+    """Return t·log(1 + ρ/(tλ)) ≤ ρ/λ, by which log det(I + K/λ) exceeds log det(I + K̃/λ) at most, for t points.
 
     Of a positive semi-definite t × t matrix with a given trace, the identity's multiple has the largest log det(I + ·).
     """
@@ -253,7 +255,7 @@ def sup_kernel_ucb_regret_bound(*, horizon: int, radius: float, widths: float) -
 
 
 def projection_error(gram: FloatArray, cross_gram: FloatArray, dictionary_gram: FloatArray) -> float:
-    """‖(I − P)F^{1/2}‖², the largest eigenvalue of K_SS − K_SZ K_ZZ⁻¹ K_ZS; shapes (t, t), (t, m) and (m, m)."""
+    """Return ‖(I − P)F^{1/2}‖², the largest eigenvalue of K_SS − K_SZ K_ZZ⁻¹ K_ZS; shapes (t, t), (t, m) and (m, m)."""
     explained = cross_gram @ np.linalg.lstsq(dictionary_gram, cross_gram.T, rcond=1e-13)[0]
     return max(float(np.linalg.eigvalsh(gram - (explained + explained.T) / 2)[-1]), 0.0)
 

@@ -8,7 +8,7 @@ import kernel_bandits as kb
 from kernel_bandits.experiments import cli, group, load_study, read_results, summarize
 from kernel_bandits.experiments.study import catalogue
 
-COMMANDS = ("run", "sweep", "reproduce", "plot", "report", "list")
+COMMANDS = ("run", "sweep", "reproduce", "plot", "report", "table", "cite", "export", "check", "list")
 STUDY = """
 title = "Small"
 horizon = 25
@@ -138,7 +138,8 @@ def test_list_names_everything():
     shown = answer.stdout.split()
     for kind in ("policy", "environment", "kernel, radius or rule"):
         assert set(catalogue(kind)) <= set(shown)
-    assert "figures: bump, bump_projection" in answer.stdout
+    assert {"overview", "bump", "bump_projection", "chessboard", "table_1"} <= set(shown)
+    assert "Figure 1 of the paper: Bump with λ = 10 and three μ" in " ".join(shown)
     assert ":`" not in answer.stdout
     assert "``" not in answer.stdout
 
@@ -158,7 +159,9 @@ def test_reproduce_measures_draws_judges_and_reports(studies, tmp_path):
     assert len(read_results(out / "small").records) == 8
     assert (out / "picture" / "measured.txt").read_text() == "True"
     assert all((out / name / "figure.png").exists() for name in ("small", "picture"))
-    assert "  holds: There are records.\n" in answer.stdout
+    assert "Claims of the paper, in this shortened run: 1 holds.\n" in answer.stdout
+    assert "small: Small; 8 runs of up to 10 rounds\n" in answer.stdout
+    assert answer.stdout.endswith(f"Report: {out / 'report.html'}\n")
     page = (out / "report.html").read_text()
     assert "The drawing of the small study." in page
     assert "A picture" in page

@@ -142,11 +142,20 @@ def test_grid_search_over_the_parameters_of_a_kernel_of_scikit_learn():
     assert search.fit(X, y).best_params_ == {"kernel__length_scale": 0.3}
 
 
-def test_the_lengthscale_comes_from_the_rows_unless_given():
+def test_the_kernel_is_learned_unless_given():
     X, y = smooth(200)
     regressor = NystromRegressor(random_state=0).fit(1000 * X, y)
-    assert regressor.posterior_.kernel.lengthscale == pytest.approx(kb.median_lengthscale(1000 * X))
+    assert regressor.posterior_.kernel_changes
     assert cross_val_score(regressor, 1000 * X, y, cv=3).mean() > 0.9
+
+
+def test_a_learned_kernel_is_linear_where_the_target_is():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(300, 5))
+    y = X @ [1.0, -2.0, 0.5, 0.0, 3.0] + 0.1 * generator.normal(size=300)
+    regressor = NystromRegressor(random_state=0).fit(X[:200], y[:200])
+    # far beyond the data a smooth kernel would return to the mean
+    assert regressor.score(4.0 * X[200:], 4.0 * y[200:]) > 0.98
 
 
 def test_coins_are_those_of_the_random_state():

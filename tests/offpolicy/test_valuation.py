@@ -29,11 +29,19 @@ def test_all_estimators_find_the_truth(log):
         assert one.value == pytest.approx(TRUTH, abs=0.03), name
         assert one.low < one.value < one.high
     assert found.warnings == ()
-    assert found.recommended is found.estimates["shrunk doubly robust"]
+    assert found.recommended is found.estimates["doubly robust"]
     assert found.logged_value == log.rewards.mean()
     assert "95 % interval" in str(found)
     robust, weighted = found.estimates["doubly robust"], found.estimates["inverse propensity"]
     assert robust.standard_error < 0.7 * weighted.standard_error
+
+
+def test_one_fit_serves_several_candidates(log):
+    some = log.rows(slice(0, 300))
+    fitted = offpolicy.fitted_model(some, MODEL)
+    assert offpolicy.evaluate(some, 1, model=fitted).estimates == offpolicy.evaluate(some, 1, model=MODEL).estimates
+    with pytest.raises(kb.InputError, match="fitted to 300 rows, and the log has 3000"):
+        offpolicy.evaluate(log, 1, model=fitted)
 
 
 def test_the_bernstein_interval_is_wider_and_shrinks_with_the_rounds(log):

@@ -21,7 +21,7 @@ VARIANTS = [(name, {}) for name in PRESETS] + [
     ("ek_ucb", {"dictionary": kb.Fixed(np.random.default_rng(0).random((7, 3)))}),
     ("cbbkb", {"batch_variance_limit": 1.5}),
     ("sup_kernel_ucb", {"dictionary": kb.Kors()}),
-    ("random_features_ucb", {"features": "quadrature"}),
+    ("random_features_ucb", {"feature_map": "quadrature"}),
     ("lin_ucb", {"intercept": False}),
     ("ek_ucb", {"exploration_floor": 0.2}),
     ("thompson_sampling", {"dictionary": None}),

@@ -6,7 +6,7 @@ from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 
 import kernel_bandits as kb
-from kernel_bandits.posteriors.base import JOINT_POINTS
+from kernel_bandits.posteriors.draws import JOINT_POINTS, draw_deviations
 
 ACTIONS = np.linspace(0, 1, 6)[:, None]
 CONTEXT = np.array([0.3])
@@ -65,7 +65,7 @@ def test_draws_have_the_covariance(name):
     posterior = learned(POSTERIORS[name]()).posterior
     points = np.hstack([np.full((6, 1), 0.3), ACTIONS])
     evaluation = posterior.evaluate(points)
-    draws = posterior.draw_deviations(points, evaluation, 40_000, np.random.default_rng(0))
+    draws = draw_deviations(posterior, points, evaluation, 40_000, np.random.default_rng(0))
     expected = posterior.covariance(points, evaluation)
     scale = expected.diagonal().max()
     # a standard error of the sample covariance is at most √(2/n) of the variance; six of them
@@ -77,7 +77,7 @@ def test_many_points_are_drawn_in_blocks_with_the_right_marginals():
     posterior = learned(POSTERIORS["nystrom"]()).posterior
     points = np.random.default_rng(0).random((JOINT_POINTS + 50, 2))
     evaluation = posterior.evaluate(points)
-    draws = posterior.draw_deviations(points, evaluation, 2000, np.random.default_rng(0))
+    draws = draw_deviations(posterior, points, evaluation, 2000, np.random.default_rng(0))
     ratio = draws.std(axis=0) / evaluation.std
     assert np.abs(ratio - 1).max() < 6 * np.sqrt(1 / 4000)
 
@@ -86,7 +86,7 @@ def test_actions_are_played_as_often_as_they_win_a_draw():
     policy = learned(kb.thompson_sampling(kb.Gaussian(0.3), number_of_draws=7, seed=0))
     points = np.hstack([np.full((6, 1), 0.3), ACTIONS])
     evaluation = policy.posterior.evaluate(points)
-    draws = evaluation.mean + policy.posterior.draw_deviations(points, evaluation, 200_000, np.random.default_rng(3))
+    draws = evaluation.mean + draw_deviations(policy.posterior, points, evaluation, 200_000, np.random.default_rng(3))
     wins = np.bincount(draws.argmax(axis=1), minlength=6) / 200_000
     decisions = [policy.select(CONTEXT, ACTIONS) for _ in range(4000)]
     played = np.bincount([decision.index for decision in decisions], minlength=6)
@@ -160,3 +160,15 @@ def test_equal_actions_share_the_draws_that_they_win(copies):
         given[decision.index] = decision.propensity
     assert len(given) == copies + 1
     assert sum(given.values()) == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_with_nothing_set_the_kernel_is_learned(named):
+    generator = np.random.default_rng(0)
+    policy, actions = kb.thompson_sampling(seed=0), np.eye(3) if named else generator.normal(size=(4, 2))
+    for _ in range(40):
+        context = generator.normal(size=2)
+        decision = policy.select(context, actions)
+        policy.update(context, decision.action, float(context @ decision.action[:2]) + 0.1 * generator.normal())
+    assert policy.posterior.kernel_changes
+    assert decision.probabilities.sum() == pytest.approx(1.0, abs=1e-12)

@@ -6,6 +6,7 @@ import urllib.request
 import pytest
 from serving import LOOP, ROW, Local
 
+from kernel_bandits.logs import read
 from kernel_bandits.service.worker import replay
 
 
@@ -30,6 +31,8 @@ def test_a_decision_and_its_reward(server):
     assert status == 201
     assert made["action"] in ("red", "blue", "green")
     assert 0 < made["probability"] <= 1
+    assert sum(made["probabilities"]) == pytest.approx(1)
+    assert made["probability"] == made["probabilities"][["red", "blue", "green"].index(made["action"])]
     assert made["std"] > 0
     path = f"/v1/loops/offers/decisions/{made['id']}"
     assert server("POST", f"{path}/reward", {"reward": 1}) == (200, {"id": made["id"], "status": "learned"})
@@ -148,6 +151,18 @@ def test_the_state_of_a_loop_is_that_of_its_log(server):
     assert state["model"]["observations"] == state["reward"]["count"]
     assert set(state["model"]["relevance"]) == {"age", "country", "arm"}
     assert same_as_replay(server)
+
+
+def test_the_exported_log_gives_the_estimates_of_the_page(server, tmp_path):
+    with urllib.request.urlopen(f"{server.address}/v1/loops/offers/log?rewarded=true") as response:
+        (tmp_path / "log.jsonl").write_bytes(response.read())
+    log = read(tmp_path / "log.jsonl")
+    _, state = server("GET", "/v1/loops/offers")
+    assert log.rewards.mean() == pytest.approx(state["reward"]["mean"])
+    for arm in state["arms"]:
+        if arm["mean"] is not None:
+            weights = (log.played == log.names.index(arm["arm"])) / log.propensities
+            assert arm["mean"] == pytest.approx((weights * log.rewards).sum() / weights.sum())
 
 
 def test_responses_over_a_variable(server):

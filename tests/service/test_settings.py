@@ -39,7 +39,7 @@ MISTAKES = {
     "an unknown key": (GOOD.replace("exploration_floor", "explore_floor"), 3, "did you mean 'exploration_floor'"),
     "an unknown kind": (GOOD.replace('"Numeric"', '"Numerc"'), 7, "Numeric"),
     "an unknown preset": (GOOD.replace("ek_ucb", "ek_ucp"), 2, "did you mean 'ek_ucb'"),
-    "a preset over arrays": (GOOD.replace("ek_ucb", "cbkb"), 2, "features"),
+    "a preset without its kernel": (GOOD.replace("ek_ucb", "cbkb"), 2, "needs the option 'kernel'"),
     "a floor beyond one": (GOOD.replace("0.1", "1.5"), 3, "from 0 to 1"),
     "a limit": (GOOD.replace("actions = 20", "actions = 0"), 16, "at least 1"),
     "a reward that is no number": (GOOD.replace("reward = 0.0", "reward = nan"), 4, "number"),

@@ -12,6 +12,7 @@ import numpy as np
 from kernel_bandits.accelerated.seeding import streams
 from kernel_bandits.arrays import FloatArray, as_count, as_points
 from kernel_bandits.environments import Bump, Chessboard, Environment, MovingOptimum, StepDiagonal
+from kernel_bandits.environments.base import noise_takes_play
 from kernel_bandits.environments.moving import moving_optimum_rewards
 from kernel_bandits.environments.paper import bump_rewards, chessboard_rewards, step_diagonal_rewards
 from kernel_bandits.errors import InputError
@@ -120,6 +121,11 @@ def _rounds_of_seed(environment: Environment, horizon: int, seed: int, length: i
         raise InputError(
             f"environment: expected as many actions at every round, got shapes {sorted(shapes)}; "
             "run such an environment with kernel_bandits.run."
+        )
+    if noise_takes_play(environment):
+        raise InputError(
+            f"environment: the noise of {environment.name} depends on what is played, and accelerated runs draw it in "
+            "advance; run it with kernel_bandits.run."
         )
     columns: tuple[list[Any], ...] = (
         [offer.context for offer in offers],

@@ -108,7 +108,7 @@ class Dictionary(ABC):
         """
 
     def commit_steps(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Steps:
-        """The steps of :meth:`commit`, to be carried out together with all others of an update.
+        """Return the steps of :meth:`commit`, to be carried out together with all others of an update.
 
         By default a dictionary commits at once, as the last thing before these steps. One that returns them cannot be
         torn from the posterior by an interrupt.
@@ -148,7 +148,7 @@ class Dictionary(ABC):
         del inverse  # only a dictionary that keeps scores needs it
 
     def is_full(self, size: int) -> bool:
-        """Whether a dictionary of this size may not grow."""
+        """Return whether a dictionary of this size may not grow."""
         return self.max_size is not None and size >= self.max_size
 
 
@@ -168,11 +168,11 @@ class DictionaryRule(ABC):
         """Start a dictionary for a posterior with this λ, with a generator of coins for it alone."""
 
     def for_learned_kernel(self) -> Self:
-        """The rule to use where the kernel is learned; the same unless a default depends on it."""
+        """Return the rule to use where the kernel is learned; the same unless a default depends on it."""
         return self
 
     def capped(self, size: int) -> Self:
-        """The rule with this many anchors at most, where it has a cap and none was given."""
+        """Return the rule with this many anchors at most, where it has a cap and none was given."""
         del size  # a rule without a cap stays as it is
         return self
 

@@ -23,7 +23,10 @@ COINS_AHEAD = 256
 
 
 def leverage_score(unexplained: Any, level: Any, accuracy: Any) -> Any:
-    """τ = (1 + ε)·u/(u + μ) of what the drawn points leave unexplained, u; elementwise, over any array library."""
+    """Return τ = (1 + ε)·u/(u + μ) of what the drawn points leave unexplained, u.
+
+    Elementwise, over any array library.
+    """
     return (1.0 + accuracy) * unexplained / (unexplained + level)
 
 
@@ -75,18 +78,18 @@ class LeverageDictionary(Dictionary):
 
     @abstractmethod
     def _measure(self, candidate: Candidate) -> FloatArray | float:
-        """What the score is a function of, besides the residual; of each candidate of a block."""
+        """Return what the score is a function of, besides the residual; of each candidate of a block."""
 
     @abstractmethod
     def _score(self, residual: FloatArray | float, measure: FloatArray | float) -> FloatArray | float:
-        """The leverage score τ in [0, 1 + ε]."""
+        """Return the leverage score τ in [0, 1 + ε]."""
 
     @abstractmethod
     def _draw_steps(self, candidate: Candidate, probability: float, appended: bool) -> tuple[Steps, FloatArray | None]:
-        """The steps that note a drawn point, and v if the measure of any candidate then falls by (φᵀv)², else None."""
+        """Return the steps that note a drawn point, and v where measures then fall by (φᵀv)², else None."""
 
     def score(self, candidate: Candidate) -> FloatArray | float:
-        """The leverage score τ of a candidate, or of each of a block, in [0, 1 + ε]."""
+        """Return the leverage score τ of a candidate, or of each of a block, in [0, 1 + ε]."""
         return self._score(candidate.residual, self._measure(candidate))
 
     def propose(self, candidate: Candidate) -> Proposal:
@@ -137,7 +140,7 @@ class LeverageDictionary(Dictionary):
         self._ahead, self._used = self._coins.random(COINS_AHEAD), 0
 
     def _coin_steps(self, count: int) -> Steps:
-        """The steps that use up coins."""
+        """Return the steps that use up coins."""
         used = self._used + count
         if used < COINS_AHEAD:
             return [(setattr, self, "_used", used)]

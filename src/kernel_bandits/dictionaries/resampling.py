@@ -95,7 +95,7 @@ class ResamplingDictionary(Dictionary):
         return count
 
     def probabilities(self, variances: FloatArray, counts: FloatArray) -> FloatArray:
-        """The chance of each point, from its σ² and the number of times it was observed."""
+        """Return the chance of each point, from its σ² and the number of times it was observed."""
         with np.errstate(divide="ignore"):
             # 1 − (1 − p)ⁿ with p = min(1, q̄σ²), accurate for small p
             return -np.expm1(counts * np.log1p(-np.minimum(1.0, self.oversampling * variances)))

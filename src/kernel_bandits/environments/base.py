@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from inspect import signature
 
 import numpy as np
 
@@ -52,14 +53,31 @@ class Environment(ABC):
     def expected_rewards(self, context: FloatArray, actions: FloatArray) -> FloatArray:
         """Return the noise-free reward of each action, shape (A,); policies never see it."""
 
-    def noise(self, noise: np.random.Generator) -> float:
-        """Draw Gaussian reward noise; it does not depend on the action."""
+    def noise(
+        self, noise: np.random.Generator, context: FloatArray | None = None, action: FloatArray | None = None
+    ) -> float:
+        """Draw the reward noise of an action (d_a,) played in a context (d_x,).
+
+        By default it is Gaussian and the same everywhere. Draw as many numbers whatever is played, so that all policies
+        meet the same noise.
+        """
+        del context, action
         return self.noise_std * float(noise.standard_normal())
+
+    def noise_variance(self, context: FloatArray, action: FloatArray) -> float | None:
+        """Return the noise variance that a policy is told with a reward; None if it is told nothing, the default."""
+        del context, action
+        return None
 
     @property
     def name(self) -> str:
         """The class name."""
         return type(self).__name__
+
+
+def noise_takes_play(environment: Environment) -> bool:
+    """Return whether ``noise`` of an environment takes the context and the action besides the generator."""
+    return type(environment).noise is not Environment.noise and len(signature(environment.noise).parameters) > 1
 
 
 class ContinuousEnvironment(Environment):

@@ -62,7 +62,7 @@ def write_archive(folder: Path, path: Path) -> int:
             files[name] = file.read_bytes()
     versions = {one.metadata["Name"]: one.version for one in metadata.distributions() if one.metadata["Name"]}
     files[VERSIONS] = _as_json({"provenance": provenance(), "packages": dict(sorted(versions.items()))})
-    files[README] = _readme(results.title, path.name).encode()
+    files[README] = _readme(results.title).encode()
     files[CHECKSUMS] = _as_json({name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())})
     with atomic_write(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in sorted(files.items()):
@@ -174,10 +174,10 @@ def _as_json(data: Any) -> bytes:
     return (json.dumps(data, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _readme(title: str, name: str) -> str:
+def _readme(title: str) -> str:
     return (
         f"{title}\n\nResults of a study, written by kernel-bandits {__version__} with Python "
         f"{sys.version.split()[0]}.\n\n  pip install 'kernel-bandits[experiments]=={__version__}'\n"
-        f"  kernel-bandits check {name}\n\nchecks every file and plays every run again. {RUNS}/ holds a Parquet "
+        f"  kernel-bandits check ARCHIVE.zip\n\nchecks every file and plays every run again. {RUNS}/ holds a Parquet "
         f"file per run, {MANIFEST} lists them, {SOURCE}/ holds the study's file and code, {VERSIONS} the versions.\n"
     )

@@ -13,7 +13,7 @@ from kernel_bandits.experiments.plots import require_matplotlib
 from kernel_bandits.experiments.study import catalogue
 from kernel_bandits.experiments.study.catalogue import did_you_mean
 from kernel_bandits.logs import ContinuousLog, Log
-from kernel_bandits.offpolicy import RewardModel, Valuation, evaluate
+from kernel_bandits.offpolicy import RewardModel, Valuation, evaluate, fitted_model
 from kernel_bandits.policies import Policy, load
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def evaluate_candidates(
         raise InputError(f"learned_share: expected at least 0 and less than 1, got {learned_share!r}.")
     split = int(learned_share * len(log))
     first, rest = log.rows(slice(0, split)) if split else None, log.rows(slice(split, len(log)))
-    found = {}
+    found, fitted = {}, fitted_model(rest, model)
     for name in names:
-        found[name] = evaluate(rest, _candidate(name, log.names, first, seed), model=model, seed=seed)
+        found[name] = evaluate(rest, _candidate(name, log.names, first, seed), model=fitted, seed=seed)
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_count, as_vector
-from kernel_bandits.environments.base import ContinuousEnvironment, Environment, Round
+from kernel_bandits.environments.base import ContinuousEnvironment, Environment, Round, noise_takes_play
 from kernel_bandits.errors import InputError
 from kernel_bandits.experiments.results import RunResult
 from kernel_bandits.policies.base import Policy
@@ -16,10 +16,11 @@ from kernel_bandits.rng import Seed, stream
 
 
 class Feedback(NamedTuple):
-    """The noisy reward of an action, and its regret, which the policy never sees."""
+    """The noisy reward of an action, its regret, which the policy never sees, and its noise variance where known."""
 
     reward: float
     regret: float
+    noise_variance: float | None = None
 
 
 class Game(Protocol):
@@ -42,6 +43,7 @@ class Simulation:
             )
         self.environment = environment
         self._contexts, self._noise = stream(seed, "contexts"), stream(seed, "noise")
+        self._noise_takes_play = noise_takes_play(environment)
         self._offered: Round | None = None
 
     def offer(self) -> Round:
@@ -53,13 +55,19 @@ class Simulation:
             raise InputError("play: no round is on offer; call offer() before each play().")
         context, actions = self._offered.context, self._offered.actions
         if isinstance(actions, Box):
-            played = np.stack([self._best_action(context, actions), as_vector("action", action, actions.dimension)])
-            optimum, expected = self._expected(context, played).tolist()
+            chosen = as_vector("action", action, actions.dimension)
+            both = np.stack([self._best_action(context, actions), chosen])
+            optimum, expected = self._expected(context, both).tolist()
         else:
             of_all = self._expected(context, actions)
             optimum, expected = of_all.max(), of_all[action]
+            chosen = actions[action]
         self._offered = None
-        return Feedback(float(expected + self.environment.noise(self._noise)), float(optimum - expected))
+        played = (context, chosen) if self._noise_takes_play else ()
+        noise = self.environment.noise(self._noise, *played)
+        return Feedback(
+            float(expected + noise), float(optimum - expected), self.environment.noise_variance(context, chosen)
+        )
 
     def _expected(self, context: FloatArray, actions: FloatArray) -> FloatArray:
         expected = self.environment.expected_rewards(context, actions)
@@ -120,10 +128,11 @@ def record(
         decision = policy.select(offer.context, offer.actions)
         select_seconds[t] = clock() - started
 
-        rewards[t], regrets[t] = game.play(decision.action if isinstance(offer.actions, Box) else decision.index)
+        feedback = game.play(decision.action if isinstance(offer.actions, Box) else decision.index)
+        rewards[t], regrets[t] = feedback.reward, feedback.regret
 
         started = clock()
-        policy.update(offer.context, decision.action, rewards[t])
+        policy.update(offer.context, decision.action, rewards[t], noise_variance=feedback.noise_variance)
         update_seconds[t] = clock() - started
         indices[t], sizes[t] = decision.index, policy.dictionary_size
         chosen.append(decision.action)

@@ -28,7 +28,7 @@ _FAMILIES = {"serif": ["STIXGeneral", "DejaVu Serif"], "sans-serif": ["DejaVu Sa
 _DRAW = {"regret": plots.draw_regret, "time": plots.draw_time, "dictionary": plots.draw_dictionary}
 # Below this width, in inches, panels stand in one column.
 _TWO_COLUMNS = 5.0
-_ASPECT = 0.62
+_ASPECT, _WIDE_ASPECT = 0.62, 0.78
 _THICKEST = 1.5
 # Embeds TrueType fonts: many venues refuse the Type 3 fonts that are matplotlib's default. SVG keeps its texts.
 SAVING: Any = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none"}
@@ -77,7 +77,7 @@ def paper_figure(runs: Mapping[str, Mapping[str, Sequence[RunResult]]], layout: 
     styles = {label: _thin(style) for label, style in _styles(runs).items()}
     columns = len(layout.panels) if layout.width >= _TWO_COLUMNS else 1
     rows = len(runs) * len(layout.panels) // columns
-    height = _ASPECT * layout.width / columns * rows
+    height = (_ASPECT if columns == 1 else _WIDE_ASPECT) * layout.width / columns * rows
     family: Any = {"font.family": _FAMILIES[layout.font], "mathtext.fontset": "stix"}
     with mpl.rc_context({**family, "font.size": layout.text_size}):
         legend_rows = math.ceil(len(styles) / _legend_columns(styles, layout))
@@ -92,6 +92,8 @@ def paper_figure(runs: Mapping[str, Mapping[str, Sequence[RunResult]]], layout: 
                 _scale(axes, panel, layout)
                 if not number:
                     plots.panel_title(axes, environment)
+        if "round" in layout.logarithmic:  # of the axis that all panels share
+            grid[0, 0].set(xscale="log", xlim=(1, grid[0, 0].get_xlim()[1]))
         for axes in grid[-1]:
             axes.set_xlabel("round", color=axes.yaxis.label.get_color())
         figure.align_ylabels(grid)
@@ -129,8 +131,7 @@ def _scale(axes: Axes, panel: Panel, layout: Layout) -> None:
         least = min(float(one[len(one) // 20 :][one[len(one) // 20 :] > 0].min(initial=np.inf)) for one in values)
         if 0 < least < most:
             axes.set(yscale="log", ylim=(0.7 * least, 1.5 * most))
-    if "round" in layout.logarithmic:
-        axes.set(xscale="log", xlim=(1, axes.get_xlim()[1]))
+            axes.tick_params(which="minor", length=1.5, width=0.4)
 
 
 def _legend_columns(styles: Mapping[str, plots.Style], layout: Layout) -> int:

@@ -1,4 +1,4 @@
-"""Figures of recorded runs, and :func:`response`, of what a policy expects.
+"""Figures of recorded runs, and :func:`response`, :func:`surface`, :func:`history` and :func:`calibration` of a policy.
 
 They need matplotlib: ``pip install 'kernel-bandits[plots]'``.
 """
@@ -15,6 +15,9 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, needs
+from kernel_bandits.experiments.process_plots import calibration as calibration
+from kernel_bandits.experiments.process_plots import history as history
+from kernel_bandits.experiments.process_plots import surface as surface
 from kernel_bandits.experiments.response_plot import response as response
 from kernel_bandits.experiments.results import RunResult
 from kernel_bandits.experiments.summary import mean_interval

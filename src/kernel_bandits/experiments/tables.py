@@ -15,7 +15,7 @@ from kernel_bandits.experiments.results import Record
 from kernel_bandits.experiments.summary import group, summarize
 
 _SYMBOLS = {"±": r"$\pm$", "×": r"$\times$", "−": "$-$", "–": "--", "≤": r"$\leq$", "≥": r"$\geq$", "√": r"$\surd$"}
-_SYMBOLS |= {"µ": r"\textmu{}", "…": r"\ldots{}", "≈": r"$\approx$", "∈": r"$\in$", "→": r"$\to$", "\u00a0": "~"}
+_SYMBOLS |= {"µ": r"$\mu$", "…": r"\ldots{}", "≈": r"$\approx$", "∈": r"$\in$", "→": r"$\to$", "\u00a0": "~"}
 _SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"}
 _SPECIAL |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$"}
 

@@ -10,7 +10,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.dictionaries import DictionaryRule, Fixed, Kors, PosteriorVariance
 from kernel_bandits.dictionaries.base import HistoryMode
 from kernel_bandits.errors import InputError, needs
-from kernel_bandits.kernels import Gaussian, KernelLike, median_lengthscale
+from kernel_bandits.kernels import KernelLike
 from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.policies.base import MANY_ROWS
 from kernel_bandits.policies.presets import ek_ucb
@@ -28,13 +28,15 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
 
     The Gaussian process of ``GaussianProcessRegressor(kernel, alpha=regularization, optimizer=None)`` projected on m
     anchors: O(m²) per predicted row and per learned row. ``fit`` starts anew, ``partial_fit`` continues. Only
-    ``kernel=None`` and ``normalize_y=True`` use the first batch as a whole; with neither, the result does not depend on
-    how the data are divided into batches.
+    ``normalize_y=True`` uses the first batch as a whole; without it, the result does not depend on how the data are
+    divided into batches.
 
     Args:
         kernel: covariance of rows, ours or one of ``sklearn.gaussian_process.kernels``, whose hyper-parameters stay as
-            they are. None is a Gaussian with the median distance between rows of the first batch as lengthscale.
-        regularization: the λ of the ridge; the noise variance in the units of the target that the model sees.
+            they are. None for one that is learned with the noise, as by :func:`ek_ucb`: constant, linear and smooth
+            parts, at rounds 4, 8, 16, ….
+        regularization: the λ of the ridge; the noise variance in the units of the target that the model sees. Learned
+            with the kernel if none is given.
         normalize_y: whether to subtract the mean from the target and divide it by its standard deviation. Both are
             those of the first batch, of ``fit`` or of ``partial_fit``, and stay: give a stream a first batch that shows
             its level and spread, or turn this off; the model then expects 0 far from all data.
@@ -47,7 +49,7 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
         random_state: of the coins that choose anchors; an int, a ``RandomState`` or None.
 
     Attributes:
-        posterior_: the :class:`~kernel_bandits.posteriors.NystromPosterior` of the target the model sees.
+        posterior_: the :class:`~kernel_bandits.posteriors.Posterior` of the target the model sees.
         y_mean_: the number subtracted from the target.
         y_scale_: the number it is divided by.
         n_features_in_: d.
@@ -90,7 +92,7 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
         rows, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=anew)
         targets = targets.astype(np.float64)
         if anew:
-            self.posterior_ = self._build(rows)
+            self.posterior_ = self._build()
             self.y_mean_ = float(targets.mean()) if self.normalize_y else 0.0
             # A constant target has no spread to divide by.
             self.y_scale_ = (float(targets.std()) or 1.0) if self.normalize_y else 1.0
@@ -98,16 +100,13 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
             self.posterior_.update_many(rows, (targets - self.y_mean_) / self.y_scale_)
         return self
 
-    def _build(self, rows: FloatArray) -> Posterior[Any]:
+    def _build(self) -> Posterior[Any]:
         """Return the posterior of a new EK-UCB policy."""
-        kernel = self.kernel
-        if kernel is None:
-            kernel = Gaussian(median_lengthscale(rows) if len(rows) > 1 else 1.0)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        return ek_ucb(kernel, regularization=self.regularization, dictionary=self._rule(), seed=seed).posterior
+        return ek_ucb(self.kernel, regularization=self.regularization, dictionary=self._rule(), seed=seed).posterior
 
     def _rule(self) -> DictionaryRule:
-        """The rule that the parameters describe; they are flat, so that a grid search reaches them."""
+        """Return the rule that the parameters describe; they are flat, so that a grid search reaches them."""
         if not isinstance(self.dictionary, str):
             return Fixed(self.dictionary, self.history)
         options: dict[str, Any] = {

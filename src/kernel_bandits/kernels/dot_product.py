@@ -27,6 +27,11 @@ class Polynomial(Kernel):
         if not (math.isfinite(self.offset) and self.offset >= 0):
             raise InputError(f"offset: expected a finite number of at least 0, got {offset!r}.")
 
+    @property
+    def lengthscale(self) -> float | FloatArray:
+        """What columns are divided by, one number or one per column."""
+        return self._scales.values.copy() if self._scales.scalar is None else self._scales.scalar
+
     def _powers(self, products: FloatArray) -> FloatArray:
         powers = (products + self.offset) ** self.degree
         return np.asarray(powers, dtype=np.float64)
@@ -62,6 +67,11 @@ class Linear(Kernel):
 
     def __init__(self, lengthscale: Lengthscale = 1.0, offset: float = 0.0) -> None:
         self._polynomial = Polynomial(1, lengthscale, offset)
+
+    @property
+    def as_polynomial(self) -> Polynomial:
+        """The same kernel as a polynomial of degree 1."""
+        return self._polynomial
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
         return self._polynomial(X, Y)

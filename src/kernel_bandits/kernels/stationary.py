@@ -38,11 +38,13 @@ class Stationary(Kernel):
 
     @abstractmethod
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
-        """The kernel, given ``factor``·‖(x − y)/ℓ‖², which it may overwrite."""
+        """Return the kernel, given ``factor``·‖(x − y)/ℓ‖², which it may overwrite."""
 
     @abstractmethod
     def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The kernel k and its derivative dk/dq at squared scaled distances q = ‖(x − y)/ℓ‖²; 0 where it diverges.
+        """Return the kernel k and its derivative dk/dq at squared scaled distances q = ‖(x − y)/ℓ‖².
+
+        0 where it diverges.
 
         The distances may be overwritten.
         """

@@ -62,7 +62,7 @@ class BlockEvidence:
 
 
 def _smooth(distances: FloatArray, lengthscale: float) -> tuple[FloatArray, FloatArray]:
-    """The Matérn kernel of smoothness 5/2 and its derivative in log ℓ."""
+    """Return the Matérn kernel of smoothness 5/2 and its derivative in log ℓ."""
     # r² = 5q/ℓ²: k = (1 + r + r²/3)e⁻ʳ and ∂k/∂log ℓ = r²(1 + r)e⁻ʳ/3
     squared = (5.0 / lengthscale**2) * distances
     r = np.sqrt(squared)
@@ -100,7 +100,7 @@ class _Parts:
         return cls(block, context, smooth, slope, action, action_smooth, action_slope, inverse, log_determinant)
 
     def gradient(self, values: FloatArray, misfit: FloatArray) -> FloatArray:
-        """∂F/∂θ with α = Σ⁻¹(y − c)."""
+        """Return ∂F/∂θ with α = Σ⁻¹(y − c)."""
         # ∂F/∂Σ = ½(ααᵀ − Σ⁻¹)
         by_covariance = 0.5 * (np.multiply.outer(misfit, misfit) - self.inverse)
         gradient = np.zeros(len(values))

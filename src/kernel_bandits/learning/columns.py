@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +21,21 @@ class Columns:
         contexts: how many of the leading columns are the context.
         variables: the variable of each column, shape (d,); the columns of one variable share a spread. None for one
             variable per column.
+        box: the corners of the smallest box that holds every box offered so far; None where rows were.
     """
 
     contexts: int = 0
     variables: tuple[int, ...] | None = None
+    box: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+
+    def within(self, low: FloatArray, high: FloatArray) -> Columns:
+        """Return the same, with actions from one more box."""
+        if self.box is not None:
+            low, high = np.minimum(low, self.box[0]), np.maximum(high, self.box[1])
+        return replace(self, box=(tuple(low.tolist()), tuple(high.tolist())))
 
     def of(self, part: slice, dimension: int) -> NDArray[np.intp]:
-        """The variables of some of the columns, numbered from 0."""
+        """Return the variables of some of the columns, numbered from 0."""
         labels = np.arange(dimension) if self.variables is None else np.asarray(self.variables, dtype=np.intp)
         return np.unique(labels[part], return_inverse=True)[1]
 
@@ -67,6 +76,16 @@ class ColumnUnits:
         count = len(np.unique(variables[varies]))
         return cls(centre, spread, varies, max(count, 1), _precision((points - centre) / spread, varies))
 
+    @classmethod
+    def of_box(cls, low: FloatArray, high: FloatArray) -> ColumnUnits:
+        """Those of actions that fill a box evenly, whichever were played."""
+        width = high - low
+        varies = width > NEGLIGIBLE_SPREAD * np.maximum(np.abs(low), np.abs(high))
+        # a uniform value has a standard deviation of 1/√12 of its range
+        spread = np.where(varies, width / math.sqrt(12.0), 1.0)
+        count = max(int(varies.sum()), 1)
+        return cls(0.5 * (low + high), spread, varies, count, np.diag(varies / count))
+
     def standardised(self, points: FloatArray) -> FloatArray:
         """Columns about their centre, in units of their spread."""
         return (points - self.centre) / self.spread
@@ -88,6 +107,15 @@ class ColumnUnits:
             variables=self.variables,
             metric=metric,
         )
+
+
+def action_units(actions: FloatArray, columns: Columns, before: ColumnUnits | None) -> ColumnUnits:
+    """Return the units of described actions: those of their box, or of the actions that were played."""
+    if columns.box is not None:
+        return ColumnUnits.of_box(*(np.array(corner) for corner in columns.box))
+    dimension = columns.contexts + actions.shape[1]
+    variables = columns.of(slice(columns.contexts, dimension), dimension)
+    return ColumnUnits.measured(actions, variables, before)
 
 
 def _precision(standardised: FloatArray, varies: NDArray[np.bool_]) -> FloatArray:

@@ -75,7 +75,7 @@ def log_evidence(
     *,
     mean_precision: float | None = None,
 ) -> Evidence:
-    """The collapsed bound F on the log marginal likelihood of rewards, and its gradient, in O(n·m²).
+    """Return the collapsed bound F on the log marginal likelihood of rewards, and its gradient, in O(n·m²).
 
     Args:
         kernel: k, with one lengthscale per column or one for all.
@@ -152,7 +152,7 @@ def _exact_evidence(
 def log_marginal_likelihood(
     kernel: Stationary, variance: float, noise: float, points: FloatArray, rewards: FloatArray
 ) -> float:
-    """The log marginal likelihood log N(y; 0, v·K + λI) by itself; arguments as for :func:`log_evidence`."""
+    """Return the log marginal likelihood log N(y; 0, v·K + λI) by itself; arguments as for :func:`log_evidence`."""
     covariance = variance * kernel(points)
     covariance.flat[:: len(points) + 1] += noise
     log_determinant = factorise(covariance)
@@ -196,7 +196,7 @@ def _inverse_factor(symmetric: FloatArray) -> tuple[FloatArray, float]:
 
 
 def _weighted_squares(weights: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
-    """Σ_ab weights_ab·(left_a − right_b)² column by column, shape (d,), by products of matrices.
+    """Return Σ_ab weights_ab·(left_a − right_b)² column by column, shape (d,), by products of matrices.
 
     About the mean of the left points, so that little is lost where the columns lie far from the origin.
     """

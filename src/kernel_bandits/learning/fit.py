@@ -46,7 +46,7 @@ class Sample:
         self._rewards = (rewards - self.units.reward_centre) / self.units.reward_spread
 
     def fit(self, family: Stationary, before: RewardModel | None) -> RewardModel:
-        """The model that explains the sample best.
+        """Return the model that explains the sample best.
 
         Args:
             family: the kernel whose lengthscales are sought; its own do not matter.
@@ -71,7 +71,7 @@ class Sample:
         return self.units.model(family, parameters, objective.best_mean(parameters))
 
     def score(self, model: RewardModel) -> Score:
-        """How well a model explains the sample."""
+        """Return how well a model explains the sample."""
         parameters, objective = self.units.parameters(model), self._objective(model.kernel)
         return objective.score(parameters, (model.mean - self.units.reward_centre) / self.units.reward_spread)
 

@@ -20,7 +20,7 @@ from kernel_bandits.kernels import Kernel, TensorProduct
 from kernel_bandits.kernels.mixed import PerArm
 from kernel_bandits.learning import blocks
 from kernel_bandits.learning.blocks import Block, BlockEvidence, Similarity, block_evidence
-from kernel_bandits.learning.columns import Columns, ColumnUnits
+from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,9 @@ class MixedPrior:
         decorrelated: share of the linear part of decorrelated columns.
         smooth: share of the smooth part.
         lengthscale: median, in standard deviations times √n.
-        action: median of the linear and of the smooth part of actions over their constant part.
+        action_linear: median of the linear part of actions over their constant part.
+        action_smooth: the same of the smooth part.
+        action_lengthscale: as ``lengthscale``, of actions.
         width: of the logarithm of a share.
         lengthscale_width: of the logarithm of a lengthscale, where rewards have two values.
         free_lengthscale_width: the same for other rewards.
@@ -55,7 +57,9 @@ class MixedPrior:
     decorrelated: float = 1 / 4
     smooth: float = 1 / 3
     lengthscale: float = 1.0
-    action: float = 1.0
+    action_linear: float = 1.0
+    action_smooth: float = 1.0
+    action_lengthscale: float = 1.0
     width: float = 1.0
     lengthscale_width: float = 0.3
     free_lengthscale_width: float = 1.0
@@ -70,6 +74,10 @@ class MixedPrior:
 
 
 PRIOR = MixedPrior()
+# Of the settings of a box: sensors move what settings do, and settings do it smoothly rather than along a line.
+BOX_PRIOR = MixedPrior(
+    bias=0.6, linear=0.1, decorrelated=0.1, smooth=0.2, action_linear=0.5, action_smooth=2.0, action_lengthscale=0.7
+)
 # Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a known
 # kernel, since this one is uncertain too; and for two-valued rewards, at least.
 BONUS, LEAST_BONUS = 1.5, 0.5
@@ -143,7 +151,7 @@ class MixedSample:
         columns: what they are.
         arms: whether actions name arms that share nothing.
         before: the model before, if there was one.
-        prior: of the parameters.
+        prior: of the parameters; by default ``BOX_PRIOR`` in a box and ``PRIOR`` elsewhere.
     """
 
     def __init__(
@@ -153,21 +161,17 @@ class MixedSample:
         columns: Columns,
         arms: bool,
         before: MixedModel | None,
-        prior: MixedPrior = PRIOR,
+        prior: MixedPrior | None = None,
     ) -> None:
+        if prior is None:
+            prior = PRIOR if columns.box is None else BOX_PRIOR
         split, dimension = columns.contexts, points.shape[1]
         self._split, self._arms, self._prior = split, arms, prior
         contexts, actions = points[:, :split], points[:, split:]
         self._contexts = ColumnUnits.measured(
             contexts, columns.of(slice(0, split), dimension), None if before is None else before.contexts
         )
-        self._actions = (
-            None
-            if arms
-            else ColumnUnits.measured(
-                actions, columns.of(slice(split, dimension), dimension), None if before is None else before.actions
-            )
-        )
+        self._actions = None if arms else action_units(actions, columns, None if before is None else before.actions)
         self._centre, self._spread = float(rewards.mean()), float(rewards.std())
         self._values = np.unique(rewards)
         self._rewards = (rewards - self._centre) / self._spread
@@ -188,10 +192,10 @@ class MixedSample:
         prior = self._prior
         shares = prior.signal * np.array([prior.bias, prior.linear, prior.decorrelated, prior.smooth])
         if self._actions is not None:
-            shares = shares / (1.0 + 2.0 * prior.action)
+            shares = shares / (1.0 + prior.action_linear + prior.action_smooth)
         medians = [*shares, prior.lengthscale, 1.0 - prior.signal]
         if self._actions is not None:
-            medians += [prior.action, prior.action, prior.lengthscale]
+            medians += [prior.action_linear, prior.action_smooth, prior.action_lengthscale]
         return np.log(medians)
 
     @property
@@ -204,7 +208,7 @@ class MixedSample:
         return np.array(widths if self._actions is None else [*widths, prior.width, prior.width, length])
 
     def _log_total(self, parameters: FloatArray) -> tuple[float, FloatArray]:
-        """The logarithm of signal and noise together, in units of the variance of the rewards, and its gradient."""
+        """Return the log of signal plus noise, in units of the variance of the rewards, and its gradient."""
         values = np.exp(parameters)
         parts, factor = values[: blocks.LENGTH], 1.0
         gradient = np.zeros(len(values))
@@ -235,7 +239,7 @@ class MixedSample:
         return len(self._values) == 2
 
     def fit(self, before: MixedModel | None) -> MixedModel:
-        """The model with the largest evidence times prior, near the prior where the evidence is thin."""
+        """Return the model with the largest evidence times prior, near the prior where the evidence is thin."""
         medians, widths, power = self._medians, self._widths, self._power
 
         def negated(parameters: FloatArray) -> tuple[float, FloatArray]:
@@ -276,7 +280,7 @@ class MixedSample:
         return self._model(parameters, power)
 
     def evidence_of(self, model: MixedModel) -> float:
-        """The log evidence of a model, in these units."""
+        """Return the log evidence of a model, in these units."""
         return self._evidence(model.parameters).value
 
     def _evidence(self, parameters: FloatArray) -> BlockEvidence:
@@ -319,7 +323,7 @@ class MixedSample:
         )
 
     def _bonus(self, mean: float, deviation: float) -> float:
-        """How many prior standard deviations lie between the mean and what may be hoped for.
+        """Return how many prior standard deviations lie between the mean and what may be hoped for.
 
         ``BONUS``, unless rewards have two values. Then the expected reward of mean c and deviation σ that is either the
         lower value or a single higher one has the higher one at c + σ²/(c − lower): rare successes are worth looking

@@ -77,11 +77,11 @@ class EvidenceObjective:
         self._mean_precision = PRIOR.mean_precision if weigh_prior else None
 
     def kernel(self, parameters: FloatArray) -> Stationary:
-        """The kernel with the lengthscales of parameters."""
+        """Return the kernel with the lengthscales of parameters."""
         return self.family.with_lengthscale(np.exp(parameters[:-2])[self.groups])
 
     def choose_inducing(self, parameters: FloatArray) -> None:
-        """As many points as it takes for the trace term of these parameters to be at most ``TRACE_NATS``.
+        """Return as many points as it takes for the trace term of these parameters to be at most ``TRACE_NATS``.
 
         By pivoted Cholesky: each point is the one that those before it explain least. If it takes more than
         ``INDUCING_SHARE`` of them, all are taken, which is faster.
@@ -109,7 +109,7 @@ class EvidenceObjective:
         return Score(evidence, evidence + log_prior) if math.isfinite(evidence) else Score(-math.inf, -math.inf)
 
     def negated(self, parameters: FloatArray) -> tuple[float, FloatArray]:
-        """−(F + log prior) at the best mean and its gradient, for a minimiser; a large number where F fails."""
+        """Return −(F + log prior) at the best mean and its gradient, for a minimiser; a large number where F fails."""
         try:
             evidence = self._evidence(parameters)
         except KernelBanditsError:
@@ -123,7 +123,7 @@ class EvidenceObjective:
         return 0.5 * float(offset @ slope) - evidence.value, slope - gradient
 
     def cautious(self, parameters: FloatArray, mean: float) -> FloatArray:
-        """Where rewards are mostly noise, the shortest lengthscales that explain the sample nearly as well.
+        """Return where rewards are mostly noise, the shortest lengthscales that explain the sample nearly as well.
 
         Such rewards say little of the lengthscales, and long ones would pretend to know what lies between the points:
         the middle of a range, say, of which only the ends were ever played.
@@ -139,7 +139,7 @@ class EvidenceObjective:
         return parameters
 
     def best_mean(self, parameters: FloatArray) -> float:
-        """The mean at which F + log prior is largest."""
+        """Return the mean at which F + log prior is largest."""
         return self._evidence(parameters).mean
 
     def _evidence(self, parameters: FloatArray) -> Evidence:
@@ -155,7 +155,9 @@ class EvidenceObjective:
         )
 
     def starts(self) -> list[FloatArray]:
-        """Where to look for the best parameters: lengthscales from short to long, and rewards that are mostly noise.
+        """Return where to look for the best parameters.
+
+        Lengthscales from short to long, and rewards that are mostly noise.
 
         A very short lengthscale fits pure noise as well as a noise term does; without the last start a search that
         begins with little noise ends there.
@@ -166,7 +168,7 @@ class EvidenceObjective:
         return [*[self.centre + power * shorter_or_longer for power in START_POWERS], self.centre + mostly_noise]
 
     def within_bounds(self, parameters: FloatArray) -> FloatArray:
-        """The nearest parameters that the bounds allow."""
+        """Return the nearest parameters that the bounds allow."""
         low, high = np.array(self.bounds).T
         return np.clip(parameters, low, high)
 

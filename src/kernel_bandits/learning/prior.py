@@ -43,18 +43,18 @@ class KernelPrior:
     noise_bounds: tuple[float, float] = (1e-4, 4.0)
 
     def centre(self, groups: int, dimension: int) -> FloatArray:
-        """The median of θ = (log ℓ of each group, log v, log λ) for points of ``dimension`` columns."""
+        """Return the median of θ = (log ℓ of each group, log v, log λ) for points of ``dimension`` columns."""
         lengthscale = self.median_lengthscale * math.sqrt(dimension)
         return np.log([*[lengthscale] * groups, self.median_variance, self.median_noise])
 
     def precision(self, groups: int) -> FloatArray:
-        """The inverse covariance of θ."""
+        """Return the inverse covariance of θ."""
         covariance = np.diag([*[self.column_width**2] * groups, self.variance_width**2, self.noise_width**2])
         covariance[:groups, :groups] += self.common_width**2
         return np.linalg.inv(covariance)
 
     def bounds(self, groups: int) -> list[tuple[float, float]]:
-        """What no data can leave, of each entry of θ."""
+        """Return what no data can leave, of each entry of θ."""
         limits = [*[self.lengthscale_bounds] * groups, self.variance_bounds, self.noise_bounds]
         return [(math.log(low), math.log(high)) for low, high in limits]
 

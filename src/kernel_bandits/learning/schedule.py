@@ -48,7 +48,7 @@ class KernelLearning:
             object.__setattr__(self, "groups", _labels(self.groups))
 
     def after(self, round_index: int) -> int:
-        """The round of the next learning."""
+        """Return the round of the next learning."""
         return max(self.first_round, round_index + 1, math.ceil(self.growth * round_index))
 
 

@@ -35,7 +35,7 @@ class RewardModel:
 
     @classmethod
     def of(cls, kernel: KernelLike, noise: float) -> RewardModel:
-        """The model that a kernel given by the user stands for."""
+        """Return the model that a kernel given by the user stands for."""
         if isinstance(kernel, Stationary):
             return cls(kernel, 1.0, noise)
         if isinstance(kernel, Product):
@@ -83,7 +83,7 @@ class Units:
         self.reward_spread = self.reward_measured or abs(self.reward_centre) or 1.0
 
     def scaled(self, points: FloatArray) -> FloatArray:
-        """Points in these units, about their centre."""
+        """Return points in these units, about their centre."""
         return (points - self.centres) / self.spreads
 
     def relative(self, lengthscales: FloatArray | float) -> FloatArray:
@@ -92,14 +92,14 @@ class Units:
             return lengthscales / self.measured
 
     def parameters(self, model: RewardModel) -> FloatArray:
-        """θ = (log ℓ of each group, log v, log λ) in these units."""
+        """Return θ = (log ℓ of each group, log v, log λ) in these units."""
         lengthscales = np.log(model.kernel.lengthscale / self.spreads)
         shared = np.bincount(self.groups, lengthscales) / np.bincount(self.groups)
         variances = np.log([model.variance, model.noise]) - 2.0 * math.log(self.reward_spread)
         return np.concatenate([shared, variances])
 
     def model(self, family: Stationary, parameters: FloatArray, mean: float) -> RewardModel:
-        """The model of parameters and a mean in these units."""
+        """Return the model of parameters and a mean in these units."""
         variance, noise = (np.exp(parameters[-2:]) * self.reward_spread**2).tolist()
         lengthscales = np.exp(parameters[:-2])[self.groups] * self.spreads
         return RewardModel(

@@ -19,12 +19,13 @@ from kernel_bandits.offpolicy.estimators import (
 from kernel_bandits.offpolicy.intervals import interval
 from kernel_bandits.offpolicy.overlap import Overlap, overlap_of
 from kernel_bandits.offpolicy.replay import Replay, replay
-from kernel_bandits.offpolicy.reward_model import RewardModel
-from kernel_bandits.offpolicy.valuation import Comparison, Estimate, Valuation, compare, evaluate
+from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel
+from kernel_bandits.offpolicy.valuation import Comparison, Estimate, Valuation, compare, evaluate, fitted_model
 
 __all__ = [
     "Comparison",
     "ContinuousLog",
+    "CrossFit",
     "Estimate",
     "Log",
     "Overlap",
@@ -37,6 +38,7 @@ __all__ = [
     "doubly_robust",
     "evaluate",
     "evaluate_continuous",
+    "fitted_model",
     "interval",
     "inverse_propensity",
     "overlap_of",

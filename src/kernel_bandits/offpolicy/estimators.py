@@ -68,12 +68,14 @@ def switch_doubly_robust(rounds: Rounds, threshold: float) -> FloatArray:
 
 
 def squared_error(terms: FloatArray, unbiased: FloatArray) -> float:
-    """Return an estimate of the squared error of the mean: its variance, and its bias against an unbiased estimate."""
-    difference = terms - unbiased
-    count = len(terms)
-    # E[(mean difference)²] = bias² + variance of the difference, which is taken off
-    bias = max(float(difference.mean()) ** 2 - float(difference.var()) / count, 0.0)
-    return float(terms.var()) / count + bias
+    """Return an upper estimate of the squared error of the mean: its variance, and its largest plausible bias.
+
+    The bias is measured against an unbiased estimate. Two standard errors of the difference are added: a model that
+    varies little looks precise, and its error is not seen in its own variance.
+    """
+    difference, count = terms - unbiased, len(terms)
+    bias = abs(float(difference.mean())) + 2.0 * float(difference.std()) / np.sqrt(count)
+    return float(terms.var()) / count + bias**2
 
 
 def chosen_parameter(rounds: Rounds, family: Callable[[Rounds, float], FloatArray], parameters: FloatArray) -> float:

@@ -19,8 +19,8 @@ from kernel_bandits.offpolicy.overlap import Overlap, overlap_of
 from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel
 
 ROWS_AT_ONCE = 4096
-# The estimate to read first: doubly robust with the shrinkage that the data ask for.
-RECOMMENDED = "shrunk doubly robust"
+# The estimate to read first. The direct method varies less, but its interval leaves out the errors of the model.
+RECOMMENDED = "doubly robust"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def evaluate(
     log: Log,
     candidate: Candidate,
     *,
-    model: RewardModel | None = RewardModel(),  # noqa: B008 (frozen)
+    model: RewardModel | CrossFit | None = RewardModel(),  # noqa: B008 (frozen)
     shrinkage: float | None = None,
     threshold: float | None = None,
     level: float = 0.95,
@@ -147,16 +147,27 @@ def evaluate(
         candidate: a policy, which stays as it is; the name or number of an action; a function of context and actions
             that returns a row or probabilities; or a table of probabilities, shape (n, A). A policy that has learned
             these rounds is judged too well: keep some for the evaluation.
-        model: of the rewards, cross-fitted; None for the estimators that need none.
-        shrinkage: λ of the shrunk doubly robust estimate; by default the one with the least estimated squared error.
+        model: of the rewards, cross-fitted, or what :func:`fitted_model` returned for this log, to fit it once for
+            several candidates; None for the estimators that need none.
+        shrinkage: λ of the shrunk doubly robust estimate; by default the one with the least upper
+            estimate of the squared error.
         threshold: τ of the switch estimate, likewise.
         level: of the intervals.
         interval_method: ``"bootstrap"`` or ``"bernstein"``, as in :func:`~kernel_bandits.offpolicy.interval`.
         term_width: for ``"bernstein"``, the length of an interval that holds every possible term.
         seed: of the bootstrap.
     """
-    fitted = None if model is None else model.fit(log.contexts, log.catalogue[log.played], log.rewards)
+    fitted = fitted_model(log, model)
     return _valuation(log, candidate, fitted, (shrinkage, threshold), (level, interval_method, term_width), seed)
+
+
+def fitted_model(log: Log, model: RewardModel | CrossFit | None) -> CrossFit | None:
+    """Return the cross-fitted models of a log."""
+    if isinstance(model, RewardModel):
+        return model.fit(log.contexts, log.catalogue[log.played], log.rewards)
+    if model is not None and len(model.folds) != len(log):
+        raise InputError(f"model: it was fitted to {len(model.folds)} rows, and the log has {len(log)}; fit it anew.")
+    return model
 
 
 def compare(
@@ -164,7 +175,7 @@ def compare(
     first: Candidate,
     second: Candidate,
     *,
-    model: RewardModel | None = RewardModel(),  # noqa: B008 (frozen)
+    model: RewardModel | CrossFit | None = RewardModel(),  # noqa: B008 (frozen)
     level: float = 0.95,
     interval_method: Method = "bootstrap",
     seed: int = 0,
@@ -174,7 +185,7 @@ def compare(
     The arguments are those of :func:`evaluate`. The interval of a paired difference is shorter than those of the two
     values: what both have in common cancels.
     """
-    fitted = None if model is None else model.fit(log.contexts, log.catalogue[log.played], log.rewards)
+    fitted = fitted_model(log, model)
     settings = (level, interval_method, None)
     one, other = (_valuation(log, each, fitted, (None, None), settings, seed) for each in (first, second))
     differences = {name: one.terms[name] - other.terms[name] for name in one.terms}
@@ -229,10 +240,10 @@ def all_terms(
         switch = estimators.switch_doubly_robust
         threshold = estimators.chosen_parameter(rounds, switch, estimators.thresholds(rounds))
     terms["direct method"] = estimators.direct_method(rounds)
-    terms["doubly robust"] = estimators.doubly_robust(rounds)
-    terms[RECOMMENDED] = estimators.shrunk_doubly_robust(rounds, shrinkage)
+    terms[RECOMMENDED] = estimators.doubly_robust(rounds)
+    terms["shrunk doubly robust"] = estimators.shrunk_doubly_robust(rounds, shrinkage)
     terms["switch doubly robust"] = estimators.switch_doubly_robust(rounds, threshold)
-    return terms, {RECOMMENDED: shrinkage, "switch doubly robust": threshold}
+    return terms, {"shrunk doubly robust": shrinkage, "switch doubly robust": threshold}
 
 
 def summarise(log: Log, candidate: Candidate, fitted: CrossFit | None) -> tuple[Rounds, float]:

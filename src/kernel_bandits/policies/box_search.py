@@ -84,8 +84,8 @@ def finalists(
     values = bound.values(covering)
     spacing = len(covering) ** (-1.0 / box.dimension)
     peaks = covering[_peaks(covering, values, PEAK_RADIUS * spacing, PEAKS)]
-    around = _around(peaks[:CENTRES], spacing, generator)
-    fine_peaks = around[_peaks(around, bound.values(around), FINE_RADIUS * spacing, FINE_PEAKS)]
+    near = around(peaks[:CENTRES], spacing, generator)
+    fine_peaks = near[_peaks(near, bound.values(near), FINE_RADIUS * spacing, FINE_PEAKS)]
     ends, heights = ascend(
         bound.with_gradients,
         np.concatenate([peaks, fine_peaks]),
@@ -114,14 +114,15 @@ def _anchors(posterior: Posterior[Any], context: FloatArray, box: Box) -> FloatA
 def _covering(dimension: int, anchors: FloatArray, generator: np.random.Generator) -> FloatArray:
     """Return points that cover the unit cube evenly, and some of the anchors, shape (n, d_a)."""
     # a Sobol sequence shifted on the torus stays as even as it was
-    even = (_sobol(dimension) + generator.random(dimension)) % 1.0
+    even = (sobol(dimension) + generator.random(dimension)) % 1.0
     if len(anchors) > ANCHORS:
         anchors = anchors[generator.choice(len(anchors), ANCHORS, replace=False)]
     return np.concatenate([np.clip(0.5 + STRETCH * (even - 0.5), 0.0, 1.0), anchors])
 
 
 @lru_cache(maxsize=8)
-def _sobol(dimension: int) -> FloatArray:
+def sobol(dimension: int) -> FloatArray:
+    """Return the first points of the Sobol sequence, shape (n, d_a); not to be changed."""
     # imported here, since scipy.stats takes longer to load than all the rest
     from scipy.stats.qmc import Sobol
 
@@ -131,7 +132,7 @@ def _sobol(dimension: int) -> FloatArray:
     return points
 
 
-def _around(centres: FloatArray, spacing: float, generator: np.random.Generator) -> FloatArray:
+def around(centres: FloatArray, spacing: float, generator: np.random.Generator) -> FloatArray:
     """Return neighbours of the centres at all scales from two spacings down, shape (n, d_a)."""
     count, dimension = centres.shape
     distances = spacing * 10.0 ** generator.uniform(*DISTANCES, (count, NEIGHBOURS, 1))

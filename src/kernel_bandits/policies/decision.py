@@ -21,6 +21,7 @@ class Choice:
         propensity: the probability with which it was chosen; None if nothing was drawn.
         computed: what :meth:`Policy.learn` can use again if this point is played; None if there is nothing.
         probabilities: of every offered point, shape (A,); None if nothing was drawn.
+        safe: whether it is known to keep all constraints; None without constraints.
     """
 
     index: int
@@ -30,6 +31,7 @@ class Choice:
     propensity: float | None = None
     computed: Any = None
     probabilities: FloatArray | None = None
+    safe: bool | None = None
 
 
 @dataclass(slots=True)
@@ -68,6 +70,7 @@ class Decision:
             propensity, which is the entry at ``index``.
         density: the density with which the action was drawn, if the policy chooses at random in a box; per unit of the
             action's coordinates. Otherwise None.
+        safe: whether it is known to keep all constraints; None without constraints.
     """
 
     index: int
@@ -80,6 +83,7 @@ class Decision:
     id: int | None = None
     probabilities: FloatArray | None = None
     density: float | None = None
+    safe: bool | None = None
 
     def to_dict(self) -> dict[str, int | float | list[float] | None]:
         """Return every attribute as plain numbers and lists, for a log: ``json.dumps(decision.to_dict())``."""

@@ -9,7 +9,10 @@ import numpy as np
 
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.persistence import attributes
-from kernel_bandits.posteriors.base import KernelChange, Posterior
+from kernel_bandits.policies.residuals import Residuals
+from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.facts import KernelChange
+from kernel_bandits.posteriors.forgetting import ForgettingPosterior
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,9 @@ class Diagnostics:
         prior_mean: the expected reward far from all data; 0 unless it is learned.
         kernel_changes: the rounds at which a learned kernel changed, the evidence gained each time, and the
             lengthscales relative to the spread of their columns, which show the columns that matter.
+        residual_mean_square: the running mean of z², with z = (reward − mean)/√(std² + λ) of each reward before it was
+            learned: near 1 if the model holds, above it if rewards surprise. 1 before there are enough.
+        warnings: in words, what has gone wrong: a process that has changed.
     """
 
     observations: int
@@ -44,10 +50,13 @@ class Diagnostics:
     regularization: float | None
     prior_mean: float
     kernel_changes: tuple[KernelChange, ...]
+    residual_mean_square: float = 1.0
+    warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return one line for each attribute; of the kernel's changes, their number and the last."""
-        shown = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "kernel_changes"}
+        apart = ("kernel_changes", "warnings")
+        shown = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in apart}
         lines = [
             f"{name}: {value:.6g}" if isinstance(value, float) else f"{name}: {value}" for name, value in shown.items()
         ]
@@ -62,11 +71,13 @@ class Diagnostics:
                 lines.append(f"of the variance of a reward: {parts}")
             shares = ", ".join(f"{share:.3g}" for share in last.relative_lengthscales)
             lines.append(f"lengthscales over the spread of their columns: {shares}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
 
 
 def diagnose(policy: object, observations: int, posteriors: Sequence[Posterior[Any]], pending: int) -> Diagnostics:
     """Return the diagnostics of a policy with these posteriors that has learned this number of rewards."""
+    residuals = getattr(policy, "residuals", Residuals())
+    warning = residuals.warning(any(isinstance(posterior, ForgettingPosterior) for posterior in posteriors))
     # several models share one kernel
     first = next(iter(posteriors), None)
     return Diagnostics(
@@ -82,6 +93,8 @@ def diagnose(policy: object, observations: int, posteriors: Sequence[Posterior[A
         regularization=None if first is None else first.regularization,
         prior_mean=0.0 if first is None else first.prior_mean,
         kernel_changes=() if first is None else first.kernel_changes,
+        residual_mean_square=residuals.mean_square,
+        warnings=() if warning is None else (warning,),
     )
 
 

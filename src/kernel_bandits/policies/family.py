@@ -19,8 +19,10 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.policies.assembly import Posteriors
 from kernel_bandits.policies.base import Policy
+from kernel_bandits.policies.by_name import takes_features
 from kernel_bandits.policies.decision import Choice
-from kernel_bandits.posteriors.base import Evaluation, Posterior
+from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.facts import Evaluation
 from kernel_bandits.rng import Seed, seed_of, stream
 
 # The misfit of a projected kernel takes a pass over the history: made each time the history has grown by this factor.
@@ -277,6 +279,7 @@ class FamilyUpperConfidenceBound(Policy):
         return f"FamilyUpperConfidenceBound([{kernels}], {self.confidence!r}, round_index={self.round_index})"
 
 
+@takes_features
 def family_ucb(
     kernels: Sequence[KernelLike],
     *,
@@ -300,6 +303,7 @@ def family_ucb(
             the largest bound over all of them, which is slower to learn but needs no assumption on contexts.
         dictionary: as for :func:`ek_ucb`, one dictionary for each kernel, with the history; None for exact posteriors,
             which refute sooner and cost O(t²) a round.
+        features: as for :func:`ek_ucb`.
         seed: of the coins and tie-breaks.
     """
     if isinstance(kernels, (str, bytes)) or not isinstance(kernels, Sequence) or not len(kernels):

@@ -1,7 +1,7 @@
 """The hooks in which a policy says how it chooses and learns."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps
+from kernel_bandits.errors import InputError
 from kernel_bandits.policies import ties
 from kernel_bandits.policies.decision import Choice
 from kernel_bandits.posteriors.base import Posterior
@@ -46,6 +47,30 @@ class Hooks(ABC):
         The choice is what :meth:`choose` returned, if it chose this point last and the model is still the same;
         otherwise None.
         """
+
+    def learn_weighted(self, point: FloatArray, reward: float, weight: float) -> Steps | None:
+        """Learn a reward with 1/weight of the noise variance of others; by default a policy takes no weights."""
+        del point, reward, weight
+        raise InputError(f"weight: {type(self).__name__} takes no weights; leave weight= and noise_variance= out.")
+
+    def fulfil_weighted(self, key: int, reward: float, weight: float) -> Steps | None:
+        """Learn the reward of an anticipated point, as :meth:`learn_weighted`."""
+        return [*(self.learn_weighted(self._waiting[key], reward, weight) or ()), (self._waiting.pop, key, None)]
+
+    def weight_of(self, noise_variance: float) -> float:
+        """Return the weight of a reward with this noise variance; 1 where a policy has no model to learn it."""
+        return self.posteriors[0].weight_of(noise_variance) if len(self.posteriors) == 1 else 1.0
+
+    def awaited_point(self, key: int) -> FloatArray | None:
+        """Return the anticipated point (d,) of a key."""
+        return self._waiting.get(key)
+
+    def output_steps(self, point: FloatArray | None, outputs: Mapping[str, float] | None) -> Steps:
+        """Check what was measured at a point (d,) and return what learns it; by default there are no constraints."""
+        del point  # for constraints
+        if outputs is not None:
+            raise InputError(f"outputs: {type(self).__name__} has no constraints; leave outputs= out.")
+        return []
 
     def choose_many(self, points: FloatArray) -> list[Choice]:
         """Choose one of the points (n, A, d) in each of n rounds; the model stays as it is."""

@@ -27,7 +27,7 @@ class Ledger:
         return tuple(self._open)
 
     def issue_steps(self) -> Steps:
-        """The steps that open a decision, whose id is ``issued``."""
+        """Return the steps that open a decision, whose id is ``issued``."""
         return [(setitem, self._open, self.issued, None), (setattr, self, "issued", self.issued + 1)]
 
     def require_issued(self, verb: str, key: int) -> int:
@@ -58,7 +58,7 @@ class Ledger:
         return plain
 
     def settle_steps(self, keys: Sequence[int], fate: str) -> Steps:
-        """The steps that close open decisions; ``fate`` completes the sentence "decision 7 …"."""
+        """Return the steps that close open decisions; ``fate`` completes the sentence "decision 7 …"."""
         excess = max(len(self._settled) + len(keys) - REMEMBERED, 0)
         oldest = [*islice(self._settled, excess), *keys[: max(excess - len(self._settled), 0)]]
         steps: Steps = [(self._open.pop, key, None) for key in keys]

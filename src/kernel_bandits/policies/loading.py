@@ -56,6 +56,10 @@ def _play_a_round(policy: Policy) -> None:
         raise InputError(f"its generator is {type(policy.generator).__name__}")
     if columns is None:
         return
+    outputs: dict[str, float] | None = None
+    if getattr(policy, "guards", None) is not None:
+        # the copy is used up: what is not known to be safe is played in it alone
+        policy.guards.if_unsafe, outputs = "flag", {}  # type: ignore[attr-defined]
     for point in _known_points(policy):
         if not 0 <= columns < len(point):
             raise InputError(f"{columns} context columns in points of {len(point)}")
@@ -63,14 +67,14 @@ def _play_a_round(policy: Policy) -> None:
         decision = policy.select(context, actions)
         _require_sound(decision.mean, decision.std, decision.upper_bound)
         rounds = policy.round_index
-        policy.update(context, decision.action, decision.mean)
+        policy.update(context, decision.action, decision.mean, outputs=outputs)
         if policy.round_index != rounds + 1:
             raise InputError("an update does not count as a round")
         decision = policy.ask(context, actions)
         _require_sound(decision.mean, decision.std, decision.upper_bound)
         policy.expire(policy.pending[0])
     if policy.pending:
-        policy.tell(policy.pending[0], decision.mean)
+        policy.tell(policy.pending[0], decision.mean, outputs=outputs)
 
 
 def _known_points(policy: Policy) -> FloatArray:

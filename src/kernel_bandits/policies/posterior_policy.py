@@ -1,5 +1,6 @@
 """What policies with one posterior share: predictions, updates, delayed rewards, batches, explanations."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -14,8 +15,11 @@ from kernel_bandits.commit import Steps
 from kernel_bandits.errors import InputError
 from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Choice, Decision
-from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
+from kernel_bandits.policies.export import export
+from kernel_bandits.policies.residuals import Residuals
+from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.basis import AnchorBasis
+from kernel_bandits.posteriors.facts import Evaluation, Prediction
 from kernel_bandits.posteriors.nystrom import NystromPosterior
 from kernel_bandits.posteriors.sums import Sums, load_steps
 
@@ -89,6 +93,7 @@ class PosteriorPolicy(Policy):
     def __init__(self, posterior: Posterior[Any], generator: np.random.Generator) -> None:
         super().__init__(generator)
         self.posterior = posterior
+        self.residuals = Residuals()
 
     @property
     def posteriors(self) -> tuple[Posterior[Any]]:
@@ -135,7 +140,9 @@ class PosteriorPolicy(Policy):
         Args:
             contexts: one per row, shape (n, d_x), in the order in which they are to be served.
             actions: offered in every round, shape (A, d_a), or round by round, shape (n, A, d_a); or a box.
-            batch_variance_limit: at least 1; at 1 a batch is one decision.
+            batch_variance_limit: at least 1; at 1 a batch is one decision. σ² is std²/λ, the variance in units of the
+                noise: with a kernel of variance 1 and λ = 0.1 a first decision has σ² = 10 and reaches the default at
+                once. For exactly n decisions use :meth:`ask_many`.
 
         Returns:
             Decisions for the first contexts, at least one and at most n; tell their rewards, then pass the remaining
@@ -149,6 +156,17 @@ class PosteriorPolicy(Policy):
             contexts, offers = self._rounds(contexts, actions)
         asked = (self.ask(context, offered) for context, offered in zip(contexts, offers, strict=False))
         return take_batch(self.posterior, asked, lambda decision: decision, batch_variance_limit)
+
+    def export(self, path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> None:
+        """Write mean and standard deviation as a function of context and action to a JSON file.
+
+        A few lines of NumPy or JavaScript evaluate it, without this library. A file of this name is replaced.
+
+        Args:
+            path: of the file.
+            columns: names of the columns, context columns first; ``column 0`` and so on unless given.
+        """
+        export(self.posterior, path, columns)
 
     def explain(self, decision: Decision, count: int = 5) -> Explanation:
         """Return the past points that contribute most to a decision's mean, and the exploration in its bound.
@@ -180,7 +198,22 @@ class PosteriorPolicy(Policy):
         self._commit(self._version(), steps, [(self._store, sums.count, dimensions)])
 
     def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> Steps:
-        return self.posterior.observe_steps(point, reward, *self._evaluation_of(point, choice))
+        evaluation, row = self._evaluation_of(point, choice)
+        noted = self.residuals.after(self.posterior, reward, evaluation.mean.item(row), evaluation.std.item(row))
+        return [*self.posterior.observe_steps(point, reward, evaluation, row), (setattr, self, "residuals", noted)]
+
+    def learn_weighted(self, point: FloatArray, reward: float, weight: float) -> Steps:
+        return self.posterior.observe_weighted_steps(point, reward, weight)
+
+    def awaited_point(self, key: int) -> FloatArray:
+        return self.posterior.awaited_point(key)
+
+    def fulfil_weighted(self, key: int, reward: float, weight: float) -> Steps:
+        # it was counted with weight 1: both changes are made apart, in a copy
+        twin = self.posterior.copy()
+        twin.observe_weighted(twin.awaited_point(key), reward, weight)
+        twin.abandon(key)
+        return [(setattr, self, "posterior", twin)]
 
     def learn_many(self, points: FloatArray, rewards: FloatArray) -> Iterator[tuple[int, Steps]]:
         return self.posterior.observe_many_steps(points, rewards)
@@ -189,7 +222,9 @@ class PosteriorPolicy(Policy):
         return self.posterior.anticipate_steps(key, point, *self._evaluation_of(point, choice))
 
     def fulfil(self, key: int, reward: float) -> Steps:
-        return self.posterior.fulfil_steps(key, reward)
+        evaluation = self.posterior.evaluate_finite(self.posterior.awaited_point(key)[None, :])
+        noted = self.residuals.after(self.posterior, reward, evaluation.mean.item(0), evaluation.std.item(0))
+        return [*self.posterior.fulfil_steps(key, reward), (setattr, self, "residuals", noted)]
 
     def abandon(self, key: int) -> Steps:
         return self.posterior.abandon_steps([key])

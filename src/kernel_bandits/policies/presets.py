@@ -18,7 +18,7 @@ from kernel_bandits.kernels.fourier import (
     RandomFourierFeatures,
 )
 from kernel_bandits.learning import KernelLearning
-from kernel_bandits.policies.assembly import Posteriors, posterior_of, when_learned
+from kernel_bandits.policies.assembly import Posteriors, design_of, posterior_of, when_learned
 from kernel_bandits.policies.by_name import takes_features
 from kernel_bandits.policies.exploration import as_exploration
 from kernel_bandits.policies.retired import names_new_options
@@ -29,6 +29,7 @@ from kernel_bandits.posteriors import (
     NystromPosterior,
     Posterior,
 )
+from kernel_bandits.posteriors.forgetting import Forgetting
 from kernel_bandits.rng import Seed, seed_of, stream
 
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
@@ -44,6 +45,7 @@ def k_ucb(
     learn_kernel: bool | KernelLearning | None = None,
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     exploration_floor: float = 0.0,
+    forgetting: Forgetting | None = None,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """K-UCB: the exact posterior, O(t²) per action (the paper's Algorithm "Kernel UCB").
@@ -57,17 +59,22 @@ def k_ucb(
         confidence: the radius β; by default one posterior standard deviation.
         exploration_floor: ε; with this probability any offered action is played instead, so that each of A has a
             probability of at least ε/A, and decisions carry all probabilities.
+        forgetting: as for :func:`ek_ucb`.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the tie-breaks and the exploration.
     """
     posteriors = Posteriors(None, seed_of(seed, "coins"))
-    posterior = posterior_of(kernel, regularization, when_learned(kernel, learn_kernel), posteriors, seed)
+    posterior = posterior_of(kernel, regularization, when_learned(kernel, learn_kernel), posteriors, seed, forgetting)
     radius = _radius(confidence, kernel)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), as_exploration(exploration_floor, seed))
+    exploration, design = as_exploration(exploration_floor, seed), design_of(kernel, seed)
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), exploration, design)
 
 
 def _radius(confidence: Confidence, kernel: KernelLike | None) -> Confidence:
-    """The radius that a ``confidence=`` argument asks for; with nothing set the bonus is learned with the kernel."""
+    """Return the radius that a ``confidence=`` argument asks for.
+
+    With nothing set the bonus is learned with the kernel.
+    """
     return LearnedDeviations() if kernel is None and confidence is _ONE_STANDARD_DEVIATION else confidence
 
 
@@ -118,6 +125,7 @@ def ek_ucb(
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     dictionary: DictionaryRule = _KORS,
     exploration_floor: float = 0.0,
+    forgetting: Forgetting | None = None,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """EK-UCB: the posterior projected on a dictionary that grows by KORS, O(m²) per action (Algorithm 2 of the paper).
@@ -133,15 +141,17 @@ def ek_ucb(
             ``Fixed(points)``, ``Resampling()``, or one of your own.
         exploration_floor: ε; with this probability any offered action is played instead, so that each of A has a
             probability of at least ε/A, and decisions carry all probabilities.
+        forgetting: for rewards that drift: ``Discount(half_life)``, ``Window(size)`` or ``Wander(half_life)``.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the coins, tie-breaks and exploration.
     """
     learning = when_learned(kernel, learn_kernel)
     rule = as_rule(dictionary)
     posteriors = Posteriors(rule if learning is None else rule.for_learned_kernel(), seed_of(seed, "coins"))
-    posterior = posterior_of(kernel, regularization, learning, posteriors, seed)
+    posterior = posterior_of(kernel, regularization, learning, posteriors, seed, forgetting)
     radius = _radius(confidence, kernel)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), as_exploration(exploration_floor, seed))
+    exploration, design = as_exploration(exploration_floor, seed), design_of(kernel, seed)
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), exploration, design)
 
 
 @takes_features

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kernel_bandits.arrays import as_positive
 from kernel_bandits.dictionaries import DictionaryRule, Kors
 from kernel_bandits.dictionaries.base import rule_or_none
@@ -15,18 +17,33 @@ from kernel_bandits.policies.retired import names_new_options
 from kernel_bandits.policies.sharpness import InformationSharpness, PowerSharpness, Sharpness
 from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.uniform import Uniform
+from kernel_bandits.posteriors import Posterior
 from kernel_bandits.rng import Seed, seed_of, stream
 
 _KORS = Kors()
 _INFORMATION = InformationSharpness()
 
 
+def _posterior(
+    kernel: KernelLike | None,
+    regularization: float,
+    learn_kernel: bool | KernelLearning | None,
+    dictionary: DictionaryRule | None,
+    seed: Seed,
+) -> Posterior[Any]:
+    """Return the posterior that the options of a preset ask for."""
+    learning, rule = when_learned(kernel, learn_kernel), rule_or_none(dictionary)
+    rule = rule if learning is None or rule is None else rule.for_learned_kernel()
+    return posterior_of(kernel, regularization, learning, Posteriors(rule, seed_of(seed, "coins")), seed)
+
+
 @takes_features
 @names_new_options
 def thompson_sampling(
-    kernel: KernelLike,
+    kernel: KernelLike | None = None,
     *,
     regularization: float = 0.1,
+    learn_kernel: bool | KernelLearning | None = None,
     scale: float = 1.0,
     number_of_draws: int = 100,
     dictionary: DictionaryRule | None = _KORS,
@@ -36,8 +53,9 @@ def thompson_sampling(
     """Thompson sampling on the posterior of EK-UCB, or with ``dictionary=None`` on that of K-UCB.
 
     Args:
-        kernel: covariance of joint points, ours or scikit-learn's.
-        regularization: the λ of the ridge; the noise variance in the Gaussian-process view, in squared reward units.
+        kernel: as for :func:`ek_ucb`; None for one that is learned.
+        regularization: as for :func:`ek_ucb`.
+        learn_kernel: as for :func:`ek_ucb`.
         scale: v, standard deviations are multiplied by it; 1 draws from the posterior itself.
         number_of_draws: of which one decides; the others estimate the probabilities.
         dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
@@ -45,7 +63,7 @@ def thompson_sampling(
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the draws, coins and tie-breaks.
     """
-    posterior = Posteriors(rule_or_none(dictionary), seed_of(seed, "coins"))(kernel, regularization)
+    posterior = _posterior(kernel, regularization, learn_kernel, dictionary, seed)
     draws = stream(seed, "exploration")
     return ThompsonSampling(posterior, stream(seed, "ties"), draws, scale, number_of_draws, exploration_floor)
 
@@ -81,10 +99,7 @@ def inverse_gap_weighting(
         features: as for :func:`ek_ucb`.
         seed: of the draws, coins and tie-breaks.
     """
-    learning = when_learned(kernel, learn_kernel)
-    rule = rule_or_none(dictionary)
-    rule = rule if learning is None or rule is None else rule.for_learned_kernel()
-    posterior = posterior_of(kernel, regularization, learning, Posteriors(rule, seed_of(seed, "coins")), seed)
+    posterior = _posterior(kernel, regularization, learn_kernel, dictionary, seed)
     schedule = sharpness if isinstance(sharpness, Sharpness) else PowerSharpness(as_positive("sharpness", sharpness))
     exploration = Exploration(as_floor(exploration_floor), stream(seed, "exploration"))
     return InverseGapWeighting(posterior, schedule, stream(seed, "ties"), exploration, effective_actions)

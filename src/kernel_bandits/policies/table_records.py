@@ -165,7 +165,7 @@ class NamedExplanation:
     prior_mean: float
 
     def __str__(self) -> str:
-        """One line for each part of the mean."""
+        """Return one line for each part of the mean."""
         lines = [
             f"expected reward {self.mean:.4g}" + ("" if self.arm is None else f" of {self.arm!r}"),
             f"exploration {self.exploration:+.4g}",

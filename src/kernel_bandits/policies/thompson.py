@@ -13,6 +13,7 @@ from kernel_bandits.policies.decision import Choice
 from kernel_bandits.policies.exploration import Exploration, as_floor, floor_words
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.draws import draw_deviations
 
 # Values this close to the largest of a draw, in standard deviations, count as equal to it.
 INDIFFERENCE = 1e-6
@@ -68,7 +69,7 @@ class ThompsonSampling(PosteriorPolicy):
         """Return the evaluation of points, the values drawn at them (n, A), and the share of draws that each wins."""
         evaluation = self.posterior.evaluate_finite(points)
         self.will_draw(self.generator, draws, self.exploration.generator)
-        deviations = self.posterior.draw_deviations(points, evaluation, self.number_of_draws, draws)
+        deviations = draw_deviations(self.posterior, points, evaluation, self.number_of_draws, draws)
         values = evaluation.mean + self.scale * deviations
         tied = self._winners(values, evaluation.std)
         return evaluation, values, (tied / tied.sum(axis=1, keepdims=True)).mean(axis=0)

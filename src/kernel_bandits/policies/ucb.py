@@ -1,26 +1,35 @@
 """The upper-confidence-bound rule, written once for every posterior and every radius."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, final
+from typing import Any, Literal, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from kernel_bandits.actions import Box, join
+from kernel_bandits.actions import Box, join, pair
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.commit import Steps
 from kernel_bandits.confidence import Confidence, require_radius
+from kernel_bandits.dictionaries import DictionaryRule, Kors
+from kernel_bandits.dictionaries.base import rule_or_none
+from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.policies.box_density import BoxDensity
+from kernel_bandits.policies.box_design import BoxDesign
 from kernel_bandits.policies.box_search import finalists
-from kernel_bandits.policies.decision import Choice
+from kernel_bandits.policies.constraints import Constraint, Guards
+from kernel_bandits.policies.decision import Choice, scattered
 from kernel_bandits.policies.exploration import Exploration, floor_words, shared
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.ties import tied_rows
 from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.facts import Prediction
 
 # Points evaluated at once by choose_many: enough for matrix products, few enough for the caches.
 ROWS_AT_ONCE = 4096
 _NO_ROWS = np.empty(0, dtype=np.intp)
+_KORS = Kors()
 
 
 @final
@@ -34,6 +43,8 @@ class UpperConfidenceBound(PosteriorPolicy):
         exploration: the floor ε and its generator: with probability ε any offered action is played instead, so that
             every action has a known probability of at least ε/A. In a box the best action is then played within a
             hundredth of the box to either side, so that decisions have a density.
+        design: the first actions in a box; None where the kernel is known.
+        guards: the constraints that actions have to keep; None for none.
     """
 
     def __init__(
@@ -42,22 +53,66 @@ class UpperConfidenceBound(PosteriorPolicy):
         confidence: Confidence,
         generator: np.random.Generator,
         exploration: Exploration | None = None,
+        design: BoxDesign | None = None,
+        guards: Guards | None = None,
     ) -> None:
         super().__init__(posterior, generator)
         require_radius(confidence, posterior)
         self.confidence = confidence
         self.exploration = exploration
+        self.design = design
+        self.guards = guards
+
+    def constrained(
+        self,
+        constraints: Mapping[str, Constraint],
+        *,
+        safe_actions: ArrayLike | None = None,
+        if_unsafe: Literal["error", "flag"] = "error",
+        dictionary: DictionaryRule | None = _KORS,
+    ) -> Self:
+        """Keep measured outputs within limits from the first round on, and return the policy.
+
+        :meth:`update` and :meth:`tell` take the outputs from then on.
+
+        Args:
+            constraints: limits by the name of an output: ``{"pressure": Below(8.0, kernel)}``.
+            safe_actions: actions known to be safe in every context, shape (n, d_a), to begin with.
+            if_unsafe: what to do when no action is known to be safe: an error, or the least unsafe, flagged.
+            dictionary: the rule of the posteriors of outputs, or None for exact ones.
+        """
+        if self.round_index or self.pending:
+            raise UnavailableError("constrained: the policy has played already; constrain it before the first round.")
+        rule, sequence = rule_or_none(dictionary), self.generator.bit_generator.seed_seq
+        self.guards = Guards.of(constraints, rule, sequence, safe_actions, if_unsafe)
+        return self
+
+    @property
+    def bonus(self) -> float:
+        """How many standard deviations the bound lies above the mean."""
+        return self._bonus()
 
     def _bonus(self) -> float:
         # βσ = β·std/√λ
         return self.confidence.radius(self.posterior) / math.sqrt(self.posterior.regularization)
 
     def shortlist(self, context: FloatArray, box: Box) -> FloatArray:
+        self.posterior.within_box(box.low, box.high)
+        if self.guards is not None:
+            return self.guards.shortlist(self.posterior, self._bonus(), context, box, self.generator)
+        first = None if self.design is None else self.design.next_action(self.posterior, box)
+        if first is not None:
+            return first[None, :]
         return finalists(self.posterior, self._bonus(), context, box, self.generator)
 
     def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float] | None:
         if self.exploration is None:
             return None
+        if self.guards is not None:
+            raise InputError(
+                "exploration_floor: draws any action of a box, also those that constraints forbid; offer rows, "
+                "or leave it out."
+            )
         rows = self.shortlist(context, box)
         best, _ = self._best(join(context, rows))
         density = BoxDensity.around(box, rows[best.index], self.exploration.floor)
@@ -65,6 +120,30 @@ class UpperConfidenceBound(PosteriorPolicy):
         return action, float(density(action[None, :])[0])
 
     def choose(self, points: FloatArray) -> Choice:
+        if self.guards is None:
+            return self._choose(points)
+        allowed, excess = self.guards.allowed(points)
+        rows = np.flatnonzero(allowed)
+        if not len(rows):
+            self.guards.require_flag()
+            rows = np.array([excess.argmin()])
+        choice = self._choose(points[rows])
+        table = choice.probabilities
+        if table is not None:
+            table = scattered(table, rows, len(points))
+        return replace(choice, index=int(rows[choice.index]), probabilities=table, safe=bool(allowed.any()))
+
+    def output_steps(self, point: FloatArray | None, outputs: Mapping[str, float] | None) -> Steps:
+        if self.guards is None or point is None:
+            return super().output_steps(point, outputs)
+        return self.guards.learn_steps(point, self.guards.checked(outputs))
+
+    def predict_outputs(self, context: ArrayLike, actions: ArrayLike) -> dict[str, Prediction]:
+        """Return mean and standard deviation of each constrained output, by name, for each action; writes nothing."""
+        points = pair(context, actions, *self._dimensions)
+        return {} if self.guards is None else self.guards.predict(points)
+
+    def _choose(self, points: FloatArray) -> Choice:
         best, tied = self._best(points)
         return best if self.exploration is None else self._mix(points, best, tied, self.exploration)
 
@@ -99,7 +178,7 @@ class UpperConfidenceBound(PosteriorPolicy):
         return replace(chosen, propensity=probabilities.item(row), probabilities=probabilities)
 
     def choose_many(self, points: FloatArray) -> list[Choice]:
-        if self.exploration is not None:
+        if self.exploration is not None or self.guards is not None:
             return [self.choose(offered) for offered in points]
         bonus = self._bonus()
         number_of_actions = points.shape[1]

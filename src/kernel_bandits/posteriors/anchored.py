@@ -13,8 +13,8 @@ from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, PlayedPoints, Proposal
 from kernel_bandits.errors import KernelBanditsError, UnavailableError
 from kernel_bandits.numerics.linalg import symmetric_times_vector, times, transpose_times_vector
-from kernel_bandits.posteriors.base import Facts
 from kernel_bandits.posteriors.basis import AnchorBasis, least_direction, require_finite_between_points
+from kernel_bandits.posteriors.facts import Facts
 from kernel_bandits.posteriors.history import BLOCK_ROWS, Block, Blocks, History
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.projection import Mass, project
@@ -88,7 +88,10 @@ class AnchoredRegression:
         return Admission(features, residual, self.pending, self.facts.residual_trace, candidate, False, [])
 
     def _extended(self, basis: AnchorBasis, deferred: bool) -> tuple[Pending[RidgeRegression], float, Steps]:
-        """The regressions and ρ with one more anchor; the past is projected onto it where it is kept, or later."""
+        """Return the regressions and ρ with one more anchor.
+
+        The past is projected onto it where it is kept, or later.
+        """
         pair, facts, steps = self.pending, self.facts, []
         trace = facts.residual_trace
         if not deferred:
@@ -154,15 +157,15 @@ class AnchoredRegression:
         if postpones:
             self.postponed = []
 
-    def remember_steps(self, point: FloatArray, reward: float, residual_trace: float) -> Steps:
-        """The steps that count an observation that the regression has learned, with the ρ from then on."""
+    def remember_steps(self, point: FloatArray, reward: float, residual_trace: float, weight: float = 1.0) -> Steps:
+        """Return the steps that count an observation that the regression has learned, with the ρ from then on."""
         facts = self.facts
-        steps = [] if self.history is None else self.history.append_steps(point, reward)
+        steps = [] if self.history is None else self.history.append_steps(point, reward, weight)
         steps.append((facts.store, residual_trace, len(point), facts.round_index + 1))
         return steps
 
     def current(self, key: int) -> Awaited:
-        """An anticipated point in the coordinates of the anchors there are now."""
+        """Return an anticipated point in the coordinates of the anchors there are now."""
         awaited = self.pending.awaited[key]
         missing = len(self.basis) - len(awaited.coordinates)
         if not missing:
@@ -202,7 +205,7 @@ class AnchoredRegression:
         self.dictionary.adopt(self.pending.ahead.covariance)
 
     def _variances(self, points: FloatArray) -> FloatArray:
-        """σ² of the paper at points, shape (n,)."""
+        """Return σ² of the paper at points, shape (n,)."""
         with np.errstate(invalid="ignore", over="ignore"):
             features, residual, _ = self.basis(points)
             explained = np.vecdot(features, times(features, self.pending.ahead.covariance))
@@ -237,7 +240,7 @@ class AnchoredRegression:
         return residuals, second_moment
 
     def copy(self) -> Self:
-        """A model that learns apart from this one; its basis, which is never changed in place, is shared."""
+        """Return a model that learns apart from this one; its basis, which is never changed in place, is shared."""
         twin = copy.copy(self)
         twin.facts, twin.pending = copy.copy(self.facts), self.pending.copy()
         twin.dictionary = copy.deepcopy(self.dictionary)
@@ -246,7 +249,10 @@ class AnchoredRegression:
         return twin
 
     def replace_steps(self, twin: Self) -> Steps:
-        """The steps that go on with what a copy has learned; facts, pair and dictionary stay the same objects."""
+        """Return the steps that go on with what a copy has learned.
+
+        Facts, pair and dictionary stay the same objects.
+        """
         shared = ("facts", "pending", "dictionary")
         own = {name: value for name, value in vars(twin).items() if name not in shared}
         return [replace_state(getattr(self, name), getattr(twin, name)) for name in shared] + [(vars(self).update, own)]

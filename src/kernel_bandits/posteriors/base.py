@@ -2,135 +2,29 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, final
+from typing import Generic, Self, TypeVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, as_vector, require_finite
 from kernel_bandits.commit import Steps, carry_out
-from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import KernelLike, as_kernel, require_columns
-from kernel_bandits.numerics.linalg import correlate
-from kernel_bandits.posteriors.pending import Carrier
-
-Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features"]
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """Expected rewards and their posterior standard deviations, arrays of length A in the units of the reward."""
-
-    mean: FloatArray
-    std: FloatArray
-
-
-@dataclass(slots=True)
-class Evaluation:
-    """A prediction at A points together with what the posterior computed on the way, for an update to use.
-
-    Attributes:
-        round_index: how many observations the posterior held; an evaluation is good until the next one, or until a
-            point is anticipated or abandoned.
-        mean: expected rewards, shape (A,).
-        std: posterior standard deviations, shape (A,).
-    """
-
-    round_index: int
-    mean: FloatArray
-    std: FloatArray
-
-
-@dataclass(frozen=True)
-class KernelChange:
-    """A change of kernel.
-
-    Attributes:
-        round_index: t, after how many observations.
-        kernel: from then on, output variance included.
-        regularization: λ from then on, the noise variance.
-        prior_mean: the expected reward where nothing is known, from then on.
-        evidence_gained: log evidence of the kernel less that of the one before on the same sample, in nats; infinite
-            for the first if none was given.
-        relative_lengthscales: of each column, context columns first, over the spread of what was played in it (√12
-            standard deviations, the width of an interval of uniform values). A column at 10 or more hardly matters to
-            the reward; infinite if it never varied.
-        shares: of the variance of the rewards, by part: noise, constant, linear, smooth; empty unless they are learned.
-    """
-
-    round_index: int
-    kernel: KernelLike
-    regularization: float
-    prior_mean: float
-    evidence_gained: float
-    relative_lengthscales: tuple[float, ...]
-    shares: tuple[tuple[str, float], ...] = ()
-
+from kernel_bandits.errors import UnavailableError
+from kernel_bandits.kernels import require_columns
+from kernel_bandits.posteriors.facts import (
+    Evaluation,
+    Prediction,
+    require_finite_kernel,
+)
+from kernel_bandits.posteriors.reported import Reported
 
 E = TypeVar("E", bound=Evaluation)
-# Up to this many points are drawn jointly: a factorisation of that order takes about 20 ms.
-JOINT_POINTS = 1000
 
 
-@dataclass
-class Facts:
-    """What a posterior counts, in one place; a posterior around another shows the facts of the one within.
-
-    Attributes:
-        kernel: the covariance function, ours or scikit-learn's.
-        regularization: λ.
-        approximation: of the kernel's feature space.
-        dimension: d, or None before the first point.
-        round_index: t.
-        residual_trace: ρ.
-        prior_mean: what is taken off rewards before the regression learns them.
-        kernel_changes: how the kernel came to be.
-        bonus: how many standard deviations an upper bound should lie above the mean.
-    """
-
-    kernel: KernelLike
-    regularization: float
-    approximation: Approximation
-    dimension: int | None = None
-    round_index: int = 0
-    residual_trace: float = 0.0
-    prior_mean: float = 0.0
-    kernel_changes: tuple[KernelChange, ...] = ()
-    bonus: float = 1.0
-
-    def __post_init__(self) -> None:
-        self.kernel = as_kernel(self.kernel)
-        self.regularization = as_positive("regularization", self.regularization)
-
-    def count_steps(self, dimension: int, observations: int = 1) -> Steps:
-        """The steps that count observations of points with this number of columns."""
-        return [(self.store, self.residual_trace, dimension, self.round_index + observations)]
-
-    def store(self, residual_trace: float, dimension: int, round_index: int) -> None:
-        """Write what an observation changes; may be repeated."""
-        self.residual_trace, self.dimension, self.round_index = residual_trace, dimension, round_index
-
-
-def _fact(path: str) -> Any:
-    """A read-only attribute, looked up in C: a Python function for each would cost some percent of a short round."""
-    return property(attrgetter(path))
-
-
-def require_finite_kernel(kernel: KernelLike, values: FloatArray) -> None:
-    """Raise unless what was computed from a kernel is finite."""
-    if not np.isfinite(values).all():
-        raise InputError(
-            f"kernel: {kernel!r} returned values that are not finite at the given points; "
-            "check the kernel and the scale of the data."
-        )
-
-
-class Posterior(ABC, Generic[E]):
+class Posterior(Reported, Generic[E]):
     """Kernel ridge regression on joint points.
 
     A point may be played long before its reward comes. :meth:`anticipate` counts it into the standard deviations, which
@@ -143,39 +37,6 @@ class Posterior(ABC, Generic[E]):
         pending: the regression that carries it, with what is awaited.
     """
 
-    kernel: KernelLike = _fact("_facts.kernel")
-    """The covariance function."""
-    regularization: float = _fact("_facts.regularization")
-    """The λ of the ridge; the noise variance in the Gaussian-process view."""
-    approximation: Approximation = _fact("_facts.approximation")
-    """What the posterior replaces the kernel's feature space by; decides which radii are valid."""
-    dimension: int | None = _fact("_facts.dimension")
-    """d, the number of columns of a point; None before the first."""
-    round_index: int = _fact("_facts.round_index")
-    """t, how many observations were learned."""
-    residual_trace: float = _fact("_facts.residual_trace")
-    """ρ = Σ ‖(I − P)k(s_i, ·)‖², what the anchors leave unexplained of the past; 0 if exact."""
-    prior_mean: float = _fact("_facts.prior_mean")
-    """The expected reward where nothing is known; 0 unless it is learned."""
-    kernel_changes: tuple[KernelChange, ...] = _fact("_facts.kernel_changes")
-    """How the kernel has changed so far; empty unless it is learned."""
-    dictionary_size: int = _fact("_pending.settled.size")
-    """How many anchors, points or features carry the posterior: m."""
-    log_determinant: float = _fact("_pending.settled.log_determinant")
-    """The log det(I + K/λ) of the (projected) Gram matrix of the observed points."""
-    effective_dimension: float = _fact("_pending.settled.effective_dimension")
-    """Trace K(K + λI)⁻¹ of the (projected) Gram matrix of the observed points (Definition 3.1)."""
-    drift: float = _fact("_pending.settled.drift")
-    """How far the tracked inverse was from the true one when it was last checked, relative; 0 without one."""
-    bonus: float = _fact("_facts.bonus")
-    """How many standard deviations an upper bound should lie above the mean; 1 unless it is learned."""
-    learns_kernel: bool = False
-    """Whether the kernel is learned from the rewards; radii with a guarantee do not hold then."""
-
-    def __init__(self, facts: Facts, pending: Carrier) -> None:
-        self._facts = facts
-        self._pending = pending
-
     def describe(self, context_columns: int, actions: FloatArray) -> None:
         """Take note, before the first round, of what the columns of joint points are.
 
@@ -185,29 +46,18 @@ class Posterior(ABC, Generic[E]):
         """
         del context_columns, actions  # a kernel that is given knows its columns
 
-    @property
-    def information_gain(self) -> float:
-        """½·log det(I + K/λ) of the (projected) Gram matrix."""
-        return 0.5 * self.log_determinant
+    def within_box(self, low: FloatArray, high: FloatArray) -> None:
+        """Take note of the box (d_a,), (d_a,) that actions are chosen from; predictions stay as they are."""
+        del low, high  # a kernel that is given knows its columns
+
+    def awaited_point(self, key: int) -> FloatArray:
+        """The point (d,) whose reward is awaited under a key."""
+        return self._pending.awaited[key].point
 
     @property
-    def observed_points(self) -> FloatArray:
-        """Every observed point in order, shape (t, d), where the history is kept."""
-        return self._observations()[0]
-
-    @property
-    def observed_rewards(self) -> FloatArray:
-        """Every observed reward in order, shape (t,), where the history is kept."""
-        return self._observations()[1]
-
-    @abstractmethod
-    def _observations(self) -> tuple[FloatArray, FloatArray]:
-        """Every observed point (t, d) and reward (t,) in order, or an error where the history is not kept."""
-
-    @property
-    @abstractmethod
-    def dictionary_points(self) -> FloatArray:
-        """The anchors that carry the posterior, shape (m, d)."""
+    def awaited_points(self) -> dict[int, FloatArray]:
+        """The points (d,) whose reward is awaited, by key, oldest first."""
+        return {key: awaited.point for key, awaited in self._pending.awaited.items()}
 
     @abstractmethod
     def evaluate(self, points: FloatArray) -> E:
@@ -243,7 +93,7 @@ class Posterior(ABC, Generic[E]):
 
     @abstractmethod
     def gradient(self, points: FloatArray, evaluation: E, bonus: float) -> FloatArray:
-        """The gradient of mean + bonus·std at evaluated points, in every column, shape (A, d); writes nothing.
+        """Return the gradient of mean + bonus·std at evaluated points, in every column, shape (A, d); writes nothing.
 
         Where std is 0 it has none, and counts as constant.
 
@@ -255,11 +105,11 @@ class Posterior(ABC, Generic[E]):
 
     @abstractmethod
     def covariance(self, points: FloatArray, evaluation: E) -> FloatArray:
-        """The posterior covariance of the expected rewards at evaluated points, shape (A, A); writes nothing."""
+        """Return the posterior covariance of the expected rewards at evaluated points, shape (A, A); writes nothing."""
 
     @abstractmethod
     def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-        """What the mean at a point (d,) is the sum of.
+        """Return what the mean at a point (d,) is the sum of.
 
         Returns:
             n points (n, d), what each contributes (n,), and the rewards observed at them (n,); or None in their place
@@ -281,6 +131,19 @@ class Posterior(ABC, Generic[E]):
             row: where in the evaluation the point stands.
         """
         carry_out(self.observe_steps(point, reward, evaluation, row))
+
+    def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
+        """Prepare :meth:`observe_weighted`; writes nothing."""
+        raise UnavailableError(f"weight: {type(self).__name__} cannot learn {reward} at {point} with weight {weight}.")
+
+    @final
+    def observe_weighted(self, point: FloatArray, reward: float, weight: float) -> None:
+        """Learn an observation of noise variance λ/weight, √weight·reward at √weight·φ; succeeds or changes nothing."""
+        carry_out(self.observe_weighted_steps(point, reward, weight))
+
+    def weight_of(self, noise_variance: float) -> float:
+        """The weight λ/σ² of an observation with noise variance σ²."""
+        return self.regularization / as_positive("noise_variance", noise_variance)
 
     @abstractmethod
     def anticipate_steps(self, key: int, point: FloatArray, evaluation: E, row: int = 0) -> Steps:
@@ -327,7 +190,7 @@ class Posterior(ABC, Generic[E]):
 
     @abstractmethod
     def copy(self) -> Self:
-        """A posterior that learns apart from this one; what never changes is shared."""
+        """Return a posterior that learns apart from this one; what never changes is shared."""
 
     @abstractmethod
     def batch(self) -> AbstractContextManager[Callable[[FloatArray], float]]:
@@ -351,46 +214,38 @@ class Posterior(ABC, Generic[E]):
         for _, steps in self.observe_many_steps(points, rewards):
             carry_out(steps)
 
-    def learn_history(self, points: FloatArray, rewards: FloatArray, candidates: FloatArray) -> None:
-        """Learn a whole history at once, before anything else.
+    def learn_history(
+        self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
+    ) -> None:
+        """Learn a whole history of points (t, d), rewards (t,) and weights (t,), 1 each if None, before anything else.
 
-        Args:
-            points: shape (t, d).
-            rewards: shape (t,).
-            candidates: joint points that stand for the history, shape (n, d): anchors may be chosen among them.
+        Anchors may be chosen among the candidates (n, d), joint points that stand for the history.
         """
         del candidates  # a posterior without anchors has none to choose
-        self.observe_many(points, rewards)
+        if weights is None:
+            self.observe_many(points, rewards)
+            return
+        for point, reward, weight in zip(points, rewards.tolist(), weights.tolist(), strict=True):
+            self.observe_weighted(point, reward, weight)
+
+    @property
+    def observed_weights(self) -> FloatArray | None:
+        """The weights of the observations in order, shape (t,); None if all are 1."""
+        return None
 
     def require_finite(self, evaluation: E) -> None:
         """Raise if the kernel was not finite: a value that is not shows in the mean or std of its row."""
         require_finite_kernel(self.kernel, evaluation.mean + evaluation.std)
 
     def evaluate_finite(self, points: FloatArray) -> E:
-        """:meth:`evaluate`, or an error if the kernel is not finite at the points."""
+        """Call :meth:`evaluate`, or an error if the kernel is not finite at the points."""
         with np.errstate(invalid="ignore", over="ignore"):
             evaluation = self.evaluate(points)
         self.require_finite(evaluation)
         return evaluation
 
-    def draw_deviations(
-        self, points: FloatArray, evaluation: E, count: int, generator: np.random.Generator
-    ) -> FloatArray:
-        """Draws of (expected reward − mean) at evaluated points, shape (count, A).
-
-        Joint up to ``JOINT_POINTS`` points; more are drawn in blocks of that many, independent of each other.
-        """
-        normals = generator.standard_normal((count, len(points)))
-        if len(points) <= JOINT_POINTS:
-            return correlate(normals, self.covariance(points, evaluation))
-        for start in range(0, len(points), JOINT_POINTS):
-            block = slice(start, start + JOINT_POINTS)
-            covariance = self.covariance(points[block], self.evaluate(points[block]))
-            normals[:, block] = correlate(normals[:, block], covariance)
-        return normals
-
     def predict(self, points: ArrayLike) -> Prediction:
-        """Mean and standard deviation of the expected reward at points (A, d).
+        """Return mean and standard deviation of the expected reward at points (A, d).
 
         The standard deviation is the ordinary Gaussian-process one, with noise variance ``regularization``; the paper's
         σ is ``std / sqrt(regularization)``.
@@ -422,7 +277,7 @@ class Posterior(ABC, Generic[E]):
         self.observe_many(points, rewards)
 
     def _checked(self, points: ArrayLike) -> FloatArray:
-        """Finite points of the right width; before the first one, of a width that the kernel takes."""
+        """Return finite points of the right width; before the first one, of a width that the kernel takes."""
         checked = as_points("points", points, self.dimension)
         require_finite("points", checked)
         if self.dimension is None:

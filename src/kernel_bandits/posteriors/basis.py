@@ -25,7 +25,7 @@ ROUNDING_TOLERANCE = 1e-12
 
 
 def least_direction(prior_variance: FloatArray | float, regularization: float) -> FloatArray:
-    """The squared length that a direction must exceed at points with this k(s, s)."""
+    """Return the squared length that a direction must exceed at points with this k(s, s)."""
     small = np.minimum(DIRECTION_TOLERANCE * prior_variance, NOISE_TOLERANCE * regularization)
     return np.maximum(small, ROUNDING_TOLERANCE * prior_variance)
 
@@ -33,7 +33,7 @@ def least_direction(prior_variance: FloatArray | float, regularization: float) -
 def kernel_gradient(
     kernel: KernelLike, points: FloatArray, anchors: FloatArray, weights: FloatArray, own_weights: FloatArray
 ) -> FloatArray:
-    """The gradient of Σ_j weights_ij·k(s_i, z_j) + own_weights_i·k(s_i, s_i) in the points s (A, d), weights fixed.
+    """Return ∂/∂s_i of Σ_j weights_ij·k(s_i, z_j) + own_weights_i·k(s_i, s_i) at points s (A, d), weights fixed.
 
     k(s, s) moves with both arguments, by symmetry twice as much as with the first.
     """
@@ -101,7 +101,7 @@ class AnchorBasis:
         return len(self.anchors)
 
     def gram(self, points: FloatArray) -> FloatArray:
-        """k(points, anchors) in an array that may be overwritten; a foreign kernel may keep what it returns."""
+        """Return k(points, anchors) in an array that may be overwritten; a foreign kernel may keep what it returns."""
         anchors = self.anchors
         if not len(anchors):
             return np.empty((len(points), 0))
@@ -112,12 +112,12 @@ class AnchorBasis:
         return np.array(gram, order="C")
 
     def __call__(self, points: FloatArray) -> Coordinates:
-        """The coordinates of points (A, d)."""
+        """Return the coordinates of points (A, d)."""
         prior = self.kernel.diag(points)
         return Coordinates(*self.coordinates(self.gram(points), prior), prior)
 
     def coordinates(self, gram: FloatArray, prior: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """φ and the residual of points from their :meth:`gram`, which is overwritten, and k(s, s)."""
+        """Return φ and the residual of points from their :meth:`gram`, which is overwritten, and k(s, s)."""
         # φ = J k_Z(s), one row each
         features = linalg.times_upper(gram, self.factor)
         # residual = k(s, s) − ‖φ‖², the squared distance of k(s, ·) to the span of the anchors
@@ -128,14 +128,17 @@ class AnchorBasis:
         return linalg.upper_times_vector(self.factor, vector)
 
     def gradient(self, points: FloatArray, by_features: FloatArray, by_prior: FloatArray) -> FloatArray:
-        """The gradient of Σ by_features·φ + by_prior·k(s, s) in the points, the weights fixed; overwrites them."""
+        """Return the gradient of Σ by_features·φ + by_prior·k(s, s) in the points, the weights fixed.
+
+        Overwrites them.
+        """
         # dφ = J dk_Z
         weights = linalg.times_upper_transpose(by_features, self.factor)
         return kernel_gradient(self.kernel, points, self.anchors, weights, by_prior)
 
     @np.errstate(invalid="ignore", over="ignore")
     def direction(self, point: FloatArray, features: FloatArray) -> tuple[FloatArray, float]:
-        """What a point z adds to the span of the anchors: k(z, ·) + Σ r_j k(z_j, ·) with r = −Jᵀφ(z).
+        """Return what a point z adds to the span of the anchors: k(z, ·) + Σ r_j k(z_j, ·) with r = −Jᵀφ(z).
 
         Return r, shape (m,), and the squared length of the direction. k(z, z) is that of two copies of the point: white
         noise, which scikit-learn's ``WhiteKernel`` puts on ``diag`` alone, is no direction that another could share.
@@ -156,7 +159,7 @@ class AnchorBasis:
         return coefficients, square
 
     def extended(self, point: FloatArray, coefficients: FloatArray, pivot: float) -> Self:
-        """The basis with one more anchor, whose :meth:`direction` has these coefficients and this length."""
+        """Return the basis with one more anchor, whose :meth:`direction` has these coefficients and this length."""
         anchors = np.concatenate([self.anchors.reshape(-1, len(point)), point[None, :]])
         factor = linalg.border_inverse_factor(self.factor, coefficients, pivot)
         return type(self)(self.kernel, self.regularization, anchors, factor)

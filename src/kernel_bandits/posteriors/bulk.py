@@ -115,7 +115,13 @@ def _learn_quiet(model: AnchoredRegression, points: FloatArray, rewards: FloatAr
     return quiet
 
 
-def learn_history(model: AnchoredRegression, points: FloatArray, rewards: FloatArray, candidates: FloatArray) -> None:
+def learn_history(
+    model: AnchoredRegression,
+    points: FloatArray,
+    rewards: FloatArray,
+    candidates: FloatArray,
+    weights: FloatArray | None = None,
+) -> None:
     """Learn a whole history at once, before anything else, with anchors that stand for it.
 
     A dictionary that grows by leverage scores is not drawn along the history but chosen: by pivoted Cholesky each
@@ -126,7 +132,7 @@ def learn_history(model: AnchoredRegression, points: FloatArray, rewards: FloatA
     if facts.round_index:
         raise UnavailableError(f"learn_history: {facts.round_index} observations were learned already.")
     history = History()
-    history.extend(points, rewards)
+    history.extend(points, rewards, weights)
     level = dictionary.leverage_regularization or facts.regularization
     with np.errstate(invalid="ignore", over="ignore"):
         second_moment = _choose_anchors(model, points, history, candidates, level)

@@ -14,8 +14,9 @@ from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.numerics import linalg
-from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior, require_finite_kernel
+from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.basis import kernel_gradient
+from kernel_bandits.posteriors.facts import Evaluation, Facts, require_finite_kernel
 from kernel_bandits.posteriors.pending import Awaited, Pending
 
 # Columns of Jᵀ that come after its contiguous part wait until they are this many, or this share of it, to join it.
@@ -50,10 +51,12 @@ class ExactRegression:
         self._factor = np.zeros((0, 0))
         self._tail = np.zeros((0, 0))
         self._inverse_trace = 0.0
+        # λ_i/λ of each observation, from the first weight on that is not 1
+        self._noise_ratios: FloatArray | None = None
 
     @property
     def effective_dimension(self) -> float:
-        """Trace K(K + λI)⁻¹, which is t − λ·trace (K + λI)⁻¹."""
+        """Trace K(K + Λ)⁻¹, which is t − trace Λ(K + Λ)⁻¹ with the noise variances Λ, λI without weights."""
         return self.size - self.regularization * self._inverse_trace
 
     @property
@@ -62,12 +65,17 @@ class ExactRegression:
         return self._points[: self.size]
 
     @property
+    def weights_given(self) -> FloatArray | None:
+        """The weights of the observations, shape (t,); None if all are 1."""
+        return None if self._noise_ratios is None else 1.0 / self._noise_ratios[: self.size]
+
+    @property
     def rewards(self) -> FloatArray:
         """The observed rewards, a view (t,)."""
         return self._rewards[: self.size]
 
     def evaluate(self, points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """φ, mean and variance at points (A, d)."""
+        """Return φ, mean and variance at points (A, d)."""
         size, settled = self.size, len(self._factor)
         # room for columns to come stands as zeros, so that every matrix is used whole
         gram = np.zeros((len(points), len(self._rewards)))
@@ -82,14 +90,14 @@ class ExactRegression:
         return features, mean, self.kernel.diag(points) - np.vecdot(features, features)
 
     def weights(self, features: FloatArray) -> FloatArray:
-        """(K + λI)⁻¹k_S = Jᵀφ of one φ, with zeros up to the room there is."""
+        """Return (K + λI)⁻¹k_S = Jᵀφ of one φ, with zeros up to the room there is."""
         settled = len(self._factor)
         weights = linalg.times_vector(self._tail, features[settled:])
         weights[:settled] += linalg.upper_times_vector(self._factor, features[:settled])
         return weights
 
     def gradient(self, points: FloatArray, features: FloatArray, std: FloatArray, bonus: float) -> FloatArray:
-        """The gradient of mean + bonus·std at evaluated points."""
+        """Return the gradient of mean + bonus·std at evaluated points."""
         settled = len(self._factor)
         # d mean = (Jᵀv)ᵀdk_S and d variance = dk(s, s) − 2(Jᵀφ)ᵀdk_S, and d std = d variance/(2·std)
         slopes = bonus * linalg.half_inverse(std)
@@ -98,29 +106,38 @@ class ExactRegression:
         by_gram[:, :settled] += linalg.times_upper_transpose(by_features[:, :settled].copy(), self._factor)
         return kernel_gradient(self.kernel, points, self.points, by_gram[:, : self.size], slopes)
 
-    def pivot(self, variance: float) -> float:
-        """The next l² = k(s, s) + λ − ‖φ‖², never below λ but for rounding, as l; an error if it is."""
+    def pivot(self, variance: float, weight: float = 1.0) -> float:
+        """Return the next l, l² = k(s, s) + λ/weight − ‖φ‖²; an error if that is far below λ/weight."""
         if variance < -0.5 * self.regularization:
             raise InputError(
                 f"kernel: {self.kernel!r} is not positive definite on the observed points, or its diag(X) differs from "
                 f"k(x, x): a posterior variance came out as {variance:.3g}."
             )
-        return math.sqrt(max(variance, 0.0) + self.regularization)
+        return math.sqrt(max(variance, 0.0) + self.regularization / weight)
 
-    def observe_steps(self, point: FloatArray, reward: float, features: FloatArray, mean: float, pivot: float) -> Steps:
-        """The steps that learn a reward at a point, with its φ, mean and l as they stand."""
+    def observe_steps(
+        self, point: FloatArray, reward: float, features: FloatArray, mean: float, pivot: float, weight: float = 1.0
+    ) -> Steps:
+        """Return the steps that learn a reward at a point, with its φ, mean and l as they stand."""
         size, grown = self.size, self
         if size == len(self._rewards):
             grown = self._with_room(len(point))
             features = np.append(features, np.zeros(len(grown._rewards) - size))
+        if weight != 1.0 and grown._noise_ratios is None:
+            grown = copy.copy(grown)
+            grown._noise_ratios = np.ones(len(grown._rewards))
         # the further row of J is [−φᵀJ, 1]/l
         column = grown.weights(features)
         column /= -pivot
         column[size] = 1.0 / pivot
-        trace = self._inverse_trace + float(column @ column)
-        log_determinant = self.log_determinant + math.log(pivot * pivot / self.regularization)
+        scaled = column
+        if grown._noise_ratios is not None:
+            scaled = grown._noise_ratios * column
+            scaled[size] = column[size] / weight
+        trace = self._inverse_trace + float(column @ scaled)
+        log_determinant = self.log_determinant + math.log(weight * pivot * pivot / self.regularization)
         # v = Jy gains (r − φᵀv)/l
-        store = (size, point, reward, column, (reward - mean) / pivot, trace, log_determinant)
+        store = (size, point, reward, column, (reward - mean) / pivot, trace, log_determinant, weight)
         if grown is self:
             return [(self._store, *store)]
         grown._store(*store)
@@ -135,18 +152,22 @@ class ExactRegression:
         whitened: float,
         inverse_trace: float,
         log_determinant: float,
+        weight: float,
     ) -> None:
         """Write one more observation; may be repeated."""
+        if self._noise_ratios is not None:
+            self._noise_ratios[row] = 1.0 / weight
         self._tail[:, row - len(self._factor)] = column
         self._points[row], self._rewards[row], self._whitened_rewards[row] = point, reward, whitened
         self._inverse_trace, self.log_determinant, self.size = inverse_trace, log_determinant, row + 1
 
-    def count_steps(self, coordinates: FloatArray) -> Steps:
-        """The steps that learn a point with a reward that is never asked for: variances depend on points alone."""
+    def count_steps(self, coordinates: FloatArray, weight: float = 1.0) -> Steps:
+        """Return the steps that learn a point without its reward: variances depend on points alone."""
         with np.errstate(invalid="ignore", over="ignore"):
             features, mean, variance = self.evaluate(coordinates[None, :])
         require_finite_kernel(self.kernel, mean + linalg.safe_sqrt(variance))
-        return self.observe_steps(coordinates, 0.0, features[0], mean.item(0), self.pivot(variance.item(0)))
+        pivot = self.pivot(variance.item(0), weight)
+        return self.observe_steps(coordinates, 0.0, features[0], mean.item(0), pivot, weight)
 
     def count_many(self, coordinates: Sequence[FloatArray]) -> None:
         """Learn points with rewards that are never asked for, in a regression that nobody else holds."""
@@ -154,11 +175,11 @@ class ExactRegression:
             carry_out(self.count_steps(point))
 
     def copy(self) -> Self:
-        """A regression that goes on by itself, with the same kernel."""
+        """Return a regression that goes on by itself, with the same kernel."""
         return copy.deepcopy(self, {id(self.kernel): self.kernel})
 
     def _with_room(self, dimension: int) -> Self:
-        """The regression whose newer columns have joined the triangle, with room for more, points and rewards too."""
+        """Return the regression with its newer columns in the triangle, and room for more points and rewards."""
         size, settled, grown = self.size, len(self._factor), copy.copy(self)
         factor = np.zeros((size, size))
         factor[:settled, :settled] = self._factor
@@ -171,6 +192,8 @@ class ExactRegression:
         grown._points = points
         grown._rewards = np.append(self._rewards, np.zeros(room))
         grown._whitened_rewards = np.append(self._whitened_rewards, np.zeros(room))
+        if self._noise_ratios is not None:
+            grown._noise_ratios = np.append(self._noise_ratios, np.ones(room))
         return grown
 
 
@@ -230,10 +253,22 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         steps = self._learn_steps(point, reward, evaluation, row)
         return steps if ahead is settled else [*ahead.count_steps(point), *steps]
 
-    def _learn_steps(self, point: FloatArray, reward: float, evaluation: _ExactEvaluation, row: int) -> Steps:
+    def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
+        settled, ahead = self._pending.settled, self._pending.ahead
+        steps = self._learn_steps(point, reward, self.evaluate_finite(point[None, :]), 0, weight)
+        return steps if ahead is settled else [*ahead.count_steps(point, weight), *steps]
+
+    @property
+    def observed_weights(self) -> FloatArray | None:
+        return self._pending.settled.weights_given
+
+    def _learn_steps(
+        self, point: FloatArray, reward: float, evaluation: _ExactEvaluation, row: int, weight: float = 1.0
+    ) -> Steps:
         settled = self._pending.settled
-        pivot = settled.pivot(evaluation.variance.item(row))
-        steps = settled.observe_steps(point, reward, evaluation.features[row], evaluation.mean.item(row), pivot)
+        pivot = settled.pivot(evaluation.variance.item(row), weight)
+        features, mean = evaluation.features[row], evaluation.mean.item(row)
+        steps = settled.observe_steps(point, reward, features, mean, pivot, weight)
         return [*steps, *self._facts.count_steps(len(point))]
 
     def anticipate_steps(self, key: int, point: FloatArray, evaluation: _ExactEvaluation, row: int = 0) -> Steps:

@@ -15,7 +15,8 @@ from kernel_bandits.errors import UnavailableError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.kernels.fourier import FeatureMap
 from kernel_bandits.numerics.linalg import half_inverse, safe_sqrt, times, times_transpose, times_vector
-from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior
+from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.facts import Evaluation, Facts
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.regression import BATCH_ROWS, RidgeRegression, sequential_factor
 
@@ -84,7 +85,7 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         return self.feature_map.gradient(points, by_features)
 
     def _started(self, size: int) -> tuple[Pending[RidgeRegression], Steps]:
-        """The pair of regressions with this many features, and the step that starts it if it is new."""
+        """Return the pair of regressions with this many features, and the step that starts it if it is new."""
         if self._pending.settled.size:
             return self._pending, []
         pair = Pending(RidgeRegression(self.regularization, size))
@@ -94,6 +95,12 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         features, solved = evaluation.features[row], evaluation.solved[row]
         pair, started = self._started(len(features))
         steps = pair.observe_steps(features, solved, float(features @ solved), evaluation.mean.item(row), reward)
+        return [*started, *steps, *self._facts.count_steps(len(point))]
+
+    def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
+        features = self.evaluate_finite(point[None, :]).features[0]
+        pair, started = self._started(len(features))
+        steps = pair.observe_weighted_steps(features, reward, weight)
         return [*started, *steps, *self._facts.count_steps(len(point))]
 
     def anticipate_steps(self, key: int, point: FloatArray, evaluation: _FeatureEvaluation, row: int = 0) -> Steps:

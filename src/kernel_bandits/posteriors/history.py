@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Iterator
 from copy import copy
+from itertools import repeat
 from operator import setitem
 from typing import Protocol, Self, TypeAlias
 
@@ -21,7 +22,7 @@ class Blocks(Protocol):
     """What a pass needs of a history."""
 
     def blocks(self) -> Iterator[Block]:
-        """Points, their counts and sums of rewards, block by block."""
+        """Return points, their counts and sums of rewards, block by block."""
 
 
 class Thinned:
@@ -32,7 +33,7 @@ class Thinned:
         self.points, self.rewards, self.count = points[::step], rewards[::step], float(step)
 
     def blocks(self) -> Iterator[Block]:
-        """Views of points, their counts and sums of rewards, as :meth:`History.blocks`."""
+        """Return views of points, their counts and sums of rewards, as :meth:`History.blocks`."""
         for start in range(0, len(self.points), BLOCK_ROWS):
             rows = slice(start, start + BLOCK_ROWS)
             points = self.points[rows]
@@ -43,7 +44,7 @@ class History:
     """Observed points and rewards, in blocks of ``BLOCK_ROWS`` points.
 
     Merged repeats of a point are kept as one point with a count and a sum of rewards, so that a pass costs as many rows
-    as there are different points, and an index entry per point.
+    as there are different points, and an index entry per point. Weights other than 1 are kept from the first on.
     """
 
     def __init__(self, merge_repeats: bool = False) -> None:
@@ -56,31 +57,39 @@ class History:
         self._rewards_in_order = array("d")
 
     def __len__(self) -> int:
-        """How many rows a pass costs: observations, or different points where repeats are merged."""
+        """Return how many rows a pass costs: observations, or different points where repeats are merged."""
         return self._size
 
-    def append_steps(self, point: FloatArray, reward: float) -> Steps:
-        """The steps that keep one more observation."""
+    def append_steps(self, point: FloatArray, reward: float, weight: float = 1.0) -> Steps:
+        """Return the steps that keep one more observation."""
+        reward_in_order, reward = reward, reward if weight == 1.0 else weight * reward
         steps: Steps = []
         if self._row_of is not None:
             key = point.tobytes()
             row = self._row_of.get(key, self._size)
-            steps = [(self._order.append, row), (self._rewards_in_order.append, reward)]
+            steps = [(self._order.append, row), (self._rewards_in_order.append, reward_in_order)]
             if row < self._size:
                 block, row = divmod(row, BLOCK_ROWS)
-                steps.append((setitem, self._counts[block], row, self._counts[block][row] + 1.0))
+                steps.append((setitem, self._counts[block], row, self._counts[block][row] + weight))
                 steps.append((setitem, self._rewards[block], row, self._rewards[block][row] + reward))
                 return steps
             steps.append((setitem, self._row_of, key, row))
-        row = self._size % BLOCK_ROWS
+        row, counts = self._size % BLOCK_ROWS, self._counts
+        if weight != 1.0 and len(counts) < len(self._points):
+            counts = [np.ones(BLOCK_ROWS) for _ in self._points]
+            steps.append((setattr, self, "_counts", counts))
         if row:
+            if counts:
+                steps.append((setitem, counts[-1], row, weight))
             steps.append((self._store, self._points[-1], self._rewards[-1], row, point, reward, self._size + 1))
             return steps
         points, rewards = np.zeros((BLOCK_ROWS, len(point))), np.zeros(BLOCK_ROWS)
         points[0], rewards[0] = point, reward
         steps += [(self._points.append, points), (self._rewards.append, rewards)]
-        if self._row_of is not None:
-            steps.append((self._counts.append, np.ones(BLOCK_ROWS)))
+        if self._row_of is not None or counts or weight != 1.0:
+            first = np.ones(BLOCK_ROWS)
+            first[0] = weight
+            steps.append((counts.append, first))
         steps.append((setattr, self, "_size", self._size + 1))
         return steps
 
@@ -91,11 +100,12 @@ class History:
         points[row], rewards[row], self._size = point, reward, size
 
     def copy(self) -> Self:
-        """A history that grows apart from this one; blocks that are full are shared."""
+        """Return a history that grows apart from this one; blocks that are full are shared."""
         twin = copy(self)
         twin._points = [*self._points[:-1], *(block.copy() for block in self._points[-1:])]
         if self._row_of is None:
             twin._rewards = [*self._rewards[:-1], *(block.copy() for block in self._rewards[-1:])]
+            twin._counts = [*self._counts[:-1], *(block.copy() for block in self._counts[-1:])]
         else:
             # merged rows may gain a count and a reward at any time
             twin._row_of, twin._order, twin._rewards_in_order = (
@@ -106,11 +116,12 @@ class History:
             twin._rewards, twin._counts = [r.copy() for r in self._rewards], [c.copy() for c in self._counts]
         return twin
 
-    def extend(self, points: FloatArray, rewards: FloatArray) -> None:
+    def extend(self, points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None) -> None:
         """Keep observations in order, in a history that nobody else holds."""
-        if self._row_of is not None:
-            for point, reward in zip(points, rewards.tolist(), strict=True):
-                carry_out(self.append_steps(point, reward))
+        if self._row_of is not None or self._counts or weights is not None:
+            each = repeat(1.0) if weights is None else weights.tolist()
+            for point, reward, weight in zip(points, rewards.tolist(), each, strict=False):
+                carry_out(self.append_steps(point, reward, weight))
             return
         taken = 0
         while taken < len(points):
@@ -125,10 +136,10 @@ class History:
             taken += count
 
     def blocks(self) -> Iterator[Block]:
-        """Views of different points (b, d), their counts (b,) and sums of rewards (b,), b ≤ ``BLOCK_ROWS``."""
+        """Return views of different points (b, d), their counts and sums of rewards (b,), b ≤ ``BLOCK_ROWS``."""
         left = self._size
         for index, (points, rewards) in enumerate(zip(self._points, self._rewards, strict=True)):
-            counts = _ONES if self._row_of is None else self._counts[index]
+            counts = self._counts[index] if self._counts else _ONES
             yield points[:left], counts[:left], rewards[:left]
             left -= BLOCK_ROWS
 
@@ -136,6 +147,11 @@ class History:
     def counts(self) -> FloatArray:
         """How often each row was observed, one fresh array."""
         return np.concatenate([counts for _, counts, _ in self.blocks()]) if self._size else np.empty(0)
+
+    @property
+    def weights(self) -> FloatArray | None:
+        """The weights of all observations in order, shape (t,); None if all are 1, or where repeats are merged."""
+        return self.counts if self._counts and self._row_of is None else None
 
     @property
     def rows(self) -> FloatArray:
@@ -152,4 +168,6 @@ class History:
         """All observed rewards in order, one fresh array (t,)."""
         if self._row_of is not None:
             return np.array(self._rewards_in_order)
-        return np.concatenate([rewards for _, _, rewards in self.blocks()]) if self._size else np.empty(0)
+        if not self._size:
+            return np.empty(0)
+        return np.concatenate([sums / counts if self._counts else sums for _, counts, sums in self.blocks()])

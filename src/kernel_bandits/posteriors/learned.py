@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
-from kernel_bandits.errors import KernelBanditsError
+from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.learning.schedule import KernelLearning
-from kernel_bandits.posteriors.base import Evaluation, KernelChange, Posterior
+from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.facts import Evaluation, KernelChange
 from kernel_bandits.posteriors.history import History
 from kernel_bandits.posteriors.learners import UNKNOWN_NOISE, Learner, Refit
 
@@ -56,6 +57,14 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         # What the posterior within does not keep: a history-free stream until the kernel is frozen, and rewards as long
         # as nothing is known of them.
         self._kept = History() if start is None or self._is_history_free else None
+
+    @property
+    def learner(self) -> Learner[Any]:
+        """What is learned."""
+        return self._learner
+
+    def within_box(self, low: FloatArray, high: FloatArray) -> None:
+        self._learner.within_box(low, high)
 
     def describe(self, context_columns: int, actions: FloatArray) -> None:
         if self.round_index or self._pending.awaited:
@@ -131,20 +140,57 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             point, reward, lambda within: within.observe_steps(point, centred, evaluation.within, row)
         )
 
+    def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
+        centred = self._centred(reward)
+        return self._learn_steps(
+            point, reward, lambda within: within.observe_weighted_steps(point, centred, weight), weight
+        )
+
+    def weight_of(self, noise_variance: float) -> float:
+        raise InputError(
+            f"noise_variance: λ is learned here, so there is nothing to compare {noise_variance!r} with; give "
+            "weight=, 2 for an observation as good as the mean of two."
+        )
+
+    @property
+    def observed_weights(self) -> FloatArray | None:
+        return self._within.observed_weights if self._kept is None else self._kept.weights
+
+    def learn_history(
+        self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
+    ) -> None:
+        # the kernel first, from the whole history, and then the history by that kernel
+        self._learner.check(points)
+        refit = None
+        if len(points) >= self.learning.first_round:
+            with suppress(KernelBanditsError):
+                refit = self._learner.refit(points, rewards, self._model, self._generator(len(points)))
+        if refit is None:
+            super().learn_history(points, rewards, candidates, weights)
+            return
+        within = self._learner.build(refit.kernel, refit.regularization, 1)
+        within.learn_history(points, rewards - refit.mean, refit.sample, weights)
+        self._adopt(refit, within)
+        if self._kept is not None:
+            self._kept.extend(points, rewards, weights)
+        self._next = self.learning.after(self.round_index)
+
     def fulfil_steps(self, key: int, reward: float) -> Steps:
         point, centred = self._pending.awaited[key].point, self._centred(reward)
         return self._learn_steps(point, reward, lambda within: within.fulfil_steps(key, centred))
 
-    def _learn_steps(self, point: FloatArray, reward: float, prepare: Callable[[Posterior[Any]], Steps]) -> Steps:
-        """The steps that learn an observation, and the kernel if it is time to."""
+    def _learn_steps(
+        self, point: FloatArray, reward: float, prepare: Callable[[Posterior[Any]], Steps], weight: float = 1.0
+    ) -> Steps:
+        """Return the steps that learn an observation, and the kernel if it is time to."""
         if self._next is None or self.round_index + 1 < self._next:
             steps = prepare(self._within)
-            return steps if self._kept is None else steps + self._kept.append_steps(point, reward)
+            return steps if self._kept is None else steps + self._kept.append_steps(point, reward, weight)
         # a kernel is learned apart, with the observation, and takes over when it is complete
         twin = self.copy()
         carry_out(prepare(twin._within))
         if twin._kept is not None:
-            carry_out(twin._kept.append_steps(point, reward))
+            carry_out(twin._kept.append_steps(point, reward, weight))
         twin._learn_if_due()
         return [replace_state(self, twin)]
 
@@ -180,7 +226,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         return self._within.abandon_many_steps(keys)
 
     def _centred(self, rewards: _Rewards) -> _Rewards:
-        """What the posterior within learns of rewards.
+        """Return what the posterior within learns of rewards.
 
         Nothing, as long as their level and spread are unknown: a first reward of 50 would look like a wonder and be
         played until the kernel is learned, one of −50 like a disaster. Decisions go by standard deviations until then.
@@ -194,7 +240,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         # a kernel that cannot be computed on these data explains nothing: the one that can be stays
         with suppress(KernelBanditsError):
             self._learn_kernel()
-        self._next = self.learning.after(self.round_index)
+        self._next = self._learner.next_round(self.learning, self.round_index)
         if self._is_history_free and self._next > self.learning.warm_up:
             self._next = self._kept = None
 
@@ -204,15 +250,22 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             points, rewards = self.observed_points, self.observed_rewards
         else:
             points, rewards = self._kept.points, self._kept.rewards
-        generator = np.random.default_rng(
-            np.random.SeedSequence(self._seed.entropy, spawn_key=(*self._seed.spawn_key, self.round_index))
-        )
+        generator = self._generator(self.round_index)
         refit = self._learner.refit(points, rewards, self._model, generator)
         if refit is None:
             return
         within = self._rebuilt(refit, points, rewards)
         if not self._learner.accepts(self._within, within, refit, generator):
             return
+        self._adopt(refit, within)
+
+    def _generator(self, number: int) -> np.random.Generator:
+        """Draws the sample of a fit."""
+        seed = np.random.SeedSequence(self._seed.entropy, spawn_key=(*self._seed.spawn_key, number))
+        return np.random.default_rng(seed)
+
+    def _adopt(self, refit: Refit[Any], within: Posterior[Any]) -> None:
+        """Go on with a model and its posterior."""
         facts = within._facts
         change = KernelChange(
             facts.round_index,
@@ -229,7 +282,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             self._kept = None
 
     def _rebuilt(self, refit: Refit[Any], points: FloatArray, rewards: FloatArray) -> Posterior[Any]:
-        """The posterior of a model with everything that was observed and anticipated."""
+        """Return the posterior of a model with everything that was observed and anticipated."""
         within = self._learner.build(refit.kernel, refit.regularization, len(self.kernel_changes) + 1)
         # what the old anchors stand for is to be explained too, whether or not it was sampled
         anchors, sample = self.dictionary_points.reshape(-1, points.shape[1]), refit.sample
@@ -240,7 +293,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             candidates = np.unique(np.concatenate([sample, anchors, np.reshape(some, (-1, points.shape[1]))]), axis=0)
         else:
             candidates = sample
-        within.learn_history(points, rewards - refit.mean, candidates)
+        # the kernel is learned without weights: they change what is known of f, not how rough it is
+        within.learn_history(points, rewards - refit.mean, candidates, self.observed_weights)
         if awaited:
             within.anticipate_many(awaited)
         return within

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -35,6 +35,8 @@ LEAVING_PROBABILITY = 0.05
 UNKNOWN_NOISE = 0.1
 # Widths before and after a change are compared at this many points of the sample, and at as many of mixed columns.
 REFERENCE_POINTS = 128
+# In a box every experiment counts: as long as they are few, the kernel is learned at shorter intervals.
+FEW_EXPERIMENTS, BOX_GROWTH = 256, 1.2
 M = TypeVar("M")
 
 
@@ -75,7 +77,7 @@ class Learner(ABC, Generic[M]):
 
     @abstractmethod
     def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
-        """The posterior of a kernel; of None before anything is known."""
+        """Return the posterior of a kernel; of None before anything is known."""
 
     @abstractmethod
     def describe(self, context_columns: int, actions: FloatArray) -> None:
@@ -89,14 +91,25 @@ class Learner(ABC, Generic[M]):
     def refit(
         self, points: FloatArray, rewards: FloatArray, model: M | None, generator: np.random.Generator
     ) -> Refit[M] | None:
-        """The model that explains a sample of a history (t, d), (t,) best; None to stay with the one there is."""
+        """Return the model that explains a sample of a history (t, d), (t,) best.
+
+        None to stay with the one there is.
+        """
 
     def accepts(
         self, before: Posterior[Any], after: Posterior[Any], refit: Refit[M], generator: np.random.Generator
     ) -> bool:
-        """Whether to leave a posterior for the one that was rebuilt."""
+        """Return whether to leave a posterior for the one that was rebuilt."""
         del before, after, refit, generator  # a model that is averaged with its prior needs no second look
         return True
+
+    def next_round(self, learning: KernelLearning, round_index: int) -> int:
+        """The round of the next learning."""
+        return learning.after(round_index)
+
+    def within_box(self, low: FloatArray, high: FloatArray) -> None:
+        """Take note of a box that actions are chosen from."""
+        del low, high  # a stationary kernel measures its columns
 
     def group_columns(self, labels: NDArray[np.intp]) -> None:
         """Take note of which columns encode one variable, shape (d,)."""
@@ -182,7 +195,7 @@ class StationaryLearner(Learner[RewardModel]):
     def _is_outpredicted(
         self, model: RewardModel | None, points: FloatArray, rewards: FloatArray, early: NDArray[np.bool_]
     ) -> bool:
-        """Whether a model fitted to the early observations predicts the later ones better than the given one."""
+        """Return whether a model fitted to the early observations predicts the later ones better than the given one."""
         if model is None or early.sum() < 2 or early.all():
             return model is None
         rival = Sample(points[early], rewards[early], self._learning.groups, self._units).fit(self._start.kernel, model)
@@ -231,11 +244,21 @@ class MixedLearner(Learner[MixedModel]):
         return None
 
     def describe(self, context_columns: int, actions: FloatArray) -> None:
-        self._columns = Columns(context_columns, self._columns.variables)
+        self._columns = replace(self._columns, contexts=context_columns)
         self._arms = are_arms(actions)
 
+    def next_round(self, learning: KernelLearning, round_index: int) -> int:
+        later = learning.after(round_index)
+        if self._columns.box is None or round_index >= FEW_EXPERIMENTS:
+            return later
+        return min(later, max(learning.first_round, round_index + 1, math.ceil(BOX_GROWTH * round_index)))
+
+    def within_box(self, low: FloatArray, high: FloatArray) -> None:
+        self._columns = self._columns.within(low, high)
+        self._arms = False
+
     def group_columns(self, labels: NDArray[np.intp]) -> None:
-        self._columns = Columns(self._columns.contexts, tuple(labels.tolist()))
+        self._columns = replace(self._columns, variables=tuple(labels.tolist()))
 
     def check(self, points: FloatArray) -> None:
         _require_labels(self._columns.variables, points)

@@ -17,7 +17,8 @@ from kernel_bandits.kernels import KernelLike, require_columns
 from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors import bulk, pruning
 from kernel_bandits.posteriors.anchored import AnchoredRegression, solved_anew
-from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior, require_finite_kernel
+from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.facts import Evaluation, Facts, require_finite_kernel
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.regression import RidgeRegression
 
@@ -205,6 +206,29 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         steps += model.remember_steps(point, reward, admitted.residual_trace + admitted.residual)
         return steps + model.dictionary.commit_steps(admitted.candidate, proposal, admitted.appended)
 
+    def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
+        model, facts, evaluation = self._model, self._facts, self.evaluate_finite(point[None, :])
+        features, residual = evaluation.features[0], evaluation.residual.item(0)
+        explained, prior = evaluation.explained.item(0), evaluation.prior_variance.item(0)
+        # rules look at points and not at weights: an anchor stands for a place
+        candidate = Candidate(features, residual, prior, residual / facts.regularization + explained)
+        proposal = model.dictionary.propose(candidate)
+        if proposal.resample:
+            twin = model.copy()
+            carry_out(twin.pending.observe_weighted_steps(features, reward, weight))
+            carry_out(twin.remember_steps(point, reward, facts.residual_trace + weight * residual, weight))
+            twin.resample()
+            return model.replace_steps(twin)
+        admitted = model.admit(point, candidate, proposal)
+        steps = admitted.pair.observe_weighted_steps(admitted.features, reward, weight) + admitted.steps
+        trace = admitted.residual_trace + weight * admitted.residual
+        steps += model.remember_steps(point, reward, trace, weight)
+        return steps + model.dictionary.commit_steps(admitted.candidate, proposal, admitted.appended)
+
+    @property
+    def observed_weights(self) -> FloatArray | None:
+        return None if self._model.history is None else self._model.history.weights
+
     def anticipate_steps(self, key: int, point: FloatArray, evaluation: _NystromEvaluation, row: int = 0) -> Steps:
         model = self._model
         features, residual = evaluation.features[row], evaluation.residual.item(row)
@@ -286,11 +310,13 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             raise
         yield len(points), self._model.replace_steps(twin._model)
 
-    def learn_history(self, points: FloatArray, rewards: FloatArray, candidates: FloatArray) -> None:
+    def learn_history(
+        self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
+    ) -> None:
         if self.dictionary.leverage_regularization is None:
-            self.observe_many(points, rewards)
+            super().learn_history(points, rewards, candidates, weights)
         else:
-            bulk.learn_history(self._model, points, rewards, candidates)
+            bulk.learn_history(self._model, points, rewards, candidates, weights)
 
     def refactor(self) -> None:
         """Recompute the tracked inverse in O(m³); predictions change by rounding alone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from operator import setitem
@@ -28,13 +29,16 @@ class Regression(Protocol):
         """Trace K(K + λI)⁻¹."""
 
     def copy(self) -> Self:
-        """A regression that goes on by itself."""
+        """Return a regression that goes on by itself."""
 
     def count_many(self, coordinates: Sequence[FloatArray]) -> None:
         """Learn points with rewards that are never asked for, in a regression that nobody else holds."""
 
     def count_steps(self, coordinates: FloatArray) -> Steps:
-        """The steps that learn a point with a reward that is never asked for: variances depend on points alone."""
+        """Return the steps that learn a point with a reward that is never asked for.
+
+        Variances depend on points alone.
+        """
 
 
 R = TypeVar("R", bound=Regression)
@@ -102,7 +106,7 @@ class Pending(Generic[R]):
         self.awaited: dict[int, Awaited] = {}
 
     def expect_steps(self, key: int, awaited: Awaited) -> Steps:
-        """The steps that count a point ahead."""
+        """Return the steps that count a point ahead."""
         ahead = self.settled.copy() if self.ahead is self.settled else self.ahead
         steps = ahead.count_steps(awaited.coordinates)
         if ahead is not self.ahead:
@@ -111,7 +115,7 @@ class Pending(Generic[R]):
         return [*steps, (setitem, self.awaited, key, awaited)]
 
     def recounted(self, awaited: dict[int, Awaited]) -> Pending[R]:
-        """The pair that awaits these points instead, counted anew."""
+        """Return the pair that awaits these points instead, counted anew."""
         pair = Pending(self.settled)
         if awaited:
             pair.ahead, pair.awaited = self.settled.copy(), awaited
@@ -119,14 +123,14 @@ class Pending(Generic[R]):
         return pair
 
     def release_steps(self, keys: Collection[int]) -> Steps:
-        """The steps that await points no longer, which ``ahead`` no longer counts or ``settled`` has learned."""
+        """Return the steps that await points no longer, which ``ahead`` no longer counts or ``settled`` has learned."""
         steps: Steps = [(self.awaited.pop, key, None) for key in keys]
         if len(keys) == len(self.awaited):
             steps.append((setattr, self, "ahead", self.settled))
         return steps
 
     def forget_steps(self: Pending[RidgeRegression], keys: Collection[int], coordinates: Sequence[FloatArray]) -> Steps:
-        """The steps that count awaited points no longer, given their φ."""
+        """Return the steps that count awaited points no longer, given their φ."""
         ahead = self.settled
         if len(keys) < len(self.awaited):
             ahead = self.ahead.copy()
@@ -134,11 +138,19 @@ class Pending(Generic[R]):
         return [(setattr, self, "ahead", ahead), *((self.awaited.pop, key, None) for key in keys)]
 
     def copy(self) -> Pending[R]:
-        """A pair that goes on by itself."""
+        """Return a pair that goes on by itself."""
         pair = Pending(self.settled.copy())
         pair.ahead = pair.settled if self.ahead is self.settled else self.ahead.copy()
         pair.awaited = dict(self.awaited)
         return pair
+
+    def observe_weighted_steps(
+        self: Pending[RidgeRegression], features: FloatArray, reward: float, weight: float
+    ) -> Steps:
+        """The steps that learn a reward of noise variance λ/weight in both: √weight·r at √weight·φ."""
+        scale = math.sqrt(weight)
+        steps = self.settled.learn_steps(scale * features, scale * reward)
+        return steps if self.ahead is self.settled else [*self.ahead.count_steps(scale * features), *steps]
 
     def observe_steps(
         self: Pending[RidgeRegression],
@@ -148,7 +160,7 @@ class Pending(Generic[R]):
         mean: float,
         reward: float,
     ) -> Steps:
-        """The steps that learn a reward in both, given h = Pφ and φᵀh with the P ahead, and mean = φᵀw."""
+        """Return the steps that learn a reward in both, given h = Pφ and φᵀh with the P ahead, and mean = φᵀw."""
         settled, ahead = self.settled, self.ahead
         if ahead is settled:
             return settled.observe_steps(features, solved, variance, mean, reward)

@@ -38,7 +38,9 @@ def extended_gram_times(
 def project(
     kernel: KernelLike, blocks: Iterable[Block], anchors: FloatArray, factor: FloatArray, since: Sequence[int]
 ) -> Mass:
-    """The past in the coordinates of the last q anchors: φ(s_i) = J k_Z(s_i), O(t·m), kernel recomputed block by block.
+    """Return the past in the coordinates of the last q anchors.
+
+    Φ(s_i) = J k_Z(s_i), O(t·m), kernel recomputed block by block.
 
     The factor is Jᵀ. ``since`` is how many observations came before each of the last q anchors; later ones count in its
     coordinate already. Where repeats are merged, every anchor must be newer than all observations.

@@ -17,12 +17,12 @@ WORTH = 2 / 3
 
 
 def is_worth_a_look(actions: int, anchors: int) -> bool:
-    """Whether bounds for these actions are cheap beside their standard deviations."""
+    """Return whether bounds for these actions are cheap beside their standard deviations."""
     return actions >= MINIMUM_ACTIONS and anchors >= MINIMUM_ANCHORS and actions * anchors >= MINIMUM_ENTRIES
 
 
 def pivots(actions: int, anchors: int) -> NDArray[np.intp]:
-    """The actions to evaluate first, evenly spread."""
+    """Return the actions to evaluate first, evenly spread."""
     number = 1 + min(anchors // ANCHORS_PER_PIVOT, actions // ACTIONS_PER_PIVOT)
     return np.arange(0, actions, -(-actions // number))
 
@@ -42,12 +42,12 @@ def std_bounds(
 
 
 def likely_winners(bounds: FloatArray) -> NDArray[np.intp]:
-    """The actions with the largest bounds."""
+    """Return the actions with the largest bounds."""
     return np.argpartition(bounds, -LIKELY_WINNERS)[-LIKELY_WINNERS:]
 
 
 def survivors(bounds: FloatArray, best: float) -> NDArray[np.intp] | None:
-    """The actions whose bound is not below the best exact value, or None where they are too many to single out."""
+    """Return the actions whose bound is not below the best exact value, or None where they are too many."""
     # not below, so that a bound that is not a number stays in and is noticed
     chosen = np.flatnonzero(~(bounds < best))
     return chosen if len(chosen) <= WORTH * len(bounds) else None

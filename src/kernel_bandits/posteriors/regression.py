@@ -31,7 +31,7 @@ _ARRAYS = ("covariance", "weights", "_precision", "_moment", "_pending", "_pendi
 
 
 def batch_rows(size: int) -> int:
-    """How many observations of ``size`` features to learn at once."""
+    """Return how many observations of ``size`` features to learn at once."""
     return min(BATCH_ROWS, max(PENDING_ROWS, BATCH_BYTES // (8 * max(size, 1))))
 
 
@@ -98,7 +98,7 @@ class RidgeRegression:
     def observe_steps(
         self, features: FloatArray, solved: FloatArray, variance: float, mean: float, reward: float
     ) -> Steps:
-        """The steps that learn a reward at features φ, with h = Pφ, variance = φᵀh and mean = φᵀw as they stand."""
+        """Return the steps that learn a reward at features φ, given h = Pφ, variance = φᵀh and mean = φᵀw."""
         # P ← P − hhᵀ/c and w ← w + h(r − φᵀw)/c with c = 1 + φᵀh (Sherman–Morrison); log det grows by log c
         scale = 1.0 + variance
         if not scale > LEAST_SCALE:
@@ -128,12 +128,12 @@ class RidgeRegression:
         self._pending_count, self._rounds = row + 1, rounds
 
     def learn_steps(self, features: FloatArray, reward: float) -> Steps:
-        """:meth:`observe_steps` where nothing is known of h = Pφ and φᵀw yet."""
+        """Call :meth:`observe_steps` where nothing is known of h = Pφ and φᵀw yet."""
         solved = linalg.symmetric_times_vector(self.covariance, features)
         return self.observe_steps(features, solved, float(features @ solved), float(features @ self.weights), reward)
 
     def count_steps(self, coordinates: FloatArray) -> Steps:
-        """The steps that learn φ with a reward that is never asked for; w means nothing from then on."""
+        """Return the steps that learn φ with a reward that is never asked for; w means nothing from then on."""
         solved = linalg.symmetric_times_vector(self.covariance, coordinates)
         return self.observe_steps(coordinates, solved, float(coordinates @ solved), 0.0, 0.0)
 
@@ -150,7 +150,7 @@ class RidgeRegression:
         self.settle()
 
     def copy(self) -> Self:
-        """A regression that goes on by itself."""
+        """Return a regression that goes on by itself."""
         twin = copy.copy(self)
         for name in _ARRAYS:
             setattr(twin, name, getattr(self, name).copy())
@@ -258,7 +258,7 @@ class RidgeRegression:
         self._deferred, self._deferred_rows, self._stale = [], 0, True
 
     def bordered(self, mass: Mass) -> Self:
-        """A regression with one more coordinate, in which the past has the given mass."""
+        """Return a regression with one more coordinate, in which the past has the given mass."""
         grown = copy.copy(self)
         grown._precision, grown._moment = self._precision.copy(), self._moment.copy()
         grown._pending_rewards = self._pending_rewards.copy()
@@ -299,7 +299,7 @@ class RidgeRegression:
         self.log_determinant = log_determinant - self.size * math.log(self.regularization)
 
     def _absorb_pending(self) -> None:
-        """A ← A + Σ φφᵀ and b ← b + Σ rφ over the observations that wait."""
+        """Set A ← A + Σ φφᵀ and b ← b + Σ rφ over the observations that wait."""
         rows, rewards = self._pending[: self._pending_count], self._pending_rewards[: self._pending_count]
         linalg.add_gram(self._precision, rows, 1.0)
         self._moment += linalg.transpose_times_vector(rows, rewards)

@@ -17,7 +17,8 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.kernels.mixed import Mixed, PerArm
-from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior
+from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.facts import Evaluation, Facts
 from kernel_bandits.posteriors.pending import Awaited
 
 # Builds the posterior of one arm on contexts, given how many there are already.
@@ -98,7 +99,7 @@ class _Arms:
         return max((member.drift for member in self.members.values()), default=0.0)
 
     def copy(self) -> _Arms:
-        """Arms that learn apart from these."""
+        """Return arms that learn apart from these."""
         twin = copy.copy(self)
         twin.members = {arm: member.copy() for arm, member in self.members.items()}
         twin.awaited = dict(self.awaited)
@@ -111,8 +112,10 @@ class _Arms:
             columns = self.anchors.shape[1]
             blocks = [member.dictionary_points for member in self.members.values()]
             # an arm without anchors does not know its columns yet
-            self.anchors, self.size = np.concatenate([block.reshape(len(block), columns) for block in blocks]), size
+            self.anchors = np.concatenate([block.reshape(len(block), columns) for block in blocks])
             self.narrow = self._narrowed()
+            # last, so that a count that was interrupted is repeated
+            self.size = size
 
     def _narrowed(self) -> _NarrowAnchors | None:
         if not isinstance(self._kernel, Mixed):
@@ -200,7 +203,10 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
         return _SplitEvaluation(self._facts.round_index, mean, std, within)
 
     def _of_one_context(self, contexts: FloatArray, rows_by_arm: dict[bytes, list[int]]) -> dict[bytes, Evaluation]:
-        """The evaluations of the arms where all are offered in one context: one call of the kernel for all anchors."""
+        """Return the evaluations of the arms where all are offered in one context.
+
+        One call of the kernel for all anchors.
+        """
         if len(contexts) < 2 or len(rows_by_arm) < len(contexts) or not (self._split and self._arms.size):
             return {}
         context = contexts[:1]
@@ -217,7 +223,7 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
         return evaluations
 
     def _member(self, point: FloatArray) -> tuple[bytes, Posterior[Any]]:
-        """The posterior of a point's arm, a fresh one if the arm was never played; writes nothing."""
+        """Return the posterior of a point's arm, a fresh one if the arm was never played; writes nothing."""
         arm = point[self._split :].tobytes()
         member = self._arms.members.get(arm)
         if member is None:
@@ -232,7 +238,7 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
         return arm, member, *known
 
     def _admit_steps(self, arm: bytes, member: Posterior[Any], dimension: int, observations: int) -> Steps:
-        """The steps that keep the posterior of an arm, which has learned that many observations."""
+        """Return the steps that keep the posterior of an arm, which has learned that many observations."""
         return [
             (self._arms.members.setdefault, arm, member),
             (self._numbers.setdefault, arm, len(self._numbers)),
@@ -253,6 +259,24 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
             *self._admit_steps(arm, member, len(point), 1),
         ]
 
+    def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
+        arm, member = self._member(point)
+        return [
+            *member.observe_weighted_steps(point[: self._split], reward, weight),
+            (self._order.append, self._numbers.get(arm, len(self._numbers))),
+            *self._admit_steps(arm, member, len(point), 1),
+        ]
+
+    @property
+    def observed_weights(self) -> FloatArray | None:
+        members = [(member.observed_weights, member.round_index) for member in self._arms.members.values()]
+        if all(weights is None for weights, _ in members):
+            return None
+        given = np.concatenate([np.ones(count) if weights is None else weights for weights, count in members])
+        ordered = np.empty(len(given))
+        ordered[np.argsort(np.asarray(self._order), kind="stable")] = given
+        return ordered
+
     def observe_many_steps(self, points: FloatArray, rewards: FloatArray) -> Iterator[tuple[int, Steps]]:
         twin = self.copy()
         twin._learn_groups(points, lambda member, rows: member.observe_many(points[rows, : self._split], rewards[rows]))
@@ -266,14 +290,16 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
         twin._pending, twin._order, twin._numbers = twin._arms, list(self._order), dict(self._numbers)
         return twin
 
-    def learn_history(self, points: FloatArray, rewards: FloatArray, candidates: FloatArray) -> None:
+    def learn_history(
+        self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
+    ) -> None:
         chosen = self._rows_by_arm(candidates)
 
         def learn(member: Posterior[Any], rows: list[int]) -> None:
             arm = points[rows[0], self._split :].tobytes()
             contexts = points[rows, : self._split]
             own = candidates[chosen[arm], : self._split] if arm in chosen else contexts[:1]
-            member.learn_history(contexts, rewards[rows], own)
+            member.learn_history(contexts, rewards[rows], own, None if weights is None else weights[rows])
 
         self._learn_groups(points, learn)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import secrets
 import time
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from kernel_bandits.service.endpoint import Call, Reply
 from kernel_bandits.service.events import Event, encode
 from kernel_bandits.service.runtime import Runtime
 
+_log = logging.getLogger("kernel_bandits.service")
 DECISION_KEYS = (
     "id",
     "context",
@@ -35,6 +37,8 @@ STATUS = {"unknown": 404, "conflict": 409}
 WATCH = 0.5
 KEEP_ALIVE = 15.0
 LOG_PAGE = 1_000
+# What off-policy tools read of a rewarded decision.
+REWARDED_KEYS = ("context", "action", "reward", "propensity")
 
 
 def fresh_id() -> str:
@@ -77,6 +81,9 @@ async def decide(call: Call) -> Reply:
     """Choose an action."""
     command, details = as_decide(call.body, call.runtime.settings.limits.actions)
     event, repeated = await call.runtime.carry_out(call.path["loop"], command)
+    if call.runtime.settings.log_contexts:
+        facts = {"loop": call.path["loop"], "id": event.decision, "context": event.body["context"]}
+        _log.info("decision", extra={**facts, "action": event.body["action"]})
     return Reply(decision_view(event, repeated, details), 200 if repeated else 201)
 
 
@@ -224,17 +231,27 @@ async def log(call: Call) -> Reply:
     after = call.query.get("after", "0")
     if not (after.isascii() and after.isdigit() and len(after) < 19):
         raise InputError(f"after: expected the number of an event, got {shown(after)}.")
-    return Reply(_lines(call.runtime, name, int(after)), 200, b"application/x-ndjson")
+    rewarded = call.query.get("rewarded", "false")
+    if rewarded not in ("true", "false"):
+        raise InputError(f"rewarded: expected true or false, got {shown(rewarded)}.")
+    return Reply(_lines(call.runtime, name, int(after), rewarded == "true"), 200, b"application/x-ndjson")
 
 
-async def _lines(runtime: Runtime, name: str, after: int) -> AsyncIterator[bytes]:
+async def _lines(runtime: Runtime, name: str, after: int, rewarded: bool) -> AsyncIterator[bytes]:
     while True:
         events = await asyncio.to_thread(runtime.store.read, name, after, LOG_PAGE)
         if not events:
             return
         made = {event.decision: event for event in events if event.kind == "decision"}
         found = await asyncio.to_thread(runtime.store.find_many, name, list(made))
-        lines = [encode(log_row(event, found[event.decision])) for event in made.values()]
+        rows = [log_row(event, found[event.decision]) for event in made.values()]
+        if rewarded:
+            rows = [
+                {key: row[key] for key in REWARDED_KEYS}
+                for row in rows
+                if row["active"] and row["reward"] is not None and row["propensity"] is not None
+            ]
+        lines = [encode(row) for row in rows]
         if lines:
             yield ("\n".join(lines) + "\n").encode()
         after = events[-1].number

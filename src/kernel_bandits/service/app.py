@@ -42,6 +42,7 @@ def operations(metrics: Metrics) -> list[Operation]:
     outcome = {200: "Outcome"}
     variable = {"name": "variable", "in": "query", "required": True, "schema": {"type": "string"}}
     after = {"name": "after", "in": "query", "schema": {"type": "integer", "minimum": 0}}
+    rewarded = {"name": "rewarded", "in": "query", "schema": {"type": "boolean"}}
     lines = ("application/x-ndjson", {"type": "string"})
     stream = ("text/event-stream", {"type": "string"})
 
@@ -137,7 +138,7 @@ def operations(metrics: Metrics) -> list[Operation]:
             "Decisions and rewards, a JSON object a line",
             None,
             {200: lines},
-            (after,),
+            (after, rewarded),
         ),
         Operation(
             "GET", f"{loop}/digest", "digest", "administer", api.digest, "A digest of the state", None, {200: "Any"}
@@ -210,7 +211,7 @@ def build_app(runtime: Runtime, keys: Keys | None = None) -> Starlette:
     runtime.latency = metrics.quantiles
     guards = Guards(runtime, keys or Keys(), RateLimit(runtime.settings.limits.requests_per_second), metrics)
     known = operations(metrics)
-    description = json.dumps(document(known)).encode()
+    description = json.dumps(document(known, list(runtime.workers))).encode()
 
     async def openapi(_: Call) -> Reply:
         return Reply(description)

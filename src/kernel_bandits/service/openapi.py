@@ -180,11 +180,11 @@ def reference(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def document(operations: Sequence[Operation]) -> dict[str, Any]:
-    """Return the document of some operations."""
+def document(operations: Sequence[Operation], loops: Sequence[str]) -> dict[str, Any]:
+    """Return the document of some operations on loops of these names."""
     paths: dict[str, Any] = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _describe(operation)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _describe(operation, loops)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -200,8 +200,9 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
     }
 
 
-def _describe(operation: Operation) -> dict[str, Any]:
+def _describe(operation: Operation, loops: Sequence[str]) -> dict[str, Any]:
     error = {"application/json": {"schema": reference("Error")}}
+    parts = {"id": ID_SCHEMA, "loop": {"type": "string", "enum": list(loops)}}
     responses: dict[str, Any] = {}
     for status, schema in operation.responses.items():
         responses[str(status)] = {"description": "Done."}
@@ -216,12 +217,7 @@ def _describe(operation: Operation) -> dict[str, Any]:
         "responses": responses,
         "parameters": [
             *(
-                {
-                    "name": part,
-                    "in": "path",
-                    "required": True,
-                    "schema": ID_SCHEMA if part == "id" else {"type": "string"},
-                }
+                {"name": part, "in": "path", "required": True, "schema": parts[part]}
                 for part in re.findall(r"{(\w+)}", operation.path)
             ),
             *operation.parameters,

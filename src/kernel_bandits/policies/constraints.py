@@ -1,0 +1,218 @@
+"""Measured outputs that must stay within limits: a posterior for each, and the actions they leave."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kernel_bandits.actions import Box, join
+from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, require_finite
+from kernel_bandits.commit import Steps
+from kernel_bandits.dictionaries import DictionaryRule
+from kernel_bandits.errors import InputError, UnavailableError
+from kernel_bandits.kernels import KernelLike
+from kernel_bandits.policies.box_search import around, candidates
+from kernel_bandits.posteriors import ExactPosterior, NystromPosterior, Posterior
+from kernel_bandits.posteriors.facts import Prediction
+
+# Of a box: rounds of neighbours around the best safe actions, and how many of these there are.
+REFINEMENTS, CENTRES = 4, 24
+# Where the numbers of the coins of constraints begin, beyond those that other parts spawn.
+CONSTRAINT_COINS = 2**30
+
+
+@dataclass(frozen=True)
+class Constraint(ABC):
+    """A limit on a measured output, known up to a Gaussian process of its own.
+
+    Args:
+        limit: in the units of the output.
+        kernel: covariance of the output at joint points, its variance included: ``25.0 * kb.Matern(0.5)``. It has to be
+            given: outputs at safe actions say nothing about how steep the others are.
+        regularization: the noise variance of the output.
+        deviations: c; an action is allowed if the output is within the limit by c standard deviations.
+        prior_mean: the output expected where nothing is known; the limit unless given.
+    """
+
+    limit: float
+    kernel: KernelLike
+    regularization: float = 0.1
+    deviations: float = 2.0
+    prior_mean: float | None = None
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.limit):
+            raise InputError(f"limit: expected a finite number, got {self.limit!r}.")
+        as_positive("regularization", self.regularization)
+        as_positive("deviations", self.deviations)
+
+    @property
+    def offset(self) -> float:
+        """What is taken off outputs before they are learned."""
+        return self.limit if self.prior_mean is None else self.prior_mean
+
+    @abstractmethod
+    def excess(self, mean: FloatArray, std: FloatArray) -> FloatArray:
+        """Return by how much outputs of this mean and std may pass the limit; at most 0 if an action is allowed."""
+
+
+@dataclass(frozen=True)
+class Below(Constraint):
+    """An output that must stay below a limit: mean + c·std ≤ limit."""
+
+    def excess(self, mean: FloatArray, std: FloatArray) -> FloatArray:
+        return mean + self.deviations * std - self.limit
+
+
+@dataclass(frozen=True)
+class Above(Constraint):
+    """An output that must stay above a limit: mean − c·std ≥ limit."""
+
+    def excess(self, mean: FloatArray, std: FloatArray) -> FloatArray:
+        return self.limit - mean + self.deviations * std
+
+
+class Guards:
+    """The constraints of a policy with what was measured so far.
+
+    Args:
+        constraints: by the name of their output.
+        posteriors: of the outputs less their offset, by name.
+        safe_actions: allowed in every context, shape (n, d_a), or None.
+        if_unsafe: what to do when no offered action is allowed: an error, or the least unsafe with ``safe`` False.
+    """
+
+    def __init__(
+        self,
+        constraints: Mapping[str, Constraint],
+        posteriors: Mapping[str, Posterior[Any]],
+        safe_actions: ArrayLike | None,
+        if_unsafe: Literal["error", "flag"] = "error",
+    ) -> None:
+        if if_unsafe not in ("error", "flag"):
+            raise InputError(f"if_unsafe: expected 'error' or 'flag', got {if_unsafe!r}.")
+        self.constraints, self.posteriors, self.if_unsafe = dict(constraints), dict(posteriors), if_unsafe
+        self.safe_actions = None if safe_actions is None else as_points("safe_actions", safe_actions).copy()
+        if self.safe_actions is not None:
+            require_finite("safe_actions", self.safe_actions)
+
+    @classmethod
+    def of(
+        cls,
+        constraints: Mapping[str, Constraint],
+        rule: DictionaryRule | None,
+        seed: Any,
+        safe_actions: ArrayLike | None,
+        if_unsafe: Literal["error", "flag"],
+    ) -> Self:
+        """Return the guards of constraints that were never measured, with coins of a seed sequence."""
+        if not isinstance(constraints, Mapping) or not all(
+            isinstance(each, Constraint) for each in constraints.values()
+        ):
+            raise InputError(
+                "constraints: expected limits by the name of an output, {'pressure': Below(8.0, kernel)}, got "
+                f"{constraints!r}."
+            )
+        posteriors: dict[str, Posterior[Any]] = {}
+        for number, (name, each) in enumerate(constraints.items()):
+            if rule is None:
+                posteriors[name] = ExactPosterior(each.kernel, each.regularization)
+            else:
+                own = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, CONSTRAINT_COINS + number))
+                posteriors[name] = NystromPosterior(each.kernel, each.regularization, rule, np.random.default_rng(own))
+        return cls(constraints, posteriors, safe_actions, if_unsafe)
+
+    def predict(self, points: FloatArray) -> dict[str, Prediction]:
+        """Return mean and standard deviation of each output at joint points (A, d)."""
+        predictions = {}
+        for name, posterior in self.posteriors.items():
+            evaluation = posterior.evaluate_finite(points)
+            predictions[name] = Prediction(evaluation.mean + self.constraints[name].offset, evaluation.std)
+        return predictions
+
+    def excess(self, points: FloatArray) -> FloatArray:
+        """Return the largest excess over all limits at joint points, in prior standard deviations, shape (A,)."""
+        largest = np.full(len(points), -np.inf)
+        for name, prediction in self.predict(points).items():
+            scale = np.sqrt(self.posteriors[name].kernel.diag(points))
+            excess = self.constraints[name].excess(prediction.mean, prediction.std)
+            largest = np.maximum(largest, excess / np.maximum(scale, np.finfo(float).tiny))
+        return largest
+
+    def allowed(self, points: FloatArray) -> tuple[NDArray[np.bool_], FloatArray]:
+        """Return which joint points may be played, and their excess, shape (A,) each."""
+        excess = self.excess(points)
+        allowed = excess <= 0.0
+        if self.safe_actions is not None:
+            actions = points[:, -self.safe_actions.shape[1] :]
+            known = np.isclose(actions[:, None, :], self.safe_actions[None, :, :], rtol=1e-9, atol=1e-12)
+            allowed = np.logical_or(allowed, np.any(np.all(known, axis=2), axis=1))
+        return allowed, excess
+
+    def require_flag(self) -> None:
+        """Raise where an action that is not known to be safe must not be played."""
+        if self.if_unsafe == "error":
+            raise UnavailableError(
+                f"constraints: no offered action is known to keep {', '.join(self.constraints)} within limits; offer "
+                "others, pass safe_actions= to begin with, or if_unsafe='flag' to play the least unsafe."
+            )
+
+    def checked(self, outputs: Mapping[str, float] | None) -> dict[str, float]:
+        """Return measured outputs as finite numbers; some may be missing."""
+        if outputs is None or not isinstance(outputs, Mapping):
+            names = ", ".join(f"{name!r}: …" for name in self.constraints)
+            raise InputError(
+                f"outputs: expected {{{names}}}, got {outputs!r}; pass what was measured with every reward, {{}} if "
+                "nothing was."
+            )
+        unknown = set(outputs) - set(self.constraints)
+        if unknown:
+            raise InputError(f"outputs: {sorted(unknown)} have no constraint; expected {sorted(self.constraints)}.")
+        return {name: as_reward(value) for name, value in outputs.items()}
+
+    def learn_steps(self, point: FloatArray, outputs: Mapping[str, float]) -> Steps:
+        """The steps that learn measured outputs at a point (d,)."""
+        steps: Steps = []
+        for name, value in outputs.items():
+            posterior, offset = self.posteriors[name], self.constraints[name].offset
+            steps += posterior.observe_steps(point, value - offset, posterior.evaluate_finite(point[None, :]))
+        return steps
+
+    def shortlist(
+        self, posterior: Posterior[Any], bonus: float, context: FloatArray, box: Box, generator: np.random.Generator
+    ) -> FloatArray:
+        """Return allowed actions of a box with large bounds, shape (n, d_a); the least unsafe if none is allowed.
+
+        Candidates cover the box; neighbours of the best allowed ones follow at all scales, since the allowed part may
+        be small.
+        """
+        actions = candidates(posterior, context, box, generator)
+        if self.safe_actions is not None:
+            inside = self.safe_actions[box.contains(self.safe_actions)]
+            actions = np.concatenate([actions, inside])
+        best, values = self._best(posterior, bonus, context, actions)
+        spacing = len(actions) ** (-1.0 / box.dimension)
+        for _ in range(REFINEMENTS):
+            near = box.at(around(box.fractions(best[:CENTRES]), spacing, generator))
+            best, values = self._best(posterior, bonus, context, np.concatenate([best, near]))
+        return best[: max(1, int(np.isfinite(values).sum()))]
+
+    def _best(
+        self, posterior: Posterior[Any], bonus: float, context: FloatArray, actions: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return actions and their bounds, largest first.
+
+        Those that are not allowed have −∞ and stand last, the least unsafe first.
+        """
+        points = join(context, actions)
+        allowed, excess = self.allowed(points)
+        evaluation = posterior.evaluate_finite(points)
+        values = np.where(allowed, evaluation.mean + bonus * evaluation.std, -np.inf)
+        order = np.lexsort((excess, -values))[:CENTRES]
+        return actions[order], values[order]

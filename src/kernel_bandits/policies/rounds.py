@@ -1,0 +1,245 @@
+"""A round of a policy: choosing an action, and learning its reward."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kernel_bandits.actions import Box, available_rows, join, require_action_columns
+from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, as_vector, require_finite
+from kernel_bandits.commit import Step, Steps, carry_out
+from kernel_bandits.errors import InputError, UnavailableError
+from kernel_bandits.kernels import require_columns
+from kernel_bandits.numerics.blas_threads import threads_for
+from kernel_bandits.policies.decision import NOTHING_CHOSEN, Choice, Decision, LastChoice, scattered
+from kernel_bandits.policies.hooks import Hooks
+from kernel_bandits.policies.ledger import Ledger
+
+
+class Rounds(Hooks):
+    """Choosing and learning, one round at a time; every change of state is prepared first, then committed.
+
+    Args:
+        generator: breaks ties, and draws whatever else the policy leaves to chance.
+    """
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        super().__init__(generator)
+        self._dimensions: tuple[int | None, int | None] = (None, None)
+        self._last = LastChoice()
+        self._ledger = Ledger()
+        # The version of the model, alone in a list: a commit takes it out first and puts the next one in last, so that
+        # of two threads that change the model at once one is refused.
+        self._versions = [0]
+
+    # A bad kernel or a huge number is reported by an error, so NumPy need not warn of the arithmetic on the way to it.
+    @final
+    @np.errstate(invalid="ignore", over="ignore")
+    def select(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
+        """Choose an action for a context.
+
+        Does not change the model; randomness is consumed only to break ties, to search a box, and by policies that
+        choose at random.
+
+        Args:
+            context: shape (d_x,); empty for a problem without contexts.
+            actions: one offered action per row, shape (A, d_a), A ≥ 1; or a box, any point of which may be played.
+            mask: True for the rows that may be played, shape (A,); by default all of them. The other rows may hold
+                anything.
+        """
+        moment = self._version(), self.round_index
+        try:
+            decision, choice, point = self._decide(context, actions, mask)
+            last = LastChoice(choice, point, moment)
+            if self._drawn_from:
+                carry_out([(setattr, self, "_last", last), (self._drawn_from.clear,)])
+            else:
+                self._last = last
+        except BaseException:
+            self._take_back_draws()
+            raise
+        return decision
+
+    def _decide(
+        self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None
+    ) -> tuple[Decision, Choice, FloatArray]:
+        """Return a decision, the choice behind it and the chosen joint point; only generators change."""
+        indices: NDArray[np.intp] | None = None
+        is_box, density = isinstance(actions, Box), None
+        if isinstance(actions, Box):
+            context, actions, density = self._rows_of_box(context, actions, mask)
+        else:
+            actions = as_points("actions", actions, self._dimensions[1])
+            offered = len(actions)
+            if mask is not None:
+                indices = available_rows(mask, offered)
+                actions = actions[indices]
+            context = as_vector("context", context, self._dimensions[0])
+        points = join(context, actions)
+        if self._dimensions[0] is None:
+            require_action_columns(actions)
+            self._check_first(points, len(context))
+        threads = threads_for(self.dictionary_size, len(points))
+        if threads is None:
+            choice = self.choose(points)
+        else:
+            with threads:
+                choice = self.choose(points)
+        row, propensity = choice.index, choice.propensity
+        point = points[row]
+        split, own = len(context), point.copy()
+        table = choice.probabilities
+        if indices is not None:
+            row = int(indices[row])
+            table = None if table is None else scattered(table, indices, offered)
+        elif is_box:
+            row, propensity, table = -1, None, None
+        decision = Decision(row, own[split:], choice.mean, choice.std, choice.upper_bound, own[:split], propensity)
+        decision.probabilities, decision.density, decision.safe = table, density, choice.safe
+        return decision, choice, point
+
+    def _rows_of_box(
+        self, context: ArrayLike, box: Box, mask: ArrayLike | None
+    ) -> tuple[FloatArray, FloatArray, float | None]:
+        """Return the context, checked, the actions of a box to choose from, and the density of one that was drawn."""
+        if mask is not None:
+            raise InputError("mask: a box has no rows to leave out; offer a smaller box.")
+        if self._dimensions[1] not in (None, box.dimension):
+            raise InputError(f"actions: expected a box of {self._dimensions[1]} dimensions, got {box.dimension}.")
+        context = as_vector("context", context, self._dimensions[0])
+        if self._dimensions[0] is None:
+            self._check_first(join(context, box.low[None, :]), len(context))
+        require_finite("context", context)
+        self.will_draw(self.generator)
+        try:
+            drawn = self.draw_in_box(context, box)
+            rows, density = (self.shortlist(context, box), None) if drawn is None else (drawn[0][None, :], drawn[1])
+            return context, as_points("actions", rows, self._dimensions[1]), density
+        except NotImplementedError as reason:
+            raise InputError(
+                f"actions: {type(self).__name__} chooses among finitely many actions and was offered a Box; "
+                "offer rows, for instance box.sample(generator, 100)."
+            ) from reason
+
+    def _take_back_draws(self) -> None:
+        """Give the generators the states they had before a choice that came to nothing."""
+        restored = [(setattr, generator.bit_generator, "state", state) for generator, state in self._drawn_from]
+        carry_out([*restored, (self._drawn_from.clear,)])
+
+    @final
+    def update(
+        self,
+        context: ArrayLike,
+        action: ArrayLike,
+        reward: float,
+        *,
+        weight: float | None = None,
+        noise_variance: float | None = None,
+        outputs: Mapping[str, float] | None = None,
+    ) -> None:
+        """Learn the reward of an action that was played in a context.
+
+        Args:
+            context: shape (d_x,).
+            action: shape (d_a,), for instance ``decision.action``.
+            reward: a finite number; larger is better.
+            weight: how many ordinary rewards this one is worth: its noise variance is λ/weight. 1 unless given.
+            noise_variance: of this reward, in squared reward units; instead of ``weight``.
+            outputs: what was measured besides, by the names of the policy's constraints.
+        """
+        self._update(context, action, reward, weight=self._as_weight(weight, noise_variance), outputs=outputs)
+
+    def _as_weight(self, weight: float | None, noise_variance: float | None) -> float:
+        if noise_variance is None:
+            return 1.0 if weight is None else as_positive("weight", weight)
+        if weight is not None:
+            raise InputError("weight and noise_variance: expected one of the two, got both.")
+        return self.weight_of(as_positive("noise_variance", noise_variance))
+
+    def _update(
+        self,
+        context: ArrayLike,
+        action: ArrayLike,
+        reward: float,
+        also: Sequence[Step] = (),
+        *,
+        weight: float = 1.0,
+        outputs: Mapping[str, float] | None = None,
+    ) -> None:
+        """Call :meth:`update`, with steps of a policy around this one."""
+        version, last = self._version(), self._last
+        context = as_vector("context", context, self._dimensions[0])
+        action = as_vector("action", action, self._dimensions[1])
+        choice = last.choice_of(context, action, (version, self.round_index))
+        if choice is not None:
+            point = last.point
+        else:
+            require_finite("context", context)
+            require_finite("action", action)
+            point = np.concatenate((context, action))
+            if self._dimensions[0] is None:
+                require_action_columns(action)
+                self._check_first(point[None, :], len(context))
+        counted = (self._store, self._rewards_learned + 1, (len(context), len(action)))
+        reward = as_reward(reward)
+        steps = [counted, *also, *self.output_steps(point, outputs)]
+        if weight == 1.0:
+            self._change_model(version, steps, self.learn, point, reward, choice)
+        else:
+            self._change_model(version, steps, self.learn_weighted, point, reward, weight)
+
+    def _store(self, rewards_learned: int, dimensions: tuple[int | None, int | None]) -> None:
+        """Write what every change of the model changes in the policy; may be repeated."""
+        self._rewards_learned, self._dimensions, self._last = rewards_learned, dimensions, NOTHING_CHOSEN
+
+    def _change_model(
+        self, version: int, steps: Sequence[Step], hook: Callable[..., Steps | None], *arguments: Any
+    ) -> None:
+        """Prepare a change of the model by a hook, with the BLAS threads that pay; carry it out with other steps."""
+        threads = threads_for(self.dictionary_size)
+        if threads is None:
+            self._commit(version, hook(*arguments), steps)
+        else:
+            with threads:
+                self._commit(version, hook(*arguments), steps)
+
+    def _version(self) -> int:
+        """Return the version of the model."""
+        try:
+            return self._versions[0]
+        except IndexError:
+            raise _changed_meanwhile() from None
+
+    def _commit(self, version: int, planned: Steps | None, steps: Sequence[Step]) -> None:
+        """Carry out the steps of the model and of the policy, from one version of the model to the next."""
+        versions = self._versions
+        every: Steps = [(versions.remove, version)]
+        if planned:
+            every += planned
+        every += steps
+        every.append((versions.append, version + 1))
+        try:
+            carry_out(every)
+        except ValueError:
+            if version in versions or version + 1 in versions:
+                raise
+            raise _changed_meanwhile() from None
+
+    def _check_first(self, points: FloatArray, context_columns: int) -> None:
+        """Raise if, before the first observation, dictionary or kernel do not take points of this width."""
+        for posterior in self.posteriors[:1]:
+            if posterior.dimension not in (None, points.shape[1]):
+                raise InputError(
+                    f"dictionary: its points have {posterior.dimension} columns, but context and action together have "
+                    f"{points.shape[1]}."
+                )
+            posterior.describe(context_columns, points[:, context_columns:])
+            require_columns(posterior.kernel, points, context_columns)
+
+
+def _changed_meanwhile() -> UnavailableError:
+    return UnavailableError(
+        "The policy was changed meanwhile by another thread, and this call has changed nothing. A policy serves one "
+        "thread at a time: hold a threading.Lock around its calls, or let one thread or a service own it."
+    )

@@ -1,0 +1,80 @@
+"""Pictures of a policy in a box: what they show is what the policy believes."""
+
+import numpy as np
+import pytest
+
+import kernel_bandits as kb
+from kernel_bandits.experiments.process_plots import replayed
+
+BOX = kb.Box([150.0, 1.0], [250.0, 5.0], names=["temperature", "pressure"], units=["°C", "bar"])
+KERNEL = 4.0 * kb.Matern([1.0, 60.0, 2.0])
+
+
+def played(rounds=15, **options):
+    policy = kb.ek_ucb(KERNEL, regularization=0.1, seed=0)
+    if options:
+        policy.constrained(**options)
+    generator = np.random.default_rng(0)
+    for _ in range(rounds):
+        context, action = generator.random(1), BOX.sample(generator, 1)[0]
+        outputs = {"outputs": {"purity": 1.0 - BOX.fractions(action[None])[0, 0]}} if options else {}
+        policy.update(context, action, float(np.sin(action[1]) + 0.1 * generator.standard_normal()), **outputs)
+    return policy
+
+
+def meshes(figure):
+    return {place.get_title(): place.collections[0].get_array() for place in figure.axes if place.get_title()}
+
+
+def test_a_surface_shows_the_predictions_and_changes_nothing():
+    policy = played()
+    before = policy.generator.bit_generator.state
+    figure = kb.plots.surface(policy, [0.5], BOX)
+    assert policy.generator.bit_generator.state == before
+    shown = meshes(figure)
+    side = np.linspace(0, 1, 61)
+    grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    prediction = policy.predict([0.5], BOX.at(grid))
+    np.testing.assert_allclose(np.ravel(shown["expected reward"]), prediction.mean, atol=1e-9)
+    np.testing.assert_allclose(np.ravel(shown["standard deviation"]), prediction.std, atol=1e-9)
+    assert figure.axes[0].get_xlabel() == "temperature (°C)"
+
+
+def test_a_line_goes_through_the_action_asked_for():
+    policy, through = played(), [200.0, 2.0]
+    figure = kb.plots.surface(policy, [0.5], BOX, axes=["pressure"], through=through)
+    line = figure.axes[0].lines[0]
+    actions = np.column_stack([np.full(len(line.get_xdata()), 200.0), line.get_xdata()])
+    np.testing.assert_allclose(line.get_ydata(), policy.predict([0.5], actions).mean, atol=1e-9)
+    assert "temperature (°C) = 200" in figure.get_suptitle()
+
+
+def test_constraints_have_panels():
+    constraint = kb.Above(0.2, 0.1 * kb.Matern([1.0, 60.0, 2.0]), regularization=0.01)
+    policy = played(constraints={"purity": constraint}, if_unsafe="flag")
+    titles = list(meshes(kb.plots.surface(policy, [0.5], BOX)))
+    assert titles[-1] == "purity: mean − 2 std, limit 0.2"
+
+
+def test_histories_and_calibrations():
+    policy = played(30)
+    figure = kb.plots.history(policy, BOX)
+    np.testing.assert_allclose(figure.axes[0].lines[0].get_ydata(), policy.posterior.observed_rewards)
+    assert [place.get_ylabel() for place in figure.axes] == ["reward", "temperature (°C)", "pressure (bar)"]
+    means, stds, rewards = replayed(policy)
+    exact = kb.k_ucb(KERNEL, regularization=0.1)
+    points = policy.observed_points
+    exact.update_many(points[:20, :1], points[:20, 1:], rewards[:20])
+    prediction = exact.predict(points[20, :1], points[20:21, 1:])
+    assert means[20] == pytest.approx(prediction.mean[0])
+    assert stds[20] ** 2 == pytest.approx(prediction.std[0] ** 2 + 0.1)
+    assert len(kb.plots.calibration(policy).axes) == 2
+
+
+def test_bad_arguments_are_explained():
+    with pytest.raises(kb.InputError, match="temperature"):
+        kb.plots.surface(played(), [0.5], BOX, axes=["humidity"])
+    with pytest.raises(kb.InputError, match="posterior"):
+        kb.plots.history(kb.uniform())
+    with pytest.raises(kb.InputError, match="no rewards"):
+        kb.plots.history(kb.ek_ucb(KERNEL))

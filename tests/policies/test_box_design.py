@@ -1,0 +1,90 @@
+"""With nothing set in a box: a first design that fills it, units of the box, and no run that stays on the walls."""
+
+import numpy as np
+import pytest
+
+import kernel_bandits as kb
+from kernel_bandits.policies.box_design import BESIDES, PER_COORDINATE
+
+BOX = kb.Box([150.0, 1.0, 20.0], [250.0, 5.0, 80.0])
+SIZE = 3 * PER_COORDINATE + BESIDES
+
+
+def design(policy, rounds=SIZE, batch=1, box=BOX):
+    generator, actions = np.random.default_rng(0), []
+    while len(actions) < rounds:
+        decisions = [policy.ask(generator.standard_normal(2), box) for _ in range(batch)]
+        actions += [decision.action for decision in decisions]
+        for decision in decisions:
+            policy.tell(decision.id, float(generator.standard_normal()))
+    return np.array(actions)
+
+
+def test_the_first_actions_fill_the_box():
+    fractions = BOX.fractions(design(kb.ek_ucb(seed=0)))
+    # every half of every coordinate gets its share, and no two actions are neighbours
+    assert (np.abs((fractions < 0.5).mean(axis=0) - 0.5) < 0.2).all()
+    distances = np.linalg.norm(fractions[:, None] - fractions[None], axis=2)[~np.eye(SIZE, dtype=bool)]
+    assert distances.min() > 0.15
+    assert ((fractions > 0.0) & (fractions < 1.0)).all()
+
+
+@pytest.mark.parametrize("make", [kb.ek_ucb, kb.k_ucb])
+def test_batches_and_late_rewards_play_the_same_design(make):
+    np.testing.assert_array_equal(design(make(seed=3)), design(make(seed=3), batch=4)[:SIZE])
+    policy, generator = make(seed=3), np.random.default_rng(0)
+    updated = []
+    for _ in range(SIZE):
+        context = generator.standard_normal(2)
+        updated.append(policy.select(context, BOX).action)
+        policy.update(context, updated[-1], float(generator.standard_normal()))
+    np.testing.assert_array_equal(updated, design(make(seed=3)))
+    assert not np.array_equal(design(make(seed=3)), design(make(seed=4)))
+
+
+def test_an_expired_decision_repeats_none_that_is_pending():
+    policy = kb.ek_ucb(seed=0)
+    first = [policy.ask([0.0], BOX) for _ in range(4)]
+    policy.expire(first[1].id)
+    following = policy.ask([0.0], BOX)
+    assert all(not np.array_equal(following.action, each.action) for each in (first[0], *first[2:]))
+
+
+def test_a_given_kernel_and_a_long_log_need_no_design():
+    assert kb.ek_ucb(kb.Matern(1.0), seed=0).design is None
+    policy, generator = kb.ek_ucb(seed=0), np.random.default_rng(0)
+    actions = BOX.sample(generator, 40)
+    policy.update_many(np.zeros((40, 1)), actions, generator.standard_normal(40))
+    assert policy.design.next_action(policy.posterior, BOX) is None
+
+
+def test_a_fixed_coordinate_needs_no_points():
+    fixed = kb.Box([0.0, 2.0], [1.0, 2.0])
+    policy = kb.ek_ucb(seed=0)
+    actions = design(policy, PER_COORDINATE + BESIDES, box=fixed)
+    assert (actions[:, 1] == 2.0).all()
+    assert policy.design.next_action(policy.posterior, fixed) is None
+
+
+def test_actions_are_measured_by_the_box_and_not_by_what_was_played():
+    policy, generator = kb.ek_ucb(seed=0), np.random.default_rng(0)
+    near = kb.Box([150.0, 1.0], [250.0, 5.0])
+    policy.select([0.0], near)
+    for _ in range(20):
+        action = near.at(0.5 + 0.05 * generator.standard_normal((1, 2)))[0]
+        policy.update(generator.standard_normal(1), action, float(generator.standard_normal()))
+    np.testing.assert_allclose(policy.posterior.kernel.action_kernel.scale, np.array([100.0, 4.0]) / np.sqrt(12.0))
+    np.testing.assert_allclose(policy.posterior.kernel.action_kernel.centre, [200.0, 3.0])
+
+
+def test_a_peak_in_a_plateau_is_found():
+    box = kb.Box([150.0, 1.0], [250.0, 5.0])
+    policy, generator = kb.ek_ucb(seed=1), np.random.default_rng(1)
+    shortfalls = []
+    for _ in range(12):
+        decisions = policy.ask_many(generator.standard_normal((4, 2)), box)
+        for decision in decisions:
+            offset = box.fractions(decision.action[None])[0] - [0.35 + 0.05 * np.tanh(decision.context[0]), 0.6]
+            shortfalls.append(40.0 * (1.0 - np.exp(-offset @ offset / (2 * 0.13**2))))
+            policy.tell(decision.id, 90.0 - shortfalls[-1] + generator.standard_normal())
+    assert np.mean(shortfalls[-12:]) < 5.0

@@ -1,0 +1,92 @@
+"""Exported surfaces: the code of the documentation evaluates them to what the policy predicts."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kernel_bandits as kb
+
+PAGE = Path(__file__).parents[2] / "docs" / "export.md"
+KERNELS = [
+    kb.Gaussian(0.5),
+    2.0 * kb.Matern([0.5, 1.0, 2.0], smoothness=1.5) + 0.5 * kb.Linear(),
+    kb.TensorProduct(kb.Exponential(0.7), kb.Matern(0.6), 1) * kb.Polynomial(2, offset=1.0),
+    kb.Mixed(1.0, 0.5, 2.0, 0.7, centre=[0.5, 0.4, 0.3], scale=[1.0, 2.0, 0.5]),
+]
+
+
+def code(language):
+    blocks = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return next(block for block in blocks if "predict(surface, x)" in block)
+
+
+def learned(policy, rounds=30, seed=0):
+    generator = np.random.default_rng(seed)
+    for _ in range(rounds):
+        point = generator.random(3)
+        policy.update(point[:1], point[1:], float(np.sin(4 * point[1]) + point[0] + 0.1 * generator.standard_normal()))
+    return policy
+
+
+def cases():
+    policies = [make(kernel, seed=0) for kernel in KERNELS for make in (kb.ek_ucb, kb.k_ucb)]
+    return [*policies, kb.ek_ucb(seed=0), kb.ek_ucb(KERNELS[0], forgetting=kb.Wander(20.0), seed=0)]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    folder, points = tmp_path_factory.mktemp("surfaces"), np.random.default_rng(1).random((6, 3))
+    result = []
+    for number, policy in enumerate(cases()):
+        learned(policy)
+        policy.export(folder / f"{number}.json", columns=["a", "b", "c"])
+        result.append((folder / f"{number}.json", points, policy.posterior.predict(points)))
+    return result
+
+
+def test_numpy_evaluates_them(exported):
+    source = code("python").split("with open")[0]
+    names = {"np": np, "json": json}
+    exec(source, names)  # the code of the page
+    for path, points, prediction in exported:
+        surface = json.loads(path.read_text())
+        values = np.array([names["predict"](surface, point) for point in points])
+        np.testing.assert_allclose(values[:, 0], prediction.mean, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(values[:, 1], prediction.std, rtol=0, atol=1e-6)
+        assert surface["columns"] == ["a", "b", "c"]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
+def test_javascript_evaluates_them(exported, tmp_path):
+    points = exported[0][1].tolist()
+    script = code("javascript") + (
+        "const fs = require('fs');\n"
+        f"const points = {json.dumps(points)};\n"
+        "console.log(JSON.stringify(process.argv.slice(2).map((path) => "
+        "points.map((x) => predict(JSON.parse(fs.readFileSync(path)), x)))));\n"
+    )
+    (tmp_path / "evaluate.js").write_text(script)
+    paths = [str(path) for path, _, _ in exported]
+    output = subprocess.run(
+        ["node", str(tmp_path / "evaluate.js"), *paths], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    for values, (_, _, prediction) in zip(json.loads(output), exported, strict=True):
+        np.testing.assert_allclose([value["mean"] for value in values], prediction.mean, rtol=0, atol=1e-6)
+        np.testing.assert_allclose([value["std"] for value in values], prediction.std, rtol=0, atol=1e-6)
+
+
+def test_what_cannot_be_exported_is_an_error(tmp_path):
+    with pytest.raises(kb.UnavailableError, match="anchors"):
+        kb.ek_ucb(KERNELS[0]).export(tmp_path / "a.json")
+    from sklearn.gaussian_process.kernels import RBF
+
+    with pytest.raises(kb.InputError, match="portable"):
+        learned(kb.ek_ucb(RBF(0.5))).export(tmp_path / "a.json")
+    with pytest.raises(kb.InputError, match="columns"):
+        learned(kb.ek_ucb(KERNELS[0])).export(tmp_path / "a.json", columns=["one"])
+    assert not list(tmp_path.iterdir())

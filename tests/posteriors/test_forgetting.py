@@ -1,0 +1,175 @@
+"""Forgetting: equality with dense weighted regressions, bounded memory, late rewards, a moving optimum."""
+
+import numpy as np
+import pytest
+from test_weights import generalised_least_squares
+
+import kernel_bandits as kb
+from kernel_bandits.kernels.timed import Timed
+from kernel_bandits.numerics.linalg import safe_sqrt
+
+KERNEL, RIDGE = kb.Matern(0.5), 0.2
+RULES = [kb.Kors(), kb.PosteriorVariance(), kb.Resampling(), kb.Kors(history="none")]
+
+
+def play(policy, rounds, seed=0, late=False):
+    generator = np.random.default_rng(seed)
+    for _ in range(rounds):
+        context, action = generator.random(1), generator.random((1, 1))
+        reward = float(np.sin(6.0 * action[0, 0]) + context[0])
+        if late:
+            policy.tell(policy.ask(context, action).id, reward)
+        else:
+            policy.update(context, action[0], reward)
+    return policy
+
+
+def queries():
+    return np.random.default_rng(5).random((9, 2))
+
+
+def dense_exact(kernel, points, rewards, weights, places):
+    solved = np.linalg.solve(kernel(points) + np.diag(RIDGE / weights), kernel(points, places))
+    variance = kernel.diag(places) - (kernel(points, places) * solved).sum(axis=0)
+    return solved.T @ rewards, variance
+
+
+def fallen(posterior, half_life):
+    """Weights by the definition: 2^(−age/half-life) at the last renewal, and 1 since."""
+    rounds = posterior.round_index
+    renewed = rounds - rounds % posterior.forgetting.step
+    times = np.arange(rounds - len(posterior.observed_points), rounds)
+    return np.exp2(-np.maximum(renewed - times, 0) / half_life)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_discounted_exact_posterior_is_the_weighted_regression(late):
+    policy = play(kb.k_ucb(KERNEL, regularization=RIDGE, forgetting=kb.Discount(20.0), seed=0), 110, late=late)
+    posterior = policy.posterior
+    weights = fallen(posterior, 20.0)
+    np.testing.assert_allclose(posterior.observed_weights, weights, rtol=1e-12)
+    assert weights.min() < 0.05
+    mean, variance = dense_exact(KERNEL, posterior.observed_points, posterior.observed_rewards, weights, queries())
+    np.testing.assert_allclose(posterior.predict(queries()).mean, mean, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(posterior.predict(queries()).std ** 2, variance, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{type(rule).__name__}-{rule.history}")
+@pytest.mark.parametrize("forgetting", [kb.Discount(20.0), kb.Window(50)], ids=lambda each: type(each).__name__)
+def test_a_projected_posterior_is_the_weighted_regression_on_its_anchors(rule, forgetting):
+    policy = play(kb.ek_ucb(KERNEL, regularization=RIDGE, dictionary=rule, forgetting=forgetting, seed=0), 112)
+    posterior, places = policy.posterior, queries()
+    if rule.history == "none":
+        # between renewals the past has nothing in new directions; right after one it is projected on all anchors
+        play(policy, -policy.round_index % forgetting.step)
+    points, rewards = posterior.observed_points, posterior.observed_rewards
+    weights = posterior.observed_weights
+    anchors = posterior.dictionary_points
+    factor = np.linalg.cholesky(KERNEL(anchors))
+    features, at = (np.linalg.solve(factor, KERNEL(anchors, each)).T for each in (points, places))
+    residual = KERNEL.diag(places) - (at**2).sum(axis=1)
+    mean, variance, log_determinant, _ = generalised_least_squares(
+        features, np.zeros(len(points)), rewards, weights, at, residual
+    )
+    np.testing.assert_allclose(posterior.predict(places).mean, mean, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(posterior.predict(places).std ** 2, np.maximum(variance, 0), rtol=0, atol=1e-8)
+    assert posterior.log_determinant == pytest.approx(log_determinant, abs=1e-8)
+
+
+@pytest.mark.parametrize("make", [kb.k_ucb, kb.ek_ucb])
+def test_a_window_forgets_what_is_older(make):
+    policy = play(make(KERNEL, regularization=RIDGE, forgetting=kb.Window(40), seed=0), 200)
+    assert 40 <= len(policy.posterior.observed_points) <= 46
+    assert policy.round_index == 200
+    assert policy.diagnostics().observations == 200
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_kernel_in_time_is_the_dense_regression_on_points_with_their_time(late):
+    policy = play(kb.k_ucb(KERNEL, regularization=RIDGE, forgetting=kb.Wander(30.0), seed=0), 80, late=late)
+    posterior, now = policy.posterior, 80
+    points = np.column_stack([posterior.observed_points, np.arange(now - len(posterior.observed_points), now)])
+    places = np.column_stack([queries(), np.full(9, now)])
+    mean, variance = dense_exact(Timed(KERNEL, 30.0), points, posterior.observed_rewards, np.ones(len(points)), places)
+    np.testing.assert_allclose(posterior.predict(queries()).mean, mean, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(posterior.predict(queries()).std, safe_sqrt(variance), rtol=0, atol=1e-8)
+
+
+def test_the_gradient_of_a_kernel_in_time_is_that_of_the_kernel():
+    generator = np.random.default_rng(0)
+    X, Y, weights = generator.random((4, 3)), generator.random((5, 3)), generator.standard_normal((4, 5))
+    kernel, step = Timed(KERNEL, 0.7), 1e-6
+    gradient = kernel.gradient(X, Y, weights)
+    for column in range(3):
+        shift = step * np.eye(3)[column]
+        numeric = ((kernel(X + shift, Y) - kernel(X - shift, Y)) * weights).sum(axis=1) / (2 * step)
+        np.testing.assert_allclose(gradient[:, column], numeric, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "forgetting", [kb.Discount(30.0), kb.Window(60), kb.Wander(30.0)], ids=lambda f: type(f).__name__
+)
+def test_memory_is_bounded_and_a_saved_policy_goes_on(forgetting, tmp_path):
+    policy = play(kb.ek_ucb(KERNEL, regularization=RIDGE, forgetting=forgetting, seed=0), 300)
+    early = policy.diagnostics().memory_bytes
+    play(policy, 500, seed=1)
+    assert policy.diagnostics().memory_bytes <= 1.2 * early
+    assert len(policy.posterior.observed_points) <= forgetting.memory + forgetting.step
+    policy.save(tmp_path / "policy.kb")
+    other = kb.load(tmp_path / "policy.kb")
+    for each in (policy, other):
+        play(each, 20, seed=2)
+    np.testing.assert_array_equal(policy.posterior.predict(queries()).mean, other.posterior.predict(queries()).mean)
+
+
+def test_a_learned_kernel_is_learned_from_what_is_left():
+    policy = kb.ek_ucb(forgetting=kb.Window(64), seed=0)
+    generator = np.random.default_rng(0)
+    for t in range(200):
+        context, action = generator.random(1), generator.random(1)
+        level = 0.0 if t < 100 else 40.0
+        policy.update(context, action, level + np.sin(6.0 * action[0]) + 0.1 * generator.standard_normal())
+    assert policy.posterior.prior_mean == pytest.approx(40.0, abs=2.0)
+    assert policy.predict([0.5], [[0.25]]).mean[0] == pytest.approx(40.0 + np.sin(1.5), abs=0.5)
+
+
+def moving_regret(forgetting, moves, rounds=400):
+    policy = kb.ek_ucb(kb.Gaussian(0.2), regularization=0.05, forgetting=forgetting, seed=0)
+    generator, actions, total = np.random.default_rng(0), np.linspace(0, 1, 11)[:, None], 0.0
+    for t in range(rounds):
+        centre = 0.5 + 0.5 * np.sin(2 * np.pi * t / rounds) if moves else 0.3
+        expected = np.exp(-((actions[:, 0] - centre) ** 2) / 0.05)
+        decision = policy.select([], actions)
+        total += expected.max() - expected[decision.index]
+        policy.update([], decision.action, expected[decision.index] + 0.1 * generator.standard_normal())
+    return total
+
+
+def test_forgetting_follows_a_moving_optimum_and_costs_little_where_nothing_moves():
+    assert moving_regret(kb.Discount(25.0), True) < 0.5 * moving_regret(None, True)
+
+
+def test_a_change_is_seen_and_said_in_words():
+    policy = kb.ek_ucb(kb.Gaussian(0.3), regularization=0.05, seed=0)
+    generator = np.random.default_rng(0)
+    for t in range(300):
+        action = generator.random(1)
+        policy.update([], action, float(np.sin(6 * action[0]) - (t >= 200)) + 0.2 * generator.standard_normal())
+        if t == 199:
+            assert policy.diagnostics().warnings == ()
+            assert policy.diagnostics().residual_mean_square == pytest.approx(1.0, abs=0.4)
+    (warning,) = policy.diagnostics().warnings
+    assert "below" in warning
+    assert "Discount" in warning
+    assert warning in str(policy.diagnostics())
+
+
+def test_bad_forgetting_is_an_error():
+    with pytest.raises(kb.InputError, match="half_life"):
+        kb.Discount(0.0)
+    with pytest.raises(kb.InputError, match="size"):
+        kb.Window(0)
+    with pytest.raises(kb.InputError, match="Discount"):
+        kb.ek_ucb(KERNEL, forgetting=100)
+    with pytest.raises(kb.InputError, match="given and fixed"):
+        kb.ek_ucb(forgetting=kb.Wander(10.0))

@@ -1,7 +1,8 @@
 """Sample one-operator mutants of the numerical core and count those that its tests kill.
 
-A mutant is the library with one operator, comparison, sign or number changed. A test that fails
-kills it; tests that do not end are counted apart, since a busy machine or an endless loop may be the reason. Survivors are printed as the lines they change: a test is missing, or both lines mean the same.
+A mutant is the library with one operator, comparison, sign or number changed. A test that fails kills it; tests that
+do not end are counted apart, since a busy machine or an endless loop may be the reason. Survivors are printed as the
+lines they change: a test is missing, or both lines mean the same.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """Sample one-operator mutants of the numerical core and count those that its tests kill.
 
-A mutant is the library with one operator, comparison, sign or number changed. A test that fails, or
-does not end, kills it. Survivors are printed as the lines they change: a test is missing, or both lines mean the same.
+A mutant is the library with one operator, comparison, sign or number changed. A test that fails kills it; tests that
+do not end are counted apart, since a busy machine or an endless loop may be the reason. Survivors are printed as the
+lines they change: a test is missing, or both lines mean the same.
 """
 
 import argparse
@@ -13,11 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 ROOT = Path(__file__).parents[1]
 LIBRARY = Path("src", "kernel_bandits")
@@ -53,6 +55,7 @@ SWAPS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
 }
 
 
+Fate: TypeAlias = Literal["killed", "survived", "did not end"]
 Change: TypeAlias = tuple[Callable[[], None], Callable[[], None]]
 
 
@@ -122,8 +125,8 @@ def tests_of(module: Path) -> list[str]:
     return [f"tests/{one}" for one in CORE[module.parts[0]]]
 
 
-def is_killed(mutant: Mutant | None, tests: Sequence[str], limit: float | None = None) -> bool:
-    """Return whether a test fails, or takes longer than the limit, with a mutant in place of its module."""
+def fate(mutant: Mutant | None, tests: Sequence[str], limit: float | None = None) -> Fate:
+    """Return what the tests make of a mutant in place of its module."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / LIBRARY, Path(folder, "kernel_bandits"), ignore=shutil.ignore_patterns("__pycache__"))
         if mutant is not None:
@@ -136,8 +139,8 @@ def is_killed(mutant: Mutant | None, tests: Sequence[str], limit: float | None =
                 command, cwd=ROOT, env=environment, capture_output=True, timeout=limit, check=False
             )
         except subprocess.TimeoutExpired:
-            return True
-        return finished.returncode != 0
+            return "did not end"
+        return "killed" if finished.returncode else "survived"
 
 
 def main() -> None:
@@ -156,20 +159,21 @@ def main() -> None:
     sample = random.Random(options.seed).sample(every, min(options.count, len(every)))
     print(f"{len(sample)} of {len(every)} mutants", flush=True)
     begun = time.monotonic()
-    survivors, tried = [], 0
+    fates: Counter[str] = Counter()
 
-    def attempt(mutant: Mutant) -> bool | None:
+    def attempt(mutant: Mutant) -> Fate | None:
         if options.minutes is not None and time.monotonic() - begun > 60 * options.minutes:
             return None
-        return is_killed(mutant, tests_of(mutant.module), LIMIT)
+        return fate(mutant, tests_of(mutant.module), LIMIT)
 
     with ThreadPoolExecutor(options.jobs) as pool:
-        for mutant, killed in zip(sample, pool.map(attempt, sample), strict=True):
-            tried += killed is not None
-            if killed is False:
-                survivors.append(mutant)
-                print(f"survives: {mutant}", flush=True)
-    print(f"{tried - len(survivors)} of {tried} killed in {(time.monotonic() - begun) / 60:.0f} minutes")
+        for mutant, found in zip(sample, pool.map(attempt, sample), strict=True):
+            if found is not None:
+                fates[found] += 1
+                if found != "killed":
+                    print(f"{found}: {mutant}", flush=True)
+    counted = ", ".join(f"{count} {found}" for found, count in fates.most_common())
+    print(f"{counted} in {(time.monotonic() - begun) / 60:.0f} minutes")
 
 
 if __name__ == "__main__":

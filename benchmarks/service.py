@@ -162,7 +162,7 @@ class Load:
         self.ids: list[str] = []
 
     async def run(self) -> float:
-        """Run the block; return how many requests were answered a second."""
+        """Run the block; return the number of responses a second."""
         loop = asyncio.get_running_loop()
         self._open, self._done = CONNECTIONS, loop.create_future()
         started = time.perf_counter()

@@ -11,7 +11,9 @@ KERNEL = 4.0 * kb.Matern([1.0, 60.0, 2.0])
 
 
 def played(rounds=15, **options):
-    policy = kb.ek_ucb(KERNEL, regularization=0.1, seed=0, **options)
+    policy = kb.ek_ucb(KERNEL, regularization=0.1, seed=0)
+    if options:
+        policy.constrained(**options)
     generator = np.random.default_rng(0)
     for _ in range(rounds):
         context, action = generator.random(1), BOX.sample(generator, 1)[0]

@@ -11,8 +11,11 @@ SAFE = [[0.1]]
 
 
 def build(preset=kb.ek_ucb, seed=0, **options):
-    settings = {"constraints": {"heat": kb.Below(1.0, OUTPUT, regularization=0.01)}, "safe_actions": SAFE}
-    return preset(REWARD, regularization=0.05, seed=seed, **(settings | options))
+    limits = {"constraints": {"heat": kb.Below(1.0, OUTPUT, regularization=0.01)}, "safe_actions": SAFE}
+    limits |= {name: options.pop(name) for name in ("constraints", "safe_actions", "if_unsafe") if name in options}
+    dictionary = None if preset is kb.k_ucb else options.get("dictionary", kb.Kors())
+    policy = preset(REWARD, regularization=0.05, seed=seed, **options)
+    return policy.constrained(**limits, dictionary=dictionary)
 
 
 def heat(context, action):
@@ -121,7 +124,7 @@ def test_outputs_are_checked_before_anything_changes():
     with pytest.raises(kb.InputError, match="no constraints"):
         kb.ek_ucb(REWARD).update([0.5], [0.1], 0.0, outputs={"heat": 1.0})
     with pytest.raises(kb.InputError, match="by the name of an output"):
-        kb.ek_ucb(REWARD, constraints=kb.Below(1.0, OUTPUT))
+        kb.ek_ucb(REWARD).constrained(kb.Below(1.0, OUTPUT))
     with pytest.raises(kb.InputError, match="limit"):
         kb.Below(np.inf, OUTPUT)
 

@@ -1,5 +1,6 @@
 """Real servers on loopback for the tests of the service."""
 
+import atexit
 import json
 import os
 import signal
@@ -90,12 +91,15 @@ class Process:
         command += ["--processes", str(processes)] if processes > 1 else []
         self.errors = Path(f"{file}.{self.port}.log").open("ab")  # noqa: SIM115 (closed with the process)
         self.process = subprocess.Popen(command, stderr=self.errors, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
+        # should a test fail before it stops the server itself
+        atexit.register(self.process.kill)
         if wait:
             wait_until_ready(self.address)
 
     def kill(self, how=signal.SIGKILL):
         self.process.send_signal(how)
         self.process.wait(30)
+        atexit.unregister(self.process.kill)
         self.errors.close()
 
 

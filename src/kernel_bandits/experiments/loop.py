@@ -16,11 +16,10 @@ from kernel_bandits.rng import Seed, stream
 
 
 class Feedback(NamedTuple):
-    """The noisy reward of an action, its regret, which the policy never sees, and its noise variance where known."""
+    """The noisy reward of an action, and its regret, which the policy never sees."""
 
     reward: float
     regret: float
-    noise_variance: float | None = None
 
 
 class Game(Protocol):
@@ -45,6 +44,7 @@ class Simulation:
         self._contexts, self._noise = stream(seed, "contexts"), stream(seed, "noise")
         self._noise_takes_play = noise_takes_play(environment)
         self._offered: Round | None = None
+        self.noise_variance: float | None = None  # of the last reward, where it is known
 
     def offer(self) -> Round:
         self._offered = self.environment.next_round(self._contexts)
@@ -65,9 +65,8 @@ class Simulation:
         self._offered = None
         played = (context, chosen) if self._noise_takes_play else ()
         noise = self.environment.noise(self._noise, *played)
-        return Feedback(
-            float(expected + noise), float(optimum - expected), self.environment.noise_variance(context, chosen)
-        )
+        self.noise_variance = self.environment.noise_variance(context, chosen)
+        return Feedback(float(expected + noise), float(optimum - expected))
 
     def _expected(self, context: FloatArray, actions: FloatArray) -> FloatArray:
         expected = self.environment.expected_rewards(context, actions)
@@ -128,11 +127,11 @@ def record(
         decision = policy.select(offer.context, offer.actions)
         select_seconds[t] = clock() - started
 
-        feedback = game.play(decision.action if isinstance(offer.actions, Box) else decision.index)
-        rewards[t], regrets[t] = feedback.reward, feedback.regret
+        rewards[t], regrets[t] = game.play(decision.action if isinstance(offer.actions, Box) else decision.index)
+        known = getattr(game, "noise_variance", None)
 
         started = clock()
-        policy.update(offer.context, decision.action, rewards[t], noise_variance=feedback.noise_variance)
+        policy.update(offer.context, decision.action, rewards[t], noise_variance=known)
         update_seconds[t] = clock() - started
         indices[t], sizes[t] = decision.index, policy.dictionary_size
         chosen.append(decision.action)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from kernel_bandits.arrays import as_positive
 from kernel_bandits.dictionaries import DictionaryRule
@@ -18,14 +17,11 @@ from kernel_bandits.learning import KernelLearning
 from kernel_bandits.learning.columns import Columns
 from kernel_bandits.learning.units import RewardModel
 from kernel_bandits.policies.box_design import BoxDesign
-from kernel_bandits.policies.constraints import Constraint, Guards
 from kernel_bandits.posteriors import ExactPosterior, LearnedPosterior, NystromPosterior, Posterior, SplitPosterior
 from kernel_bandits.posteriors.forgetting import Forgetting, ForgettingPosterior, require_forgetting
 from kernel_bandits.posteriors.learners import Learner, MixedLearner, StationaryLearner
 from kernel_bandits.rng import Seed, seed_of
 
-# Where the numbers of the coins of constraints begin, beyond those of arms and renewals.
-CONSTRAINT_COINS = 2**40
 # Anchors where nothing is set, at most: per arm, and for all actions together where they are described.
 ARM_ANCHORS, JOINT_ANCHORS = 150, 400
 
@@ -75,7 +71,8 @@ class _Renewals:
     regularization: float
     posteriors: Posteriors
 
-    def __call__(self, number: int) -> Posterior[Any]:
+    def __call__(self, number: int, before: Posterior[Any] | None) -> Posterior[Any]:
+        del before  # the kernel is given
         if isinstance(self.kernel, PerArm):
             return SplitPosterior(self.kernel, self.regularization, self.posteriors)
         return self.posteriors(self.kernel, self.regularization, number)
@@ -89,9 +86,11 @@ class _LearnedRenewals:
     learning: KernelLearning
     seed: np.random.SeedSequence
 
-    def __call__(self, number: int) -> Posterior[Any]:
+    def __call__(self, number: int, before: Posterior[Any] | None) -> Posterior[Any]:
         del number  # the sample is drawn by the number of observations
-        return LearnedPosterior(self.learner, self.learning, self.seed)
+        # what the columns and the box are is known to the learner of the posterior before
+        learner = before.learner if isinstance(before, LearnedPosterior) else self.learner
+        return LearnedPosterior(copy.copy(learner), self.learning, self.seed)
 
 
 def posterior_of(
@@ -145,27 +144,3 @@ def _forgetting(
 def design_of(kernel: KernelLike | None, seed: Seed) -> BoxDesign | None:
     """The first actions in boxes, where nothing is known of the rewards."""
     return BoxDesign(seed_of(seed, "design")) if kernel is None else None
-
-
-def guards_of(
-    constraints: Mapping[str, Constraint] | None,
-    posteriors: Posteriors,
-    safe_actions: ArrayLike | None,
-    if_unsafe: Literal["error", "flag"],
-) -> Guards | None:
-    """The constraints of a policy, each with a posterior of its own."""
-    if constraints is None:
-        if safe_actions is not None:
-            raise InputError("safe_actions: without constraints= every action is allowed; leave it out.")
-        return None
-    if not isinstance(constraints, Mapping) or not all(isinstance(each, Constraint) for each in constraints.values()):
-        raise InputError(
-            "constraints: expected limits by the name of an output, {'pressure': Below(8.0, kernel)}, got "
-            f"{constraints!r}."
-        )
-    # the coins of the reward's posterior have numbers from 0 on
-    models = {
-        name: posteriors(each.kernel, each.regularization, CONSTRAINT_COINS + number)
-        for number, (name, each) in enumerate(constraints.items())
-    }
-    return Guards(constraints, models, safe_actions, if_unsafe)

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,14 +14,17 @@ from numpy.typing import ArrayLike, NDArray
 from kernel_bandits.actions import Box, join
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, require_finite
 from kernel_bandits.commit import Steps
+from kernel_bandits.dictionaries import DictionaryRule
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.policies.box_search import around, candidates
-from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors import ExactPosterior, NystromPosterior, Posterior
 from kernel_bandits.posteriors.facts import Prediction
 
 # Of a box: rounds of neighbours around the best safe actions, and how many of these there are.
 REFINEMENTS, CENTRES = 4, 24
+# Where the numbers of the coins of constraints begin, beyond those that other parts spawn.
+CONSTRAINT_COINS = 2**30
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,32 @@ class Guards:
         self.safe_actions = None if safe_actions is None else as_points("safe_actions", safe_actions).copy()
         if self.safe_actions is not None:
             require_finite("safe_actions", self.safe_actions)
+
+    @classmethod
+    def of(
+        cls,
+        constraints: Mapping[str, Constraint],
+        rule: DictionaryRule | None,
+        seed: Any,
+        safe_actions: ArrayLike | None,
+        if_unsafe: Literal["error", "flag"],
+    ) -> Self:
+        """Return the guards of constraints that were never measured, with coins of a seed sequence."""
+        if not isinstance(constraints, Mapping) or not all(
+            isinstance(each, Constraint) for each in constraints.values()
+        ):
+            raise InputError(
+                "constraints: expected limits by the name of an output, {'pressure': Below(8.0, kernel)}, got "
+                f"{constraints!r}."
+            )
+        posteriors: dict[str, Posterior[Any]] = {}
+        for number, (name, each) in enumerate(constraints.items()):
+            if rule is None:
+                posteriors[name] = ExactPosterior(each.kernel, each.regularization)
+            else:
+                own = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, CONSTRAINT_COINS + number))
+                posteriors[name] = NystromPosterior(each.kernel, each.regularization, rule, np.random.default_rng(own))
+        return cls(constraints, posteriors, safe_actions, if_unsafe)
 
     def predict(self, points: FloatArray) -> dict[str, Prediction]:
         """Return mean and standard deviation of each output at joint points (A, d)."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
-
-from numpy.typing import ArrayLike
 
 from kernel_bandits.arrays import as_positive
 from kernel_bandits.confidence import Confidence, KrauseOng, LearnedDeviations, StandardDeviations
@@ -21,9 +18,8 @@ from kernel_bandits.kernels.fourier import (
     RandomFourierFeatures,
 )
 from kernel_bandits.learning import KernelLearning
-from kernel_bandits.policies.assembly import Posteriors, design_of, guards_of, posterior_of, when_learned
+from kernel_bandits.policies.assembly import Posteriors, design_of, posterior_of, when_learned
 from kernel_bandits.policies.by_name import takes_features
-from kernel_bandits.policies.constraints import Constraint
 from kernel_bandits.policies.exploration import as_exploration
 from kernel_bandits.policies.retired import names_new_options
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
@@ -50,9 +46,6 @@ def k_ucb(
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     exploration_floor: float = 0.0,
     forgetting: Forgetting | None = None,
-    constraints: Mapping[str, Constraint] | None = None,
-    safe_actions: ArrayLike | None = None,
-    if_unsafe: Literal["error", "flag"] = "error",
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """K-UCB: the exact posterior, O(t²) per action (the paper's Algorithm "Kernel UCB").
@@ -67,9 +60,6 @@ def k_ucb(
         exploration_floor: ε; with this probability any offered action is played instead, so that each of A has a
             probability of at least ε/A, and decisions carry all probabilities.
         forgetting: as for :func:`ek_ucb`.
-        constraints: as for :func:`ek_ucb`.
-        safe_actions: as for :func:`ek_ucb`.
-        if_unsafe: as for :func:`ek_ucb`.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the tie-breaks and the exploration.
     """
@@ -77,8 +67,7 @@ def k_ucb(
     posterior = posterior_of(kernel, regularization, when_learned(kernel, learn_kernel), posteriors, seed, forgetting)
     radius = _radius(confidence, kernel)
     exploration, design = as_exploration(exploration_floor, seed), design_of(kernel, seed)
-    guards = guards_of(constraints, posteriors, safe_actions, if_unsafe)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), exploration, design, guards)
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), exploration, design)
 
 
 def _radius(confidence: Confidence, kernel: KernelLike | None) -> Confidence:
@@ -137,9 +126,6 @@ def ek_ucb(
     dictionary: DictionaryRule = _KORS,
     exploration_floor: float = 0.0,
     forgetting: Forgetting | None = None,
-    constraints: Mapping[str, Constraint] | None = None,
-    safe_actions: ArrayLike | None = None,
-    if_unsafe: Literal["error", "flag"] = "error",
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """EK-UCB: the posterior projected on a dictionary that grows by KORS, O(m²) per action (Algorithm 2 of the paper).
@@ -156,10 +142,6 @@ def ek_ucb(
         exploration_floor: ε; with this probability any offered action is played instead, so that each of A has a
             probability of at least ε/A, and decisions carry all probabilities.
         forgetting: for rewards that drift: ``Discount(half_life)``, ``Window(size)`` or ``Wander(half_life)``.
-        constraints: limits on measured outputs, by name: ``{"pressure": Below(8.0, kernel)}``; :meth:`Policy.update`
-            and :meth:`Policy.tell` take the outputs then.
-        safe_actions: actions known to be safe in every context, shape (n, d_a), to begin with.
-        if_unsafe: what to do when no action is known to be safe: an error, or the least unsafe, flagged.
         features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
         seed: of the coins, tie-breaks and exploration.
     """
@@ -169,8 +151,7 @@ def ek_ucb(
     posterior = posterior_of(kernel, regularization, learning, posteriors, seed, forgetting)
     radius = _radius(confidence, kernel)
     exploration, design = as_exploration(exploration_floor, seed), design_of(kernel, seed)
-    guards = guards_of(constraints, posteriors, safe_actions, if_unsafe)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), exploration, design, guards)
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), exploration, design)
 
 
 @takes_features

@@ -171,6 +171,7 @@ class Rounds(Hooks):
         version, last = self._version(), self._last
         context = as_vector("context", context, self._dimensions[0])
         action = as_vector("action", action, self._dimensions[1])
+        reward = as_reward(reward)
         choice = last.choice_of(context, action, (version, self.round_index))
         if choice is not None:
             point = last.point
@@ -182,7 +183,6 @@ class Rounds(Hooks):
                 require_action_columns(action)
                 self._check_first(point[None, :], len(context))
         counted = (self._store, self._rewards_learned + 1, (len(context), len(action)))
-        reward = as_reward(reward)
         steps = [counted, *also, *self.output_steps(point, outputs)]
         if weight == 1.0:
             self._change_model(version, steps, self.learn, point, reward, choice)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, final
+from typing import Any, Literal, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,11 +12,13 @@ from kernel_bandits.actions import Box, join, pair
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps
 from kernel_bandits.confidence import Confidence, require_radius
-from kernel_bandits.errors import InputError
+from kernel_bandits.dictionaries import DictionaryRule, Kors
+from kernel_bandits.dictionaries.base import rule_or_none
+from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.policies.box_density import BoxDensity
 from kernel_bandits.policies.box_design import BoxDesign
 from kernel_bandits.policies.box_search import finalists
-from kernel_bandits.policies.constraints import Guards
+from kernel_bandits.policies.constraints import Constraint, Guards
 from kernel_bandits.policies.decision import Choice, scattered
 from kernel_bandits.policies.exploration import Exploration, floor_words, shared
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
@@ -27,6 +29,7 @@ from kernel_bandits.posteriors.facts import Prediction
 # Points evaluated at once by choose_many: enough for matrix products, few enough for the caches.
 ROWS_AT_ONCE = 4096
 _NO_ROWS = np.empty(0, dtype=np.intp)
+_KORS = Kors()
 
 
 @final
@@ -59,6 +62,30 @@ class UpperConfidenceBound(PosteriorPolicy):
         self.exploration = exploration
         self.design = design
         self.guards = guards
+
+    def constrained(
+        self,
+        constraints: Mapping[str, Constraint],
+        *,
+        safe_actions: ArrayLike | None = None,
+        if_unsafe: Literal["error", "flag"] = "error",
+        dictionary: DictionaryRule | None = _KORS,
+    ) -> Self:
+        """Keep measured outputs within limits from the first round on, and return the policy.
+
+        :meth:`update` and :meth:`tell` take the outputs from then on.
+
+        Args:
+            constraints: limits by the name of an output: ``{"pressure": Below(8.0, kernel)}``.
+            safe_actions: actions known to be safe in every context, shape (n, d_a), to begin with.
+            if_unsafe: what to do when no action is known to be safe: an error, or the least unsafe, flagged.
+            dictionary: the rule of the posteriors of outputs, or None for exact ones.
+        """
+        if self.round_index or self.pending:
+            raise UnavailableError("constrained: the policy has played already; constrain it before the first round.")
+        rule, sequence = rule_or_none(dictionary), self.generator.bit_generator.seed_seq
+        self.guards = Guards.of(constraints, rule, sequence, safe_actions, if_unsafe)
+        return self
 
     @property
     def bonus(self) -> float:

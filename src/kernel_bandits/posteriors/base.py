@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from operator import attrgetter
-from typing import Any, Generic, Self, TypeVar, final
+from typing import Generic, Self, TypeVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,29 +13,18 @@ from numpy.typing import ArrayLike, NDArray
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, as_vector, require_finite
 from kernel_bandits.commit import Steps, carry_out
 from kernel_bandits.errors import UnavailableError
-from kernel_bandits.kernels import KernelLike, require_columns
+from kernel_bandits.kernels import require_columns
 from kernel_bandits.posteriors.facts import (
-    Approximation,
     Evaluation,
-    Facts,
-    KernelChange,
     Prediction,
     require_finite_kernel,
 )
-from kernel_bandits.posteriors.pending import Carrier
+from kernel_bandits.posteriors.reported import Reported
 
 E = TypeVar("E", bound=Evaluation)
 
 
-def _fact(path: str) -> Any:
-    """Return a read-only attribute, looked up in C.
-
-    A Python function for each would cost some percent of a short round.
-    """
-    return property(attrgetter(path))
-
-
-class Posterior(ABC, Generic[E]):
+class Posterior(Reported, Generic[E]):
     """Kernel ridge regression on joint points.
 
     A point may be played long before its reward comes. :meth:`anticipate` counts it into the standard deviations, which
@@ -48,39 +36,6 @@ class Posterior(ABC, Generic[E]):
         facts: what the posterior counts; it changes them in place.
         pending: the regression that carries it, with what is awaited.
     """
-
-    kernel: KernelLike = _fact("_facts.kernel")
-    """The covariance function."""
-    regularization: float = _fact("_facts.regularization")
-    """The λ of the ridge; the noise variance in the Gaussian-process view."""
-    approximation: Approximation = _fact("_facts.approximation")
-    """What the posterior replaces the kernel's feature space by; decides which radii are valid."""
-    dimension: int | None = _fact("_facts.dimension")
-    """d, the number of columns of a point; None before the first."""
-    round_index: int = _fact("_facts.round_index")
-    """t, how many observations were learned."""
-    residual_trace: float = _fact("_facts.residual_trace")
-    """ρ = Σ ‖(I − P)k(s_i, ·)‖², what the anchors leave unexplained of the past; 0 if exact."""
-    prior_mean: float = _fact("_facts.prior_mean")
-    """The expected reward where nothing is known; 0 unless it is learned."""
-    kernel_changes: tuple[KernelChange, ...] = _fact("_facts.kernel_changes")
-    """How the kernel has changed so far; empty unless it is learned."""
-    dictionary_size: int = _fact("_pending.settled.size")
-    """How many anchors, points or features carry the posterior: m."""
-    log_determinant: float = _fact("_pending.settled.log_determinant")
-    """The log det(I + K/λ) of the (projected) Gram matrix of the observed points."""
-    effective_dimension: float = _fact("_pending.settled.effective_dimension")
-    """Trace K(K + λI)⁻¹ of the (projected) Gram matrix of the observed points (Definition 3.1)."""
-    drift: float = _fact("_pending.settled.drift")
-    """How far the tracked inverse was from the true one when it was last checked, relative; 0 without one."""
-    bonus: float = _fact("_facts.bonus")
-    """How many standard deviations an upper bound should lie above the mean; 1 unless it is learned."""
-    learns_kernel: bool = False
-    """Whether the kernel is learned from the rewards; radii with a guarantee do not hold then."""
-
-    def __init__(self, facts: Facts, pending: Carrier) -> None:
-        self._facts = facts
-        self._pending = pending
 
     def describe(self, context_columns: int, actions: FloatArray) -> None:
         """Take note, before the first round, of what the columns of joint points are.
@@ -95,25 +50,6 @@ class Posterior(ABC, Generic[E]):
         """Take note of the box (d_a,), (d_a,) that actions are chosen from; predictions stay as they are."""
         del low, high  # a kernel that is given knows its columns
 
-    @property
-    def information_gain(self) -> float:
-        """½·log det(I + K/λ) of the (projected) Gram matrix."""
-        return 0.5 * self.log_determinant
-
-    @property
-    def observed_points(self) -> FloatArray:
-        """Every observed point in order, shape (t, d), where the history is kept."""
-        return self._observations()[0]
-
-    @property
-    def observed_rewards(self) -> FloatArray:
-        """Every observed reward in order, shape (t,), where the history is kept."""
-        return self._observations()[1]
-
-    @abstractmethod
-    def _observations(self) -> tuple[FloatArray, FloatArray]:
-        """Return every observed point (t, d) and reward (t,) in order, or an error where the history is not kept."""
-
     def awaited_point(self, key: int) -> FloatArray:
         """The point (d,) whose reward is awaited under a key."""
         return self._pending.awaited[key].point
@@ -122,11 +58,6 @@ class Posterior(ABC, Generic[E]):
     def awaited_points(self) -> dict[int, FloatArray]:
         """The points (d,) whose reward is awaited, by key, oldest first."""
         return {key: awaited.point for key, awaited in self._pending.awaited.items()}
-
-    @property
-    @abstractmethod
-    def dictionary_points(self) -> FloatArray:
-        """The anchors that carry the posterior, shape (m, d)."""
 
     @abstractmethod
     def evaluate(self, points: FloatArray) -> E:

@@ -26,7 +26,7 @@ HALF_LIVES = 7
 RENEWALS = 8
 
 # Builds a fresh posterior, with coins of its own for each number.
-Builder: TypeAlias = Callable[[int], Posterior[Any]]
+Builder: TypeAlias = Callable[[int, Posterior[Any] | None], Posterior[Any]]
 
 
 class Forgetting(ABC):
@@ -164,7 +164,7 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
     """
 
     def __init__(self, build: Builder, forgetting: Forgetting) -> None:
-        within = build(0)
+        within = build(0, None)
         super().__init__(within._facts, within._pending)
         self.forgetting = forgetting
         self._build, self._within = build, within
@@ -315,7 +315,7 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
         points, rewards = np.array([kept.point for kept in left]), np.array([kept.reward for kept in left])
         weights = np.array([kept.weight for kept in left]) * (1.0 if fallen is None else fallen)
         stamped = np.hstack([points, times[:, None]]) if self._stamps else points
-        within = self._build(self._renewals + 1)
+        within = self._build(self._renewals + 1, self._within)
         try:
             within.learn_history(stamped, rewards, stamped, None if (weights == 1.0).all() else weights)
             awaited = self._within.awaited_points

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import secrets
 import time
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from kernel_bandits.service.endpoint import Call, Reply
 from kernel_bandits.service.events import Event, encode
 from kernel_bandits.service.runtime import Runtime
 
+_log = logging.getLogger("kernel_bandits.service")
 DECISION_KEYS = (
     "id",
     "context",
@@ -79,6 +81,9 @@ async def decide(call: Call) -> Reply:
     """Choose an action."""
     command, details = as_decide(call.body, call.runtime.settings.limits.actions)
     event, repeated = await call.runtime.carry_out(call.path["loop"], command)
+    if call.runtime.settings.log_contexts:
+        facts = {"loop": call.path["loop"], "id": event.decision, "context": event.body["context"]}
+        _log.info("decision", extra={**facts, "action": event.body["action"]})
     return Reply(decision_view(event, repeated, details), 200 if repeated else 201)
 
 

@@ -163,7 +163,7 @@ class Worker:
         changing: list[Command] = []
         for command in commands:
             if isinstance(command, Query):
-                self._answer(command, replica)
+                self._compute(command, replica)
             elif not isinstance(command, Decide) or self._draft(command, replica):
                 changing.append(command)
         leads = due and self._leads()
@@ -173,7 +173,7 @@ class Worker:
             self._write_snapshot()
 
     @staticmethod
-    def _answer(command: Query, replica: Replica) -> None:
+    def _compute(command: Query, replica: Replica) -> None:
         try:
             command.result = command.function(replica)
         except KernelBanditsError as reason:

@@ -60,11 +60,11 @@ def covered(kind: str, seed: int, horizon: int = 120) -> tuple[bool, bool, float
     right = seed % len(FAMILY)
     truth = draw(LENGTHSCALES[right], generator)
     policy = kb.family_ucb(FAMILY, confidence=RADIUS, regularization=RIDGE, dictionary=RULES[kind], seed=seed)
-    member, failed, worst = policy.members[right], False, 0.0
+    failed, worst = False, 0.0
     for _ in range(horizon):
         contexts, actions = generator.random((20, 1)), generator.random((5, 1))
         joint = np.column_stack([contexts.repeat(5), np.tile(actions[:, 0], 20)])
-        evaluation = member.posterior.evaluate(joint)
+        evaluation = policy.members[right].posterior.evaluate(joint)
         ratios = np.abs(truth(joint) - evaluation.mean) / (policy.radius(right) * evaluation.std / math.sqrt(RIDGE))
         worst = max(worst, float(ratios.max()))
         context = contexts[int(ratios.argmax()) // 5]
@@ -74,7 +74,7 @@ def covered(kind: str, seed: int, horizon: int = 120) -> tuple[bool, bool, float
         decision = policy.select(context, actions)
         value = float(expected[decision.index])
         policy.update(context, decision.action, value + adversarial_noise(value - decision.mean, generator))
-    return failed, member.is_refuted, worst
+    return failed, policy.members[right].is_refuted, worst
 
 
 def regret(lengthscale: float, how: str, seed: int, horizon: int = 300) -> float:

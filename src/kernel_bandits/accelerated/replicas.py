@@ -220,6 +220,7 @@ def _run_batch(
     _, table_rows = distinct(seeds)
     regret = np.cumsum(trajectories.regrets, axis=1)
     rounds = np.arange(horizon)
+    chance = np.full(horizon, 1.0 / tables.actions.shape[-2])
     return [
         RunResult(
             regret=regret[i],
@@ -230,6 +231,7 @@ def _run_batch(
             dictionary_size=trajectories.sizes[i],
             select_seconds=share,
             update_seconds=zeros,
+            propensities=chance if isinstance(replicas[i].model, UniformModel) else None,
         )
         for i, rows in enumerate(trajectories.rows)
     ]

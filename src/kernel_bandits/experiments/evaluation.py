@@ -88,7 +88,7 @@ def valuation_figure(valuations: Mapping[str, Valuation]) -> Figure:
         )
     logged = next(iter(valuations.values())).logged_value
     axes.axvline(logged, color="#555555", linestyle="--", label="logged")
-    axes.set_yticks(np.arange(len(names))[::-1], names)
+    axes.set_yticks(np.arange(len(names))[::-1], [Path(name).name for name in names])
     axes.set_xlabel("value")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize="small")
     return figure

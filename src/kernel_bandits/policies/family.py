@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, final
+from typing import Any, Literal, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from kernel_bandits.actions import pair
 from kernel_bandits.arrays import FloatArray, as_vector
+from kernel_bandits.commit import Steps
 from kernel_bandits.confidence import Confidence, GuaranteedRadius, require_radius
 from kernel_bandits.dictionaries import DictionaryRule, Kors
 from kernel_bandits.dictionaries.base import as_rule
@@ -182,17 +184,33 @@ class FamilyUpperConfidenceBound(Policy):
         played = Played(active[best], 2.0 * bonuses[best] * std, evaluations, row)
         return Choice(row, mean, std, bounds[best].item(row), None, played)
 
-    def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> None:
-        played = self._played(point, choice)
+    def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> Steps:
+        played, twin = self._played(point, choice), self._apart()
+        twin._observe(point, reward, played)
+        if choice is not None:
+            twin._count_width(point, played)
+            twin._count_reward(played.place, point, reward)
+        return self._take_over(twin)
+
+    def _observe(self, point: FloatArray, reward: float, played: Played) -> None:
         for member, evaluation in zip(self.members, played.evaluations, strict=True):
             member.posterior.observe(point, reward, evaluation, played.row)
             self._score(member, reward, evaluation.mean.item(played.row), evaluation.std.item(played.row))
         self._squares += reward * reward
         self._learned += 1
         self._refute()
-        if choice is not None:
-            self._count_width(point, played)
-            self._count_reward(played.place, point, reward)
+
+    def _apart(self) -> Self:
+        """Return a copy to prepare a change in."""
+        twin = copy.copy(self)
+        twin.members = [replace(member, posterior=member.posterior.copy()) for member in self.members]
+        return twin
+
+    def _take_over(self, twin: Self) -> Steps:
+        """Return the steps that make the change of a copy one's own."""
+        return [
+            (setattr, self, name, getattr(twin, name)) for name in ("members", "_squares", "_learned", "_next_pass")
+        ]
 
     def _played(self, point: FloatArray, choice: Choice | None) -> Played:
         if choice is not None:
@@ -200,21 +218,23 @@ class FamilyUpperConfidenceBound(Policy):
             return played
         return Played(0, 0.0, [member.posterior.evaluate_finite(point[None, :]) for member in self.members], 0)
 
-    def anticipate(self, key: int, point: FloatArray, choice: Choice | None) -> None:
-        super().anticipate(key, point, choice)
+    def anticipate(self, key: int, point: FloatArray, choice: Choice | None) -> Steps:
+        steps = list(super().anticipate(key, point, choice) or ())
         if choice is not None:
-            self._count_width(point, choice.computed)
-            self._players[key] = choice.computed.place
+            twin = self._apart()
+            twin._count_width(point, choice.computed)
+            steps += [*self._take_over(twin), (self._players.__setitem__, key, choice.computed.place)]
+        return steps
 
-    def fulfil(self, key: int, reward: float) -> None:
-        point = self._waiting[key]
-        super().fulfil(key, reward)
+    def fulfil(self, key: int, reward: float) -> Steps:
+        point, twin = self._waiting[key], self._apart()
+        twin._observe(point, reward, self._played(point, None))
         if key in self._players:
-            self._count_reward(self._players.pop(key), point, reward)
+            twin._count_reward(self._players[key], point, reward)
+        return [*self._take_over(twin), (self._waiting.pop, key, None), (self._players.pop, key, None)]
 
-    def abandon(self, key: int) -> None:
-        super().abandon(key)
-        self._players.pop(key, None)
+    def abandon(self, key: int) -> Steps:
+        return [*(super().abandon(key) or ()), (self._players.pop, key, None)]
 
     def _count_width(self, point: FloatArray, played: Played) -> None:
         member = self.members[played.place]

@@ -283,7 +283,9 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
 
     def abandon_steps(self, keys: Collection[int]) -> Steps:
         # A row cannot be taken out of the factor: count the others anew, O(t²) each.
-        others = {key: each for key, each in self._pending.awaited.items() if key not in keys}
+        others = dict(self._pending.awaited)
+        for key in keys:
+            del others[key]
         return [replace_state(self._pending, self._pending.recounted(others))]
 
     def copy(self) -> Self:

@@ -62,7 +62,7 @@ class MixedPrior:
     action_lengthscale: float = 1.0
     width: float = 1.0
     lengthscale_width: float = 0.3
-    free_lengthscale_width: float = 1.0
+    free_lengthscale_width: float = 0.7
     noise_width: float = 0.7
     free_noise_width: float = 1.0
     total_width: float = 1.0

@@ -22,6 +22,8 @@ Scope: TypeAlias = dict[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
 Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 _log = logging.getLogger("kernel_bandits.service")
+# A body that is too long by up to this factor is read to its end before it is refused.
+DRAINED = 4
 SAFE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -160,10 +162,15 @@ def _query(scope: Scope) -> dict[str, str]:
 
 
 async def read_body(receive: Receive, headers: Mapping[str, str], most: int) -> bytes:
-    """Return the body of a request; refuse one that is too long before it is read."""
+    """Return the body of a request; refuse one that is too long without keeping it."""
+    too_long = RefusedError(413, "too_long", f"the body: expected at most {most} bytes.")
     length = headers.get("content-length", "0")
-    if not length.isascii() or not length.isdigit() or int(length[:20]) > most:
-        raise RefusedError(413, "too_long", f"the body: expected at most {most} bytes.")
+    if not length.isascii() or not length.isdigit():
+        raise too_long
+    if int(length[:20]) > most:
+        if int(length[:20]) <= DRAINED * most:
+            await _drain(receive)
+        raise too_long
     parts, size = [], 0
     while True:
         message = await receive()
@@ -172,10 +179,16 @@ async def read_body(receive: Receive, headers: Mapping[str, str], most: int) -> 
         part = message.get("body", b"")
         size += len(part)
         if size > most:
-            raise RefusedError(413, "too_long", f"the body: expected at most {most} bytes.")
+            raise too_long
         parts.append(part)
         if not message.get("more_body"):
             return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def _drain(receive: Receive) -> None:
+    """Read a body and drop it: a client that is still sending does not see the refusal."""
+    while (message := await receive())["type"] != "http.disconnect" and message.get("more_body"):
+        pass
 
 
 def error_reply(reason: Exception) -> Reply:

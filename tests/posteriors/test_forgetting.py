@@ -145,7 +145,7 @@ def moving_regret(forgetting, moves, rounds=400):
     return total
 
 
-def test_forgetting_follows_a_moving_optimum_and_costs_little_where_nothing_moves():
+def test_forgetting_follows_a_moving_optimum():
     assert moving_regret(kb.Discount(25.0), True) < 0.5 * moving_regret(None, True)
 
 

@@ -58,10 +58,10 @@ class Forgetting(ABC):
 
 
 @dataclass(frozen=True)
-class Discount(Forgetting):
-    """Weights that fall by half every ``half_life`` rounds, as in the weighted GP-UCB of Deng et al. (2022).
+class _ByHalfLife(Forgetting):
+    """What rules with a half-life share.
 
-    Args:
+    Attributes:
         half_life: in rounds.
     """
 
@@ -77,6 +77,15 @@ class Discount(Forgetting):
     @property
     def step(self) -> int:
         return max(1, round(self.half_life / RENEWALS))
+
+
+@dataclass(frozen=True)
+class Discount(_ByHalfLife):
+    """Weights that fall by half every ``half_life`` rounds, as in the weighted GP-UCB of Deng et al. (2022).
+
+    Args:
+        half_life: in rounds.
+    """
 
     def weights(self, ages: FloatArray) -> FloatArray:
         return np.exp2(-ages / self.half_life)
@@ -108,7 +117,7 @@ class Window(Forgetting):
 
 
 @dataclass(frozen=True)
-class Wander(Forgetting):
+class Wander(_ByHalfLife):
     """A kernel in time: the expected rewards wander, and keep half of their correlation over ``half_life`` rounds.
 
     Unlike weights it widens the bounds of what was not played for long, so that old actions are tried again.
@@ -116,19 +125,6 @@ class Wander(Forgetting):
     Args:
         half_life: in rounds.
     """
-
-    half_life: float
-
-    def __post_init__(self) -> None:
-        as_positive("half_life", self.half_life)
-
-    @property
-    def memory(self) -> int:
-        return max(2, round(HALF_LIVES * self.half_life))
-
-    @property
-    def step(self) -> int:
-        return max(1, round(self.half_life / RENEWALS))
 
     def weights(self, ages: FloatArray) -> None:
         del ages

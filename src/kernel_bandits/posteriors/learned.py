@@ -275,6 +275,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             refit.evidence_gained,
             refit.relative_lengthscales,
             refit.shares,
+            refit.arm_correlation,
         )
         facts.prior_mean, facts.kernel_changes, facts.bonus = refit.mean, (*self.kernel_changes, change), refit.bonus
         self._model, self._within, self._facts, self._pending = refit.model, within, facts, within._pending

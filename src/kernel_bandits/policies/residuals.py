@@ -51,7 +51,8 @@ class Residuals:
             above = below = 0.0
         if posterior.round_index < FIRST:
             return Residuals(self.count, self.mean_square, above, below, self.changed_at, self.shifted_up, changes)
-        z = (reward - mean) / math.sqrt(std * std + posterior.regularization)
+        std /= posterior.unit
+        z = (reward - mean) / posterior.unit / math.sqrt(std * std + posterior.regularization)
         z = max(-LARGEST, min(z, LARGEST))
         mean_square = self.mean_square + max(SHARE, 1.0 / (self.count + 2)) * (z * z - self.mean_square)
         above, below = max(0.0, above + z - TOLERATED), max(0.0, below - z - TOLERATED)

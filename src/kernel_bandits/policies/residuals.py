@@ -53,11 +53,12 @@ class Residuals:
         changed_at, up, changes = self.changed_at, self.shifted_up, len(posterior.kernel_changes)
         if changes != self.kernel_changes:
             above = below = 0.0
-        round_index, std = evaluation.round_index, evaluation.std.item(row)
+        round_index, unit = evaluation.round_index, posterior.unit
         if round_index < FIRST:
             return Residuals(count, square, above, below, changed_at, up, changes)
         # comparisons in place of max and min, for every round comes here
-        z = (reward - evaluation.mean.item(row)) / math.sqrt(std * std + posterior.regularization)
+        std = evaluation.std.item(row) / unit
+        z = (reward - evaluation.mean.item(row)) / unit / math.sqrt(std * std + posterior.regularization)
         if not -LARGEST <= z <= LARGEST:
             z = LARGEST if z > 0.0 else -LARGEST
         square += (SHARE if count > FEW else 1.0 / (count + 2)) * (z * z - square)

@@ -81,6 +81,7 @@ class Facts:
         prior_mean: what is taken off rewards before the regression learns them.
         kernel_changes: how the kernel came to be.
         bonus: how many standard deviations an upper bound should lie above the mean.
+        unit: that of rewards which the kernel, λ and covariances are in; 1 unless their squares would underflow.
     """
 
     kernel: KernelLike
@@ -92,6 +93,7 @@ class Facts:
     prior_mean: float = 0.0
     kernel_changes: tuple[KernelChange, ...] = ()
     bonus: float = 1.0
+    unit: float = 1.0
 
     def __post_init__(self) -> None:
         self.kernel = as_kernel(self.kernel)

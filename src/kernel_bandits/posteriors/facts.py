@@ -65,7 +65,7 @@ class KernelChange:
     shares: tuple[tuple[str, float], ...] = ()
 
 
-@dataclass
+@dataclass(slots=True)
 class Facts:
     """What a posterior counts, in one place; a posterior around another shows the facts of the one within.
 

@@ -88,6 +88,8 @@ class Dictionary(ABC):
             dictionary that has to see every point.
     """
 
+    __slots__ = ()
+
     uses_variance: bool = True
     merges_repeats: bool = False
     max_size: int | None = None

@@ -54,6 +54,8 @@ class KorsDictionary(LeverageDictionary):
     not forgotten, and no second list of points is needed.
     """
 
+    __slots__ = ("_inverse",)
+
     uses_variance = False
 
     def __init__(self, rule: Kors, leverage_regularization: float, coins: np.random.Generator) -> None:

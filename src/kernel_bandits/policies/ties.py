@@ -12,11 +12,6 @@ from kernel_bandits.arrays import FloatArray
 TIE_TOLERANCE = 1e-12
 
 
-def tie_threshold(largest: float) -> float:
-    """Return the value from which on others count as equal to the largest."""
-    return largest - TIE_TOLERANCE * abs(largest)
-
-
 def tied_rows(values: FloatArray) -> NDArray[np.intp]:
     """Return the indices of the values that count as the largest."""
     best, tied = contenders(values)
@@ -26,5 +21,6 @@ def tied_rows(values: FloatArray) -> NDArray[np.intp]:
 def contenders(values: FloatArray) -> tuple[int, NDArray[np.intp] | None]:
     """Return the index of the largest value, and the indices of all that count as the largest if they are several."""
     best = int(values.argmax())
-    (tied,) = (values >= tie_threshold(values.item(best))).nonzero()
+    largest = values.item(best)
+    (tied,) = (values >= largest - TIE_TOLERANCE * abs(largest)).nonzero()
     return best, None if len(tied) <= 1 else tied

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_points
-from kernel_bandits.commit import Steps, carry_out, replace_state
+from kernel_bandits.commit import Steps, attributes, carry_out, replace_state, take_over
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, PlayedPoints, Proposal
 from kernel_bandits.errors import KernelBanditsError, UnavailableError
 from kernel_bandits.numerics.linalg import symmetric_times_vector, times, transpose_times_vector
@@ -48,6 +48,8 @@ class AnchoredRegression:
 
     The facts are those of the posterior, and are changed in place.
     """
+
+    __slots__ = ("basis", "dictionary", "facts", "history", "pending", "postponed")
 
     def __init__(self, facts: Facts, dictionary: Dictionary) -> None:
         self.facts = facts
@@ -253,8 +255,9 @@ class AnchoredRegression:
         Facts, pair and dictionary stay the same objects.
         """
         shared = ("facts", "pending", "dictionary")
-        own = {name: value for name, value in vars(twin).items() if name not in shared}
-        return [replace_state(getattr(self, name), getattr(twin, name)) for name in shared] + [(vars(self).update, own)]
+        own = [name for name in attributes(twin) if name not in shared]
+        steps = [replace_state(getattr(self, name), getattr(twin, name)) for name in shared]
+        return [*steps, take_over(self, twin, own)]
 
     def refactor(self) -> None:
         """Recompute the tracked inverses in O(m³)."""

@@ -62,6 +62,8 @@ class AnchorBasis:
     factor is Jᵀ, shape (m, m): products with it from the right run along rows of memory.
     """
 
+    __slots__ = ("_owns_gram", "anchors", "factor", "kernel", "regularization")
+
     def __init__(
         self,
         kernel: KernelLike,

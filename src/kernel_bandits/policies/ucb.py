@@ -152,7 +152,7 @@ class UpperConfidenceBound(PosteriorPolicy):
         bonus = self._bonus()
         contenders, evaluation = self.posterior.contenders(points, bonus)
         upper_bounds = evaluation.mean + bonus * evaluation.std
-        row = self.argmax(upper_bounds)
+        row = self.argmax(upper_bounds, self.posterior.prior_mean)
         upper_bound = upper_bounds.item(row)
         # argmax finds a NaN before any number, so if this bound is finite all are.
         if not math.isfinite(upper_bound):
@@ -162,7 +162,7 @@ class UpperConfidenceBound(PosteriorPolicy):
         best = Choice(index, mean, std, upper_bound, None, (evaluation, row))
         if self.exploration is None:
             return best, _NO_ROWS
-        tied = tied_rows(upper_bounds)
+        tied = tied_rows(upper_bounds, self.posterior.prior_mean)
         return best, tied if contenders is None else contenders[tied]
 
     def _mix(self, points: FloatArray, best: Choice, tied: NDArray[np.intp], exploration: Exploration) -> Choice:
@@ -189,7 +189,7 @@ class UpperConfidenceBound(PosteriorPolicy):
             evaluation = self.posterior.evaluate_finite(block.reshape(-1, points.shape[2]))
             upper_bounds = evaluation.mean + bonus * evaluation.std
             for offset in range(0, len(upper_bounds), number_of_actions):
-                index = self.argmax(upper_bounds[offset : offset + number_of_actions])
+                index = self.argmax(upper_bounds[offset : offset + number_of_actions], self.posterior.prior_mean)
                 row = offset + index
                 mean, std = evaluation.mean.item(row), evaluation.std.item(row)
                 choices.append(Choice(index, mean, std, upper_bounds.item(row)))

@@ -145,3 +145,18 @@ def test_tiny_rewards_are_not_exported(tmp_path):
     play(lambda expected, generator: 1e-300 * with_noise(expected, generator), 0, 40, policy)
     with pytest.raises(kb.UnavailableError, match="smaller unit"):
         policy.export(tmp_path / "surface.json")
+
+
+@pytest.mark.parametrize(("offset", "spread"), [(1.7e12, 1e9), (1.7e12, 1.0), (0.0, 1e100), (1e150, 1e145)])
+@pytest.mark.parametrize("make", [kb.ek_ucb, kb.k_ucb], ids=["ek_ucb", "k_ucb"])
+@pytest.mark.parametrize("actions", [ARMS, np.array([[0.1], [0.5], [0.9]])], ids=["arms", "described"])
+def test_columns_may_be_dates_in_milliseconds(offset, spread, make, actions):
+    policy, generator, earned = make(seed=0), np.random.default_rng(0), 0.0
+    for number in range(80):
+        context = generator.standard_normal(2)
+        decision = policy.select([offset + spread * context[0], context[1]], actions)
+        expected = (context[0], -context[0], 0.0)[decision.index]
+        policy.update(decision.context, decision.action, expected + 0.1 * generator.standard_normal())
+        earned += expected * (number >= 40)
+    # E|x| = 0.8 for the best action, 0 for one at random
+    assert earned / 40 > 0.4

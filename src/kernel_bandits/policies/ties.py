@@ -23,11 +23,12 @@ def tie_threshold(largest: float, level: float = 0.0) -> float:
 
 def tied_rows(values: FloatArray, level: float = 0.0) -> NDArray[np.intp]:
     """Return the indices of the values that count as the largest, given the level that all share."""
-    return np.flatnonzero(values >= tie_threshold(float(values.max()), level))
+    best, tied = contenders(values, level)
+    return np.array([best]) if tied is None else tied
 
 
 def contenders(values: FloatArray, level: float = 0.0) -> tuple[int, NDArray[np.intp] | None]:
     """Return the index of the largest value, and the indices of all that count as the largest if they are several."""
     best = int(values.argmax())
-    tied = values >= tie_threshold(values.item(best), level)
-    return best, None if np.count_nonzero(tied) <= 1 else np.flatnonzero(tied)
+    (tied,) = (values >= tie_threshold(values.item(best), level)).nonzero()
+    return best, None if len(tied) <= 1 else tied

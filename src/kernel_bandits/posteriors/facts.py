@@ -54,6 +54,7 @@ class KernelChange:
             standard deviations, the width of an interval of uniform values). A column at 10 or more hardly matters to
             the reward; infinite if it never varied.
         shares: of the variance of the rewards, by part: noise, constant, linear, smooth; empty unless they are learned.
+        arm_correlation: of what two named arms earn in one context; 0 where arms share nothing.
     """
 
     round_index: int
@@ -63,6 +64,7 @@ class KernelChange:
     evidence_gained: float
     relative_lengthscales: tuple[float, ...]
     shares: tuple[tuple[str, float], ...] = ()
+    arm_correlation: float = 0.0
 
 
 @dataclass

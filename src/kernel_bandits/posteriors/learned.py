@@ -69,12 +69,12 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
         self._learner.within_box(low, high)
 
-    def describe(self, context_columns: int, actions: FloatArray) -> None:
+    def describe(self, context_columns: int, points: FloatArray) -> None:
         if self.round_index or self._pending.awaited:
             return
         twin = copy.copy(self)
         twin._learner = copy.copy(self._learner)
-        twin._learner.describe(context_columns, actions)
+        twin._learner.describe(context_columns, points)
         if self._model is None:
             twin._within = twin._learner.build(None, UNKNOWN_NOISE, 0)
             twin._facts, twin._pending = twin._within._facts, twin._within._pending

@@ -36,6 +36,8 @@ LEAVING_PROBABILITY = 0.05
 UNKNOWN_NOISE = 0.1
 # Widths before and after a change are compared at this many points of the sample, and at as many of mixed columns.
 REFERENCE_POINTS = 128
+# Squares of larger numbers, such as the milliseconds of a date, leave little of λ in a sum with it.
+FAR = 1e6
 # In a box every experiment counts: as long as they are few, the kernel is learned at shorter intervals.
 FEW_EXPERIMENTS, BOX_GROWTH = 256, 1.2
 M = TypeVar("M")
@@ -83,8 +85,8 @@ class Learner(ABC, Generic[M]):
         """Return the posterior of a kernel; of None before anything is known."""
 
     @abstractmethod
-    def describe(self, context_columns: int, actions: FloatArray) -> None:
-        """Take note of what the columns of joint points are, from the first actions offered, shape (A, d_a)."""
+    def describe(self, context_columns: int, points: FloatArray) -> None:
+        """Take note of what the columns of joint points are, from the first that are offered, shape (A, d)."""
 
     @abstractmethod
     def check(self, points: FloatArray) -> None:
@@ -167,7 +169,7 @@ class StationaryLearner(Learner[RewardModel]):
             kernel = self._start.kernel if self._learning.from_scratch else self._start.covariance
         return self._build(kernel, regularization, number)
 
-    def describe(self, context_columns: int, actions: FloatArray) -> None:
+    def describe(self, context_columns: int, points: FloatArray) -> None:
         """Nothing to note: all columns are alike."""
 
     def check(self, points: FloatArray) -> None:
@@ -242,14 +244,18 @@ class MixedLearner(Learner[MixedModel]):
         self._build, self._build_arm = build, build_arm
         self._columns = Columns() if columns is None else columns
         self._arms = False
+        self._far: FloatArray | None = None
 
     @property
     def start(self) -> None:
         return None
 
-    def describe(self, context_columns: int, actions: FloatArray) -> None:
+    def describe(self, context_columns: int, points: FloatArray) -> None:
         self._columns = replace(self._columns, contexts=context_columns)
-        self._arms = are_arms(actions)
+        self._arms = are_arms(points[:, context_columns:])
+        # what is common to the points on offer; a box is described by its low corner
+        first = points.mean(axis=0)
+        self._far = np.where(np.abs(first) > FAR, first, 0.0) if np.abs(first).max() > FAR else None
 
     def next_round(self, learning: KernelLearning, round_index: int) -> int:
         later = learning.after(round_index)
@@ -269,11 +275,21 @@ class MixedLearner(Learner[MixedModel]):
 
     def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
         if kernel is None:
-            unknown = Mixed(PRIOR.bias, PRIOR.linear + PRIOR.decorrelated, PRIOR.smooth, PRIOR.lengthscale)
+            unknown = self._unknown()
             kernel = PerArm(unknown, self._columns.contexts) if self._arms else unknown
         if isinstance(kernel, PerArm):
             return SplitPosterior(kernel, regularization, _Numbered(self._build_arm, number))
         return self._build(kernel, regularization, number)
+
+    def _unknown(self) -> Mixed:
+        """Return the kernel before anything is known, with far columns about their first value, in units of it."""
+        centre: FloatArray | float = 0.0
+        scale: FloatArray | float = 1.0
+        if self._far is not None:
+            centre = self._far[: self._columns.contexts] if self._arms else self._far
+            scale = np.where(centre == 0.0, 1.0, np.abs(centre))
+        linear = PRIOR.linear + PRIOR.decorrelated
+        return Mixed(PRIOR.bias, linear, PRIOR.smooth, PRIOR.lengthscale, centre=centre, scale=scale)
 
     def refit(
         self, points: FloatArray, rewards: FloatArray, model: MixedModel | None, generator: np.random.Generator

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits.kernels import Kernel, TensorProduct
+from kernel_bandits.kernels import Constant, Kernel, TensorProduct
 from kernel_bandits.kernels.mixed import PerArm
 from kernel_bandits.learning import blocks
 from kernel_bandits.learning.blocks import Block, BlockEvidence, Similarity, block_evidence
@@ -78,6 +78,19 @@ PRIOR = MixedPrior()
 BOX_PRIOR = MixedPrior(
     bias=0.6, linear=0.1, decorrelated=0.1, smooth=0.2, action_linear=0.5, action_smooth=2.0, action_lengthscale=0.7
 )
+
+
+def unknown_in_box(columns: Columns) -> Kernel:
+    """Return a kernel of variance 1 of the settings of a box, whatever the sensors, for rewards that are unknown."""
+    assert columns.box is not None
+    low, high = (np.array(corner) for corner in columns.box)
+    linear, smooth = BOX_PRIOR.action_linear, BOX_PRIOR.action_smooth
+    total = 1.0 + linear + smooth
+    units = ColumnUnits.of_box(low, high)
+    settings = units.kernel(1.0 / total, linear / total, smooth / total, BOX_PRIOR.action_lengthscale)
+    return TensorProduct(Constant(1.0), settings, columns.contexts) if columns.contexts else settings
+
+
 # Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a known
 # kernel, since this one is uncertain too; and for two-valued rewards, at least.
 BONUS, LEAST_BONUS = 1.5, 0.5

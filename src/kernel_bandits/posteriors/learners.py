@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from kernel_bandits.actions import are_arms
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import KernelLike
+from kernel_bandits.kernels import Kernel, KernelLike
 from kernel_bandits.kernels.mixed import Mixed, PerArm
 from kernel_bandits.learning.columns import Columns
 from kernel_bandits.learning.evidence import log_marginal_likelihood
 from kernel_bandits.learning.fit import Sample
-from kernel_bandits.learning.mixed import PRIOR, MixedModel, MixedSample
+from kernel_bandits.learning.mixed import PRIOR, MixedModel, MixedSample, unknown_in_box
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.learning.units import RewardModel, Units
 from kernel_bandits.posteriors.base import Posterior
@@ -265,11 +265,18 @@ class MixedLearner(Learner[MixedModel]):
 
     def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
         if kernel is None:
-            unknown = Mixed(PRIOR.bias, PRIOR.linear + PRIOR.decorrelated, PRIOR.smooth, PRIOR.lengthscale)
-            kernel = PerArm(unknown, self._columns.contexts) if self._arms else unknown
+            kernel = self._unknown()
         if isinstance(kernel, PerArm):
             return SplitPosterior(kernel, regularization, _Numbered(self._build_arm, number))
         return self._build(kernel, regularization, number)
+
+    def _unknown(self) -> Kernel:
+        """Return the kernel before anything is known of the rewards."""
+        if self._columns.box is not None:
+            # the units of settings are those of the box; of the sensors nothing is known, and one may be 1e9
+            return unknown_in_box(self._columns)
+        unknown = Mixed(PRIOR.bias, PRIOR.linear + PRIOR.decorrelated, PRIOR.smooth, PRIOR.lengthscale)
+        return PerArm(unknown, self._columns.contexts) if self._arms else unknown
 
     def refit(
         self, points: FloatArray, rewards: FloatArray, model: MixedModel | None, generator: np.random.Generator

@@ -158,7 +158,8 @@ def pair(
 def join(context: FloatArray, actions: FloatArray) -> FloatArray:
     """Do the work of :func:`pair` for arrays whose shapes are checked already; checks that the numbers are finite."""
     split = len(context)
-    points = np.empty((len(actions), split + actions.shape[1]))
+    rows, columns = actions.shape
+    points = np.empty((rows, split + columns))
     points[:, :split] = context
     points[:, split:] = actions
     if not is_finite(points):

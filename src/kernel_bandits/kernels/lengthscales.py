@@ -1,17 +1,27 @@
 """Lengthscales, one for all columns or one per column, and the median heuristic."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.spatial.distance import cdist, pdist
+from scipy.spatial.distance import pdist
 
 from kernel_bandits.arrays import FloatArray, as_count, as_floats, as_points, require_finite
 from kernel_bandits.errors import InputError
 
 Lengthscale: TypeAlias = float | Sequence[float] | FloatArray
+
+# What cdist calls once it has looked its arguments over, which costs as much as a short round's distances.
+squared_distances: Callable[[FloatArray, FloatArray], FloatArray]
+try:
+    from scipy.spatial._distance_pybind import cdist_sqeuclidean as squared_distances
+except ImportError:
+    from scipy.spatial.distance import cdist
+
+    squared_distances = partial(cdist, metric="sqeuclidean")
 
 
 class Scales:
@@ -33,12 +43,13 @@ class Scales:
 
     def squared_distances(self, X: FloatArray, Y: FloatArray, factor: float) -> FloatArray:
         """Return factor·‖(x − y)/ℓ‖², from differences and not from norms, which lose digits far from the origin."""
-        if self.scalar is None:
+        scalar = self.scalar
+        if scalar is None:
             self.check(X)
             X, Y = X / self.values, Y / self.values
         else:
-            factor = factor / self.scalar / self.scalar
-        squared: FloatArray = cdist(X, Y, "sqeuclidean")
+            factor = factor / scalar / scalar
+        squared = squared_distances(X, Y)
         squared *= factor
         return squared
 

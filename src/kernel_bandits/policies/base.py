@@ -100,8 +100,8 @@ class Policy(Rounds):
         with threads_for(self.dictionary_size, MANY_ROWS) or nullcontext():
             version = self._version()
             for count, steps in self.learn_many(points, rewards) or [(len(points), None)]:
-                counted = (self._store, self._rewards_learned + count, dimensions)
-                self._commit(version, steps, [counted, *also])
+                stored = (self._store, version + 1, self._rewards_learned + count, dimensions)
+                self._commit(version, steps, [*also, stored])
                 version += 1
 
     @final
@@ -126,10 +126,10 @@ class Policy(Rounds):
             decision, choice, point = self._decide(context, actions, mask)
             decision = replace(decision, id=self._ledger.issued)
             dimensions = (len(decision.context), len(decision.action))
-            steps: Steps = [(self._store, self._rewards_learned, dimensions), *self._ledger.issue_steps()]
-            steps.append((self._drawn_from.clear,))
+            steps: Steps = [*self._ledger.issue_steps(), (self._drawn_from.clear,)]
             if also is not None:
                 steps += also(decision)
+            steps.append((self._store, version + 1, self._rewards_learned, dimensions))
             self._change_model(version, steps, self.anticipate, decision.id, point.copy(), choice)
         except BaseException:
             self._take_back_draws()
@@ -177,12 +177,13 @@ class Policy(Rounds):
 
     def _tell(self, key: int, reward: float, weight: float, outputs: Mapping[str, float] | None) -> None:
         fate = f"was told already, with reward {reward!r}"
-        steps = [(self._store, self._rewards_learned + 1, self._dimensions), *self._ledger.settle_steps([key], fate)]
-        steps += self.output_steps(self.awaited_point(key), outputs)
+        version, learned = self._version(), self._rewards_learned + 1
+        steps = [*self._ledger.settle_steps([key], fate), *self.output_steps(self.awaited_point(key), outputs)]
+        steps.append((self._store, version + 1, learned, self._dimensions))
         if weight == 1.0:
-            self._change_model(self._version(), steps, self.fulfil, key, reward)
+            self._change_model(version, steps, self.fulfil, key, reward)
         else:
-            self._change_model(self._version(), steps, self.fulfil_weighted, key, reward, weight)
+            self._change_model(version, steps, self.fulfil_weighted, key, reward, weight)
 
     @final
     def tell_many(self, ids: Sequence[int], rewards: ArrayLike) -> None:
@@ -199,7 +200,8 @@ class Policy(Rounds):
     def expire(self, id: int) -> None:
         """Give up on a decision of :meth:`ask` whose reward will never arrive; it no longer narrows the bounds."""
         key = self._ledger.require_open("expire", id)
-        self._change_model(self._version(), self._expire_steps([key]), self.abandon, key)
+        version = self._version()
+        self._change_model(version, self._expire_steps(version, [key]), self.abandon, key)
 
     @final
     def expire_before(self, id: int) -> tuple[int, ...]:
@@ -213,15 +215,15 @@ class Policy(Rounds):
             start, version = 0, self._version()
             with threads_for(self.dictionary_size, MANY_ROWS) or nullcontext():
                 for count, steps in self.abandon_many(expired):
-                    self._commit(version, steps, self._expire_steps(expired[start : start + count]))
+                    self._commit(version, steps, self._expire_steps(version, expired[start : start + count]))
                     start, version = start + count, version + 1
         return expired
 
-    def _expire_steps(self, keys: Sequence[int]) -> Steps:
+    def _expire_steps(self, version: int, keys: Sequence[int]) -> Steps:
         """Return the steps that close decisions whose points the model has forgotten."""
         fate = "has expired (a reward that arrives after all is learned by update)"
-        counted = (self._store, self._rewards_learned, self._dimensions)
-        return [counted, *self._ledger.settle_steps(keys, fate)]
+        stored = (self._store, version + 1, self._rewards_learned, self._dimensions)
+        return [*self._ledger.settle_steps(keys, fate), stored]
 
     @property
     def pending(self) -> tuple[int, ...]:

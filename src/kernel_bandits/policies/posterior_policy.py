@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -99,9 +100,8 @@ class PosteriorPolicy(Policy):
     def posteriors(self) -> tuple[Posterior[Any]]:
         return (self.posterior,)
 
-    @property
-    def dictionary_size(self) -> int:
-        return self.posterior.dictionary_size
+    # looked up in C, for every round asks for it
+    dictionary_size: int = property(attrgetter("posterior.dictionary_size"))  # type: ignore[assignment]
 
     @property
     def dictionary_points(self) -> FloatArray:
@@ -195,11 +195,12 @@ class PosteriorPolicy(Policy):
             raise InputError(f"learn_sums: {type(self.posterior).__name__} has no anchors; use ek_ucb.")
         steps = load_steps(self.posterior.model, basis, sums)
         dimensions = (context_columns, basis.anchors.shape[1] - context_columns)
-        self._commit(self._version(), steps, [(self._store, sums.count, dimensions)])
+        version = self._version()
+        self._commit(version, steps, [(self._store, version + 1, sums.count, dimensions)])
 
     def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> Steps:
         evaluation, row = self._evaluation_of(point, choice)
-        noted = self.residuals.after(self.posterior, reward, evaluation.mean.item(row), evaluation.std.item(row))
+        noted = self.residuals.after(self.posterior, reward, evaluation, row)
         return [*self.posterior.observe_steps(point, reward, evaluation, row), (setattr, self, "residuals", noted)]
 
     def learn_weighted(self, point: FloatArray, reward: float, weight: float) -> Steps:
@@ -223,7 +224,7 @@ class PosteriorPolicy(Policy):
 
     def fulfil(self, key: int, reward: float) -> Steps:
         evaluation = self.posterior.evaluate_finite(self.posterior.awaited_point(key)[None, :])
-        noted = self.residuals.after(self.posterior, reward, evaluation.mean.item(0), evaluation.std.item(0))
+        noted = self.residuals.after(self.posterior, reward, evaluation, 0)
         return [*self.posterior.fulfil_steps(key, reward), (setattr, self, "residuals", noted)]
 
     def abandon(self, key: int) -> Steps:
@@ -234,7 +235,8 @@ class PosteriorPolicy(Policy):
 
     def _evaluation_of(self, point: FloatArray, choice: Choice | None) -> tuple[Evaluation, int]:
         """Return an evaluation that holds the point, and its row there: that of its choice if there is one."""
-        if choice is None or choice.computed is None:
-            return self.posterior.evaluate_finite(point[None, :]), 0
-        evaluation, row = choice.computed
-        return evaluation, row
+        if choice is not None and choice.computed is not None:
+            evaluation, row = choice.computed
+            if evaluation.round_index == self.posterior.round_index:
+                return evaluation, row
+        return self.posterior.evaluate_finite(point[None, :]), 0

@@ -8,6 +8,7 @@ from typing import Any
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.facts import Evaluation
 
 # Observations before residuals count: fewer are about the prior.
 FIRST = 16
@@ -18,6 +19,8 @@ LARGEST = 3.0
 TOLERATED, LIMIT = 0.5, 8.0
 # Share of the newest residual in the running mean of squares.
 SHARE = 1.0 / 64.0
+# From this many residuals on that is the larger share; before, it is that of a mean of all.
+FEW = 62
 
 
 @dataclass(slots=True)
@@ -44,20 +47,26 @@ class Residuals:
     shifted_up: bool = False
     kernel_changes: int = 0
 
-    def after(self, posterior: Posterior[Any], reward: float, mean: float, std: float) -> Residuals:
+    def after(self, posterior: Posterior[Any], reward: float, evaluation: Evaluation, row: int) -> Residuals:
         """Return these with one more reward, which is about to be learned, and what was predicted of it."""
-        above, below, changes = self.above, self.below, len(posterior.kernel_changes)
+        count, square, above, below = self.count, self.mean_square, self.above, self.below
+        changed_at, up, changes = self.changed_at, self.shifted_up, len(posterior.kernel_changes)
         if changes != self.kernel_changes:
             above = below = 0.0
-        if posterior.round_index < FIRST:
-            return Residuals(self.count, self.mean_square, above, below, self.changed_at, self.shifted_up, changes)
-        z = (reward - mean) / math.sqrt(std * std + posterior.regularization)
-        z = max(-LARGEST, min(z, LARGEST))
-        mean_square = self.mean_square + max(SHARE, 1.0 / (self.count + 2)) * (z * z - self.mean_square)
-        above, below = max(0.0, above + z - TOLERATED), max(0.0, below - z - TOLERATED)
-        if max(above, below) <= LIMIT:
-            return Residuals(self.count + 1, mean_square, above, below, self.changed_at, self.shifted_up, changes)
-        return Residuals(self.count + 1, mean_square, 0.0, 0.0, posterior.round_index, above > below, changes)
+        round_index, unit = evaluation.round_index, posterior.unit
+        if round_index < FIRST:
+            return Residuals(count, square, above, below, changed_at, up, changes)
+        # comparisons in place of max and min, for every round comes here
+        std = evaluation.std.item(row) / unit
+        z = (reward - evaluation.mean.item(row)) / unit / math.sqrt(std * std + posterior.regularization)
+        if not -LARGEST <= z <= LARGEST:
+            z = LARGEST if z > 0.0 else -LARGEST
+        square += (SHARE if count > FEW else 1.0 / (count + 2)) * (z * z - square)
+        above, below = above + z - TOLERATED, below - z - TOLERATED
+        if above > LIMIT or below > LIMIT:
+            return Residuals(count + 1, square, 0.0, 0.0, round_index, above > below, changes)
+        above, below = above if above > 0.0 else 0.0, below if below > 0.0 else 0.0
+        return Residuals(count + 1, square, above, below, changed_at, up, changes)
 
     def warning(self, forgets: bool) -> str | None:
         """Return in words what has changed; None if nothing has."""

@@ -19,11 +19,12 @@ def tie_threshold(largest: float) -> float:
 
 def tied_rows(values: FloatArray) -> NDArray[np.intp]:
     """Return the indices of the values that count as the largest."""
-    return np.flatnonzero(values >= tie_threshold(float(values.max())))
+    best, tied = contenders(values)
+    return np.array([best]) if tied is None else tied
 
 
 def contenders(values: FloatArray) -> tuple[int, NDArray[np.intp] | None]:
     """Return the index of the largest value, and the indices of all that count as the largest if they are several."""
     best = int(values.argmax())
-    tied = values >= tie_threshold(values.item(best))
-    return best, None if np.count_nonzero(tied) <= 1 else np.flatnonzero(tied)
+    (tied,) = (values >= tie_threshold(values.item(best))).nonzero()
+    return best, None if len(tied) <= 1 else tied

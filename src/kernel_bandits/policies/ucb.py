@@ -28,7 +28,6 @@ from kernel_bandits.posteriors.facts import Prediction
 
 # Points evaluated at once by choose_many: enough for matrix products, few enough for the caches.
 ROWS_AT_ONCE = 4096
-_NO_ROWS = np.empty(0, dtype=np.intp)
 _KORS = Kors()
 
 
@@ -114,20 +113,21 @@ class UpperConfidenceBound(PosteriorPolicy):
                 "or leave it out."
             )
         rows = self.shortlist(context, box)
-        best, _ = self._best(join(context, rows))
+        best = self._best(join(context, rows))[0]
         density = BoxDensity.around(box, rows[best.index], self.exploration.floor)
         action = density.draw(self.generator)
         return action, float(density(action[None, :])[0])
 
     def choose(self, points: FloatArray) -> Choice:
         if self.guards is None:
-            return self._choose(points)
+            return self._best(points)[0] if self.exploration is None else self._explore(points, self.exploration)
         allowed, excess = self.guards.allowed(points)
         rows = np.flatnonzero(allowed)
         if not len(rows):
             self.guards.require_flag()
             rows = np.array([excess.argmin()])
-        choice = self._choose(points[rows])
+        among = points[rows]
+        choice = self._best(among)[0] if self.exploration is None else self._explore(among, self.exploration)
         table = choice.probabilities
         if table is not None:
             table = scattered(table, rows, len(points))
@@ -135,7 +135,7 @@ class UpperConfidenceBound(PosteriorPolicy):
 
     def output_steps(self, point: FloatArray | None, outputs: Mapping[str, float] | None) -> Steps:
         if self.guards is None or point is None:
-            return super().output_steps(point, outputs)
+            return super().output_steps(point, outputs) if outputs is not None else []
         return self.guards.learn_steps(point, self.guards.checked(outputs))
 
     def predict_outputs(self, context: ArrayLike, actions: ArrayLike) -> dict[str, Prediction]:
@@ -143,12 +143,8 @@ class UpperConfidenceBound(PosteriorPolicy):
         points = pair(context, actions, *self._dimensions)
         return {} if self.guards is None else self.guards.predict(points)
 
-    def _choose(self, points: FloatArray) -> Choice:
-        best, tied = self._best(points)
-        return best if self.exploration is None else self._mix(points, best, tied, self.exploration)
-
-    def _best(self, points: FloatArray) -> tuple[Choice, NDArray[np.intp]]:
-        """Return the point with the largest bound, and the rows that tie with it if there is a floor."""
+    def _best(self, points: FloatArray) -> tuple[Choice, FloatArray, NDArray[np.intp] | None]:
+        """Return the point with the largest bound; and the bounds of the points that may have it, and their rows."""
         bonus = self._bonus()
         contenders, evaluation = self.posterior.contenders(points, bonus)
         upper_bounds = evaluation.mean + bonus * evaluation.std
@@ -159,14 +155,14 @@ class UpperConfidenceBound(PosteriorPolicy):
             self.posterior.require_finite(evaluation)
         index = row if contenders is None else int(contenders[row])
         mean, std = evaluation.mean.item(row), evaluation.std.item(row)
-        best = Choice(index, mean, std, upper_bound, None, (evaluation, row))
-        if self.exploration is None:
-            return best, _NO_ROWS
-        tied = tied_rows(upper_bounds)
-        return best, tied if contenders is None else contenders[tied]
+        return Choice(index, mean, std, upper_bound, None, (evaluation, row)), upper_bounds, contenders
 
-    def _mix(self, points: FloatArray, best: Choice, tied: NDArray[np.intp], exploration: Exploration) -> Choice:
+    def _explore(self, points: FloatArray, exploration: Exploration) -> Choice:
         """Return the best with probability 1 − ε and otherwise any action, with all probabilities either way."""
+        best, upper_bounds, contenders = self._best(points)
+        tied = tied_rows(upper_bounds)
+        if contenders is not None:
+            tied = contenders[tied]
         self.will_draw(exploration.generator)
         chosen, row = best, exploration.draw(best.index, len(points))
         if row != best.index:

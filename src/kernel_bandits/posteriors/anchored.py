@@ -159,10 +159,9 @@ class AnchoredRegression:
 
     def remember_steps(self, point: FloatArray, reward: float, residual_trace: float, weight: float = 1.0) -> Steps:
         """Return the steps that count an observation that the regression has learned, with the ρ from then on."""
-        facts = self.facts
-        steps = [] if self.history is None else self.history.append_steps(point, reward, weight)
-        steps.append((facts.store, residual_trace, len(point), facts.round_index + 1))
-        return steps
+        facts, history = self.facts, self.history
+        counted = (facts.store, residual_trace, len(point), facts.round_index + 1)
+        return [counted] if history is None else [*history.append_steps(point, reward, weight), counted]
 
     def current(self, key: int) -> Awaited:
         """Return an anticipated point in the coordinates of the anchors there are now."""

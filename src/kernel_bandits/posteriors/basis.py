@@ -103,11 +103,11 @@ class AnchorBasis:
     def gram(self, points: FloatArray) -> FloatArray:
         """Return k(points, anchors) in an array that may be overwritten; a foreign kernel may keep what it returns."""
         anchors = self.anchors
+        if self._owns_gram and anchors.size:
+            return self.kernel(points, anchors)
         if not len(anchors):
             return np.empty((len(points), 0))
         gram = self.kernel(points, anchors)
-        if self._owns_gram:
-            return gram
         require_gram(self.kernel, gram, (len(points), len(anchors)))
         return np.array(gram, order="C")
 

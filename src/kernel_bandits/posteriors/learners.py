@@ -16,10 +16,12 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import Kernel, KernelLike
 from kernel_bandits.kernels.mixed import Mixed, PerArm
+from kernel_bandits.learning.box import CURVED, unknown_kernel
 from kernel_bandits.learning.columns import Columns
 from kernel_bandits.learning.evidence import log_marginal_likelihood
 from kernel_bandits.learning.fit import Sample
-from kernel_bandits.learning.mixed import PRIOR, MixedModel, MixedSample, unknown_in_box
+from kernel_bandits.learning.mixed import MixedModel, MixedSample
+from kernel_bandits.learning.mixed_prior import PRIOR
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.learning.units import RewardModel, Units
 from kernel_bandits.posteriors.base import Posterior
@@ -54,6 +56,8 @@ class Refit(Generic[M]):
         relative_lengthscales: as of :class:`KernelChange`.
         sample: the points it was learned from, shape (n, d).
         shares: as of :class:`KernelChange`.
+        arm_correlation: as of :class:`KernelChange`.
+        shape: as of :class:`~kernel_bandits.posteriors.facts.Facts`.
     """
 
     model: M
@@ -65,6 +69,8 @@ class Refit(Generic[M]):
     relative_lengthscales: tuple[float, ...]
     sample: FloatArray
     shares: tuple[tuple[str, float], ...] = ()
+    arm_correlation: float = 0.0
+    shape: int = CURVED
 
 
 class Learner(ABC, Generic[M]):
@@ -225,7 +231,8 @@ class StationaryLearner(Learner[RewardModel]):
 class MixedLearner(Learner[MixedModel]):
     """Constant, linear and smooth parts, noise and mean of the kernel of a table.
 
-    Actions that are unit vectors are arms, which share nothing; others are described by their columns. Every fit
+    Actions that are unit vectors are arms, which share nothing unless the evidence says that they are correlated;
+    others are described by their columns. Every fit
     rebuilds the posterior, whose anchors are then chosen from the whole history: a full dictionary is renewed too.
 
     Args:
@@ -274,7 +281,7 @@ class MixedLearner(Learner[MixedModel]):
         """Return the kernel before anything is known of the rewards."""
         if self._columns.box is not None:
             # the units of settings are those of the box; of the sensors nothing is known, and one may be 1e9
-            return unknown_in_box(self._columns)
+            return unknown_kernel(self._columns)
         unknown = Mixed(PRIOR.bias, PRIOR.linear + PRIOR.decorrelated, PRIOR.smooth, PRIOR.lengthscale)
         return PerArm(unknown, self._columns.contexts) if self._arms else unknown
 
@@ -288,13 +295,23 @@ class MixedLearner(Learner[MixedModel]):
         drawn = drawn_rows(len(points), size, generator)
         if np.ptp(rewards[drawn]) == 0.0:
             return None
-        before = model if model is None or isinstance(model.kernel, PerArm) == self._arms else None
+        before = model if model is None or (model.actions is None) == self._arms else None
         sample = MixedSample(points[drawn], rewards[drawn], self._columns, self._arms, before)
         found = sample.fit(before)
         gain = math.inf if before is None else found.evidence - sample.evidence_of(before)
         relative = found.relative_lengthscales(points.shape[1])
         return Refit(
-            found, found.kernel, found.noise, found.mean, found.bonus, gain, relative, points[drawn], found.shares
+            found,
+            found.kernel,
+            found.noise,
+            found.mean,
+            found.bonus,
+            gain,
+            relative,
+            points[drawn],
+            found.shares,
+            found.correlation,
+            found.shape,
         )
 
 

@@ -67,14 +67,20 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         return self._learner
 
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
-        self._learner.within_box(low, high)
+        if self.round_index or self._pending.awaited:
+            self._learner.within_box(low, high)
+        else:
+            self._begin_anew(lambda learner: learner.within_box(low, high))
 
     def describe(self, context_columns: int, points: FloatArray) -> None:
-        if self.round_index or self._pending.awaited:
-            return
+        if not (self.round_index or self._pending.awaited):
+            self._begin_anew(lambda learner: learner.describe(context_columns, points))
+
+    def _begin_anew(self, take_note: Callable[[Learner[Any]], None]) -> None:
+        """Let the learner take note of something before the first round, and rebuild what knows nothing yet."""
         twin = copy.copy(self)
         twin._learner = copy.copy(self._learner)
-        twin._learner.describe(context_columns, points)
+        take_note(twin._learner)
         if self._model is None:
             twin._within = twin._learner.build(None, UNKNOWN_NOISE, 0)
             twin._facts, twin._pending = twin._within._facts, twin._within._pending
@@ -317,6 +323,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             refit.arm_correlation,
         )
         facts.prior_mean, facts.kernel_changes, facts.bonus = mean, (*self.kernel_changes, change), refit.bonus
+        facts.shape = refit.shape
         facts.unit = units.unit
         self._model, self._within, self._facts, self._pending = refit.model, within, facts, within._pending
         self._units, self._excessive = units, {}

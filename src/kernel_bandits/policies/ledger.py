@@ -61,8 +61,8 @@ class Ledger:
         fate = self._fate(key)
         if fate != EXPIRED:
             raise InputError(
-                f"{verb}: decision {key} {fate}; a reward counts once, and nothing was changed. To learn another reward "
-                f"of the same action, pass the row and the action: {verb}(decision.context, decision.action, reward)."
+                f"{verb}: decision {key} {fate}; a reward counts once, and nothing was changed. To learn another "
+                "reward of the same action, pass its row and action: update(decision.context, decision.action, reward)."
             )
 
     def _fate(self, key: int) -> str:

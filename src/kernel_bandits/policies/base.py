@@ -17,6 +17,7 @@ from kernel_bandits.commit import Step, Steps
 from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.policies.decision import Decision
 from kernel_bandits.policies.diagnostics import Diagnostics, diagnose
+from kernel_bandits.policies.ledger import EXPIRED
 from kernel_bandits.policies.rounds import Rounds
 from kernel_bandits.rng import Seed
 
@@ -221,9 +222,8 @@ class Policy(Rounds):
 
     def _expire_steps(self, version: int, keys: Sequence[int]) -> Steps:
         """Return the steps that close decisions whose points the model has forgotten."""
-        fate = "has expired (a reward that arrives after all is learned by update)"
         stored = (self._store, version + 1, self._rewards_learned, self._dimensions)
-        return [*self._ledger.settle_steps(keys, fate), stored]
+        return [*self._ledger.settle_steps(keys, EXPIRED), stored]
 
     @property
     def pending(self) -> tuple[int, ...]:

@@ -203,13 +203,13 @@ class PosteriorPolicy(Policy):
     def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> Steps:
         evaluation, row = self._evaluation_of(point, choice)
         steps = self.posterior.observe_steps(point, reward, evaluation, row)
-        return [*steps, self._compare_step(reward, evaluation, row)]
+        return [*steps, self._compare_step(reward, evaluation.mean.item(row), evaluation.std.item(row))]
 
-    def _compare_step(self, reward: float, evaluation: Evaluation, row: int) -> Step:
+    def _compare_step(self, reward: float, mean: float, std: float) -> Step:
         """Return the step that takes note of a reward and of what was predicted of it."""
         facts, waiting = self.posterior._facts, self._predicted
-        mean, std, changes = evaluation.mean.item(row), evaluation.std.item(row), len(facts.kernel_changes)
-        predicted = (reward, mean, std, facts.regularization, facts.unit, evaluation.round_index, changes)
+        changes = len(facts.kernel_changes)
+        predicted = (reward, mean, std, facts.regularization, facts.unit, facts.round_index, changes)
         if len(waiting) < TOGETHER:
             return waiting.append, predicted
         return self._forget_predicted, self.residuals.after([predicted])
@@ -243,8 +243,8 @@ class PosteriorPolicy(Policy):
         return self.posterior.anticipate_steps(key, point, *self._evaluation_of(point, choice))
 
     def fulfil(self, key: int, reward: float) -> Steps:
-        evaluation = self.posterior.evaluate_finite(self.posterior.awaited_point(key)[None, :])
-        return [*self.posterior.fulfil_steps(key, reward), self._compare_step(reward, evaluation, 0)]
+        compared = self._compare_step(reward, *self.posterior.predict_awaited(key))
+        return [*self.posterior.fulfil_steps(key, reward), compared]
 
     def abandon(self, key: int) -> Steps:
         return self.posterior.abandon_steps([key])

@@ -113,7 +113,8 @@ class TablePolicy:
     ) -> None:
         """Learn the reward of an action: ``update(decision, reward=1.0)``, or ``update(row, action, 1.0)``.
 
-        Either succeeds or changes nothing.
+        Either succeeds or changes nothing. A decision of :meth:`ask` is learned by :meth:`tell`, and here only once it
+        has expired.
 
         Args:
             context: a decision, or the row of a context.
@@ -124,8 +125,7 @@ class TablePolicy:
             decision: NamedDecision = context
             if action is not None:
                 raise InputError("update: a decision knows its action; write update(decision, reward=…).")
-            if decision.id is not None and decision.id in self.inner.pending:
-                raise InputError(f"update: decision {decision.id} came from ask; write tell(decision, reward).")
+            self.inner._ledger.require_unlearned("update", decision.id)
             if reward is None:
                 raise InputError("reward: expected a number, got none; write update(decision, reward=…).")
             if decision.settled:
@@ -211,6 +211,8 @@ class TablePolicy:
             if actions is not None:
                 raise InputError("update_many: decisions know their actions; leave actions out.")
             decisions: Sequence[NamedDecision] = contexts
+            for one in decisions:
+                self.inner._ledger.require_unlearned("update_many", one.id)
             contexts, actions = [one.context for one in decisions], [one.action for one in decisions]
         else:
             self.translator.require_played(self.translator.offered(actions))

@@ -165,6 +165,15 @@ class AnchoredRegression:
         counted = (facts.store, residual_trace, len(point), facts.round_index + 1)
         return [counted] if history is None else [*history.append_steps(point, reward, weight), counted]
 
+    def predict_awaited(self, key: int) -> tuple[float, float]:
+        """Return mean and std at an anticipated point, whose φ is known, by the regression that does not count it."""
+        awaited, settled = self.current(key), self.pending.settled
+        features = awaited.coordinates
+        # std² = residual + λ·φᵀPφ
+        explained = float(features @ symmetric_times_vector(settled.covariance, features))
+        variance = awaited.residual + self.facts.regularization * explained
+        return float(features @ settled.weights), math.sqrt(max(variance, 0.0))
+
     def current(self, key: int) -> Awaited:
         """Return an anticipated point in the coordinates of the anchors there are now."""
         awaited = self.pending.awaited[key]

@@ -49,7 +49,7 @@ def test_what_a_study_can_name_is_behind_a_paper():
     known = {*catalogue("policy"), *catalogue("environment"), *catalogue("kernel, radius or rule")}
     assert set(BEHIND) <= known
     assert {key for keys in BEHIND.values() for key in keys} <= set(papers())
-    assert list(parse_string(bibliography(BEHIND), "bibtex").entries)[0] == "kernel-bandits"
+    assert next(iter(parse_string(bibliography(BEHIND), "bibtex").entries)) == "kernel-bandits"
 
 
 def test_every_paper_that_is_mentioned_has_an_entry():

@@ -81,7 +81,7 @@ def inverse_gap_weighting(
     exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> InverseGapWeighting:
-    """Inverse-gap weighting (SquareCB, Foster & Rakhlin 2020) on the mean of EK-UCB's posterior.
+    """Inverse-gap weighting (SquareCB; Foster & Rakhlin 2020) on the mean of EK-UCB's posterior.
 
     Every action but the best is played with probability 1/(A + γ·gap), so every decision has exact probabilities, or a
     density in a box. Only means are needed, O(m) per action.

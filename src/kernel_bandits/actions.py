@@ -66,6 +66,11 @@ class Box:
             )
         with np.errstate(over="ignore"):
             require_finite("high - low", upper - lower)
+        if ((upper > lower) & (upper - lower < np.finfo(float).tiny)).any():
+            raise InputError(
+                f"high - low: expected 0 or at least {np.finfo(float).tiny:.2g}, below which numbers lose their "
+                "digits; give the coordinate in a smaller unit."
+            )
         for name, corner in (("low", lower), ("high", upper)):
             corner.setflags(write=False)
             object.__setattr__(self, name, corner)

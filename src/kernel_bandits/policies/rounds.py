@@ -56,8 +56,9 @@ class Rounds(Hooks):
                 carry_out([(setattr, self, "_last", last), (self._drawn_from.clear,)])
             else:
                 self._last = last
-        except BaseException:
+        except BaseException as reason:
             self._take_back_draws()
+            self._blame_others(version, reason)
             raise
         return decision
 
@@ -204,11 +205,15 @@ class Rounds(Hooks):
     ) -> None:
         """Prepare a change of the model by a hook, with the BLAS threads that pay; carry it out with other steps."""
         threads = threads_for(self.dictionary_size) if one_thread.libraries else None
-        if threads is None:
-            self._commit(version, hook(*arguments), steps)
-        else:
-            with threads:
+        try:
+            if threads is None:
                 self._commit(version, hook(*arguments), steps)
+            else:
+                with threads:
+                    self._commit(version, hook(*arguments), steps)
+        except Exception as reason:
+            self._blame_others(version, reason)
+            raise
 
     def _version(self) -> int:
         """Return the version of the model."""
@@ -217,13 +222,19 @@ class Rounds(Hooks):
         except IndexError:
             raise _changed_meanwhile() from None
 
+    def _blame_others(self, version: int, reason: BaseException) -> None:
+        """Raise if a call failed while another changed the model under it: it may have seen half of the change."""
+        is_own = isinstance(reason, (MemoryError, UnavailableError)) or not isinstance(reason, Exception)
+        if not is_own and version not in self._versions:
+            raise _changed_meanwhile() from reason
+
     def _commit(self, version: int, planned: Steps | None, steps: Sequence[Step]) -> None:
         """Carry out the steps of the model, then those of the policy, the last of which is :meth:`_store`."""
-        versions = self._versions
+        begun: list[int] = []
         try:
-            carry_out([(versions.remove, version), *(planned or ()), *steps])
+            carry_out([(self._versions.remove, version), (begun.append, version), *(planned or ()), *steps])
         except ValueError:
-            if version in versions or version + 1 in versions:
+            if begun:
                 raise
             raise _changed_meanwhile() from None
 

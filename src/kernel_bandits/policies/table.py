@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -40,6 +39,8 @@ class TablePolicy:
 
     It encodes rows of ``features`` for a fresh ``policy`` over arrays, and puts the names back. Levels and arms that
     were never met are learned with the first reward.
+
+    As every :class:`Policy` it serves one thread at a time.
     """
 
     def __init__(self, policy: Policy, features: Features) -> None:
@@ -244,7 +245,7 @@ class TablePolicy:
             id: the decision, or its ``id``.
             reward: a finite number; larger is better.
         """
-        self.inner.tell(self._id(id), reward)
+        self.inner.tell(self._decision(id), reward)
 
     def tell_many(self, ids: Sequence[int | NamedDecision], rewards: ArrayLike) -> None:
         """Learn the rewards of several decisions of :meth:`ask`.
@@ -253,7 +254,7 @@ class TablePolicy:
             ids: of n decisions, or the decisions.
             rewards: shape (n,).
         """
-        self.inner.tell_many([self._id(one) for one in ids], rewards)
+        self.inner.tell_many([self._decision(one) for one in ids], rewards)
 
     def expire(self, id: int | NamedDecision) -> None:
         """Give up on a decision of :meth:`ask` whose reward will never come.
@@ -261,7 +262,7 @@ class TablePolicy:
         Args:
             id: the decision, or its ``id``.
         """
-        self.inner.expire(self._id(id))
+        self.inner.expire(self._decision(id))
 
     def expire_before(self, id: int | NamedDecision) -> tuple[int, ...]:
         """Give up on all pending decisions that were asked for before a certain one; returns their ids.
@@ -269,11 +270,11 @@ class TablePolicy:
         Args:
             id: the decision, or its ``id``.
         """
-        return self.inner.expire_before(self._id(id))
+        return self.inner.expire_before(id.id if isinstance(id, NamedDecision) else id)  # type: ignore[arg-type]
 
     @staticmethod
-    def _id(value: int | NamedDecision) -> Any:
-        return value.id if isinstance(value, NamedDecision) else value
+    def _decision(value: int | NamedDecision) -> int | Decision:
+        return value.encoded if isinstance(value, NamedDecision) else value
 
     def predict(self, context: RowLike, actions: Offer | None = None) -> Prediction:
         """Return mean and standard deviation of the expected reward of each action, shape (A,); writes nothing."""

@@ -27,10 +27,10 @@ $(RUNNABLE): pyproject.toml constraints.txt
 	@echo "Setting up in $(VENV): about half a minute."
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) ".[experiments,plots]"
+	$(INSTALL) ".[experiments,plots,sklearn]"
 	@touch $@
 
-run: $(or $(wildcard $(READY)),$(RUNNABLE)) ## the paper's figures, shortened, with its claims and a report: results/quick/report.html
+run: $(or $(wildcard $(READY)),$(RUNNABLE)) ## the paper's figures and two real tables, shortened, with a report: results/quick/report.html
 	$(BIN)/kernel-bandits reproduce --quick
 
 test: lint types suite ## lint, types and the whole suite

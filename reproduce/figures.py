@@ -1,8 +1,9 @@
 """Studies with figures of their own: a folder per figure, as in this package.
 
 ``sweep.toml`` or ``sweep.py`` says what to run. ``figure.py`` defines ``figure(records)`` and, optionally,
-``claims(records)`` and ``tables(records)``. A figure without a sweep has ``figure.py`` alone. Its functions take the
-folder of results instead, and ``measure(folder, quick, progress)`` fills that folder if something has to be measured.
+``claims(records)``, ``tables(records)``, ``headline(records)`` and ``PACKAGE``, an optional package that it needs. A
+figure without a sweep has ``figure.py`` alone. Its functions take the folder of results instead, and
+``measure(folder, quick, progress)`` fills that folder if something has to be measured.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,7 +35,8 @@ NUMBERED = {
     **dict.fromkeys(("figure10", "figure11", "figure12"), "step_diagonal"),
     "table1": "table_1",
 }
-FIRST = "overview"
+# Shown first, in this order.
+FIRST = ("overview", "real_tables")
 
 
 class StudyFigures:
@@ -45,9 +49,16 @@ class StudyFigures:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         found = sorted(path.parent.name for path in folder.glob("*/figure.py"))
-        self.names = tuple(sorted(found, key=lambda name: name != FIRST))
+        self.names = tuple(sorted(found, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST)))
         if not self.names:
             raise InputError(f"{folder}: expected folders with a figure.py each, found none.")
+
+    @cached_property
+    def unavailable(self) -> dict[str, str]:
+        """Names of figures whose ``PACKAGE`` cannot be imported, and the command that installs it."""
+        needed = {name: getattr(self._module(name), "PACKAGE", None) for name in self.names}
+        missing = {name: package for name, package in needed.items() if package and find_spec(package) is None}
+        return {name: f"needs {package}; pip install 'kernel-bandits[{package}]'" for name, package in missing.items()}
 
     def find(self, name: str) -> str | None:
         """Return the name of a figure's folder: the name itself, or that of its number in the paper."""

@@ -20,7 +20,7 @@ except ImportError as reason:
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.experiments import log_commands, plots, service_command
 from kernel_bandits.experiments.archive import copy_source
-from kernel_bandits.experiments.console import progress, terminal_table
+from kernel_bandits.experiments.console import progress, report_failures, terminal_table
 from kernel_bandits.experiments.differences import differences
 from kernel_bandits.experiments.execution import Executor, Failure, executor
 from kernel_bandits.experiments.execution.serialization import own_files
@@ -47,7 +47,6 @@ from kernel_bandits.version import __version__
 BAD_INPUT = 2
 FAILED = 1
 INTERRUPTED = 130  # 128 + SIGINT, which shells report after Ctrl-C
-SHOWN_FAILURES = 5
 RESOLUTION = 150  # dots per inch
 
 app = typer.Typer(
@@ -286,7 +285,11 @@ def _choose(figures: Figures, names: Sequence[str]) -> Sequence[str]:
             hint = did_you_mean(name, figures.names)
             raise InputError(f"there is no figure {name!r}{hint} There are {', '.join(figures.names)}.")
         chosen[found] = None
-    return tuple(chosen) or figures.names
+    if chosen:
+        return tuple(chosen)
+    for name, reason in figures.unavailable.items():
+        typer.echo(f"skipped {name}: {reason}", err=True)
+    return tuple(name for name in figures.names if name not in figures.unavailable)
 
 
 def _sweep_and_show(study: Study, folder: Path, execute_runs: Executor) -> None:
@@ -326,17 +329,8 @@ def _sweep(
             if isinstance(outcome, Failure):
                 failures.append(outcome)
     if failures:
-        _report_failures(failures, folder / "failures.txt")
+        report_failures(failures, folder / "failures.txt")
     return work.results
-
-
-def _report_failures(failures: Sequence[Failure], path: Path) -> None:
-    path.write_text("\n".join(f"{failure.run.label}\n{failure.details}" for failure in failures), encoding="utf-8")
-    for failure in failures[:SHOWN_FAILURES]:
-        typer.echo(f"failed: {failure.run.label}: {failure.message}", err=True)
-    raise KernelBanditsError(
-        f"{len(failures)} runs failed; the others are kept. See {path} for details, and run the command again to retry."
-    )
 
 
 def _sections(results: Path, figures: Figures) -> dict[Path, Section]:

@@ -1,19 +1,24 @@
-"""Output of the command line: progress with the time left, and tables."""
+"""Output of the command line: progress with the time left, tables, and failures."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from time import perf_counter
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 import rich.table
+import typer
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from kernel_bandits.errors import KernelBanditsError
+from kernel_bandits.experiments.execution import Failure
 from kernel_bandits.experiments.tables import Table
 
 PLAIN_LINES = 10
+SHOWN_FAILURES = 5
 Show: TypeAlias = Callable[[int, int, str], None]
 
 
@@ -62,3 +67,13 @@ def terminal_table(table: Table) -> rich.table.Table:
         shown.add_row("" if row[0] == before else escape(row[0]), *map(escape, row[1:]))
         before = row[0]
     return shown
+
+
+def report_failures(failures: Sequence[Failure], path: Path) -> NoReturn:
+    """Write what failed to a file, show the first failures, and raise :class:`KernelBanditsError`."""
+    path.write_text("\n".join(f"{failure.run.label}\n{failure.details}" for failure in failures), encoding="utf-8")
+    for failure in failures[:SHOWN_FAILURES]:
+        typer.echo(f"failed: {failure.run.label}: {failure.message}", err=True)
+    raise KernelBanditsError(
+        f"{len(failures)} runs failed; the others are kept. See {path} for details, and run the command again to retry."
+    )

@@ -4,7 +4,7 @@ They come from the package ``reproduce``, which is not part of this library. It 
 checkout, and inside the installed library otherwise, and loaded by name.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +25,10 @@ class Figures(Protocol):
     @property
     def names(self) -> Sequence[str]:
         """The names of the figures."""
+
+    @property
+    def unavailable(self) -> Mapping[str, str]:
+        """Names of figures that need a package that is not installed, and what to do about it."""
 
     def find(self, name: str) -> str | None:
         """Return the name of a figure, which may be given by its number in the paper; None if there is none."""

@@ -208,7 +208,8 @@ class PosteriorPolicy(Policy):
     def _compare_step(self, reward: float, mean: float, std: float) -> Step:
         """Return the step that takes note of a reward and of what was predicted of it."""
         facts, waiting = self.posterior._facts, self._predicted
-        predicted = (reward, mean, std, facts.regularization, facts.round_index, len(facts.kernel_changes))
+        changes = len(facts.kernel_changes)
+        predicted = (reward, mean, std, facts.regularization, facts.unit, facts.round_index, changes)
         if len(waiting) < TOGETHER:
             return waiting.append, predicted
         return self._forget_predicted, self.residuals.after([predicted])

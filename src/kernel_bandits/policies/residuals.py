@@ -18,8 +18,9 @@ LARGEST = 3.0
 TOLERATED, LIMIT = 0.5, 8.0
 # Share of the newest residual in the running mean of squares.
 SHARE = 1.0 / 64.0
-# A reward that is about to be learned, the mean and std predicted of it, λ, t, and how often the kernel has changed.
-Predicted: TypeAlias = tuple[float, float, float, float, int, int]
+# A reward that is about to be learned, the mean and std predicted of it, λ and its unit, t, and how often the kernel
+# has changed.
+Predicted: TypeAlias = tuple[float, float, float, float, float, int, int]
 # Rewards wait until this many are compared with their predictions at once, which costs a third of one by one.
 TOGETHER = 64
 
@@ -50,12 +51,13 @@ class Residuals:
         """Return these with further rewards, oldest first, and what was predicted of them."""
         count, square, above, below = self.count, self.mean_square, self.above, self.below
         changed_at, shifted_up, changes = self.changed_at, self.shifted_up, self.kernel_changes
-        for reward, mean, std, regularization, round_index, kernel_changes in predicted:
+        for reward, mean, std, regularization, unit, round_index, kernel_changes in predicted:
             if kernel_changes != changes:
                 above, below, changes = 0.0, 0.0, kernel_changes
             if round_index < FIRST:
                 continue
-            z = (reward - mean) / math.sqrt(std * std + regularization)
+            # the square of a tiny unit is 0
+            z = (reward - mean) / unit / math.sqrt((std / unit) ** 2 + regularization)
             z = max(-LARGEST, min(z, LARGEST))
             square += max(SHARE, 1.0 / (count + 2)) * (z * z - square)
             above, below, count = max(0.0, above + z - TOLERATED), max(0.0, below - z - TOLERATED), count + 1

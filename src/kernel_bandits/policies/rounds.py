@@ -235,7 +235,7 @@ class Rounds(Hooks):
                     f"dictionary: its points have {posterior.dimension} columns, but context and action together have "
                     f"{points.shape[1]}."
                 )
-            posterior.describe(context_columns, points[:, context_columns:])
+            posterior.describe(context_columns, points)
             require_columns(posterior.kernel, points, context_columns)
 
 

@@ -150,7 +150,7 @@ class UpperConfidenceBound(PosteriorPolicy):
         contenders, evaluation = posterior.contenders(points, bonus)
         means, stds = evaluation.mean, evaluation.std
         upper_bounds = means + bonus * stds
-        row = self.argmax(upper_bounds)
+        row = self.argmax(upper_bounds, posterior.prior_mean)
         upper_bound = upper_bounds.item(row)
         # argmax finds a NaN before any number, so if this bound is finite all are.
         if not math.isfinite(upper_bound):
@@ -162,7 +162,7 @@ class UpperConfidenceBound(PosteriorPolicy):
     def _explore(self, points: FloatArray, exploration: Exploration) -> Choice:
         """Return the best with probability 1 − ε and otherwise any action, with all probabilities either way."""
         best, upper_bounds, contenders = self._best(points)
-        tied = tied_rows(upper_bounds)
+        tied = tied_rows(upper_bounds, self.posterior.prior_mean)
         if contenders is not None:
             tied = contenders[tied]
         self.will_draw(exploration.generator)
@@ -187,7 +187,7 @@ class UpperConfidenceBound(PosteriorPolicy):
             evaluation = self.posterior.evaluate_finite(block.reshape(-1, points.shape[2]))
             upper_bounds = evaluation.mean + bonus * evaluation.std
             for offset in range(0, len(upper_bounds), number_of_actions):
-                index = self.argmax(upper_bounds[offset : offset + number_of_actions])
+                index = self.argmax(upper_bounds[offset : offset + number_of_actions], self.posterior.prior_mean)
                 row = offset + index
                 mean, std = evaluation.mean.item(row), evaluation.std.item(row)
                 choices.append(Choice(index, mean, std, upper_bounds.item(row)))

@@ -37,14 +37,14 @@ class Posterior(Reported, Generic[E]):
         pending: the regression that carries it, with what is awaited.
     """
 
-    def describe(self, context_columns: int, actions: FloatArray) -> None:
+    def describe(self, context_columns: int, points: FloatArray) -> None:
         """Take note, before the first round, of what the columns of joint points are.
 
         Args:
             context_columns: how many of the leading columns are the context.
-            actions: the actions on offer, shape (A, d_a).
+            points: the joint points on offer, shape (A, d).
         """
-        del context_columns, actions  # a kernel that is given knows its columns
+        del context_columns, points  # a kernel that is given knows its columns
 
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
         """Take note of the box (d_a,), (d_a,) that actions are chosen from; predictions stay as they are."""

@@ -149,8 +149,9 @@ class UpperConfidenceBound(PosteriorPolicy):
         posterior, bonus = self.posterior, self._bonus()
         contenders, evaluation = posterior.contenders(points, bonus)
         means, stds = evaluation.mean, evaluation.std
-        upper_bounds = means + bonus * stds
-        row = self.argmax(upper_bounds, posterior.prior_mean)
+        # one standard deviation is the default
+        upper_bounds = means + (stds if bonus == 1.0 else bonus * stds)
+        row = self.argmax(upper_bounds, posterior._facts.prior_mean)
         upper_bound = upper_bounds.item(row)
         # argmax finds a NaN before any number, so if this bound is finite all are.
         if not math.isfinite(upper_bound):

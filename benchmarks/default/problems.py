@@ -3,9 +3,9 @@
     python benchmarks/default/problems.py --problems 300 --rounds 600 [--first 0]
 
 Each problem draws its own signal, noise, columns and arms. The default and uniform play meet the same contexts, and
-what is compared is the expected reward of the actions played, so that the noise of the rewards does not blur it. A run
-is *below chance* where it earns less than uniform play on average by more than the spread of uniform play allows, at a
-level of 5 % divided by the number of problems.
+what is compared is the expected reward of the actions played, so that luck in what they paid does not blur it. A run is
+*below chance* where it earns less than uniform play by more than the rewards of uniform play spread, noise included, at
+a level of 5 % divided by the number of problems.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ ACTIONS = ("named", "described", "described anew", "one")
 
 @dataclass(frozen=True)
 class Problem:
-    """Contexts (T, d), actions (T, A, a), expected rewards (T, A), rewards (T, A), and what was drawn."""
+    """Contexts (T, d), actions (T, A, a), expected rewards, what is paid, and the same in other units (T, A)."""
 
     contexts: Array
     actions: Array
     expected: Array
+    paid: Array
     rewards: Array
     description: str
 
@@ -100,12 +101,12 @@ def drawn(number: int, rounds: int) -> Problem:
     unit = 10.0 ** float(generator.integers(-4, 5))
     shift = unit * float(generator.choice([0.0, 0.0, 10.0, -100.0]))
     description = f"{noise}, {kind}, {columns} columns, {count} actions, signal {signal:g}"
-    return Problem(contexts, actions, expected, shift + unit * rewards, description)
+    return Problem(contexts, actions, expected, rewards, shift + unit * rewards, description)
 
 
 @dataclass(frozen=True)
 class Result:
-    """How far above uniform play a run came, in standard deviations of uniform play and as a share of the way."""
+    """How far above uniform play a run came, in standard deviations of its rewards and as a share of the way."""
 
     number: int
     description: str
@@ -130,7 +131,7 @@ def played(task: tuple[int, int]) -> Result:
             raise FloatingPointError(f"problem {number}, round {t}: {decision}")
         earned += problem.expected[t, decision.index]
     uniform, best = problem.expected.mean(axis=1).sum(), problem.expected.max(axis=1).sum()
-    spread = math.sqrt(problem.expected.var(axis=1).sum())
+    spread = math.sqrt(problem.paid.var(axis=1).sum())
     return Result(
         number,
         problem.description,
@@ -155,7 +156,10 @@ def main() -> None:
     below = [result for result in results if result.deviations < limit]
     for result in sorted(results, key=lambda result: result.deviations)[:15]:
         print(f"{result.number:4d} {result.deviations:7.2f} {result.share:6.2f}  {result.description}")
-    print(f"{len(below)} of {len(results)} below chance (fewer than {limit:.2f} standard deviations of uniform play)")
+    print(
+        f"{len(below)} of {len(results)} below chance "
+        f"(under {limit:.2f} standard deviations of the rewards of uniform play)"
+    )
     shares = np.array([result.share for result in results if result.share])
     print(f"median share of the way from uniform to the best {np.median(shares):.2f}")
     print(f"slowest run {max(r.seconds for r in results):.1f} s, slowest round {max(r.slowest for r in results):.2f} s")

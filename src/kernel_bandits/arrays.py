@@ -5,6 +5,7 @@ action columns, ``d = d_x + d_a`` columns of a joint point, ``m`` anchors in the
 """
 
 import math
+from math import isfinite
 from typing import TypeAlias
 
 import numpy as np
@@ -15,12 +16,12 @@ from kernel_bandits.errors import InputError
 FloatArray: TypeAlias = NDArray[np.float64]
 # Beyond this, sums of rewards times features could overflow.
 LARGEST_REWARD = 1e100
-_FLOAT64 = np.dtype(np.float64)
+_ARRAY, _FLOAT64 = np.ndarray, np.dtype(np.float64)
 
 
 def as_floats(name: str, value: ArrayLike) -> FloatArray:
     """Return ``value`` as a float64 array of any shape, or raise an :class:`InputError` that names it."""
-    if type(value) is np.ndarray and value.dtype is _FLOAT64:
+    if type(value) is _ARRAY and value.dtype is _FLOAT64:
         return value
     try:
         if isinstance(value, np.ma.MaskedArray):
@@ -36,6 +37,9 @@ def as_floats(name: str, value: ArrayLike) -> FloatArray:
 
 def as_vector(name: str, value: ArrayLike, length: int | None = None) -> FloatArray:
     """Return a one-dimensional float64 array, of the given length if there is one."""
+    # what every round passes is recognised in one look
+    if type(value) is _ARRAY and value.dtype is _FLOAT64 and value.shape == (length,):
+        return value
     array = as_floats(name, value)
     if array.ndim != 1:
         raise InputError(
@@ -51,6 +55,10 @@ def as_vector(name: str, value: ArrayLike, length: int | None = None) -> FloatAr
 
 def as_points(name: str, value: ArrayLike, columns: int | None = None) -> FloatArray:
     """Return a non-empty float64 matrix with one point per row, with the given number of columns if there is one."""
+    if type(value) is _ARRAY and value.dtype is _FLOAT64:
+        shape = value.shape
+        if len(shape) == 2 and shape[1] == columns and shape[0]:
+            return value
     array = as_floats(name, value)
     if array.ndim in (1, 2) and not len(array):
         raise InputError(f"{name}: expected at least one row, got none.")
@@ -74,7 +82,7 @@ def is_finite(array: FloatArray) -> bool:
     overflow it, and NumPy may warn; call this where that warning is silenced.
     """
     flat = array.ravel()
-    return math.isfinite(flat.dot(flat)) or bool(np.isfinite(array).all())
+    return isfinite(flat.dot(flat)) or bool(np.isfinite(array).all())
 
 
 def require_finite(name: str, array: FloatArray) -> None:
@@ -89,6 +97,8 @@ def require_finite(name: str, array: FloatArray) -> None:
 
 def as_reward(value: float) -> float:
     """Return a reward as a finite Python float."""
+    if type(value) is float and -LARGEST_REWARD <= value <= LARGEST_REWARD:
+        return value
     try:
         if isinstance(value, (str, bytes)):
             raise TypeError("text is no number")

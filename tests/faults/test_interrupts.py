@@ -29,7 +29,7 @@ def allowed_states(policy, act, parts):
         # a first call looks at the columns before it does anything else, and may do so again
         described = copy.deepcopy(policy)
         for posterior in described.posteriors[:1]:
-            posterior.describe(2, OFFERS[70])
+            posterior.describe(2, np.hstack([np.tile(CONTEXTS[70], (4, 1)), OFFERS[70]]))
             # and draws random features, if there are any, by their seed
             posterior.evaluate(np.zeros((1, 3)))
         states.add(fingerprint(described))

@@ -232,3 +232,21 @@ def test_policies_without_a_posterior_play_tables_too():
     assert policy.relevance() == {}
     with pytest.raises(kb.InputError, match="predict: Uniform has no posterior"):
         policy.predict({"x": 0.0})
+
+
+def test_a_reward_that_was_told_is_not_learned_again():
+    policy = build(["red", "blue"])
+    told, expired, open_ = (policy.ask({"x": 0.1 * i}) for i in range(3))
+    policy.tell(told, 1.0)
+    policy.expire(expired)
+    before = policy.inner.posterior.observed_rewards.tolist()
+    with pytest.raises(kb.InputError, match=r"decision 0 was told already, with reward 1\.0; a reward counts once"):
+        policy.update(told, reward=1.0)
+    for bad in (told, open_):
+        with pytest.raises(kb.InputError, match="update_many: decision"):
+            policy.update_many([expired, bad], rewards=[0.5, 1.0])
+    assert policy.inner.posterior.observed_rewards.tolist() == before
+    # a late reward of one that has expired, and a second one of the same action in so many words
+    policy.update(expired, reward=0.5)
+    policy.update(told.context, told.action, 0.0)
+    assert policy.inner.posterior.observed_rewards.tolist() == [*before, 0.5, 0.0]

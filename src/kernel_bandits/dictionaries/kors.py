@@ -54,6 +54,8 @@ class KorsDictionary(LeverageDictionary):
     not forgotten, and no second list of points is needed.
     """
 
+    __slots__ = ("_inverse",)
+
     uses_variance = False
 
     def __init__(self, rule: Kors, leverage_regularization: float, coins: np.random.Generator) -> None:
@@ -67,15 +69,15 @@ class KorsDictionary(LeverageDictionary):
 
     def _measure(self, candidate: Candidate) -> FloatArray | float:
         features = candidate.features
-        if self.max_size is not None and self.is_full(features.shape[-1]):
+        if self.max_size is not None and features.shape[-1] >= self.max_size:
             raise UnavailableError(
                 f"score: the dictionary has the {self.max_size} anchors it may have and keeps no scores; "
                 "give a larger max_size=."
             )
         # φᵀQφ
-        if features.ndim > 1:
-            return quadratic_forms(features, self._inverse)
-        return float(symmetric_times_vector(self._inverse, features).dot(features))
+        if features.ndim == 1:
+            return float(symmetric_times_vector(self._inverse, features).dot(features))
+        return quadratic_forms(features, self._inverse)
 
     def _score(self, residual: FloatArray | float, measure: FloatArray | float) -> FloatArray | float:
         mu = self.leverage_regularization

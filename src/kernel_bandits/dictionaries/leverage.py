@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
 from kernel_bandits.commit import Steps, carry_out
-from kernel_bandits.dictionaries.base import NOTHING, Candidate, Dictionary, DictionaryRule, HistoryMode, Proposal
+from kernel_bandits.dictionaries.base import (
+    NOTHING,
+    Candidate,
+    Dictionary,
+    DictionaryRule,
+    HistoryMode,
+    Proposal,
+    fast,
+)
 from kernel_bandits.errors import InputError
 from kernel_bandits.numerics.linalg import times_vector
 
@@ -65,6 +73,17 @@ class LeverageDictionary(Dictionary):
     Coins are drawn ahead and used up by commits, so that an observation that fails uses none.
     """
 
+    __slots__ = (
+        "_ahead",
+        "_coins",
+        "_used",
+        "draws",
+        "leverage_accuracy",
+        "leverage_regularization",
+        "max_size",
+        "oversampling",
+    )
+
     def __init__(self, rule: LeverageRule, leverage_regularization: float, coins: np.random.Generator) -> None:
         self.leverage_regularization: float = leverage_regularization
         self.leverage_accuracy = float(rule.leverage_accuracy)
@@ -93,16 +112,20 @@ class LeverageDictionary(Dictionary):
         return self._score(candidate.residual, self._measure(candidate))
 
     def propose(self, candidate: Candidate) -> Proposal:
-        if self.max_size is not None and self.is_full(len(candidate.features)):
+        if self.max_size is not None and len(candidate.features) >= self.max_size:
             return NOTHING
-        probability = min(1.0, self.oversampling * float(self._score(candidate.residual, self._measure(candidate))))
-        return Proposal(self._ahead.item(self._used) < probability, probability)
+        probability = self.oversampling * float(self._score(candidate.residual, self._measure(candidate)))
+        if probability > 1.0:
+            probability = 1.0
+        proposal: Proposal = fast(Proposal, (self._ahead.item(self._used) < probability, probability, False))
+        return proposal
 
     def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
         carry_out(self.commit_steps(candidate, proposal, appended))
 
     def commit_steps(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Steps:
-        steps = self._coin_steps(1)
+        used = self._used + 1
+        steps = [(setattr, self, "_used", used)] if used < COINS_AHEAD else self._coin_steps(1)
         if proposal.draw:
             steps += self._draw_steps(candidate, proposal.probability, appended)[0]
             steps.append((setattr, self, "draws", self.draws + 1))

@@ -261,5 +261,6 @@ def replayed(model: PosteriorPolicy) -> tuple[FloatArray, FloatArray, FloatArray
     for row, (point, reward) in enumerate(zip(points, rewards.tolist(), strict=True)):
         evaluation = replay.evaluate_finite(point[None, :])
         means[row], stds[row] = evaluation.mean.item(0), evaluation.std.item(0)
-        replay.observe(point, reward - posterior.prior_mean, evaluation)
-    return means + posterior.prior_mean, np.sqrt(stds**2 + posterior.regularization), rewards
+        replay.observe(point, (reward - posterior.prior_mean) / posterior.unit, evaluation)
+    deviations = posterior.unit * np.sqrt(stds**2 + posterior.regularization)
+    return posterior.unit * means + posterior.prior_mean, deviations, rewards

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -13,9 +14,17 @@ from kernel_bandits.errors import InputError
 
 Lengthscale: TypeAlias = float | Sequence[float] | FloatArray
 
+# What cdist calls once it has looked its arguments over, which costs as much as a short round's distances.
+try:
+    from scipy.spatial._distance_pybind import cdist_sqeuclidean as squared_distances
+except ImportError:
+    squared_distances = partial(cdist, metric="sqeuclidean")
+
 
 class Scales:
     """A scalar lengthscale, or one per column."""
+
+    __slots__ = ("scalar", "values")
 
     def __init__(self, lengthscale: Lengthscale) -> None:
         self.values = as_floats("lengthscale", lengthscale).copy()
@@ -33,12 +42,13 @@ class Scales:
 
     def squared_distances(self, X: FloatArray, Y: FloatArray, factor: float) -> FloatArray:
         """Return factor·‖(x − y)/ℓ‖², from differences and not from norms, which lose digits far from the origin."""
-        if self.scalar is None:
+        scalar = self.scalar
+        if scalar is None:
             self.check(X)
             X, Y = X / self.values, Y / self.values
         else:
-            factor = factor / self.scalar / self.scalar
-        squared: FloatArray = cdist(X, Y, "sqeuclidean")
+            factor = factor / scalar / scalar
+        squared: FloatArray = squared_distances(X, Y)
         squared *= factor
         return squared
 

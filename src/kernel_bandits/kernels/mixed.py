@@ -13,6 +13,24 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.kernels.base import Kernel, KernelLike, as_kernel, weighted_gradient
 from kernel_bandits.numerics.linalg import times
 
+# From this many points and columns on, distances are computed as a product of matrices, if no squared norm is above
+# this: they lose the digits of what they are differences of, and k₅⸝₂ has no slope at 0 to make that matter.
+MANY_POINTS, MANY_COLUMNS, LARGEST_SQUARE = 16, 16, 1e5
+
+
+def _distances(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Return ‖x − y‖ for rows x of (n, d) and y of (m, d), shape (n, m)."""
+    if min(len(left), len(right)) >= MANY_POINTS and left.shape[1] >= MANY_COLUMNS:
+        squares, others = np.vecdot(left, left), np.vecdot(right, right)
+        if max(squares.max(), others.max()) <= LARGEST_SQUARE:
+            # ‖x − y‖² = ‖x‖² − 2⟨x, y⟩ + ‖y‖²
+            squared = times(left, np.ascontiguousarray(right.T))
+            squared *= -2.0
+            squared += squares[:, None]
+            squared += others
+            return np.sqrt(np.maximum(squared, 0.0, out=squared), out=squared)
+    return cdist(left, right)
+
 
 class Mixed(Kernel):
     """bias + linear·⟨x, My⟩ + smooth·k₅⸝₂(‖x − y‖/(ℓ·√n)), of standardised columns x = (s − centre)/scale.
@@ -81,7 +99,7 @@ class Mixed(Kernel):
         right = left if Y is None else self._standardised(Y)
         count = self._count(X)
         # r = √5·‖x − y‖/(ℓ√n), k₅⸝₂ = (1 + r + r²/3)·e⁻ʳ
-        r = cdist(left, right)
+        r = _distances(left, right)
         r *= math.sqrt(5.0 / count) / self.lengthscale
         gram = np.multiply(r, 1.0 / 3.0)
         gram += 1.0

@@ -3,11 +3,11 @@
 Rewards are y = c + f(s) + noise. A *block* is a set of observations that share f: all of them, or those of one arm
 where arms share nothing. Its covariance is Σ = X ∘ A + λI with
 
-    X = b + l·L + w·W + s·S(ℓ)        A = 1 + l'·L' + s'·S'(ℓ')
+    X = b + l·L + w·W + s·S(ℓ)        A = 1 + l'·L' + s'·S'(ℓ')   or   A = 1 − κ·[another arm]
 
 where L holds inner products, W those of decorrelated columns and S a Matérn kernel of contexts, L' and S' those of
-actions; A = 1 within an arm. The log evidence of all blocks is the sum over blocks, at the mean c that makes it
-largest.
+actions. Named arms have the correlation 1 − κ with each other; A = 1 within an arm. The log evidence of all blocks is
+the sum over blocks, at the mean c that makes it largest.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.numerics.linalg import inverse_and_log_determinant
 
-# θ = log of (b, l, w, s, ℓ, λ), and of (l', s', ℓ') where actions are described.
+# θ = log of (b, l, w, s, ℓ, λ), and of (l', s', ℓ') where actions are described or of κ where arms are correlated.
 BIAS, LINEAR, DECORRELATED, SMOOTH, LENGTH, NOISE = range(6)
 ACTION_LINEAR, ACTION_SMOOTH, ACTION_LENGTH = range(6, 9)
+CONTRAST = 6
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,21 @@ class Similarity:
 
 @dataclass(frozen=True)
 class Block:
-    """Observations that share one function: similarities, inner products of decorrelated contexts, and rewards (n,)."""
+    """Observations that share one function.
+
+    Attributes:
+        contexts: their similarities.
+        decorrelated: inner products of decorrelated contexts, shape (n, n).
+        actions: similarities of described actions.
+        rewards: shape (n,).
+        other_arm: 1 where two observations are of different arms and 0 elsewhere, shape (n, n), for correlated arms.
+    """
 
     contexts: Similarity
     decorrelated: FloatArray
     actions: Similarity | None
     rewards: FloatArray
+    other_arm: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +104,9 @@ class _Parts:
         if block.actions is not None:
             action_smooth, action_slope = _smooth(block.actions.distances, values[ACTION_LENGTH])
             action = 1.0 + values[ACTION_LINEAR] * block.actions.products + values[ACTION_SMOOTH] * action_smooth
+        elif block.other_arm is not None:
+            action = 1.0 - values[CONTRAST] * block.other_arm
+        if action is not None:
             covariance *= action
         covariance.flat[:: len(covariance) + 1] += values[NOISE]
         inverse, log_determinant = inverse_and_log_determinant(covariance)
@@ -105,11 +118,14 @@ class _Parts:
         by_covariance = 0.5 * (np.multiply.outer(misfit, misfit) - self.inverse)
         gradient = np.zeros(len(values))
         gradient[NOISE] = values[NOISE] * np.trace(by_covariance)
-        if self.action is not None and self.block.actions is not None:
+        if self.block.other_arm is not None:
+            gradient[CONTRAST] = -values[CONTRAST] * np.vdot(by_covariance * self.context, self.block.other_arm)
+        if self.block.actions is not None:
             by_action = by_covariance * self.context
             gradient[ACTION_LINEAR] = values[ACTION_LINEAR] * np.vdot(by_action, self.block.actions.products)
             gradient[ACTION_SMOOTH] = values[ACTION_SMOOTH] * np.vdot(by_action, self.action_smooth)
             gradient[ACTION_LENGTH] = values[ACTION_SMOOTH] * np.vdot(by_action, self.action_slope)
+        if self.action is not None:
             by_covariance = by_covariance * self.action
         gradient[BIAS] = values[BIAS] * by_covariance.sum()
         gradient[LINEAR] = values[LINEAR] * np.vdot(by_covariance, self.block.contexts.products)
@@ -123,7 +139,7 @@ def block_evidence(parameters: FloatArray, blocks: Sequence[Block], mean_precisi
     """Log evidence of blocks and its gradient, in O(Σn³).
 
     Args:
-        parameters: θ, shape (6,), or (9,) where actions are described.
+        parameters: θ, shape (6,), (7,) where arms are correlated, or (9,) where actions are described.
         blocks: the observations.
         mean_precision: of the prior of c about the mean reward 0; its exponent is part of the value.
 
@@ -131,11 +147,7 @@ def block_evidence(parameters: FloatArray, blocks: Sequence[Block], mean_precisi
         KernelBanditsError: if a covariance is not positive definite at θ.
     """
     values = np.exp(parameters)
-    parts = [_Parts.at(block, values) for block in blocks]
-    sums = [part.inverse.sum(axis=0) for part in parts]
-    # c = 1ᵀΣ⁻¹y/(1ᵀΣ⁻¹1 + precision); F is stationary in c there, so its other derivatives ignore c
-    weight = sum(float(total.sum()) for total in sums) + mean_precision
-    mean = sum(float(total @ part.block.rewards) for total, part in zip(sums, parts, strict=True)) / weight
+    parts, mean = _parts_and_mean(values, blocks, mean_precision)
     value, gradient = -0.5 * mean_precision * mean * mean, np.zeros(len(values))
     for part in parts:
         rewards = part.block.rewards - mean
@@ -145,3 +157,19 @@ def block_evidence(parameters: FloatArray, blocks: Sequence[Block], mean_precisi
     if not math.isfinite(value):
         raise KernelBanditsError("The evidence is not finite at these parameters.")
     return BlockEvidence(value, gradient, mean)
+
+
+def surprises(parameters: FloatArray, blocks: Sequence[Block], mean_precision: float) -> list[FloatArray]:
+    """Return by how many standard deviations the rewards of each block exceed what the others predict of them."""
+    parts, mean = _parts_and_mean(np.exp(parameters), blocks, mean_precision)
+    # without reward i, its prediction misses it by α_i/(Σ⁻¹)_ii with variance 1/(Σ⁻¹)_ii
+    return [part.inverse @ (part.block.rewards - mean) / np.sqrt(part.inverse.diagonal()) for part in parts]
+
+
+def _parts_and_mean(values: FloatArray, blocks: Sequence[Block], mean_precision: float) -> tuple[list[_Parts], float]:
+    """Return the blocks at exp θ, and the mean c at which their evidence is largest."""
+    parts = [_Parts.at(block, values) for block in blocks]
+    sums = [part.inverse.sum(axis=0) for part in parts]
+    # c = 1ᵀΣ⁻¹y/(1ᵀΣ⁻¹1 + precision); F is stationary in c there, so its other derivatives ignore c
+    weight = sum(float(total.sum()) for total in sums) + mean_precision
+    return parts, sum(float(total @ part.block.rewards) for total, part in zip(sums, parts, strict=True)) / weight

@@ -1,86 +1,36 @@
 """Learning the mixed kernel of a table: how much of the reward is noise, constant, linear and smooth.
 
-The prior is 20 % constant, 40 % linear (half of that in decorrelated columns) and 40 % smooth, with a lengthscale of
-√n standard deviations; the evidence moves it where the data ask for it. Everything is in units of the
-spread of the columns and of the rewards. The constants were chosen on development tables of the bake-off, and ``BONUS``
-on Chessboard and Step Diagonal.
+The evidence moves the parameters away from their prior where the data ask for it. Everything is in units of the spread
+of the columns and of the rewards. ``BONUS`` was chosen on Chessboard and Step Diagonal.
+
+Named arms share nothing unless the evidence says that they are correlated. Often they are: where one of two offers is
+right for a visitor the other is not, so what one earned says as much of the other.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-from scipy.optimize import minimize
+from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.kernels import Kernel, TensorProduct
-from kernel_bandits.kernels.mixed import PerArm
-from kernel_bandits.learning import blocks
-from kernel_bandits.learning.blocks import Block, BlockEvidence, Similarity, block_evidence
+from kernel_bandits.kernels.mixed import Mixed, PerArm
+from kernel_bandits.learning import blocks, box
+from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
 from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units
+from kernel_bandits.learning.mixed_objective import MixedObjective
+from kernel_bandits.learning.mixed_prior import BOX_PRIOR, PRIOR, MixedPrior
 
-
-@dataclass(frozen=True)
-class MixedPrior:
-    """Where the parameters start, and how far the evidence has to carry them.
-
-    Attributes:
-        signal: median share of the variance of the rewards that is no noise.
-        bias: share of the constant part of contexts in the signal.
-        linear: share of the linear part.
-        decorrelated: share of the linear part of decorrelated columns.
-        smooth: share of the smooth part.
-        lengthscale: median, in standard deviations times √n.
-        action_linear: median of the linear part of actions over their constant part.
-        action_smooth: the same of the smooth part.
-        action_lengthscale: as ``lengthscale``, of actions.
-        width: of the logarithm of a share.
-        lengthscale_width: of the logarithm of a lengthscale, where rewards have two values.
-        free_lengthscale_width: the same for other rewards.
-        noise_width: of the logarithm of the noise, where rewards have two values.
-        free_noise_width: the same for other rewards.
-        total_width: of the logarithm of signal and noise together over the variance of the rewards, which they make up.
-        reach: no parameter leaves its median by more than this factor, as a logarithm.
-        observations: per function, before anything but the level and the spread of the rewards is learned. Fewer say
-            more of the policy that chose them than of the reward.
-        two_valued_power: by which the evidence of two-valued rewards is raised: they are not Gaussian.
-        sample_size: at most this many observations of one function are looked at, and twice that of several.
-        iterations: of the optimiser.
-    """
-
-    signal: float = 0.9
-    bias: float = 0.2
-    linear: float = 0.2
-    decorrelated: float = 0.2
-    smooth: float = 0.4
-    lengthscale: float = 1.0
-    action_linear: float = 1.0
-    action_smooth: float = 1.0
-    action_lengthscale: float = 1.0
-    width: float = 1.0
-    lengthscale_width: float = 0.3
-    free_lengthscale_width: float = 0.7
-    noise_width: float = 0.7
-    free_noise_width: float = 1.0
-    total_width: float = 1.0
-    reach: float = 5.0
-    observations: int = 16
-    two_valued_power: float = 0.5
-    sample_size: int = 400
-    iterations: int = 15
-
-
-PRIOR = MixedPrior()
-# Of the settings of a box: sensors move what settings do, and settings do it smoothly rather than along a line.
-BOX_PRIOR = MixedPrior(
-    bias=0.6, linear=0.1, decorrelated=0.1, smooth=0.2, action_linear=0.5, action_smooth=2.0, action_lengthscale=0.7
-)
 # Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a known
 # kernel, since this one is uncertain too; and for two-valued rewards, at least.
 BONUS, LEAST_BONUS = 1.5, 0.5
+# Of K arms that are correlated as negatively as they can be, an observation of one is worth 1/(K − 1)² of one of each
+# other: all in all 1 + 1/(K − 1), which beyond this many arms is not worth a posterior over all of them.
+MOST_CORRELATED_ARMS = 5
 
 
 @dataclass(frozen=True)
@@ -94,9 +44,10 @@ class MixedModel:
         parameters: θ in units of the sample.
         bonus: how many standard deviations an upper bound lies above the mean.
         contexts: units of the context columns.
-        actions: units of the action columns; None where arms share nothing.
+        actions: units of the action columns; None where they name arms.
         power: by which the evidence counted; 0 where only level and spread of the rewards were learned.
         evidence: the log evidence of the sample, in nats.
+        shape: what the rewards of a box show of the settings; ``CURVED`` elsewhere.
     """
 
     kernel: Kernel
@@ -108,6 +59,14 @@ class MixedModel:
     actions: ColumnUnits | None
     power: float
     evidence: float
+    shape: int = box.CURVED
+
+    @property
+    def correlation(self) -> float:
+        """Of what two named arms earn in one context; 0 where arms share nothing."""
+        if self.actions is not None or len(self.parameters) <= blocks.CONTRAST:
+            return 0.0
+        return 1.0 - math.exp(self.parameters[blocks.CONTRAST])
 
     @property
     def shares(self) -> tuple[tuple[str, float], ...]:
@@ -167,6 +126,7 @@ class MixedSample:
             prior = PRIOR if columns.box is None else BOX_PRIOR
         split, dimension = columns.contexts, points.shape[1]
         self._split, self._arms, self._prior = split, arms, prior
+        self._in_box = columns.box is not None
         contexts, actions = points[:, :split], points[:, split:]
         self._contexts = ColumnUnits.measured(
             contexts, columns.of(slice(0, split), dimension), None if before is None else before.contexts
@@ -175,51 +135,28 @@ class MixedSample:
         self._centre, self._spread = float(rewards.mean()), float(rewards.std())
         self._values = np.unique(rewards)
         self._rewards = (rewards - self._centre) / self._spread
-        standardised = self._contexts.standardised(contexts)
-        groups = np.unique(actions, axis=0, return_inverse=True)[1].reshape(-1) if arms else np.zeros(len(points), int)
-        self._blocks = []
-        for group in range(int(groups.max()) + 1):
-            rows = groups == group
-            described = None
-            if self._actions is not None:
-                described = Similarity.of(self._actions.standardised(actions[rows]), self._actions.variables)
-            similarity = Similarity.of(standardised[rows], self._contexts.variables)
-            decorrelated = standardised[rows] @ self._contexts.precision @ standardised[rows].T
-            self._blocks.append(Block(similarity, decorrelated, described, self._rewards[rows]))
+        self._standardised, self._described = self._contexts.standardised(contexts), actions
+        self._arm_names, self._arm_of = np.unique(actions, axis=0, return_inverse=True)
+        self._arm_of = self._arm_of.reshape(-1)
+        everything = np.arange(len(points))
+        groups = [everything[self._arm_of == arm] for arm in range(len(self._arm_names))] if arms else [everything]
+        self._blocks = [self._block(rows) for rows in groups]
 
-    @property
-    def _medians(self) -> FloatArray:
-        prior = self._prior
-        shares = prior.signal * np.array([prior.bias, prior.linear, prior.decorrelated, prior.smooth])
+    def _block(self, rows: NDArray[np.intp]) -> Block:
+        """Return some observations of one arm, or of described actions."""
+        described = None
         if self._actions is not None:
-            shares = shares / (1.0 + prior.action_linear + prior.action_smooth)
-        medians = [*shares, prior.lengthscale, 1.0 - prior.signal]
-        if self._actions is not None:
-            medians += [prior.action_linear, prior.action_smooth, prior.action_lengthscale]
-        return np.log(medians)
+            described = Similarity.of(self._actions.standardised(self._described[rows]), self._actions.variables)
+        contexts = self._standardised[rows]
+        similarity = Similarity.of(contexts, self._contexts.variables)
+        return Block(similarity, contexts @ self._contexts.precision @ contexts.T, described, self._rewards[rows])
 
-    @property
-    def _widths(self) -> FloatArray:
-        prior = self._prior
-        # A very short lengthscale fits noise as well as a noise term does. Two-valued rewards are mostly noise.
-        length = prior.lengthscale_width if self._is_two_valued else prior.free_lengthscale_width
-        noise = prior.noise_width if self._is_two_valued else prior.free_noise_width
-        widths = [prior.width, prior.width, prior.width, prior.width, length, noise]
-        return np.array(widths if self._actions is None else [*widths, prior.width, prior.width, length])
-
-    def _log_total(self, parameters: FloatArray) -> tuple[float, FloatArray]:
-        """Return the log of signal plus noise, in units of the variance of the rewards, and its gradient."""
-        values = np.exp(parameters)
-        parts, factor = values[: blocks.LENGTH], 1.0
-        gradient = np.zeros(len(values))
-        if self._actions is not None:
-            factors = values[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH]
-            factor = 1.0 + float(factors.sum())
-            gradient[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH] = parts.sum() * factors
-        gradient[: blocks.LENGTH] = factor * parts
-        gradient[blocks.NOISE] = values[blocks.NOISE]
-        total = factor * float(parts.sum()) + float(values[blocks.NOISE])
-        return math.log(total), gradient / total
+    @cached_property
+    def _all_arms(self) -> Block:
+        """Observations of all arms, as those of correlated arms."""
+        rows = np.arange(min(len(self._rewards), self._prior.correlated_sample_size))
+        arms = self._arm_of[rows]
+        return replace(self._block(rows), other_arm=(arms[:, None] != arms).astype(np.float64))
 
     @property
     def _power(self) -> float:
@@ -240,54 +177,53 @@ class MixedSample:
 
     def fit(self, before: MixedModel | None) -> MixedModel:
         """Return the model with the largest evidence times prior, near the prior where the evidence is thin."""
-        medians, widths, power = self._medians, self._widths, self._power
-
-        def negated(parameters: FloatArray) -> tuple[float, FloatArray]:
-            try:
-                evidence = self._evidence(parameters)
-            except KernelBanditsError:
-                return 1e12, np.zeros(len(parameters))
-            offset = (parameters - medians) / widths
-            total, slope = self._log_total(parameters)
-            width = self._prior.total_width
-            penalty = 0.5 * (float(offset @ offset) + (total / width) ** 2)
-            return (
-                penalty - power * evidence.value,
-                offset / widths + total / width**2 * slope - power * evidence.gradient,
-            )
-
-        def best(start: FloatArray) -> FloatArray:
-            reach = self._prior.reach
-            bounds = list(zip(medians - reach, medians + reach, strict=True))
-            options = {"maxiter": self._prior.iterations}
-            start = np.clip(start, medians - reach, medians + reach)
-            return minimize(negated, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
-
+        power = self._power
+        objective = MixedObjective(self._blocks, self._prior, self._is_two_valued, power)
         if power == 0.0:
-            return self._model(medians, power)
-        starts = [medians]
-        if before is not None and len(before.parameters) == len(medians):
-            starts.append(before.parameters)
-        parameters = best(min(starts, key=lambda each: negated(each)[0]))
+            return self._model(objective, objective.medians, power)
+        starts = [objective.medians]
+        if before is not None:
+            starts.append(before.parameters[: len(objective.medians)])
+        parameters, value = objective.minimum(starts)
         # A very short lengthscale fits noise as well as a noise term does: it has to earn the price of a parameter.
-        mostly_noise = medians.copy()
+        mostly_noise = objective.medians.copy()
         mostly_noise[: blocks.LENGTH] += math.log((1.0 - self._prior.signal) / self._prior.signal)
         mostly_noise[blocks.NOISE] = math.log(self._prior.signal)
-        noisy = best(mostly_noise)
-        price = 0.5 * math.log(len(self._rewards))
-        if noisy[blocks.NOISE] > parameters[blocks.NOISE] and negated(noisy)[0] <= negated(parameters)[0] + price:
-            parameters = noisy
-        return self._model(parameters, power)
+        noisy, noisy_value = objective.minimum([mostly_noise])
+        if noisy[blocks.NOISE] > parameters[blocks.NOISE] and noisy_value <= value + self._price:
+            parameters, value = noisy, noisy_value
+        if self._arms and self._split and 2 <= len(self._blocks) <= MOST_CORRELATED_ARMS:
+            together, correlated, value = self._correlated(parameters, before)
+            # arms that share nothing are κ = 1
+            if value < together(np.append(parameters, 0.0))[0]:
+                return self._model(together, correlated, power)
+        model = self._model(objective, parameters, power)
+        return replace(model, shape=box.shape(objective, parameters)) if self._in_box else model
+
+    @property
+    def _price(self) -> float:
+        """What a parameter has to earn, in nats."""
+        return 0.5 * math.log(len(self._rewards))
+
+    def _correlated(
+        self, parameters: FloatArray, before: MixedModel | None
+    ) -> tuple[MixedObjective, FloatArray, float]:
+        """Return the objective of correlated arms, its minimum and the value there."""
+        arms = len(self._blocks)
+        objective = MixedObjective([self._all_arms], self._prior, self._is_two_valued, self._power, arms)
+        opposite = objective.highest[blocks.CONTRAST]
+        starts = [np.append(parameters, contrast) for contrast in (opposite, 0.5 * opposite, -1.0)]
+        if before is not None and len(before.parameters) == len(starts[0]):
+            starts.append(before.parameters)
+        return objective, *objective.minimum(starts)
 
     def evidence_of(self, model: MixedModel) -> float:
         """Return the log evidence of a model, in these units."""
-        return self._evidence(model.parameters).value
+        observations = [self._all_arms] if model.correlation else self._blocks
+        return block_evidence(model.parameters, observations, mean_precision=1.0).value
 
-    def _evidence(self, parameters: FloatArray) -> BlockEvidence:
-        return block_evidence(parameters, self._blocks, mean_precision=1.0)
-
-    def _model(self, parameters: FloatArray, power: float) -> MixedModel:
-        evidence = self._evidence(parameters)
+    def _model(self, objective: MixedObjective, parameters: FloatArray, power: float) -> MixedModel:
+        evidence = objective.evidence(parameters)
         square = self._spread**2
         values = np.exp(parameters)
         bias, linear, decorrelated, smooth = (values[: blocks.LENGTH] * square).tolist()
@@ -296,6 +232,8 @@ class MixedSample:
         kernel: Kernel
         if self._actions is None:
             kernel = PerArm(contexts, self._split)
+            if len(values) > blocks.CONTRAST:
+                kernel = TensorProduct(contexts, self._arm_kernel(1.0 - float(values[blocks.CONTRAST])), self._split)
         else:
             action = values[blocks.ACTION_LINEAR :]
             actions = self._actions.kernel(1.0, *action.tolist())
@@ -321,6 +259,14 @@ class MixedSample:
             power,
             evidence.value,
         )
+
+    def _arm_kernel(self, correlation: float) -> Mixed:
+        """Return the kernel of arms of which those observed have this correlation, and others none."""
+        # arms are unit vectors: ⟨a, Mb⟩ is an entry of M
+        known = self._arm_names.any(axis=0).astype(np.float64)
+        metric = correlation * np.outer(known, known)
+        np.fill_diagonal(metric, 1.0)
+        return Mixed(0.0, 1.0, 0.0, metric=metric)
 
     def _bonus(self, mean: float, deviation: float) -> float:
         """Return how many prior standard deviations lie between the mean and what may be hoped for.

@@ -75,7 +75,8 @@ class Units:
         varies = measured > NEGLIGIBLE_SPREAD * np.abs(self.centres)
         self.measured = np.where(varies, measured, 0.0)
         deviation = float(rewards.std())
-        self.reward_measured = deviation if deviation > 1e-12 * abs(self.reward_centre) else 0.0
+        # what rounding makes of equal rewards
+        self.reward_measured = deviation if deviation > np.finfo(float).eps * abs(self.reward_centre) else 0.0
         if before is not None:
             self.measured = np.maximum(self.measured, before.measured)
             self.reward_measured = max(self.reward_measured, before.reward_measured)

@@ -44,7 +44,10 @@ def half_inverse(root: FloatArray) -> FloatArray:
 
 def times_upper(rows: FloatArray, upper: FloatArray) -> FloatArray:
     """Return rows·upper for an upper-triangular matrix; may overwrite ``rows``."""
-    if rows.size * len(upper) <= TRIANGULAR_PRODUCT:
+    product = rows.size * len(upper)
+    if product <= SINGLE_THREADED_PRODUCT:
+        return rows.dot(upper)
+    if product <= TRIANGULAR_PRODUCT:
         return times(rows, upper)
     # (upperᵀ·rowsᵀ)ᵀ, seen by Fortran as lower times a matrix stored by columns
     return blas.dtrmm(1.0, upper.T, rows.T, lower=1, overwrite_b=1).T

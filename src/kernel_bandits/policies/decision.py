@@ -1,6 +1,6 @@
 """What a policy decides: the choice of a rule, the decision a caller sees, and the last choice kept for its update."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -38,17 +38,17 @@ class Choice:
 class LastChoice:
     """The last choice of ``select``, of use until the model changes, so that its update computes nothing twice."""
 
-    choice: Choice | None = None  # as :meth:`Policy.choose` returned it; None if the model has changed since
-    point: FloatArray = field(default_factory=lambda: np.empty(0))  # the chosen joint point, shape (d,)
-    moment: tuple[int, int] = (-1, 0)  # the version of the model that chose it, and the number of rewards learned
+    choice: Choice | None  # as :meth:`Policy.choose` returned it; None if the model has changed since
+    point: FloatArray  # the chosen joint point, shape (d,)
+    version: int  # of the model that chose it
 
-    def choice_of(self, context: FloatArray, action: FloatArray, moment: tuple[int, int]) -> Choice | None:
-        """Return the choice if it is of this action in this context, by the model of this moment; otherwise None."""
-        is_same = moment == self.moment and context.tobytes() + action.tobytes() == self.point.tobytes()
+    def choice_of(self, context: FloatArray, action: FloatArray, version: int) -> Choice | None:
+        """Return the choice if it is of this action in this context, by this version of the model; otherwise None."""
+        is_same = version == self.version and context.tobytes() + action.tobytes() == self.point.tobytes()
         return self.choice if is_same else None
 
 
-NOTHING_CHOSEN = LastChoice()
+NOTHING_CHOSEN = LastChoice(None, np.empty(0), -1)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from kernel_bandits.persistence import attributes
 from kernel_bandits.policies.residuals import Residuals
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.facts import KernelChange
-from kernel_bandits.posteriors.forgetting import ForgettingPosterior
+from kernel_bandits.posteriors.forgetful import ForgettingPosterior
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,8 @@ class Diagnostics:
             if last.shares:
                 parts = ", ".join(f"{share:.0%} {name}" for name, share in last.shares)
                 lines.append(f"of the variance of a reward: {parts}")
+            if last.arm_correlation:
+                lines.append(f"correlation of two arms in one context: {last.arm_correlation:.2f}")
             shares = ", ".join(f"{share:.3g}" for share in last.relative_lengthscales)
             lines.append(f"lengthscales over the spread of their columns: {shares}")
         return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])

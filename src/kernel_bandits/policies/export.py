@@ -60,6 +60,11 @@ def described(posterior: Posterior[Any], columns: Sequence[str] | None = None) -
         raise UnavailableError(
             "export: the posterior has no anchors; learn some rewards first, or use a kernel policy."
         )
+    if posterior.unit != 1.0:
+        raise UnavailableError(
+            f"export: the variance of rewards of about {posterior.unit:.0e} is no floating-point number; learn rewards "
+            "in a smaller unit."
+        )
     dimension = anchors.shape[1]
     if columns is not None and len(columns) != dimension:
         raise InputError(f"columns: expected {dimension} names, context columns first, got {list(columns)!r}.")

@@ -137,9 +137,12 @@ class Hooks(ABC):
         return sum(posterior.dictionary_size for posterior in self.posteriors)
 
     @final
-    def argmax(self, values: FloatArray) -> int:
-        """Return the index of the largest value; of values that are equal up to rounding, one at random."""
-        best, tied = ties.contenders(values)
+    def argmax(self, values: FloatArray, level: float = 0.0) -> int:
+        """Return the index of the largest value; of values that are equal up to rounding, one at random.
+
+        The level is what all values share, such as a prior mean: it does not count in how close they are.
+        """
+        best, tied = ties.contenders(values, level)
         if tied is None:
             return best
         self.will_draw(self.generator)

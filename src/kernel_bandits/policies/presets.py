@@ -141,7 +141,8 @@ def ek_ucb(
             ``Fixed(points)``, ``Resampling()``, or one of your own.
         exploration_floor: ε; with this probability any offered action is played instead, so that each of A has a
             probability of at least ε/A, and decisions carry all probabilities.
-        forgetting: for rewards that drift: ``Discount(half_life)``, ``Window(size)`` or ``Wander(half_life)``.
+        forgetting: for rewards that drift: ``Discount(half_life)``, ``Window(size)``, ``Wander(half_life)`` or
+            ``Restart()``.
         features: the columns of a table, to use it by name; the preset then returns a :class:`TablePolicy`.
         seed: of the coins, tie-breaks and exploration.
     """

@@ -11,7 +11,7 @@ from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward,
 from kernel_bandits.commit import Step, Steps, carry_out
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import require_columns
-from kernel_bandits.numerics.blas_threads import threads_for
+from kernel_bandits.numerics.blas_threads import one_thread, threads_for
 from kernel_bandits.policies.decision import NOTHING_CHOSEN, Choice, Decision, LastChoice, scattered
 from kernel_bandits.policies.hooks import Hooks
 from kernel_bandits.policies.ledger import Ledger
@@ -27,7 +27,7 @@ class Rounds(Hooks):
     def __init__(self, generator: np.random.Generator) -> None:
         super().__init__(generator)
         self._dimensions: tuple[int | None, int | None] = (None, None)
-        self._last = LastChoice()
+        self._last = NOTHING_CHOSEN
         self._ledger = Ledger()
         # The version of the model, alone in a list: a commit takes it out first and puts the next one in last, so that
         # of two threads that change the model at once one is refused.
@@ -48,16 +48,17 @@ class Rounds(Hooks):
             mask: True for the rows that may be played, shape (A,); by default all of them. The other rows may hold
                 anything.
         """
-        moment = self._version(), self.round_index
+        version = self._version()
         try:
             decision, choice, point = self._decide(context, actions, mask)
-            last = LastChoice(choice, point, moment)
+            last = LastChoice(choice, point, version)
             if self._drawn_from:
                 carry_out([(setattr, self, "_last", last), (self._drawn_from.clear,)])
             else:
                 self._last = last
-        except BaseException:
+        except BaseException as reason:
             self._take_back_draws()
+            self._blame_others(version, reason)
             raise
         return decision
 
@@ -66,37 +67,38 @@ class Rounds(Hooks):
     ) -> tuple[Decision, Choice, FloatArray]:
         """Return a decision, the choice behind it and the chosen joint point; only generators change."""
         indices: NDArray[np.intp] | None = None
-        is_box, density = isinstance(actions, Box), None
+        context_columns, action_columns = self._dimensions
+        is_box, density = False, None
         if isinstance(actions, Box):
+            is_box = True
             context, actions, density = self._rows_of_box(context, actions, mask)
         else:
-            actions = as_points("actions", actions, self._dimensions[1])
-            offered = len(actions)
+            actions = as_points("actions", actions, action_columns)
             if mask is not None:
-                indices = available_rows(mask, offered)
+                offered, indices = len(actions), available_rows(mask, len(actions))
                 actions = actions[indices]
-            context = as_vector("context", context, self._dimensions[0])
+            context = as_vector("context", context, context_columns)
         points = join(context, actions)
-        if self._dimensions[0] is None:
+        if context_columns is None:
             require_action_columns(actions)
             self._check_first(points, len(context))
-        threads = threads_for(self.dictionary_size, len(points))
+        threads = threads_for(self.dictionary_size, len(points)) if one_thread.libraries else None
         if threads is None:
             choice = self.choose(points)
         else:
             with threads:
                 choice = self.choose(points)
-        row, propensity = choice.index, choice.propensity
+        row, propensity, table = choice.index, choice.propensity, choice.probabilities
         point = points[row]
         split, own = len(context), point.copy()
-        table = choice.probabilities
         if indices is not None:
             row = int(indices[row])
             table = None if table is None else scattered(table, indices, offered)
         elif is_box:
             row, propensity, table = -1, None, None
-        decision = Decision(row, own[split:], choice.mean, choice.std, choice.upper_bound, own[:split], propensity)
-        decision.probabilities, decision.density, decision.safe = table, density, choice.safe
+        mean, std, bound, safe = choice.mean, choice.std, choice.upper_bound, choice.safe
+        action, own_context = own[split:], own[:split]
+        decision = Decision(row, action, mean, std, bound, own_context, propensity, None, table, density, safe)
         return decision, choice, point
 
     def _rows_of_box(
@@ -148,7 +150,8 @@ class Rounds(Hooks):
             noise_variance: of this reward, in squared reward units; instead of ``weight``.
             outputs: what was measured besides, by the names of the policy's constraints.
         """
-        self._update(context, action, reward, weight=self._as_weight(weight, noise_variance), outputs=outputs)
+        number = 1.0 if weight is noise_variance is None else self._as_weight(weight, noise_variance)
+        self._update(context, action, reward, (), number, outputs)
 
     def _as_weight(self, weight: float | None, noise_variance: float | None) -> float:
         if noise_variance is None:
@@ -163,46 +166,54 @@ class Rounds(Hooks):
         action: ArrayLike,
         reward: float,
         also: Sequence[Step] = (),
-        *,
         weight: float = 1.0,
         outputs: Mapping[str, float] | None = None,
     ) -> None:
         """Call :meth:`update`, with steps of a policy around this one."""
-        version, last = self._version(), self._last
-        context = as_vector("context", context, self._dimensions[0])
-        action = as_vector("action", action, self._dimensions[1])
+        version, last, dimensions = self._version(), self._last, self._dimensions
+        context = as_vector("context", context, dimensions[0])
+        action = as_vector("action", action, dimensions[1])
         reward = as_reward(reward)
-        choice = last.choice_of(context, action, (version, self.round_index))
+        choice = last.choice_of(context, action, version)
         if choice is not None:
             point = last.point
         else:
             require_finite("context", context)
             require_finite("action", action)
             point = np.concatenate((context, action))
-            if self._dimensions[0] is None:
+            if dimensions[0] is None:
                 require_action_columns(action)
                 self._check_first(point[None, :], len(context))
-        counted = (self._store, self._rewards_learned + 1, (len(context), len(action)))
-        steps = [counted, *also, *self.output_steps(point, outputs)]
-        if weight == 1.0:
+        if dimensions[0] is None:
+            dimensions = len(context), len(action)
+        stored = (self._store, version + 1, self._rewards_learned + 1, dimensions)
+        steps = [*also, *self.output_steps(point, outputs), stored]
+        if weight != 1.0:
+            self._change_model(version, steps, self.learn_weighted, point, reward, weight)
+        elif one_thread.libraries:
             self._change_model(version, steps, self.learn, point, reward, choice)
         else:
-            self._change_model(version, steps, self.learn_weighted, point, reward, weight)
+            self._commit(version, self.learn(point, reward, choice), steps)
 
-    def _store(self, rewards_learned: int, dimensions: tuple[int | None, int | None]) -> None:
-        """Write what every change of the model changes in the policy; may be repeated."""
+    def _store(self, version: int, rewards_learned: int, dimensions: tuple[int | None, int | None]) -> None:
+        """Write what every change of the model changes in the policy, as its last step; may be repeated."""
         self._rewards_learned, self._dimensions, self._last = rewards_learned, dimensions, NOTHING_CHOSEN
+        self._versions[:] = (version,)
 
     def _change_model(
         self, version: int, steps: Sequence[Step], hook: Callable[..., Steps | None], *arguments: Any
     ) -> None:
         """Prepare a change of the model by a hook, with the BLAS threads that pay; carry it out with other steps."""
-        threads = threads_for(self.dictionary_size)
-        if threads is None:
-            self._commit(version, hook(*arguments), steps)
-        else:
-            with threads:
+        threads = threads_for(self.dictionary_size) if one_thread.libraries else None
+        try:
+            if threads is None:
                 self._commit(version, hook(*arguments), steps)
+            else:
+                with threads:
+                    self._commit(version, hook(*arguments), steps)
+        except Exception as reason:
+            self._blame_others(version, reason)
+            raise
 
     def _version(self) -> int:
         """Return the version of the model."""
@@ -211,18 +222,19 @@ class Rounds(Hooks):
         except IndexError:
             raise _changed_meanwhile() from None
 
+    def _blame_others(self, version: int, reason: BaseException) -> None:
+        """Raise if a call failed while another changed the model under it: it may have seen half of the change."""
+        is_own = isinstance(reason, (MemoryError, UnavailableError)) or not isinstance(reason, Exception)
+        if not is_own and version not in self._versions:
+            raise _changed_meanwhile() from reason
+
     def _commit(self, version: int, planned: Steps | None, steps: Sequence[Step]) -> None:
-        """Carry out the steps of the model and of the policy, from one version of the model to the next."""
-        versions = self._versions
-        every: Steps = [(versions.remove, version)]
-        if planned:
-            every += planned
-        every += steps
-        every.append((versions.append, version + 1))
+        """Carry out the steps of the model, then those of the policy, the last of which is :meth:`_store`."""
+        begun: list[int] = []
         try:
-            carry_out(every)
+            carry_out([(self._versions.remove, version), (begun.append, version), *(planned or ()), *steps])
         except ValueError:
-            if version in versions or version + 1 in versions:
+            if begun:
                 raise
             raise _changed_meanwhile() from None
 
@@ -234,7 +246,7 @@ class Rounds(Hooks):
                     f"dictionary: its points have {posterior.dimension} columns, but context and action together have "
                     f"{points.shape[1]}."
                 )
-            posterior.describe(context_columns, points[:, context_columns:])
+            posterior.describe(context_columns, points)
             require_columns(posterior.kernel, points, context_columns)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -40,6 +39,8 @@ class TablePolicy:
 
     It encodes rows of ``features`` for a fresh ``policy`` over arrays, and puts the names back. Unknown levels and arms
     are added with their first reward.
+
+    Like every :class:`Policy`, it serves one thread at a time.
     """
 
     def __init__(self, policy: Policy, features: Features) -> None:
@@ -113,7 +114,8 @@ class TablePolicy:
     ) -> None:
         """Learn the reward of an action: ``update(decision, reward=1.0)``, or ``update(row, action, 1.0)``.
 
-        Either succeeds or changes nothing.
+        Either succeeds or changes nothing. A decision of :meth:`ask` is learned by :meth:`tell`, and here only once it
+        has expired.
 
         Args:
             context: a decision, or the row of a context.
@@ -124,8 +126,7 @@ class TablePolicy:
             decision: NamedDecision = context
             if action is not None:
                 raise InputError("update: a decision knows its action; write update(decision, reward=…).")
-            if decision.id is not None and decision.id in self.inner.pending:
-                raise InputError(f"update: decision {decision.id} came from ask; write tell(decision, reward).")
+            self.inner._ledger.require_unlearned("update", decision.id)
             if reward is None:
                 raise InputError("reward: expected a number, got none; write update(decision, reward=…).")
             if decision.settled:
@@ -211,6 +212,8 @@ class TablePolicy:
             if actions is not None:
                 raise InputError("update_many: decisions know their actions; leave actions out.")
             decisions: Sequence[NamedDecision] = contexts
+            for one in decisions:
+                self.inner._ledger.require_unlearned("update_many", one.id)
             contexts, actions = [one.context for one in decisions], [one.action for one in decisions]
         else:
             self.translator.require_played(self.translator.offered(actions))
@@ -242,7 +245,7 @@ class TablePolicy:
             id: the decision, or its ``id``.
             reward: a finite number; larger is better.
         """
-        self.inner.tell(self._id(id), reward)
+        self.inner.tell(self._decision(id), reward)
 
     def tell_many(self, ids: Sequence[int | NamedDecision], rewards: ArrayLike) -> None:
         """Learn the rewards of several decisions of :meth:`ask`.
@@ -251,7 +254,7 @@ class TablePolicy:
             ids: of n decisions, or the decisions.
             rewards: shape (n,).
         """
-        self.inner.tell_many([self._id(one) for one in ids], rewards)
+        self.inner.tell_many([self._decision(one) for one in ids], rewards)
 
     def expire(self, id: int | NamedDecision) -> None:
         """Give up on a decision of :meth:`ask` whose reward will never come.
@@ -259,7 +262,7 @@ class TablePolicy:
         Args:
             id: the decision, or its ``id``.
         """
-        self.inner.expire(self._id(id))
+        self.inner.expire(self._decision(id))
 
     def expire_before(self, id: int | NamedDecision) -> tuple[int, ...]:
         """Give up on all pending decisions that were asked for before a certain one; returns their ids.
@@ -267,11 +270,11 @@ class TablePolicy:
         Args:
             id: the decision, or its ``id``.
         """
-        return self.inner.expire_before(self._id(id))
+        return self.inner.expire_before(id.id if isinstance(id, NamedDecision) else id)  # type: ignore[arg-type]
 
     @staticmethod
-    def _id(value: int | NamedDecision) -> Any:
-        return value.id if isinstance(value, NamedDecision) else value
+    def _decision(value: int | NamedDecision) -> int | Decision:
+        return value.encoded if isinstance(value, NamedDecision) else value
 
     def predict(self, context: RowLike, actions: Offer | None = None) -> Prediction:
         """Return mean and standard deviation of the expected reward of each action, shape (A,); writes nothing."""

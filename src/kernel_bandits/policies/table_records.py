@@ -110,7 +110,9 @@ def named_decision(
         assert action is not None
     else:
         action = offered[decision.index]
-    if type(action) is not str and not np.isscalar(action):
+    if type(action) is dict:
+        action = dict(action)
+    elif type(action) is not str and not np.isscalar(action):
         action = dict(as_row("actions", action))
     return NamedDecision(
         decision.index,

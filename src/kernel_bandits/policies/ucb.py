@@ -28,7 +28,6 @@ from kernel_bandits.posteriors.facts import Prediction
 
 # Points evaluated at once by choose_many: enough for matrix products, few enough for the caches.
 ROWS_AT_ONCE = 4096
-_NO_ROWS = np.empty(0, dtype=np.intp)
 _KORS = Kors()
 
 
@@ -94,7 +93,8 @@ class UpperConfidenceBound(PosteriorPolicy):
 
     def _bonus(self) -> float:
         # βσ = β·std/√λ
-        return self.confidence.radius(self.posterior) / math.sqrt(self.posterior.regularization)
+        posterior = self.posterior
+        return self.confidence.radius(posterior) / math.sqrt(posterior._facts.regularization)
 
     def shortlist(self, context: FloatArray, box: Box) -> FloatArray:
         self.posterior.within_box(box.low, box.high)
@@ -114,20 +114,21 @@ class UpperConfidenceBound(PosteriorPolicy):
                 "or leave it out."
             )
         rows = self.shortlist(context, box)
-        best, _ = self._best(join(context, rows))
+        best = self._best(join(context, rows))[0]
         density = BoxDensity.around(box, rows[best.index], self.exploration.floor)
         action = density.draw(self.generator)
         return action, float(density(action[None, :])[0])
 
     def choose(self, points: FloatArray) -> Choice:
         if self.guards is None:
-            return self._choose(points)
+            return self._best(points)[0] if self.exploration is None else self._explore(points, self.exploration)
         allowed, excess = self.guards.allowed(points)
         rows = np.flatnonzero(allowed)
         if not len(rows):
             self.guards.require_flag()
             rows = np.array([excess.argmin()])
-        choice = self._choose(points[rows])
+        among = points[rows]
+        choice = self._best(among)[0] if self.exploration is None else self._explore(among, self.exploration)
         table = choice.probabilities
         if table is not None:
             table = scattered(table, rows, len(points))
@@ -135,7 +136,7 @@ class UpperConfidenceBound(PosteriorPolicy):
 
     def output_steps(self, point: FloatArray | None, outputs: Mapping[str, float] | None) -> Steps:
         if self.guards is None or point is None:
-            return super().output_steps(point, outputs)
+            return super().output_steps(point, outputs) if outputs is not None else []
         return self.guards.learn_steps(point, self.guards.checked(outputs))
 
     def predict_outputs(self, context: ArrayLike, actions: ArrayLike) -> dict[str, Prediction]:
@@ -143,30 +144,27 @@ class UpperConfidenceBound(PosteriorPolicy):
         points = pair(context, actions, *self._dimensions)
         return {} if self.guards is None else self.guards.predict(points)
 
-    def _choose(self, points: FloatArray) -> Choice:
-        best, tied = self._best(points)
-        return best if self.exploration is None else self._mix(points, best, tied, self.exploration)
-
-    def _best(self, points: FloatArray) -> tuple[Choice, NDArray[np.intp]]:
-        """Return the point with the largest bound, and the rows that tie with it if there is a floor."""
-        bonus = self._bonus()
-        contenders, evaluation = self.posterior.contenders(points, bonus)
-        upper_bounds = evaluation.mean + bonus * evaluation.std
-        row = self.argmax(upper_bounds)
+    def _best(self, points: FloatArray) -> tuple[Choice, FloatArray, NDArray[np.intp] | None]:
+        """Return the point with the largest bound; and the bounds of the points that may have it, and their rows."""
+        posterior, bonus = self.posterior, self._bonus()
+        contenders, evaluation = posterior.contenders(points, bonus)
+        means, stds = evaluation.mean, evaluation.std
+        upper_bounds = means + bonus * stds
+        row = self.argmax(upper_bounds, posterior.prior_mean)
         upper_bound = upper_bounds.item(row)
         # argmax finds a NaN before any number, so if this bound is finite all are.
         if not math.isfinite(upper_bound):
-            self.posterior.require_finite(evaluation)
+            posterior.require_finite(evaluation)
         index = row if contenders is None else int(contenders[row])
-        mean, std = evaluation.mean.item(row), evaluation.std.item(row)
-        best = Choice(index, mean, std, upper_bound, None, (evaluation, row))
-        if self.exploration is None:
-            return best, _NO_ROWS
-        tied = tied_rows(upper_bounds)
-        return best, tied if contenders is None else contenders[tied]
+        mean, std = means.item(row), stds.item(row)
+        return Choice(index, mean, std, upper_bound, None, (evaluation, row)), upper_bounds, contenders
 
-    def _mix(self, points: FloatArray, best: Choice, tied: NDArray[np.intp], exploration: Exploration) -> Choice:
+    def _explore(self, points: FloatArray, exploration: Exploration) -> Choice:
         """Return the best with probability 1 − ε and otherwise any action, with all probabilities either way."""
+        best, upper_bounds, contenders = self._best(points)
+        tied = tied_rows(upper_bounds, self.posterior.prior_mean)
+        if contenders is not None:
+            tied = contenders[tied]
         self.will_draw(exploration.generator)
         chosen, row = best, exploration.draw(best.index, len(points))
         if row != best.index:
@@ -189,7 +187,7 @@ class UpperConfidenceBound(PosteriorPolicy):
             evaluation = self.posterior.evaluate_finite(block.reshape(-1, points.shape[2]))
             upper_bounds = evaluation.mean + bonus * evaluation.std
             for offset in range(0, len(upper_bounds), number_of_actions):
-                index = self.argmax(upper_bounds[offset : offset + number_of_actions])
+                index = self.argmax(upper_bounds[offset : offset + number_of_actions], self.posterior.prior_mean)
                 row = offset + index
                 mean, std = evaluation.mean.item(row), evaluation.std.item(row)
                 choices.append(Choice(index, mean, std, upper_bounds.item(row)))

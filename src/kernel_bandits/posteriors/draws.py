@@ -20,7 +20,7 @@ def draw_deviations(
 
     Joint up to ``JOINT_POINTS`` points; more are drawn in blocks of that many, independent of each other.
     """
-    normals = generator.standard_normal((count, len(points)))
+    normals = posterior.unit * generator.standard_normal((count, len(points)))
     if len(points) <= JOINT_POINTS:
         return correlate(normals, posterior.covariance(points, evaluation))
     for start in range(0, len(points), JOINT_POINTS):

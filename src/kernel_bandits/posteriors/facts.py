@@ -11,6 +11,7 @@ from kernel_bandits.arrays import FloatArray, as_positive
 from kernel_bandits.commit import Steps
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, as_kernel
+from kernel_bandits.learning.box import CURVED
 
 Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features"]
 
@@ -54,6 +55,7 @@ class KernelChange:
             standard deviations, the width of an interval of uniform values). A column at 10 or more hardly matters to
             the reward; infinite if it never varied.
         shares: of the variance of the rewards, by part: noise, constant, linear, smooth; empty unless they are learned.
+        arm_correlation: of what two named arms earn in one context; 0 where arms share nothing.
     """
 
     round_index: int
@@ -63,9 +65,10 @@ class KernelChange:
     evidence_gained: float
     relative_lengthscales: tuple[float, ...]
     shares: tuple[tuple[str, float], ...] = ()
+    arm_correlation: float = 0.0
 
 
-@dataclass
+@dataclass(slots=True)
 class Facts:
     """What a posterior counts, in one place; a posterior around another shows the facts of the one within.
 
@@ -79,6 +82,8 @@ class Facts:
         prior_mean: what is taken off rewards before the regression learns them.
         kernel_changes: how the kernel came to be.
         bonus: how many standard deviations an upper bound should lie above the mean.
+        unit: that of rewards which the kernel, λ and covariances are in; 1 unless their squares would underflow.
+        shape: what rewards in a box show of the settings, as of :mod:`kernel_bandits.learning.box`.
     """
 
     kernel: KernelLike
@@ -90,6 +95,8 @@ class Facts:
     prior_mean: float = 0.0
     kernel_changes: tuple[KernelChange, ...] = ()
     bonus: float = 1.0
+    unit: float = 1.0
+    shape: int = CURVED
 
     def __post_init__(self) -> None:
         self.kernel = as_kernel(self.kernel)

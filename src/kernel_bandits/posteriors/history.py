@@ -47,6 +47,8 @@ class History:
     as there are different points, and an index entry per point. Weights other than 1 are kept from the first on.
     """
 
+    __slots__ = ("_counts", "_order", "_points", "_rewards", "_rewards_in_order", "_row_of", "_size")
+
     def __init__(self, merge_repeats: bool = False) -> None:
         self._points: list[FloatArray] = []
         self._rewards: list[FloatArray] = []
@@ -62,6 +64,13 @@ class History:
 
     def append_steps(self, point: FloatArray, reward: float, weight: float = 1.0) -> Steps:
         """Return the steps that keep one more observation."""
+        row = self._size % BLOCK_ROWS
+        if row and weight == 1.0 and self._row_of is None and not self._counts:
+            return [(self._store, self._points[-1], self._rewards[-1], row, point, reward, self._size + 1)]
+        return self._append_steps(point, reward, weight)
+
+    def _append_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
+        """Return the steps in all other cases: repeats that are merged, weights, the first row of a block."""
         reward_in_order, reward = reward, reward if weight == 1.0 else weight * reward
         steps: Steps = []
         if self._row_of is not None:

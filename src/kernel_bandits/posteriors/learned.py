@@ -6,7 +6,8 @@ import copy
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from operator import setitem
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,12 @@ from numpy.typing import NDArray
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import InputError, KernelBanditsError
+from kernel_bandits.learning.rewards import Rewards, RewardUnits
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.facts import Evaluation, KernelChange
 from kernel_bandits.posteriors.history import History
 from kernel_bandits.posteriors.learners import UNKNOWN_NOISE, Learner, Refit
-
-_Rewards = TypeVar("_Rewards", float, FloatArray)
 
 
 @dataclass(slots=True)
@@ -34,7 +34,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
     """Another posterior, whose kernel, λ and prior mean are learned by maximum evidence at doubling times.
 
     A change rebuilds dictionary and posterior from the whole history in one pass. All numbers are in the units of the
-    data.
+    data. Where nothing was known of the rewards, what is learned of them is bounded as :class:`RewardUnits` says; they
+    are kept as they were, and bounded anew at each change.
 
     Args:
         learner: what is learned.
@@ -57,6 +58,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         # What the posterior within does not keep: a history-free stream until the kernel is frozen, and rewards as long
         # as nothing is known of them.
         self._kept = History() if start is None or self._is_history_free else None
+        # The rewards that count as less than they are, by their place in the order of observations.
+        self._units, self._excessive = RewardUnits(), dict[int, float]()
 
     @property
     def learner(self) -> Learner[Any]:
@@ -64,14 +67,20 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         return self._learner
 
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
-        self._learner.within_box(low, high)
-
-    def describe(self, context_columns: int, actions: FloatArray) -> None:
         if self.round_index or self._pending.awaited:
-            return
+            self._learner.within_box(low, high)
+        else:
+            self._begin_anew(lambda learner: learner.within_box(low, high))
+
+    def describe(self, context_columns: int, points: FloatArray) -> None:
+        if not (self.round_index or self._pending.awaited):
+            self._begin_anew(lambda learner: learner.describe(context_columns, points))
+
+    def _begin_anew(self, take_note: Callable[[Learner[Any]], None]) -> None:
+        """Let the learner take note of something before the first round, and rebuild what knows nothing yet."""
         twin = copy.copy(self)
         twin._learner = copy.copy(self._learner)
-        twin._learner.describe(context_columns, actions)
+        take_note(twin._learner)
         if self._model is None:
             twin._within = twin._learner.build(None, UNKNOWN_NOISE, 0)
             twin._facts, twin._pending = twin._within._facts, twin._within._pending
@@ -85,7 +94,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         twin = copy.copy(self)
         twin._within, twin._learner = self._within.copy(), copy.copy(self._learner)
         twin._facts, twin._pending = twin._within._facts, twin._within._pending
-        twin._kept = None if self._kept is None else self._kept.copy()
+        twin._kept, twin._excessive = None if self._kept is None else self._kept.copy(), dict(self._excessive)
         return twin
 
     @property
@@ -100,10 +109,16 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         points, rewards = self._within._observations()
         if self._kept is not None and not self._is_history_free:
             return points, self._kept.rewards
-        return points, rewards + self.prior_mean
+        rewards = self._in_data_units(rewards)
+        rewards[list(self._excessive)] = list(self._excessive.values())
+        return points, rewards
+
+    def _in_data_units(self, means: FloatArray) -> FloatArray:
+        return means + self.prior_mean if self.unit == 1.0 else self.unit * means + self.prior_mean
 
     def _shifted(self, evaluation: Evaluation) -> _LearnedEvaluation:
-        return _LearnedEvaluation(evaluation.round_index, evaluation.mean + self.prior_mean, evaluation.std, evaluation)
+        std = evaluation.std if self.unit == 1.0 else self.unit * evaluation.std
+        return _LearnedEvaluation(evaluation.round_index, self._in_data_units(evaluation.mean), std, evaluation)
 
     def evaluate(self, points: FloatArray) -> _LearnedEvaluation:
         if not self.round_index:
@@ -113,7 +128,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
     def means(self, points: FloatArray) -> FloatArray:
         if not self.round_index:
             self._learner.check(points)
-        return self._within.means(points) + self.prior_mean
+        return self._in_data_units(self._within.means(points))
 
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _LearnedEvaluation]:
         if not self.round_index:
@@ -122,14 +137,14 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         return chosen, self._shifted(evaluation)
 
     def gradient(self, points: FloatArray, evaluation: _LearnedEvaluation, bonus: float) -> FloatArray:
-        return self._within.gradient(points, evaluation.within, bonus)
+        return self.unit * self._within.gradient(points, evaluation.within, bonus)
 
     def covariance(self, points: FloatArray, evaluation: _LearnedEvaluation) -> FloatArray:
         return self._within.covariance(points, evaluation.within)
 
     def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         points, values, rewards = self._within.contributions(point)
-        return points, values, None if rewards is None else self.observed_rewards
+        return points, self.unit * values, None if rewards is None else self.observed_rewards
 
     def batch(self) -> AbstractContextManager[Callable[[FloatArray], float]]:
         return self._within.batch()
@@ -161,16 +176,16 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
     ) -> None:
         # the kernel first, from the whole history, and then the history by that kernel
         self._learner.check(points)
-        refit = None
+        units, refit = self._units, None
         if len(points) >= self.learning.first_round:
             with suppress(KernelBanditsError):
-                refit = self._learner.refit(points, rewards, self._model, self._generator(len(points)))
+                units, refit = self._refitted(points, rewards, self._generator(len(points)))
         if refit is None:
             super().learn_history(points, rewards, candidates, weights)
             return
         within = self._learner.build(refit.kernel, refit.regularization, 1)
-        within.learn_history(points, rewards - refit.mean, refit.sample, weights)
-        self._adopt(refit, within)
+        within.learn_history(points, units.bounded(rewards) / units.unit - refit.mean, refit.sample, weights)
+        self._adopt(refit, within, units, rewards)
         if self._kept is not None:
             self._kept.extend(points, rewards, weights)
         self._next = self.learning.after(self.round_index)
@@ -185,9 +200,14 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         """Return the steps that learn an observation, and the kernel if it is time to."""
         if self._next is None or self.round_index + 1 < self._next:
             steps = prepare(self._within)
-            return steps if self._kept is None else steps + self._kept.append_steps(point, reward, weight)
+            if self._kept is not None:
+                return steps + self._kept.append_steps(point, reward, weight)
+            if self._units.bounded(reward) != reward and not self._is_history_free:
+                steps.append((setitem, self._excessive, self.round_index, reward))
+            return steps
         # a kernel is learned apart, with the observation, and takes over when it is complete
         twin = self.copy()
+        twin._note_excessive(np.array([reward]))
         carry_out(prepare(twin._within))
         if twin._kept is not None:
             carry_out(twin._kept.append_steps(point, reward, weight))
@@ -204,6 +224,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
                 for count, steps in twin._within.observe_many_steps(
                     points[first:stop], self._centred(rewards[first:stop])
                 ):
+                    twin._note_excessive(rewards[start : start + count])
                     carry_out(steps)
                     if twin._kept is not None:
                         twin._kept.extend(points[start : start + count], rewards[start : start + count])
@@ -225,13 +246,26 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
     def abandon_many_steps(self, keys: Sequence[int]) -> Iterator[tuple[int, Steps]]:
         return self._within.abandon_many_steps(keys)
 
-    def _centred(self, rewards: _Rewards) -> _Rewards:
+    def _note_excessive(self, rewards: FloatArray, start: int | None = None) -> None:
+        """Keep the rewards that count as less than they are, in a copy that nobody else holds.
+
+        They are about to be learned, unless their place in the order of observations is given.
+        """
+        if self._kept is not None or self._is_history_free:
+            return
+        start = self.round_index if start is None else start
+        places = np.flatnonzero(self._units.bounded(rewards) != rewards).tolist()
+        self._excessive.update((start + place, rewards.item(place)) for place in places)
+
+    def _centred(self, rewards: Rewards) -> Rewards:
         """Return what the posterior within learns of rewards.
 
         Nothing, as long as their level and spread are unknown: a first reward of 50 would look like a wonder and be
         played until the kernel is learned, one of −50 like a disaster. Decisions go by standard deviations until then.
         """
-        return 0.0 * rewards if self._model is None else rewards - self.prior_mean
+        if self._model is None:
+            return 0.0 * rewards
+        return (self._units.bounded(rewards) - self.prior_mean) / self.unit
 
     def _learn_if_due(self) -> None:
         """Learn the kernel if it is time to."""
@@ -251,38 +285,60 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         else:
             points, rewards = self._kept.points, self._kept.rewards
         generator = self._generator(self.round_index)
-        refit = self._learner.refit(points, rewards, self._model, generator)
+        units, refit = self._refitted(points, rewards, generator)
         if refit is None:
             return
-        within = self._rebuilt(refit, points, rewards)
+        within = self._rebuilt(refit, points, units.bounded(rewards) / units.unit - refit.mean)
         if not self._learner.accepts(self._within, within, refit, generator):
             return
-        self._adopt(refit, within)
+        self._adopt(refit, within, units, rewards)
+
+    def _refitted(
+        self, points: FloatArray, rewards: FloatArray, generator: np.random.Generator
+    ) -> tuple[RewardUnits, Refit[Any] | None]:
+        """Return the units of all rewards so far, and the model that explains them in these units."""
+        if self._learner.start is not None:
+            return self._units, self._learner.refit(points, rewards, self._model, generator)
+        units = RewardUnits.of(rewards, self.unit)
+        model = self._model if units.unit == self.unit else None
+        return units, self._learner.refit(points, units.bounded(rewards) / units.unit, model, generator)
 
     def _generator(self, number: int) -> np.random.Generator:
         """Draws the sample of a fit."""
         seed = np.random.SeedSequence(self._seed.entropy, spawn_key=(*self._seed.spawn_key, number))
         return np.random.default_rng(seed)
 
-    def _adopt(self, refit: Refit[Any], within: Posterior[Any]) -> None:
-        """Go on with a model and its posterior."""
+    def _adopt(self, refit: Refit[Any], within: Posterior[Any], units: RewardUnits, rewards: FloatArray) -> None:
+        """Go on with a model, its posterior and the units of all rewards so far, in a copy that nobody else holds."""
         facts = within._facts
+        mean = units.unit * refit.mean
         change = KernelChange(
             facts.round_index,
             facts.kernel,
             facts.regularization,
-            refit.mean,
+            mean,
             refit.evidence_gained,
             refit.relative_lengthscales,
             refit.shares,
+            refit.arm_correlation,
         )
-        facts.prior_mean, facts.kernel_changes, facts.bonus = refit.mean, (*self.kernel_changes, change), refit.bonus
+        facts.prior_mean, facts.kernel_changes, facts.bonus = mean, (*self.kernel_changes, change), refit.bonus
+        facts.shape = refit.shape
+        facts.unit = units.unit
         self._model, self._within, self._facts, self._pending = refit.model, within, facts, within._pending
+        self._units, self._excessive = units, {}
         if not self._is_history_free:
             self._kept = None
+        self._note_excessive(rewards, 0)
 
-    def _rebuilt(self, refit: Refit[Any], points: FloatArray, rewards: FloatArray) -> Posterior[Any]:
-        """Return the posterior of a model with everything that was observed and anticipated."""
+    def _rebuilt(self, refit: Refit[Any], points: FloatArray, centred: FloatArray) -> Posterior[Any]:
+        """Return the posterior of a model with everything that was observed and anticipated.
+
+        Args:
+            refit: the model.
+            points: shape (t, d).
+            centred: rewards in the units of the model, less its mean, shape (t,).
+        """
         within = self._learner.build(refit.kernel, refit.regularization, len(self.kernel_changes) + 1)
         # what the old anchors stand for is to be explained too, whether or not it was sampled
         anchors, sample = self.dictionary_points.reshape(-1, points.shape[1]), refit.sample
@@ -294,7 +350,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         else:
             candidates = sample
         # the kernel is learned without weights: they change what is known of f, not how rough it is
-        within.learn_history(points, rewards - refit.mean, candidates, self.observed_weights)
+        within.learn_history(points, centred, candidates, self.observed_weights)
         if awaited:
             within.anticipate_many(awaited)
         return within

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from kernel_bandits.actions import are_arms
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import KernelLike
+from kernel_bandits.kernels import Kernel, KernelLike
 from kernel_bandits.kernels.mixed import Mixed, PerArm
+from kernel_bandits.learning.box import CURVED, unknown_kernel
 from kernel_bandits.learning.columns import Columns
 from kernel_bandits.learning.evidence import log_marginal_likelihood
 from kernel_bandits.learning.fit import Sample
-from kernel_bandits.learning.mixed import PRIOR, MixedModel, MixedSample
+from kernel_bandits.learning.mixed import MixedModel, MixedSample
+from kernel_bandits.learning.mixed_prior import PRIOR
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.learning.units import RewardModel, Units
 from kernel_bandits.posteriors.base import Posterior
@@ -35,6 +37,8 @@ LEAVING_PROBABILITY = 0.05
 UNKNOWN_NOISE = 0.1
 # Widths before and after a change are compared at this many points of the sample, and at as many of mixed columns.
 REFERENCE_POINTS = 128
+# Squares of larger numbers, such as the milliseconds of a date, leave little of λ in a sum with it.
+FAR = 1e6
 # In a box every experiment counts: as long as they are few, the kernel is learned at shorter intervals.
 FEW_EXPERIMENTS, BOX_GROWTH = 256, 1.2
 M = TypeVar("M")
@@ -54,6 +58,8 @@ class Refit(Generic[M]):
         relative_lengthscales: as of :class:`KernelChange`.
         sample: the points it was learned from, shape (n, d).
         shares: as of :class:`KernelChange`.
+        arm_correlation: as of :class:`KernelChange`.
+        shape: as of :class:`~kernel_bandits.posteriors.facts.Facts`.
     """
 
     model: M
@@ -65,6 +71,8 @@ class Refit(Generic[M]):
     relative_lengthscales: tuple[float, ...]
     sample: FloatArray
     shares: tuple[tuple[str, float], ...] = ()
+    arm_correlation: float = 0.0
+    shape: int = CURVED
 
 
 class Learner(ABC, Generic[M]):
@@ -80,8 +88,8 @@ class Learner(ABC, Generic[M]):
         """Return the posterior of a kernel; of None before anything is known."""
 
     @abstractmethod
-    def describe(self, context_columns: int, actions: FloatArray) -> None:
-        """Take note of what the columns of joint points are, from the first actions offered, shape (A, d_a)."""
+    def describe(self, context_columns: int, points: FloatArray) -> None:
+        """Take note of what the columns of joint points are, from the first that are offered, shape (A, d)."""
 
     @abstractmethod
     def check(self, points: FloatArray) -> None:
@@ -164,7 +172,7 @@ class StationaryLearner(Learner[RewardModel]):
             kernel = self._start.kernel if self._learning.from_scratch else self._start.covariance
         return self._build(kernel, regularization, number)
 
-    def describe(self, context_columns: int, actions: FloatArray) -> None:
+    def describe(self, context_columns: int, points: FloatArray) -> None:
         """Nothing to note: all columns are alike."""
 
     def check(self, points: FloatArray) -> None:
@@ -225,8 +233,9 @@ class StationaryLearner(Learner[RewardModel]):
 class MixedLearner(Learner[MixedModel]):
     """Constant, linear and smooth parts, noise and mean of the kernel of a table.
 
-    Actions that are unit vectors are arms, which share nothing; others are described by their columns. Every fit
-    rebuilds the posterior, whose anchors are then chosen from the whole history: a full dictionary is renewed too.
+    Actions that are unit vectors are arms, which share nothing unless the evidence says that they are correlated;
+    others are described by their columns. Every fit rebuilds the posterior, whose anchors are then chosen from the
+    whole history: a full dictionary is renewed too.
 
     Args:
         build: builds the posterior of a kernel of joint points.
@@ -238,14 +247,18 @@ class MixedLearner(Learner[MixedModel]):
         self._build, self._build_arm = build, build_arm
         self._columns = Columns() if columns is None else columns
         self._arms = False
+        self._far: FloatArray | None = None
 
     @property
     def start(self) -> None:
         return None
 
-    def describe(self, context_columns: int, actions: FloatArray) -> None:
+    def describe(self, context_columns: int, points: FloatArray) -> None:
         self._columns = replace(self._columns, contexts=context_columns)
-        self._arms = are_arms(actions)
+        self._arms = are_arms(points[:, context_columns:])
+        # what is common to the points on offer; a box is described by its low corner
+        first = points.mean(axis=0)
+        self._far = np.where(np.abs(first) > FAR, first, 0.0) if np.abs(first).max() > FAR else None
 
     def next_round(self, learning: KernelLearning, round_index: int) -> int:
         later = learning.after(round_index)
@@ -265,11 +278,24 @@ class MixedLearner(Learner[MixedModel]):
 
     def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
         if kernel is None:
-            unknown = Mixed(PRIOR.bias, PRIOR.linear + PRIOR.decorrelated, PRIOR.smooth, PRIOR.lengthscale)
-            kernel = PerArm(unknown, self._columns.contexts) if self._arms else unknown
+            kernel = self._unknown()
         if isinstance(kernel, PerArm):
             return SplitPosterior(kernel, regularization, _Numbered(self._build_arm, number))
         return self._build(kernel, regularization, number)
+
+    def _unknown(self) -> Kernel:
+        """Return the kernel before anything is known, with far columns about their first value, in units of it."""
+        if self._columns.box is not None:
+            # the units of settings are those of the box; of the sensors nothing is known, and one may be 1e9
+            return unknown_kernel(self._columns)
+        centre: FloatArray | float = 0.0
+        scale: FloatArray | float = 1.0
+        if self._far is not None:
+            centre = self._far[: self._columns.contexts] if self._arms else self._far
+            scale = np.where(centre == 0.0, 1.0, np.abs(centre))
+        linear = PRIOR.linear + PRIOR.decorrelated
+        unknown = Mixed(PRIOR.bias, linear, PRIOR.smooth, PRIOR.lengthscale, centre=centre, scale=scale)
+        return PerArm(unknown, self._columns.contexts) if self._arms else unknown
 
     def refit(
         self, points: FloatArray, rewards: FloatArray, model: MixedModel | None, generator: np.random.Generator
@@ -281,13 +307,23 @@ class MixedLearner(Learner[MixedModel]):
         drawn = drawn_rows(len(points), size, generator)
         if np.ptp(rewards[drawn]) == 0.0:
             return None
-        before = model if model is None or isinstance(model.kernel, PerArm) == self._arms else None
+        before = model if model is None or (model.actions is None) == self._arms else None
         sample = MixedSample(points[drawn], rewards[drawn], self._columns, self._arms, before)
         found = sample.fit(before)
         gain = math.inf if before is None else found.evidence - sample.evidence_of(before)
         relative = found.relative_lengthscales(points.shape[1])
         return Refit(
-            found, found.kernel, found.noise, found.mean, found.bonus, gain, relative, points[drawn], found.shares
+            found,
+            found.kernel,
+            found.noise,
+            found.mean,
+            found.bonus,
+            gain,
+            relative,
+            points[drawn],
+            found.shares,
+            found.correlation,
+            found.shape,
         )
 
 

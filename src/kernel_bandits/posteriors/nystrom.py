@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, finish
-from kernel_bandits.dictionaries.base import Candidate, Dictionary, DictionaryRule, HistoryMode, as_rule
+from kernel_bandits.dictionaries.base import Candidate, Dictionary, DictionaryRule, HistoryMode, as_rule, fast
 from kernel_bandits.kernels import KernelLike, require_columns
 from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors import bulk, pruning
@@ -140,10 +140,10 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _NystromEvaluation]:
         basis = self._model.basis
-        size = len(basis.anchors)
         gram, prior = basis.gram(points), basis.kernel.diag(points)
-        if not pruning.is_worth_a_look(len(points), size):
+        if len(points) < pruning.MINIMUM_ACTIONS or not pruning.is_worth_a_look(*gram.shape):
             return None, self._evaluate(gram, prior)
+        size = len(basis.anchors)
         # mean = k_Z(s)ᵀJᵀw at O(m) per action, std from what it is at some of them
         coefficients = basis.weights(self._pending.settled.weights)
         pivots = pruning.pivots(len(points), size)
@@ -185,8 +185,9 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         mean, residual = evaluation.mean.item(row), evaluation.residual.item(row)
         variance, prior = evaluation.explained.item(row), evaluation.prior_variance.item(row)
         # σ² = residual/λ + φᵀPφ
-        candidate = Candidate(features, residual, prior, residual / facts.regularization + variance)
-        proposal = model.dictionary.propose(candidate)
+        candidate: Candidate = fast(Candidate, (features, residual, prior, residual / facts.regularization + variance))
+        dictionary = model.dictionary
+        proposal = dictionary.propose(candidate)
         if proposal.resample:
             twin = model.copy()
             carry_out(twin.pending.observe_steps(features, solved, variance, mean, reward))
@@ -195,9 +196,11 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             twin.resample()
             return model.replace_steps(twin)
         if not proposal.draw:
-            steps = self._pending.observe_steps(features, solved, variance, mean, reward)
-            steps += model.remember_steps(point, reward, facts.residual_trace + residual)
-            return steps + model.dictionary.commit_steps(candidate, proposal, appended=False)
+            return [
+                *self._pending.observe_steps(features, solved, variance, mean, reward),
+                *model.remember_steps(point, reward, facts.residual_trace + residual),
+                *dictionary.commit_steps(candidate, proposal, False),
+            ]
         admitted = model.admit(point, candidate, proposal)
         features = admitted.features
         if admitted.appended:
@@ -251,6 +254,9 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
     def anticipate_many(self, points: Mapping[int, FloatArray]) -> None:
         # no coins are flipped: where a history is learned, anchors are chosen
         self._model.count_awaited({key: Awaited(point, point) for key, point in points.items()})
+
+    def predict_awaited(self, key: int) -> tuple[float, float]:
+        return self._model.predict_awaited(key)
 
     def fulfil_steps(self, key: int, reward: float) -> Steps:
         awaited, facts = self._model.current(key), self._facts

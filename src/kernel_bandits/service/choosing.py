@@ -20,7 +20,7 @@ from kernel_bandits import persistence
 from kernel_bandits.actions import Box
 from kernel_bandits.errors import InputError
 from kernel_bandits.features.values import nearest, shown
-from kernel_bandits.policies.decision import LastChoice
+from kernel_bandits.policies.decision import NOTHING_CHOSEN
 from kernel_bandits.policies.table import TablePolicy
 from kernel_bandits.policies.table_records import as_plain
 
@@ -111,7 +111,7 @@ def forget_last(policy: TablePolicy) -> None:
     An update would use it again, and products with other shapes round differently: the model has to depend on the log
     and on nothing else.
     """
-    policy.inner._last = LastChoice()
+    policy.inner._last = NOTHING_CHOSEN
 
 
 def reseed(policy: TablePolicy) -> None:
@@ -146,7 +146,7 @@ def _canonical(policy: TablePolicy, seed: int) -> Iterator[None]:
     states = [generator.bit_generator.state for generator in generators]
     last = policy.inner._last
     try:
-        policy.inner._last = LastChoice()
+        policy.inner._last = NOTHING_CHOSEN
         for number, generator in enumerate(generators):
             generator.bit_generator.state = np.random.PCG64([seed, number]).state
         yield

@@ -1,0 +1,102 @@
+"""What the fit of a mixed kernel minimises: −log of the evidence, raised to a power, times the prior."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.optimize import minimize
+
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import KernelBanditsError
+from kernel_bandits.learning import blocks
+from kernel_bandits.learning.blocks import Block, BlockEvidence, block_evidence, surprises
+from kernel_bandits.learning.mixed_prior import MixedPrior
+
+# Arms that are opposites up to this share: of two arms, one never says all of the other.
+NEARLY_OPPOSITE = 0.98
+# The logarithm of a part that is not there.
+ABSENT = -60.0
+
+
+class MixedObjective:
+    """The objective over θ on some observations.
+
+    Args:
+        observations: blocks of one kind.
+        prior: of θ.
+        two_valued: whether rewards have two values.
+        power: by which the evidence is raised.
+        arms: how many arms there are, where they are correlated.
+
+    Attributes:
+        medians: of θ under the prior.
+    """
+
+    def __init__(
+        self, observations: Sequence[Block], prior: MixedPrior, two_valued: bool, power: float, arms: int = 0
+    ) -> None:
+        self._blocks, self._prior, self._power = observations, prior, power
+        self.medians = prior.medians(observations[0])
+        self._widths = prior.widths(observations[0], two_valued)
+        self._low, self._high = self.medians - prior.reach, self.medians + prior.reach
+        if observations[0].other_arm is not None:
+            # K arms with correlations below −1/(K − 1) are none: κ = 1 − ρ is K/(K − 1) at most
+            self._high[blocks.CONTRAST] = math.log(1.0 + NEARLY_OPPOSITE / (arms - 1.0))
+
+    @property
+    def count(self) -> int:
+        """The number of observations."""
+        return sum(len(block.rewards) for block in self._blocks)
+
+    @property
+    def highest(self) -> FloatArray:
+        """No parameter is larger than this."""
+        return self._high
+
+    def evidence(self, parameters: FloatArray) -> BlockEvidence:
+        """Return the log evidence at θ."""
+        return block_evidence(parameters, self._blocks, mean_precision=1.0)
+
+    def surprises(self, parameters: FloatArray) -> FloatArray:
+        """Return by how many standard deviations each reward exceeds what the others predict of it, shape (n,)."""
+        return np.concatenate(surprises(parameters, self._blocks, mean_precision=1.0))
+
+    def __call__(self, parameters: FloatArray) -> tuple[float, FloatArray]:
+        """Return the value and its gradient; a large value where the evidence cannot be computed."""
+        try:
+            evidence = self.evidence(parameters)
+        except KernelBanditsError:
+            return 1e12, np.zeros(len(parameters))
+        offset = (parameters - self.medians) / self._widths
+        total, slope = self._log_total(parameters)
+        width = self._prior.total_width
+        penalty = 0.5 * (float(offset @ offset) + (total / width) ** 2)
+        gradient = offset / self._widths + total / width**2 * slope - self._power * evidence.gradient
+        return penalty - self._power * evidence.value, gradient
+
+    def _log_total(self, parameters: FloatArray) -> tuple[float, FloatArray]:
+        """Return the log of signal plus noise, in units of the variance of the rewards, and its gradient."""
+        values = np.exp(parameters)
+        parts, factor = values[: blocks.LENGTH], 1.0
+        gradient = np.zeros(len(values))
+        if self._blocks[0].actions is not None:
+            factors = values[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH]
+            factor = 1.0 + float(factors.sum())
+            gradient[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH] = parts.sum() * factors
+        gradient[: blocks.LENGTH] = factor * parts
+        gradient[blocks.NOISE] = values[blocks.NOISE]
+        total = factor * float(parts.sum()) + float(values[blocks.NOISE])
+        return math.log(total), gradient / total
+
+    def minimum(self, starts: Sequence[FloatArray], absent: Sequence[int] = ()) -> tuple[FloatArray, float]:
+        """Return the best θ found from the best of some starts, and its value; without the parts that are absent."""
+        low, high = self._low.copy(), self._high.copy()
+        low[list(absent)] = high[list(absent)] = ABSENT
+        clipped = [np.clip(start, low, high) for start in starts]
+        start = min(clipped, key=lambda each: self(each)[0]) if len(clipped) > 1 else clipped[0]
+        bounds = list(zip(low, high, strict=True))
+        options = {"maxiter": self._prior.iterations}
+        found = minimize(self, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        return found.x, float(found.fun)

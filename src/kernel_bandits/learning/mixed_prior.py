@@ -1,0 +1,100 @@
+"""The prior of mixed kernels: where their parameters start, and how far the evidence has to carry them.
+
+It is 20 % constant, 40 % linear (half of that in decorrelated columns) and 40 % smooth, with a lengthscale of √n
+standard deviations. Everything is in units of the spread of the columns and of the rewards. The constants were chosen
+on development tables of the bake-off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.learning import blocks
+from kernel_bandits.learning.blocks import Block
+
+
+@dataclass(frozen=True)
+class MixedPrior:
+    """Where the parameters start, and how far the evidence has to carry them.
+
+    Attributes:
+        signal: median share of the variance of the rewards that is no noise.
+        bias: share of the constant part of contexts in the signal.
+        linear: share of the linear part.
+        decorrelated: share of the linear part of decorrelated columns.
+        smooth: share of the smooth part.
+        lengthscale: median, in standard deviations times √n.
+        action_linear: median of the linear part of actions over their constant part.
+        action_smooth: the same of the smooth part.
+        action_lengthscale: as ``lengthscale``, of actions.
+        width: of the logarithm of a share.
+        lengthscale_width: of the logarithm of a lengthscale, where rewards have two values.
+        free_lengthscale_width: the same for other rewards.
+        noise_width: of the logarithm of the noise, where rewards have two values.
+        free_noise_width: the same for other rewards.
+        total_width: of the logarithm of signal and noise together over the variance of the rewards, which they make up.
+        reach: no parameter leaves its median by more than this factor, as a logarithm.
+        observations: per function, before anything but the level and the spread of the rewards is learned. Fewer say
+            more of the policy that chose them than of the reward.
+        two_valued_power: by which the evidence of two-valued rewards is raised: they are not Gaussian.
+        sample_size: at most this many observations of one function are looked at, and twice that of several.
+        correlated_sample_size: the same of correlated arms.
+        iterations: of the optimiser.
+    """
+
+    signal: float = 0.9
+    bias: float = 0.2
+    linear: float = 0.2
+    decorrelated: float = 0.2
+    smooth: float = 0.4
+    lengthscale: float = 1.0
+    action_linear: float = 1.0
+    action_smooth: float = 1.0
+    action_lengthscale: float = 1.0
+    width: float = 1.0
+    lengthscale_width: float = 0.3
+    free_lengthscale_width: float = 0.7
+    noise_width: float = 0.7
+    free_noise_width: float = 1.0
+    total_width: float = 1.0
+    reach: float = 5.0
+    observations: int = 16
+    two_valued_power: float = 0.5
+    sample_size: int = 400
+    correlated_sample_size: int = 600
+    iterations: int = 15
+
+    def medians(self, block: Block) -> FloatArray:
+        """Return the median of θ for observations such as those of a block."""
+        shares = self.signal * np.array([self.bias, self.linear, self.decorrelated, self.smooth])
+        if block.actions is not None:
+            shares = shares / (1.0 + self.action_linear + self.action_smooth)
+        medians = [*shares, self.lengthscale, 1.0 - self.signal]
+        if block.actions is not None:
+            medians += [self.action_linear, self.action_smooth, self.action_lengthscale]
+        elif block.other_arm is not None:
+            # arms that share nothing
+            medians.append(1.0)
+        return np.log(medians)
+
+    def widths(self, block: Block, two_valued: bool) -> FloatArray:
+        """Return the standard deviations of θ."""
+        # A very short lengthscale fits noise as well as a noise term does. Two-valued rewards are mostly noise.
+        length = self.lengthscale_width if two_valued else self.free_lengthscale_width
+        noise = self.noise_width if two_valued else self.free_noise_width
+        widths = [self.width] * blocks.LENGTH + [length, noise]
+        if block.actions is not None:
+            widths += [self.width, self.width, length]
+        elif block.other_arm is not None:
+            widths.append(self.width)
+        return np.array(widths)
+
+
+PRIOR = MixedPrior()
+# Of the settings of a box: sensors move what settings do, and settings do it smoothly rather than along a line.
+BOX_PRIOR = MixedPrior(
+    bias=0.6, linear=0.1, decorrelated=0.1, smooth=0.2, action_linear=0.5, action_smooth=2.0, action_lengthscale=0.7
+)

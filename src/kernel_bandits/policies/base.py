@@ -33,7 +33,7 @@ class Policy(Rounds):
     change from round to round.
 
     To write a policy, implement the hooks :meth:`choose` and :meth:`learn`, and any other of :class:`Hooks` whose
-    default can be bettered. The methods of this class are final.
+    default you can improve on. The methods of this class are final.
 
     A call that fails or is interrupted leaves the policy as it was, or as it is after the call. A policy serves one
     thread at a time: a call under which another thread changes the model, or a kernel that calls the policy, raises an
@@ -266,7 +266,7 @@ class Policy(Rounds):
 
     @final
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy to one file, atomically; :func:`kernel_bandits.load` reads it back to go on bit for bit.
+        """Write the policy to one file, atomically; :func:`kernel_bandits.load` reads it back bit for bit.
 
         A file of this name is replaced.
         """
@@ -277,7 +277,7 @@ class Policy(Rounds):
         """Start every random stream of the policy anew; what it has learned stays.
 
         Give each process that plays a copy of one saved policy a seed of its own: otherwise all of them break ties,
-        draw anchors and explore alike. ``None`` takes fresh entropy. A policy that has drawn nothing yet is afterwards
-        the one that its preset builds with this seed.
+        draw anchors and explore identically. ``None`` takes fresh entropy. A policy that has drawn nothing yet is
+        then the one that its preset builds with this seed.
         """
         persistence.reseed(self, seed)

@@ -60,7 +60,7 @@ def thompson_sampling(
         number_of_draws: of which one decides; the others estimate the probabilities.
         dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
         exploration_floor: as for :func:`ek_ucb`; without it an action that wins no draw has probability 0.
-        features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
+        features: the columns of a table, to use it by name; the preset then returns a :class:`TablePolicy`.
         seed: of the draws, coins and tie-breaks.
     """
     posterior = _posterior(kernel, regularization, learn_kernel, dictionary, seed)

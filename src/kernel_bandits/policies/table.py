@@ -37,10 +37,10 @@ from kernel_bandits.rng import Seed
 class TablePolicy:
     """Chooses among arms or rows for a row of a table, and learns from rewards.
 
-    It encodes rows of ``features`` for a fresh ``policy`` over arrays, and puts the names back. Levels and arms that
-    were never met are learned with the first reward.
+    It encodes rows of ``features`` for a fresh ``policy`` over arrays, and puts the names back. Unknown levels and arms
+    are added with their first reward.
 
-    As every :class:`Policy` it serves one thread at a time.
+    Like every :class:`Policy`, it serves one thread at a time.
     """
 
     def __init__(self, policy: Policy, features: Features) -> None:
@@ -58,7 +58,7 @@ class TablePolicy:
 
     @property
     def round_index(self) -> int:
-        """How many rewards came in: t."""
+        """t, the number of rewards learned."""
         return self.inner.round_index
 
     @property
@@ -286,7 +286,7 @@ class TablePolicy:
         return self.inner
 
     def explain(self, decision: NamedDecision, count: int = 5) -> NamedExplanation:
-        """Explain a decision: the past rounds that speak for it, and how much of its bound is exploration.
+        """Explain a decision: the past rounds behind it, and how much of its bound is exploration.
 
         Args:
             decision: as :meth:`select` or :meth:`ask` returned it.
@@ -321,7 +321,7 @@ class TablePolicy:
         persistence.reseed(self, seed)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy to one file, atomically; :func:`kernel_bandits.load` brings it back with all it has met.
+        """Write the policy to one file, atomically; :func:`kernel_bandits.load` reads it back with its levels and arms.
 
         Args:
             path: of the file, replaced if it exists.

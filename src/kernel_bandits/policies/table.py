@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from numpy.typing import ArrayLike
 
@@ -254,6 +254,8 @@ class TablePolicy:
             ids: of n decisions, or the decisions.
             rewards: shape (n,).
         """
+        if not isinstance(ids, Iterable):
+            raise InputError(f"ids: expected those of several decisions, got {shown(ids)}.")
         self.inner.tell_many([self._decision(one) for one in ids], rewards)
 
     def expire(self, id: int | NamedDecision) -> None:

@@ -144,7 +144,7 @@ def test_a_box_in_the_units_of_the_table():
         policy.select({"x": 0.0}, box, mask=[True])
     with pytest.raises(kb.InputError, match="expected arms, got Box"):
         build(["red"]).select({"x": 0.0}, box)
-    with pytest.raises(kb.InputError, match="'brand' is none"):
+    with pytest.raises(kb.InputError, match="'brand' is not one"):
         build(COLUMNS).select({"x": 0.0}, kb.Box([0.0, 0.0], [1.0, 1.0]))
 
 

@@ -73,7 +73,7 @@ class Ledger:
         plain = [self.require_open(verb, key) for key in keys]
         if len(set(plain)) < len(plain):
             twice = next(key for key in plain if plain.count(key) > 1)
-            raise InputError(f"{verb}: decision {twice} stands twice among the ids; a reward counts once.")
+            raise InputError(f"{verb}: decision {twice} appears twice among the ids; a reward counts once.")
         return plain
 
     def settle_steps(self, keys: Sequence[int], fate: str) -> Steps:

@@ -85,7 +85,7 @@ def take_batch(
 
 
 class PosteriorPolicy(Policy):
-    """A policy with one posterior. Subclasses implement only the selection rule, :meth:`choose`.
+    """A policy with one posterior, for one thread at a time. Subclasses implement only the rule, :meth:`choose`.
 
     A rule that returns its evaluation of the points and the chosen row there as ``Choice.computed`` spares the update
     the work of evaluating the point again.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self, final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, Self, final
 
 from numpy.typing import ArrayLike
 
@@ -33,8 +33,10 @@ _KORS = Kors()
 class TablePolicy(TableReports):
     """Chooses among arms or rows for a row of a table, and learns from rewards.
 
-    It encodes rows of ``features`` for a fresh ``policy`` over arrays, and puts the names back. Levels and arms that
-    were never met are learned with the first reward.
+    It encodes rows of ``features`` for a fresh ``policy`` over arrays, and puts the names back. Unknown levels and arms
+    are added with their first reward.
+
+    Like every :class:`Policy`, it serves one thread at a time.
     """
 
     def __init__(self, policy: Policy, features: Features) -> None:
@@ -255,7 +257,7 @@ class TablePolicy(TableReports):
             reward: a finite number; larger is better.
             outputs: as for :meth:`update`.
         """
-        self.inner.tell(self._id(id), reward, outputs=outputs)
+        self.inner.tell(self._decision(id), reward, outputs=outputs)
 
     def tell_many(self, ids: Sequence[int | NamedDecision], rewards: ArrayLike) -> None:
         """Learn the rewards of several decisions of :meth:`ask`.
@@ -264,7 +266,9 @@ class TablePolicy(TableReports):
             ids: of n decisions, or the decisions.
             rewards: shape (n,).
         """
-        self.inner.tell_many([self._id(one) for one in ids], rewards)
+        if not isinstance(ids, Iterable):
+            raise InputError(f"ids: expected those of several decisions, got {shown(ids)}.")
+        self.inner.tell_many([self._decision(one) for one in ids], rewards)
 
     def expire(self, id: int | NamedDecision) -> None:
         """Give up on a decision of :meth:`ask` whose reward will never come.
@@ -272,7 +276,7 @@ class TablePolicy(TableReports):
         Args:
             id: the decision, or its ``id``.
         """
-        self.inner.expire(self._id(id))
+        self.inner.expire(self._decision(id))
 
     def expire_before(self, id: int | NamedDecision) -> tuple[int, ...]:
         """Give up on all pending decisions that were asked for before a certain one; returns their ids.
@@ -280,11 +284,11 @@ class TablePolicy(TableReports):
         Args:
             id: the decision, or its ``id``.
         """
-        return self.inner.expire_before(self._id(id))
+        return self.inner.expire_before(id.id if isinstance(id, NamedDecision) else id)  # type: ignore[arg-type]
 
     @staticmethod
-    def _id(value: int | NamedDecision) -> Any:
-        return value.id if isinstance(value, NamedDecision) else value
+    def _decision(value: int | NamedDecision) -> int | Decision:
+        return value.encoded if isinstance(value, NamedDecision) else value
 
 
 # It has the verbs of a policy; files and type checks at run time take it for one.

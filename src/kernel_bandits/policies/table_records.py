@@ -61,7 +61,7 @@ class NamedDecision:
         propensity: the probability with which it was chosen, where the policy chooses at random; else None.
         id: what ``tell`` names it by; None unless it comes from ``ask``.
         encoded: the decision over arrays that it stands for.
-        settled: whether the row will be encoded like this for good; not so while one of its levels was never learned.
+        settled: whether the encoding of the row is final; it is not while one of its levels was never learned.
     """
 
     index: int

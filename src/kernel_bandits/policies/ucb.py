@@ -97,13 +97,15 @@ class UpperConfidenceBound(PosteriorPolicy):
         return self.confidence.radius(posterior) / math.sqrt(posterior._facts.regularization)
 
     def shortlist(self, context: FloatArray, box: Box) -> FloatArray:
-        self.posterior.within_box(box.low, box.high)
         if self.guards is not None:
             return self.guards.shortlist(self.posterior, self._bonus(), context, box, self.generator)
         first = None if self.design is None else self.design.next_action(self.posterior, box)
         if first is not None:
             return first[None, :]
         return finalists(self.posterior, self._bonus(), context, box, self.generator)
+
+    def box_steps(self, box: Box) -> Steps:
+        return [(self.posterior.within_box, box.low, box.high)]
 
     def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float] | None:
         if self.exploration is None:

@@ -139,7 +139,10 @@ def _labels(name: str, values: Sequence[str], count: int) -> tuple[str, ...]:
 
 def available_rows(mask: ArrayLike, count: int) -> NDArray[np.intp]:
     """Return the rows of ``count`` actions that a mask leaves, in order."""
-    array = np.asarray(mask)
+    try:
+        array = np.asarray(mask)
+    except ValueError as reason:
+        raise InputError(f"mask: expected {count} booleans, got rows of different lengths.") from reason
     if array.shape != (count,) or array.dtype != np.bool_:
         raise InputError(
             f"mask: expected {count} booleans, True where the action may be played, got {array.dtype} of shape "

@@ -1,7 +1,7 @@
 """What every policy offers to its callers."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import repeat
@@ -136,6 +136,8 @@ class Policy(Rounds):
             decision = replace(decision, id=self._ledger.issued)
             dimensions = (len(decision.context), len(decision.action))
             steps: Steps = [*self._ledger.issue_steps(), (self._drawn_from.clear,)]
+            if isinstance(actions, Box):
+                steps += self.box_steps(actions)
             if also is not None:
                 steps += also(decision)
             steps.append((self._store, version + 1, self._rewards_learned, dimensions))
@@ -217,6 +219,8 @@ class Policy(Rounds):
 
         A bad id or reward changes nothing. If the kernel fails in the middle, the rewards before that stay learned.
         """
+        if not isinstance(ids, Iterable):
+            raise InputError(f"ids: expected those of several decisions, got {ids!r}.")
         keys = self._ledger.require_all_open("tell", [self._open_key("tell", id) for id in ids])
         numbers = [as_reward(reward) for reward in as_vector("rewards", rewards, len(keys)).tolist()]
         for key, reward in zip(keys, numbers, strict=True):

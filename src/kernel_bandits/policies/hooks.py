@@ -65,6 +65,11 @@ class Hooks(ABC):
         """Return the anticipated point (d,) of a key."""
         return self._waiting.get(key)
 
+    def box_steps(self, box: Box) -> Steps:
+        """Return the steps that take note of a box from which an action was chosen; by default none."""
+        del box  # what is learned need not depend on it
+        return []
+
     def output_steps(self, point: FloatArray | None, outputs: Mapping[str, float] | None) -> Steps:
         """Check what was measured at a point (d,) and return what learns it; by default there are no constraints."""
         del point  # for constraints

@@ -95,6 +95,7 @@ class InverseGapWeighting(PosteriorPolicy):
         return Choice(row, mean, std, mean, probabilities.item(row), computed, probabilities)
 
     def choose_many(self, points: FloatArray) -> list[Choice]:
+        self.will_draw(self.exploration.generator)
         number_of_actions = points.shape[1]
         step = max(1, ROWS_AT_ONCE // number_of_actions)
         choices: list[Choice] = []

@@ -203,7 +203,8 @@ class PosteriorPolicy(Policy):
     def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> Steps:
         evaluation, row = self._evaluation_of(point, choice)
         steps = self.posterior.observe_steps(point, reward, evaluation, row)
-        return [*steps, self._compare_step(reward, evaluation.mean.item(row), evaluation.std.item(row))]
+        steps.append(self._compare_step(reward, evaluation.mean.item(row), evaluation.std.item(row)))
+        return steps
 
     def _compare_step(self, reward: float, mean: float, std: float) -> Step:
         """Return the step that takes note of a reward and of what was predicted of it."""

@@ -16,6 +16,9 @@ from kernel_bandits.policies.decision import NOTHING_CHOSEN, Choice, Decision, L
 from kernel_bandits.policies.hooks import Hooks
 from kernel_bandits.policies.ledger import Ledger
 
+# Beyond this, or below one over it, sums of weights leave nothing of the others.
+LARGEST_WEIGHT = 1e12
+
 
 class Rounds(Hooks):
     """Choosing and learning, one round at a time; every change of state is prepared first, then committed.
@@ -53,7 +56,8 @@ class Rounds(Hooks):
             decision, choice, point = self._decide(context, actions, mask)
             last = LastChoice(choice, point, version)
             if self._drawn_from:
-                carry_out([(setattr, self, "_last", last), (self._drawn_from.clear,)])
+                noted = self.box_steps(actions) if isinstance(actions, Box) else ()
+                carry_out([(setattr, self, "_last", last), *noted, (self._drawn_from.clear,)])
             else:
                 self._last = last
         except BaseException as reason:
@@ -155,10 +159,17 @@ class Rounds(Hooks):
 
     def _as_weight(self, weight: float | None, noise_variance: float | None) -> float:
         if noise_variance is None:
-            return 1.0 if weight is None else as_positive("weight", weight)
-        if weight is not None:
+            number = 1.0 if weight is None else as_positive("weight", weight)
+        elif weight is not None:
             raise InputError("weight and noise_variance: expected one of the two, got both.")
-        return self.weight_of(as_positive("noise_variance", noise_variance))
+        else:
+            number = self.weight_of(as_positive("noise_variance", noise_variance))
+        if not 1.0 / LARGEST_WEIGHT <= number <= LARGEST_WEIGHT:
+            raise InputError(
+                f"weight: expected {1.0 / LARGEST_WEIGHT:g} to {LARGEST_WEIGHT:g}, got {number:.3g}; leave out a "
+                "reward that is worth nothing, and give one without noise a weight of 1e6."
+            )
+        return number
 
     def _update(
         self,

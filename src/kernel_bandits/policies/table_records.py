@@ -86,9 +86,14 @@ class NamedDecision:
         """The density with which the action was drawn from a box, in encoded units; otherwise None."""
         return self.encoded.density
 
+    @property
+    def safe(self) -> bool | None:
+        """Whether it is known to keep all constraints; None without constraints."""
+        return self.encoded.safe
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the encoding as plain data, for a log: ``json.dumps(decision.to_dict())``."""
-        numbers = ("mean", "std", "upper_bound", "propensity", "id", "probabilities", "density")
+        numbers = ("mean", "std", "upper_bound", "propensity", "id", "probabilities", "density", "safe")
         names = ("index", "arm", "action", "context", *numbers)
         return {name: as_plain(getattr(self, name)) for name in names}
 

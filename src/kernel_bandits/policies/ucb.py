@@ -97,13 +97,15 @@ class UpperConfidenceBound(PosteriorPolicy):
         return self.confidence.radius(posterior) / math.sqrt(posterior._facts.regularization)
 
     def shortlist(self, context: FloatArray, box: Box) -> FloatArray:
-        self.posterior.within_box(box.low, box.high)
         if self.guards is not None:
             return self.guards.shortlist(self.posterior, self._bonus(), context, box, self.generator)
         first = None if self.design is None else self.design.next_action(self.posterior, box)
         if first is not None:
             return first[None, :]
         return finalists(self.posterior, self._bonus(), context, box, self.generator)
+
+    def box_steps(self, box: Box) -> Steps:
+        return [(self.posterior.within_box, box.low, box.high)]
 
     def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float] | None:
         if self.exploration is None:
@@ -149,8 +151,9 @@ class UpperConfidenceBound(PosteriorPolicy):
         posterior, bonus = self.posterior, self._bonus()
         contenders, evaluation = posterior.contenders(points, bonus)
         means, stds = evaluation.mean, evaluation.std
-        upper_bounds = means + bonus * stds
-        row = self.argmax(upper_bounds, posterior.prior_mean)
+        # one standard deviation is the default
+        upper_bounds = means + (stds if bonus == 1.0 else bonus * stds)
+        row = self.argmax(upper_bounds, posterior._facts.prior_mean)
         upper_bound = upper_bounds.item(row)
         # argmax finds a NaN before any number, so if this bound is finite all are.
         if not math.isfinite(upper_bound):

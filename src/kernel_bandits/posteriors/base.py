@@ -123,7 +123,7 @@ class Posterior(Reported, Generic[E]):
 
     @abstractmethod
     def observe_steps(self, point: FloatArray, reward: float, evaluation: E, row: int = 0) -> Steps:
-        """Prepare :meth:`observe`; writes nothing."""
+        """Prepare :meth:`observe`; writes nothing. The list is the caller's to add to."""
 
     @final
     def observe(self, point: FloatArray, reward: float, evaluation: E, row: int = 0) -> None:

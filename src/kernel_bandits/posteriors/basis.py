@@ -105,7 +105,7 @@ class AnchorBasis:
     def gram(self, points: FloatArray) -> FloatArray:
         """Return k(points, anchors) in an array that may be overwritten; a foreign kernel may keep what it returns."""
         anchors = self.anchors
-        if self._owns_gram and anchors.size:
+        if self._owns_gram and len(anchors):
             return self.kernel(points, anchors)
         if not len(anchors):
             return np.empty((len(points), 0))

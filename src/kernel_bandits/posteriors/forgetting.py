@@ -135,7 +135,7 @@ class Restart(Forgetting):
     one standard deviation after about 2·``limit`` rounds.
 
     Args:
-        limit: of the test. Rewards of a model that holds pass 12 once in about 500,000 rounds, 8 once in about 10,000.
+        limit: of the test. Rewards of a model that holds pass 12 once in about 700,000 rounds, 8 once in about 10,000.
         tolerated: shifts below this many standard deviations are no change.
     """
 

@@ -25,6 +25,7 @@ from kernel_bandits.learning.mixed_prior import PRIOR
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.learning.units import RewardModel, Units
 from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.facts import Facts, KernelChange
 from kernel_bandits.posteriors.split import SplitPosterior
 
 # Builds the posterior of a kernel and λ, with coins of its own for each number.
@@ -73,6 +74,19 @@ class Refit(Generic[M]):
     shares: tuple[tuple[str, float], ...] = ()
     arm_correlation: float = 0.0
     shape: int = CURVED
+
+    def change(self, facts: Facts) -> KernelChange:
+        """Return the change to this model, whose posterior has these facts."""
+        return KernelChange(
+            facts.round_index,
+            facts.kernel,
+            facts.regularization,
+            facts.prior_mean,
+            self.evidence_gained,
+            self.relative_lengthscales,
+            self.shares,
+            self.arm_correlation,
+        )
 
 
 class Learner(ABC, Generic[M]):

@@ -1,4 +1,4 @@
-"""What a policy over a table tells of itself, by name."""
+"""Reports of a policy over a table, by name."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class TableReports(ABC):
         return posterior.observed_points
 
     def reseed(self, seed: Seed) -> None:
-        """Start every random stream of the policy anew, as :meth:`Policy.reseed` does."""
+        """Restart every random stream of the policy, as :meth:`Policy.reseed` does."""
         persistence.reseed(self, seed)
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -46,7 +46,7 @@ class Policy(Rounds):
 
     @final
     def select_many(self, contexts: ArrayLike, actions: ArrayLike | Box) -> list[Decision]:
-        """Choose an action for each of many contexts with the model as it is, at the speed of matrix products.
+        """Choose an action for each of many contexts with the current model, at the speed of matrix products.
 
         Args:
             contexts: one per row, shape (n, d_x).

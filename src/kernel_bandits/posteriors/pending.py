@@ -1,4 +1,4 @@
-"""Points that were played and whose reward is still to come: counted in standard deviations, not yet in means."""
+"""Points that were played and whose reward is pending: counted in standard deviations, not yet in means."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class Carrier(Protocol):
 
     @property
     def settled(self) -> Counted:
-        """The regression on the rewards that came."""
+        """The regression on the rewards received."""
 
     @property
     def awaited(self) -> dict[int, Awaited]:
-        """The points whose reward is to come."""
+        """The points whose reward is pending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Awaited:
 
 
 class Pending(Generic[R]):
-    """A regression on every reward that came, and one beside it that counts awaited points too.
+    """A regression on the rewards received, and one beside it that counts awaited points too.
 
     Attributes:
         settled: has learned the points whose rewards came; means are its.

@@ -46,7 +46,7 @@ class Policy(Rounds):
 
     @final
     def select_many(self, contexts: ArrayLike, actions: ArrayLike | Box) -> list[Decision]:
-        """Choose an action for each of many contexts with the model as it is, at the speed of matrix products.
+        """Choose an action for each of many contexts with the current model, at the speed of matrix products.
 
         Args:
             contexts: one per row, shape (n, d_x).
@@ -278,7 +278,7 @@ class Policy(Rounds):
 
     @final
     def reseed(self, seed: Seed) -> None:
-        """Start every random stream of the policy anew; what it has learned stays.
+        """Restart every random stream of the policy; what it has learned stays.
 
         Give each process that plays a copy of one saved policy a seed of its own: otherwise all of them break ties,
         draw anchors and explore identically. ``None`` takes fresh entropy. A policy that has drawn nothing yet is

@@ -129,7 +129,7 @@ class Rounds(Hooks):
             ) from reason
 
     def _take_back_draws(self) -> None:
-        """Give the generators the states they had before a choice that came to nothing."""
+        """Restore the states that the generators had before a choice that failed."""
         restored = [(setattr, generator.bit_generator, "state", state) for generator, state in self._drawn_from]
         carry_out([*restored, (self._drawn_from.clear,)])
 

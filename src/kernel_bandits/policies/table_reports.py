@@ -1,4 +1,4 @@
-"""What a policy over a table tells of itself, by name."""
+"""Reports of a policy over a table, by name."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TableReports(ABC):
 
     @property
     def round_index(self) -> int:
-        """How many rewards came in: t."""
+        """t, the number of rewards learned."""
         return self.inner.round_index
 
     @property
@@ -83,7 +83,7 @@ class TableReports(ABC):
         return self.inner
 
     def explain(self, decision: NamedDecision, count: int = 5) -> NamedExplanation:
-        """Explain a decision: the past rounds that speak for it, and how much of its bound is exploration.
+        """Explain a decision: the past rounds behind it, and how much of its bound is exploration.
 
         Args:
             decision: as :meth:`select` or :meth:`ask` returned it.
@@ -114,11 +114,11 @@ class TableReports(ABC):
         return posterior.observed_points
 
     def reseed(self, seed: Seed) -> None:
-        """Start every random stream of the policy anew, as :meth:`Policy.reseed` does."""
+        """Restart every random stream of the policy, as :meth:`Policy.reseed` does."""
         persistence.reseed(self, seed)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy to one file, atomically; :func:`kernel_bandits.load` brings it back with all it has met.
+        """Write the policy to one file, atomically; :func:`kernel_bandits.load` reads it back with its levels and arms.
 
         Args:
             path: of the file, replaced if it exists.

@@ -50,7 +50,7 @@ class Plant:
 def play(seed: int, plays: int, reward: str, deviations: float | None, box: bool) -> tuple[int, int, float]:
     """Return violations, flags and the shortfall; without a constraint if there are no deviations."""
     plant, generator = Plant(seed), np.random.default_rng([seed, 7])
-    policy = kb.ek_ucb(**REWARDS[reward], seed=seed)  # type: ignore[arg-type]
+    policy = kb.ek_ucb(**REWARDS[reward], seed=seed)  # type: ignore[call-overload]
     if deviations is not None:
         limit = kb.Below(plant.limit, KERNEL, NOISE**2, deviations, prior_mean=0.0)
         policy.constrained({"output": limit}, safe_actions=plant.safe[None, :])

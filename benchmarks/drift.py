@@ -43,7 +43,7 @@ def centre(world: str, t: int, context: float) -> float:
 
 def regret(world: str, rule: object, seed: int, learned: bool) -> float:
     options = {} if learned else {"kernel": kb.Gaussian(0.25), "regularization": NOISE**2}
-    policy = kb.ek_ucb(**options, forgetting=rule, seed=seed)  # type: ignore[arg-type]
+    policy = kb.ek_ucb(**options, forgetting=rule, seed=seed)  # type: ignore[call-overload]
     generator, total = np.random.default_rng([seed, 3]), 0.0
     for t in range(ROUNDS):
         context = generator.random(1)

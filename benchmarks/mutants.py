@@ -125,6 +125,13 @@ def tests_of(module: Path) -> list[str]:
     return [f"tests/{one}" for one in CORE[module.parts[0]]]
 
 
+def mirrors_of(module: Path) -> list[str]:
+    """Return the tests that are named after a module; those of its part if there are none."""
+    folder = ROOT / "tests" / module.parent
+    named = sorted(file for file in folder.glob("test_*.py") if module.stem in file.stem)
+    return [str(file.relative_to(ROOT)) for file in named] or tests_of(module)
+
+
 def fate(mutant: Mutant | None, tests: Sequence[str], limit: float | None = None) -> Fate:
     """Return what the tests make of a mutant in place of its module."""
     with tempfile.TemporaryDirectory() as folder:
@@ -150,6 +157,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="tests that run at once")
     parser.add_argument("--minutes", type=float, help="start no further mutants after this time")
+    parser.add_argument("--mirrors", action="store_true", help="run the tests named after the module alone; quick")
     parser.add_argument("--only", default="", help="part of a module's path, such as kernels/")
     options = parser.parse_args()
     folders = [ROOT / LIBRARY / one for one in CORE]
@@ -164,7 +172,7 @@ def main() -> None:
     def attempt(mutant: Mutant) -> Fate | None:
         if options.minutes is not None and time.monotonic() - begun > 60 * options.minutes:
             return None
-        return fate(mutant, tests_of(mutant.module), LIMIT)
+        return fate(mutant, (mirrors_of if options.mirrors else tests_of)(mutant.module), LIMIT)
 
     with ThreadPoolExecutor(options.jobs) as pool:
         for mutant, found in zip(sample, pool.map(attempt, sample), strict=True):

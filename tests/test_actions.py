@@ -128,3 +128,14 @@ def test_a_box_has_names_and_units():
 )
 def test_unit_vectors_are_arms(actions, expected):
     assert are_arms(np.array(actions)) is expected
+
+
+def test_a_box_may_be_narrow_as_long_as_its_width_has_digits():
+    policy = kb.ek_ucb(seed=0)
+    box = kb.Box([0.0], [1e-300])
+    for number in range(9):
+        decision = policy.select([0.5], box)
+        assert 0.0 <= decision.action[0] <= 1e-300
+        policy.update([0.5], decision.action, float(number % 3))
+    with pytest.raises(kb.InputError, match="smaller unit"):
+        kb.Box([0.0], [1e-310])

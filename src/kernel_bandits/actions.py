@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from functools import partial
+from math import isfinite
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernel_bandits.arrays import FloatArray, as_floats, as_points, as_reward, as_vector, is_finite, require_finite
+from kernel_bandits.arrays import FloatArray, as_floats, as_points, as_reward, as_vector, require_finite
 from kernel_bandits.errors import InputError
 
 
@@ -65,6 +66,11 @@ class Box:
             )
         with np.errstate(over="ignore"):
             require_finite("high - low", upper - lower)
+        if ((upper > lower) & (upper - lower < np.finfo(float).tiny)).any():
+            raise InputError(
+                f"high - low: expected 0 or at least {np.finfo(float).tiny:.2g}, below which numbers lose their "
+                "digits; give the coordinate in a smaller unit."
+            )
         for name, corner in (("low", lower), ("high", upper)):
             corner.setflags(write=False)
             object.__setattr__(self, name, corner)
@@ -133,7 +139,10 @@ def _labels(name: str, values: Sequence[str], count: int) -> tuple[str, ...]:
 
 def available_rows(mask: ArrayLike, count: int) -> NDArray[np.intp]:
     """Return the rows of ``count`` actions that a mask leaves, in order."""
-    array = np.asarray(mask)
+    try:
+        array = np.asarray(mask)
+    except ValueError as reason:
+        raise InputError(f"mask: expected {count} booleans, got rows of different lengths.") from reason
     if array.shape != (count,) or array.dtype != np.bool_:
         raise InputError(
             f"mask: expected {count} booleans, True where the action may be played, got {array.dtype} of shape "
@@ -162,7 +171,9 @@ def join(context: FloatArray, actions: FloatArray) -> FloatArray:
     points = np.empty((rows, split + columns))
     points[:, :split] = context
     points[:, split:] = actions
-    if not is_finite(points):
+    # the sum of squares, as in is_finite
+    flat = points.ravel()
+    if not isfinite(flat.dot(flat)):
         require_finite("context", context)
         require_finite("actions", actions)
     return points

@@ -122,6 +122,10 @@ def as_positive(name: str, value: float) -> float:
         number = float(value)
     except (TypeError, ValueError) as reason:
         raise InputError(f"{name}: expected a positive number, got {value!r}.") from reason
+    except OverflowError as reason:
+        raise InputError(
+            f"{name}: expected a positive finite number, got a whole number beyond all of them."
+        ) from reason
     if not (math.isfinite(number) and number > 0):
         raise InputError(f"{name}: expected a positive finite number, got {number}.")
     return number

@@ -26,6 +26,30 @@ POLICIES = {
     "sup_kernel_ucb": lambda: kb.sup_kernel_ucb(KERNEL, horizon=100, seed=0),
     "uniform": lambda: kb.uniform(seed=0),
 }
+# What came later: rules that forget, that draw, and families of kernels.
+NEWER = {
+    "discount": lambda: kb.ek_ucb(KERNEL, forgetting=kb.Discount(8.0), seed=0),
+    "discount, learned": lambda: kb.ek_ucb(forgetting=kb.Discount(8.0), seed=0),
+    "window": lambda: kb.k_ucb(KERNEL, forgetting=kb.Window(8), seed=0),
+    "wander": lambda: kb.ek_ucb(KERNEL, forgetting=kb.Wander(8.0), seed=0),
+    "inverse gap": lambda: kb.inverse_gap_weighting(KERNEL, seed=0),
+    "inverse gap, learned": lambda: kb.inverse_gap_weighting(seed=0),
+    "thompson_sampling, learned": lambda: kb.thompson_sampling(number_of_draws=5, seed=0),
+    "no history, learned": lambda: kb.ek_ucb(dictionary=kb.Kors(history="none"), seed=0),
+    "family_ucb": lambda: kb.family_ucb(
+        [kb.Gaussian(0.2), KERNEL],
+        confidence=kb.Tightened(norm_bound=1.0, noise_bound=0.3, failure_probability=0.1),
+        seed=0,
+    ),
+}
+
+
+def constrained():
+    """A policy that keeps a pressure below a limit."""
+    policy = kb.ek_ucb(KERNEL, seed=0)
+    return policy.constrained({"pressure": kb.Below(8.0, KERNEL)}, safe_actions=[[0.1]], if_unsafe="flag")
+
+
 # Before a first round, before the round that checks for drift, and before one that learns a kernel.
 ROUNDS = (0, 15, 63)
 CONTEXTS, OFFERS = np.random.default_rng(1).random((80, 2)), np.random.default_rng(2).random((80, 4, 1))
@@ -77,6 +101,15 @@ CALLS = {
     "expire_before": (None, 3, lambda p: p.expire_before(2), (lambda p: p.expire(0),)),
     "refusal": (None, 0, lambda p: _refused(p), ()),
 }
+BOX = kb.Box([0.0], [1.0])
+NEWER_CALLS = {
+    **{name: CALLS[name] for name in ("select", "update", "update_many", "select_many", "ask", "tell", "expire")},
+    "update with a weight": (None, 0, lambda p: p.update(CONTEXTS[71], [0.3], 0.5, weight=2.0), ()),
+    "tell with a weight": (None, 3, lambda p: p.tell(1, 0.5, weight=0.5), ()),
+    "select in a box": (None, 0, lambda p: p.select(CONTEXTS[70], BOX), ()),
+    "ask in a box": (None, 2, lambda p: p.ask(CONTEXTS[70], BOX), ()),
+}
+HAVE_NO_BOX_OR_WEIGHT = ("family_ucb",)
 BATCH = "select_batch"
 HAVE_NO_BATCH = ("sup_kernel_ucb", "uniform")
 
@@ -90,8 +123,8 @@ def _refused(policy):
 
 def scene(name: str, rounds: int, call: str):
     """The policy before a call, the call, and the calls whose effect an interrupted one may have."""
-    prepare, pending, act, parts = CALLS[call]
-    policy = played(POLICIES[name], rounds, pending)
+    prepare, pending, act, parts = {**CALLS, **NEWER_CALLS}[call]
+    policy = played({**POLICIES, **NEWER}[name], rounds, pending)
     if prepare is not None:
         prepare(policy)
     return policy, act, parts
@@ -104,10 +137,10 @@ def after(policy, act):
     return twin
 
 
-def table():
+def table(kernel=KERNEL):
     """A policy over a table that has met two towns and two arms."""
     features = kb.Features(context={"age": kb.Numeric((0.0, 1.0)), "town": kb.Categorical()}, actions=kb.Arms())
-    policy = kb.ek_ucb(KERNEL, features=features, seed=0)
+    policy = kb.ek_ucb(kernel, features=features, seed=0)
     for age, town, arm in ((0.1, "Graz", "red"), (0.5, "Linz", "blue"), (0.9, "Graz", "blue")):
         policy.update({"age": age, "town": town}, arm, age)
     return policy

@@ -9,11 +9,15 @@ from faults.scenes import (
     CALLS,
     CONTEXTS,
     HAVE_NO_BATCH,
+    HAVE_NO_BOX_OR_WEIGHT,
+    NEWER,
+    NEWER_CALLS,
     OFFERS,
     POLICIES,
     ROUNDS,
     TABLE_CALLS,
     after,
+    constrained,
     scene,
     table,
 )
@@ -29,7 +33,7 @@ def allowed_states(policy, act, parts):
         # a first call looks at the columns before it does anything else, and may do so again
         described = copy.deepcopy(policy)
         for posterior in described.posteriors[:1]:
-            posterior.describe(2, OFFERS[70])
+            posterior.describe(2, np.hstack([np.tile(CONTEXTS[70], (4, 1)), OFFERS[70]]))
             # and draws random features, if there are any, by their seed
             posterior.evaluate(np.zeros((1, 3)))
         states.add(fingerprint(described))
@@ -59,6 +63,47 @@ def test_an_interrupt_leaves_the_state_before_or_after_the_call(name, call):
     policy, act, parts = scene(name, 15, call)
     lines = generator.choice(lines_of(policy, act), QUICK_POINTS)
     assert torn_points(policy, act, parts, lines.tolist()) == []
+
+
+NEWER_SCENES = [
+    (name, call)
+    for name in NEWER
+    for call in NEWER_CALLS
+    if name not in HAVE_NO_BOX_OR_WEIGHT or not call.endswith(("weight", "box"))
+]
+
+
+@pytest.mark.parametrize(("name", "call"), NEWER_SCENES)
+def test_an_interrupt_leaves_what_came_later_in_one_of_two_states(name, call):
+    policy, act, parts = scene(name, 15, call)
+    lines = np.random.default_rng(len(name + call)).choice(lines_of(policy, act), 2)
+    assert torn_points(policy, act, parts, lines.tolist()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "call"), NEWER_SCENES)
+def test_every_line_of_what_came_later_may_be_interrupted(name, call):
+    policy, act, parts = scene(name, 15, call)
+    assert torn_points(policy, act, parts, range(lines_of(policy, act))) == []
+
+
+CONSTRAINED_CALLS = {
+    "select": lambda p: p.select(CONTEXTS[70], OFFERS[70]),
+    "update": lambda p: p.update(CONTEXTS[71], [0.3], 0.5, outputs={"pressure": 6.0}),
+    "ask": lambda p: p.ask(CONTEXTS[70], OFFERS[70]),
+    "tell": lambda p: p.tell(0, 0.5, outputs={"pressure": 7.0}),
+}
+
+
+@pytest.mark.parametrize("call", CONSTRAINED_CALLS)
+def test_an_interrupt_learns_reward_and_outputs_or_neither(call):
+    policy, act = constrained(), CONSTRAINED_CALLS[call]
+    for context, offered in zip(CONTEXTS[:8], OFFERS[:8], strict=True):
+        decision = policy.select(context, offered)
+        policy.update(context, decision.action, 0.5, outputs={"pressure": 5.0 + decision.action[0]})
+    policy.ask(CONTEXTS[9], OFFERS[9])
+    lines = np.random.default_rng(0).choice(lines_of(policy, act), 12)
+    assert torn_points(policy, act, (), lines.tolist()) == []
 
 
 @pytest.mark.slow

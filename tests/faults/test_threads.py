@@ -1,12 +1,15 @@
 """Threads that share a policy: none corrupts it, and a lock makes it right."""
 
+import asyncio
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pytest
-from faults.scenes import POLICIES
+from faults.injection import fingerprint
+from faults.scenes import CALLS, CONTEXTS, KERNEL, LOG, OFFERS, POLICIES, played, table
 
 import kernel_bandits as kb
 
@@ -68,8 +71,7 @@ def test_without_a_lock_what_is_learned_is_counted(name):
             try:
                 policy.update(generator.random(2), generator.random(1), float(generator.random()))
                 done += 1
-            except (kb.KernelBanditsError, ValueError, IndexError):
-                # refused, or the model grew between two looks at it; nothing was changed
+            except kb.UnavailableError:
                 continue
         return done
 
@@ -83,3 +85,147 @@ def test_without_a_lock_what_is_learned_is_counted(name):
         again, points = POLICIES[name](), policy.observed_points
         again.update_many(points[:, :2], points[:, 2:], policy.posterior.observed_rewards)
         np.testing.assert_allclose(found, again.predict([0.1, 0.2], [[0.3]]).mean, atol=1e-8)
+
+
+class Intruder(kb.kernels.Kernel):
+    """A kernel that changes the policy that evaluates it, once, as another thread might."""
+
+    def __init__(self):
+        self.intrude = None
+
+    def __call__(self, X, Y=None):
+        intrude, self.intrude = self.intrude, None
+        if intrude is not None:
+            intrude()
+        return KERNEL(X, Y)
+
+    def diag(self, X):
+        return KERNEL.diag(X)
+
+
+MUTATING = ["update", "update while pending", "update_many", "ask", "ask while pending", "tell", "expire"]
+INTRUSIONS = {
+    "update": lambda p: p.update(CONTEXTS[72], [0.9], 0.25),
+    "ask": lambda p: p.ask(CONTEXTS[72], OFFERS[72]),
+    "update_many": lambda p: p.update_many(*LOG),
+}
+
+
+@pytest.mark.parametrize("intrusion", INTRUSIONS)
+@pytest.mark.parametrize("call", MUTATING)
+@pytest.mark.parametrize("make", [kb.ek_ucb, kb.k_ucb], ids=["ek_ucb", "k_ucb"])
+def test_a_call_under_which_the_model_changes_is_refused_and_changes_nothing(make, call, intrusion):
+    prepare, pending, act, _ = CALLS[call]
+    kernel = Intruder()
+    policy = played(lambda: make(kernel, seed=0), 15, pending)
+    assert prepare is None
+    done = []
+    kernel.intrude = lambda: (done.append(None), INTRUSIONS[intrusion](policy))
+    try:
+        act(policy)
+    except kb.UnavailableError:
+        assert done
+        # only what came between is learned; all but the coins of the call that was refused
+        alone = played(lambda: make(KERNEL, seed=0), 15, pending)
+        INTRUSIONS[intrusion](alone)
+        np.testing.assert_array_equal(policy.observed_points, alone.observed_points)
+        assert policy.pending == alone.pending
+        prediction, expected = (one.predict(CONTEXTS[75], OFFERS[75]) for one in (policy, alone))
+        np.testing.assert_allclose(prediction.mean, expected.mean, atol=1e-12)
+        np.testing.assert_allclose(prediction.std, expected.std, atol=1e-12)
+    else:
+        # a call that evaluates no kernel is not interrupted
+        assert not done
+
+
+def test_select_under_which_the_model_changes_decides_or_is_refused():
+    kernel = Intruder()
+    policy = played(lambda: kb.ek_ucb(kernel, seed=0), 15)
+    kernel.intrude = lambda: policy.update(CONTEXTS[72], [0.9], 0.25)
+    with suppress(kb.UnavailableError):
+        policy.select(CONTEXTS[70], OFFERS[70])
+    # the choice is not used for an update, since the model is another one
+    policy.update(CONTEXTS[70], OFFERS[70, 0], 0.5)
+    again = kb.k_ucb(KERNEL, seed=0)
+    assert policy.round_index == 17
+    again.update_many(policy.observed_points[:, :2], policy.observed_points[:, 2:], policy.posterior.observed_rewards)
+    exact, found = again.predict(CONTEXTS[75], OFFERS[75]), policy.predict(CONTEXTS[75], OFFERS[75])
+    np.testing.assert_allclose(found.mean, exact.mean, atol=0.2)
+
+
+@pytest.mark.usefixtures("eager_switches")
+def test_threads_that_share_a_table_without_a_lock_learn_levels_with_their_rewards():
+    policy = table()
+
+    def update(thread):
+        done = 0
+        for number in range(ROUNDS // 2):
+            try:
+                policy.update({"age": 0.5, "town": f"{thread}-{number}"}, f"arm {number % 3}", 0.5)
+                done += 1
+            except kb.UnavailableError:
+                continue
+        return done
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        done = sum(pool.map(update, range(THREADS)))
+    assert policy.round_index == 3 + done
+    assert len(policy.translator.levels["town"]) == 2 + done
+    assert np.isfinite(policy.predict({"age": 0.5, "town": "Graz"}).mean).all()
+
+
+async def rounds(policy, number, lock):
+    """Play rounds, letting other coroutines go on wherever a service would wait."""
+    generator = np.random.default_rng(number)
+    for _ in range(10):
+        async with lock:
+            decision = policy.select(generator.random(2), generator.random((4, 1)))
+            await asyncio.sleep(0)
+            policy.update(decision.context, decision.action, float(generator.random()))
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("name", ["ek_ucb", "ek_ucb, learned", "thompson_sampling"])
+def test_coroutines_with_a_policy_each_play_as_if_they_were_alone(name):
+    async def together(policies):
+        await asyncio.gather(*(rounds(policy, n, asyncio.Lock()) for n, policy in enumerate(policies)))
+
+    async def alone(policy, number):
+        await rounds(policy, number, asyncio.Lock())
+
+    policies = [POLICIES[name]() for _ in range(4)]
+    asyncio.run(together(policies))
+    for number, policy in enumerate(policies):
+        expected = POLICIES[name]()
+        asyncio.run(alone(expected, number))
+        assert fingerprint(policy) == fingerprint(expected)
+
+
+@pytest.mark.parametrize("name", ["ek_ucb", "ek_ucb, learned", "lin_ucb"])
+def test_coroutines_that_share_a_policy_with_a_lock_learn_every_round(name):
+    policy = POLICIES[name]()
+
+    async def together():
+        lock = asyncio.Lock()
+        await asyncio.gather(*(rounds(policy, number, lock) for number in range(4)))
+
+    asyncio.run(together())
+    assert policy.round_index == 40
+
+
+def test_coroutines_without_a_lock_may_ask_and_tell_in_any_order():
+    policy = POLICIES["ek_ucb"]()
+
+    async def ask_and_tell(number):
+        generator = np.random.default_rng(number)
+        for _ in range(5):
+            decision = policy.ask(generator.random(2), generator.random((4, 1)))
+            for _ in range(generator.integers(4)):
+                await asyncio.sleep(0)
+            policy.tell(decision, float(generator.random()))
+
+    async def together():
+        await asyncio.gather(*(ask_and_tell(number) for number in range(6)))
+
+    asyncio.run(together())
+    assert (policy.round_index, policy.pending) == (30, ())

@@ -182,7 +182,7 @@ def test_what_is_no_open_decision():
             verb(1)
         with pytest.raises(kb.InputError, match=r"expected the id of a decision, got None"):
             verb(policy.select([0.5], [[0.1]]).id)
-    with pytest.raises(kb.InputError, match="stands twice"):
+    with pytest.raises(kb.InputError, match="appears twice"):
         policy.tell_many([decision.id, decision.id], [1.0, 1.0])
     with pytest.raises(kb.InputError, match="expected length 1, got 2"):
         policy.tell_many([decision.id], [1.0, 1.0])
@@ -392,3 +392,31 @@ def test_ask_many_that_fails_leaves_nothing_pending():
             policy.ask_many(contexts, [[0.0], [1.0]])
     assert policy.pending == ()
     assert policy.round_index == 0
+
+
+def test_a_decision_of_another_policy_is_refused():
+    policy, other = (kb.ek_ucb(kb.Gaussian(0.3), seed=0) for _ in range(2))
+    mine, theirs = policy.ask([0.1], [[0.2], [0.4]]), other.ask([0.7], [[0.2], [0.4]])
+    assert mine.id == theirs.id == 0
+    for call in (
+        lambda: policy.tell(theirs, 1.0),
+        lambda: policy.tell_many([theirs], [1.0]),
+        lambda: policy.expire(theirs),
+    ):
+        with pytest.raises(kb.InputError, match="policy that made it"):
+            call()
+    assert policy.pending == (0,)
+    with pytest.raises(kb.InputError, match="one of select"):
+        policy.tell(policy.select([0.1], [[0.2]]), 1.0)
+    policy.tell(mine, 1.0)
+    assert (policy.round_index, policy.pending) == (1, ())
+
+
+def test_a_named_decision_of_another_policy_is_refused():
+    features = kb.Features({"age": kb.Numeric()}, actions=["red", "blue"])
+    policy, other = (kb.ek_ucb(kb.Gaussian(0.3), features=features, seed=0) for _ in range(2))
+    mine, theirs = policy.ask({"age": 3}), other.ask({"age": 5})
+    with pytest.raises(kb.InputError, match="policy that made it"):
+        policy.tell(theirs, 1.0)
+    policy.tell_many([mine], [1.0])
+    assert policy.round_index == 1

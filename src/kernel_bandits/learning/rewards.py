@@ -29,8 +29,9 @@ class RewardUnits:
     the mean nor the variance can be estimated, and the other rewards hardly count. Tails are heavy then: the standard
     deviation is more than log n times the robust one, by deciles, and that because of log n rewards alone. For normal
     and exponential rewards this does not happen; for Cauchy ones it does as n grows. Rewards then count up to log n
-    robust standard deviations from the median, where they are still the largest or the smallest. Rare clicks count as
-    they are, since deciles that agree give no scale, and so do rare rewards once there are more than a handful.
+    robust standard deviations from the median, where they are still the largest or the smallest. Where half of the
+    rewards are equal, as those of rare clicks, there is no scale to compare with and all count as they are; so do rare
+    rewards once there are more than a handful.
 
     Where no tail is heavy, the bounds are √n times the largest deviation so far, which a tail with a finite variance
     passes once in n times as many rewards.
@@ -48,7 +49,7 @@ class RewardUnits:
     @classmethod
     def of(cls, rewards: FloatArray, unit: float = 1.0) -> RewardUnits:
         """Return the units of the rewards (n,) seen so far; with another unit than before only if it must be."""
-        low, middle, high = np.quantile(rewards, (0.1, 0.5, 0.9)).tolist()
+        low, lower, middle, upper, high = np.quantile(rewards, (0.1, 0.25, 0.5, 0.75, 0.9)).tolist()
         deviations = np.abs(rewards - middle)
         largest = float(deviations.max())
         if not largest:
@@ -56,7 +57,7 @@ class RewardUnits:
         count, bound = len(rewards), math.inf
         if count >= FEWEST:
             robust = (high - low) / NORMAL_DECILES
-            is_heavy = robust > 0.0 and _is_heavy(deviations, robust)
+            is_heavy = upper > lower and _is_heavy(deviations, robust)
             bound = math.log(count) * robust if is_heavy else math.sqrt(count) * largest
         extent = min(largest, bound)
         if not LEAST_DEVIATION <= extent / unit <= LARGEST_DEVIATION:

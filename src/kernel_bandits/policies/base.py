@@ -1,7 +1,7 @@
 """What every policy offers to its callers."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import repeat
@@ -14,9 +14,11 @@ from kernel_bandits import persistence
 from kernel_bandits.actions import Box, as_log, as_rounds, require_action_columns
 from kernel_bandits.arrays import FloatArray, as_points, as_reward, as_vector, require_finite
 from kernel_bandits.commit import Step, Steps
+from kernel_bandits.errors import InputError
 from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.policies.decision import Decision
 from kernel_bandits.policies.diagnostics import Diagnostics, diagnose
+from kernel_bandits.policies.ledger import EXPIRED
 from kernel_bandits.policies.rounds import Rounds
 from kernel_bandits.rng import Seed
 
@@ -31,10 +33,11 @@ class Policy(Rounds):
     change from round to round.
 
     To write a policy, implement the hooks :meth:`choose` and :meth:`learn`, and any other of :class:`Hooks` whose
-    default can be bettered. The methods of this class are final.
+    default you can improve on. The methods of this class are final.
 
     A call that fails or is interrupted leaves the policy as it was, or as it is after the call. A policy serves one
-    thread at a time: of two threads that change it at once, one gets an :class:`UnavailableError` and changes nothing.
+    thread at a time: a call under which another thread changes the model, or a kernel that calls the policy, raises an
+    :class:`UnavailableError` and changes nothing.
     Hold a lock around a round, from ``select`` to ``update``, where several threads share one.
 
     Args:
@@ -56,12 +59,14 @@ class Policy(Rounds):
             return [self.select(context, actions) for context in contexts]
         contexts, actions = self._rounds(contexts, actions)
         repeated = np.broadcast_to(contexts[:, None, :], (*actions.shape[:2], contexts.shape[1]))
+        version = self._version()
         try:
             with threads_for(self.dictionary_size, MANY_ROWS) or nullcontext():
                 choices = self.choose_many(np.concatenate([repeated, actions], axis=2))
             self._drawn_from.clear()
-        except BaseException:
+        except BaseException as reason:
             self._take_back_draws()
+            self._blame_others(version, reason)
             raise
         decisions = []
         for choice, offered, context in zip(choices, actions, contexts, strict=True):
@@ -97,12 +102,16 @@ class Policy(Rounds):
             require_action_columns(actions)
             self._check_first(points, contexts.shape[1])
         dimensions = (contexts.shape[1], actions.shape[1])
-        with threads_for(self.dictionary_size, MANY_ROWS) or nullcontext():
-            version = self._version()
-            for count, steps in self.learn_many(points, rewards) or [(len(points), None)]:
-                stored = (self._store, version + 1, self._rewards_learned + count, dimensions)
-                self._commit(version, steps, [*also, stored])
-                version += 1
+        version = self._version()
+        try:
+            with threads_for(self.dictionary_size, MANY_ROWS) or nullcontext():
+                for count, steps in self.learn_many(points, rewards) or [(len(points), None)]:
+                    stored = (self._store, version + 1, self._rewards_learned + count, dimensions)
+                    self._commit(version, steps, [*also, stored])
+                    version += 1
+        except Exception as reason:
+            self._blame_others(version, reason)
+            raise
 
     @final
     def ask(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
@@ -127,12 +136,15 @@ class Policy(Rounds):
             decision = replace(decision, id=self._ledger.issued)
             dimensions = (len(decision.context), len(decision.action))
             steps: Steps = [*self._ledger.issue_steps(), (self._drawn_from.clear,)]
+            if isinstance(actions, Box):
+                steps += self.box_steps(actions)
             if also is not None:
                 steps += also(decision)
             steps.append((self._store, version + 1, self._rewards_learned, dimensions))
             self._change_model(version, steps, self.anticipate, decision.id, point.copy(), choice)
-        except BaseException:
+        except BaseException as reason:
             self._take_back_draws()
+            self._blame_others(version, reason)
             raise
         return decision
 
@@ -161,19 +173,35 @@ class Policy(Rounds):
     @final
     def tell(
         self,
-        id: int,
+        id: int | Decision,
         reward: float,
         *,
         weight: float | None = None,
         noise_variance: float | None = None,
         outputs: Mapping[str, float] | None = None,
     ) -> None:
-        """Learn the reward of the decision of :meth:`ask` with this ``id``; in any order, once each.
+        """Learn the reward of a decision of :meth:`ask`, given by its ``id``; in any order, once each.
 
-        The other arguments are those of :meth:`update`.
+        Every policy numbers its decisions from 0, so ids alone do not show which policy made them. Pass the decision
+        itself where there are several: that of another policy is refused. The other arguments are those of
+        :meth:`update`.
         """
         number = self._as_weight(weight, noise_variance)
-        self._tell(self._ledger.require_open("tell", id), as_reward(reward), number, outputs)
+        self._tell(self._open_key("tell", id), as_reward(reward), number, outputs)
+
+    def _open_key(self, verb: str, id: int | Decision) -> int:
+        """Return the id of an open decision, which is of this policy as far as can be seen."""
+        if not isinstance(id, Decision):
+            return self._ledger.require_open(verb, id)
+        if id.id is None:
+            raise InputError(f"{verb}: expected a decision of ask, got one of select; pass its reward to update.")
+        key = self._ledger.require_open(verb, id.id)
+        point = self.awaited_point(key)
+        if point is not None and not np.array_equal(point, np.concatenate((id.context, id.action))):
+            raise InputError(
+                f"{verb}: decision {key} of this policy is another one; pass it to the policy that made it."
+            )
+        return key
 
     def _tell(self, key: int, reward: float, weight: float, outputs: Mapping[str, float] | None) -> None:
         fate = f"was told already, with reward {reward!r}"
@@ -186,20 +214,22 @@ class Policy(Rounds):
             self._change_model(version, steps, self.fulfil_weighted, key, reward, weight)
 
     @final
-    def tell_many(self, ids: Sequence[int], rewards: ArrayLike) -> None:
-        """Learn the rewards of decisions of :meth:`ask`.
+    def tell_many(self, ids: Sequence[int | Decision], rewards: ArrayLike) -> None:
+        """Learn the rewards of decisions of :meth:`ask`, as :meth:`tell`.
 
         A bad id or reward changes nothing. If the kernel fails in the middle, the rewards before that stay learned.
         """
-        keys = self._ledger.require_all_open("tell", ids)
+        if not isinstance(ids, Iterable):
+            raise InputError(f"ids: expected those of several decisions, got {ids!r}.")
+        keys = self._ledger.require_all_open("tell", [self._open_key("tell", id) for id in ids])
         numbers = [as_reward(reward) for reward in as_vector("rewards", rewards, len(keys)).tolist()]
         for key, reward in zip(keys, numbers, strict=True):
             self._tell(key, reward, 1.0, None)
 
     @final
-    def expire(self, id: int) -> None:
+    def expire(self, id: int | Decision) -> None:
         """Give up on a decision of :meth:`ask` whose reward will never arrive; it no longer narrows the bounds."""
-        key = self._ledger.require_open("expire", id)
+        key = self._open_key("expire", id)
         version = self._version()
         self._change_model(version, self._expire_steps(version, [key]), self.abandon, key)
 
@@ -213,17 +243,20 @@ class Policy(Rounds):
         expired = tuple(key for key in self.pending if key < limit)
         if expired:
             start, version = 0, self._version()
-            with threads_for(self.dictionary_size, MANY_ROWS) or nullcontext():
-                for count, steps in self.abandon_many(expired):
-                    self._commit(version, steps, self._expire_steps(version, expired[start : start + count]))
-                    start, version = start + count, version + 1
+            try:
+                with threads_for(self.dictionary_size, MANY_ROWS) or nullcontext():
+                    for count, steps in self.abandon_many(expired):
+                        self._commit(version, steps, self._expire_steps(version, expired[start : start + count]))
+                        start, version = start + count, version + 1
+            except Exception as reason:
+                self._blame_others(version, reason)
+                raise
         return expired
 
     def _expire_steps(self, version: int, keys: Sequence[int]) -> Steps:
         """Return the steps that close decisions whose points the model has forgotten."""
-        fate = "has expired (a reward that arrives after all is learned by update)"
         stored = (self._store, version + 1, self._rewards_learned, self._dimensions)
-        return [*self._ledger.settle_steps(keys, fate), stored]
+        return [*self._ledger.settle_steps(keys, EXPIRED), stored]
 
     @property
     def pending(self) -> tuple[int, ...]:
@@ -237,7 +270,7 @@ class Policy(Rounds):
 
     @final
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy to one file, atomically; :func:`kernel_bandits.load` reads it back to go on bit for bit.
+        """Write the policy to one file, atomically; :func:`kernel_bandits.load` reads it back bit for bit.
 
         A file of this name is replaced.
         """
@@ -248,7 +281,7 @@ class Policy(Rounds):
         """Start every random stream of the policy anew; what it has learned stays.
 
         Give each process that plays a copy of one saved policy a seed of its own: otherwise all of them break ties,
-        draw anchors and explore alike. ``None`` takes fresh entropy. A policy that has drawn nothing yet is afterwards
-        the one that its preset builds with this seed.
+        draw anchors and explore identically. ``None`` takes fresh entropy. A policy that has drawn nothing yet is
+        then the one that its preset builds with this seed.
         """
         persistence.reseed(self, seed)

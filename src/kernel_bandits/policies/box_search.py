@@ -43,7 +43,7 @@ ROWS_AT_ONCE = 512
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """mean + bonus·std as a function of the action, in fractions of the box."""
+    """mean + bonus·std as a function of the action, in fractions of the box, and in the unit of the posterior."""
 
     posterior: Posterior[Any]
     bonus: float
@@ -58,7 +58,7 @@ class _Bound:
             points = join(self.context, self.box.at(fractions[rows]))
             with threads_for(self.posterior.dictionary_size, len(points)) or nullcontext():
                 evaluation = self.posterior.evaluate_finite(points)
-            values[rows] = evaluation.mean + self.bonus * evaluation.std
+            values[rows] = (evaluation.mean + self.bonus * evaluation.std) / self.posterior.unit
         return values
 
     def with_gradients(self, fractions: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -67,7 +67,8 @@ class _Bound:
         with threads_for(self.posterior.dictionary_size, len(points)) or nullcontext():
             evaluation = self.posterior.evaluate(points)
             gradients = self.posterior.gradient(points, evaluation, self.bonus)[:, len(self.context) :]
-        return evaluation.mean + self.bonus * evaluation.std, gradients * (self.box.high - self.box.low)
+            values = evaluation.mean + self.bonus * evaluation.std
+        return values / self.posterior.unit, gradients / self.posterior.unit * (self.box.high - self.box.low)
 
 
 def finalists(

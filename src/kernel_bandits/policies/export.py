@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +13,7 @@ from scipy.linalg import solve_triangular
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits.io import atomic_write
+from kernel_bandits.io import as_path, atomic_write
 from kernel_bandits.kernels import (
     Constant,
     Exponential,
@@ -40,9 +39,10 @@ FORMAT = "kernel-bandits surface 1"
 
 def export(posterior: Posterior[Any], path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> None:
     """Write mean and standard deviation of a posterior as a function of the joint point to a JSON file, atomically."""
+    target = as_path("export", path)
     content = json.dumps(described(posterior, columns), allow_nan=False).encode()
     try:
-        with atomic_write(Path(path)) as file:
+        with atomic_write(target) as file:
             file.write(content)
     except OSError as reason:
         raise InputError(f"export: cannot write {path} ({reason.strerror}); choose another place.") from reason
@@ -66,8 +66,10 @@ def described(posterior: Posterior[Any], columns: Sequence[str] | None = None) -
             "in a smaller unit."
         )
     dimension = anchors.shape[1]
-    if columns is not None and len(columns) != dimension:
-        raise InputError(f"columns: expected {dimension} names, context columns first, got {list(columns)!r}.")
+    if columns is not None:
+        names = list(columns) if isinstance(columns, Iterable) and not isinstance(columns, str) else []
+        if len(names) != dimension or not all(isinstance(name, str) for name in names):
+            raise InputError(f"columns: expected {dimension} names, context columns first, got {columns!r}.")
     kernel = as_node(posterior.kernel, 0, dimension)
     basis = AnchorBasis.chosen(posterior.kernel, posterior.regularization, np.unique(anchors, axis=0))
     evaluation = posterior.evaluate_finite(basis.anchors)

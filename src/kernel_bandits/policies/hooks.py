@@ -65,6 +65,11 @@ class Hooks(ABC):
         """Return the anticipated point (d,) of a key."""
         return self._waiting.get(key)
 
+    def box_steps(self, box: Box) -> Steps:
+        """Return the steps that take note of a box from which an action was chosen; by default none."""
+        del box  # what is learned need not depend on it
+        return []
+
     def output_steps(self, point: FloatArray | None, outputs: Mapping[str, float] | None) -> Steps:
         """Check what was measured at a point (d,) and return what learns it; by default there are no constraints."""
         del point  # for constraints
@@ -137,9 +142,12 @@ class Hooks(ABC):
         return sum(posterior.dictionary_size for posterior in self.posteriors)
 
     @final
-    def argmax(self, values: FloatArray) -> int:
-        """Return the index of the largest value; of values that are equal up to rounding, one at random."""
-        best, tied = ties.contenders(values)
+    def argmax(self, values: FloatArray, level: float = 0.0) -> int:
+        """Return the index of the largest value; of values that are equal up to rounding, one at random.
+
+        The level is what all values share, such as a prior mean: it does not count in how close they are.
+        """
+        best, tied = ties.contenders(values, level)
         if tied is None:
             return best
         self.will_draw(self.generator)

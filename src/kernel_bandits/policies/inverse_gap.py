@@ -12,7 +12,7 @@ from kernel_bandits.policies.decision import Choice
 from kernel_bandits.policies.exploration import Exploration, draw_row, floor_words
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.sharpness import Sharpness
-from kernel_bandits.policies.ties import tie_threshold
+from kernel_bandits.policies.ties import tied_rows
 from kernel_bandits.posteriors.base import Posterior
 
 # A box counts as this many actions unless another number is given.
@@ -21,7 +21,9 @@ ACTIONS_OF_A_BOX = 32
 ROWS_AT_ONCE = 4096
 
 
-def inverse_gap_weights(means: FloatArray, sharpness: float, effective_actions: float | None = None) -> FloatArray:
+def inverse_gap_weights(
+    means: FloatArray, sharpness: float, effective_actions: float | None = None, level: float = 0.0
+) -> FloatArray:
     """Return the probabilities (A,) of inverse-gap weighting (Foster & Rakhlin 2020, Algorithm 1).
 
     Args:
@@ -29,6 +31,7 @@ def inverse_gap_weights(means: FloatArray, sharpness: float, effective_actions: 
         sharpness: γ.
         effective_actions: K, the number of actions to count where they are many; A unless given. The comparison is then
             with the best mixture that gives no action more than K/A (Zhu & Mineiro 2022).
+        level: what all means share, such as a prior mean; it does not count in whether they tie.
     """
     count = len(means)
     best = float(means.max())
@@ -36,10 +39,10 @@ def inverse_gap_weights(means: FloatArray, sharpness: float, effective_actions: 
     gaps = best - means
     effective = count if effective_actions is None else min(effective_actions, count)
     weights = 1.0 / (count * (1.0 + (sharpness / effective) * gaps))
-    tied = means >= tie_threshold(best)
+    tied = tied_rows(means, level)
     # The best action has the rest. Several that tie share it, as if chance decided which of them is the best.
     weights[tied] = 0.0
-    weights[tied] = (1.0 - float(weights.sum())) / np.count_nonzero(tied)
+    weights[tied] = (1.0 - float(weights.sum())) / len(tied)
     return weights
 
 
@@ -78,7 +81,7 @@ class InverseGapWeighting(PosteriorPolicy):
     def _probabilities(self, means: FloatArray) -> FloatArray:
         effective = len(means) if self.effective_actions is None else min(self.effective_actions, len(means))
         sharpness = self.sharpness.value(self.posterior, effective)
-        return self.exploration.mixed(inverse_gap_weights(means, sharpness, effective))
+        return self.exploration.mixed(inverse_gap_weights(means, sharpness, effective, self.posterior.prior_mean))
 
     def choose(self, points: FloatArray) -> Choice:
         self.will_draw(self.exploration.generator)
@@ -92,6 +95,7 @@ class InverseGapWeighting(PosteriorPolicy):
         return Choice(row, mean, std, mean, probabilities.item(row), computed, probabilities)
 
     def choose_many(self, points: FloatArray) -> list[Choice]:
+        self.will_draw(self.exploration.generator)
         number_of_actions = points.shape[1]
         step = max(1, ROWS_AT_ONCE // number_of_actions)
         choices: list[Choice] = []

@@ -16,6 +16,9 @@ from kernel_bandits.policies.decision import NOTHING_CHOSEN, Choice, Decision, L
 from kernel_bandits.policies.hooks import Hooks
 from kernel_bandits.policies.ledger import Ledger
 
+# Beyond this, or below one over it, sums of weights leave nothing of the others.
+LARGEST_WEIGHT = 1e12
+
 
 class Rounds(Hooks):
     """Choosing and learning, one round at a time; every change of state is prepared first, then committed.
@@ -53,11 +56,13 @@ class Rounds(Hooks):
             decision, choice, point = self._decide(context, actions, mask)
             last = LastChoice(choice, point, version)
             if self._drawn_from:
-                carry_out([(setattr, self, "_last", last), (self._drawn_from.clear,)])
+                noted = self.box_steps(actions) if isinstance(actions, Box) else ()
+                carry_out([(setattr, self, "_last", last), *noted, (self._drawn_from.clear,)])
             else:
                 self._last = last
-        except BaseException:
+        except BaseException as reason:
             self._take_back_draws()
+            self._blame_others(version, reason)
             raise
         return decision
 
@@ -67,8 +72,9 @@ class Rounds(Hooks):
         """Return a decision, the choice behind it and the chosen joint point; only generators change."""
         indices: NDArray[np.intp] | None = None
         context_columns, action_columns = self._dimensions
-        is_box, density = isinstance(actions, Box), None
-        if is_box:
+        is_box, density = False, None
+        if isinstance(actions, Box):
+            is_box = True
             context, actions, density = self._rows_of_box(context, actions, mask)
         else:
             actions = as_points("actions", actions, action_columns)
@@ -95,8 +101,8 @@ class Rounds(Hooks):
         elif is_box:
             row, propensity, table = -1, None, None
         mean, std, bound, safe = choice.mean, choice.std, choice.upper_bound, choice.safe
-        action, context = own[split:], own[:split]
-        decision = Decision(row, action, mean, std, bound, context, propensity, None, table, density, safe)
+        action, own_context = own[split:], own[:split]
+        decision = Decision(row, action, mean, std, bound, own_context, propensity, None, table, density, safe)
         return decision, choice, point
 
     def _rows_of_box(
@@ -153,10 +159,17 @@ class Rounds(Hooks):
 
     def _as_weight(self, weight: float | None, noise_variance: float | None) -> float:
         if noise_variance is None:
-            return 1.0 if weight is None else as_positive("weight", weight)
-        if weight is not None:
+            number = 1.0 if weight is None else as_positive("weight", weight)
+        elif weight is not None:
             raise InputError("weight and noise_variance: expected one of the two, got both.")
-        return self.weight_of(as_positive("noise_variance", noise_variance))
+        else:
+            number = self.weight_of(as_positive("noise_variance", noise_variance))
+        if not 1.0 / LARGEST_WEIGHT <= number <= LARGEST_WEIGHT:
+            raise InputError(
+                f"weight: expected {1.0 / LARGEST_WEIGHT:g} to {LARGEST_WEIGHT:g}, got {number:.3g}; leave out a "
+                "reward that is worth nothing, and give one without noise a weight of 1e6."
+            )
+        return number
 
     def _update(
         self,
@@ -186,10 +199,12 @@ class Rounds(Hooks):
             dimensions = len(context), len(action)
         stored = (self._store, version + 1, self._rewards_learned + 1, dimensions)
         steps = [*also, *self.output_steps(point, outputs), stored]
-        if weight == 1.0:
+        if weight != 1.0:
+            self._change_model(version, steps, self.learn_weighted, point, reward, weight)
+        elif one_thread.libraries:
             self._change_model(version, steps, self.learn, point, reward, choice)
         else:
-            self._change_model(version, steps, self.learn_weighted, point, reward, weight)
+            self._commit(version, self.learn(point, reward, choice), steps)
 
     def _store(self, version: int, rewards_learned: int, dimensions: tuple[int | None, int | None]) -> None:
         """Write what every change of the model changes in the policy, as its last step; may be repeated."""
@@ -201,11 +216,15 @@ class Rounds(Hooks):
     ) -> None:
         """Prepare a change of the model by a hook, with the BLAS threads that pay; carry it out with other steps."""
         threads = threads_for(self.dictionary_size) if one_thread.libraries else None
-        if threads is None:
-            self._commit(version, hook(*arguments), steps)
-        else:
-            with threads:
+        try:
+            if threads is None:
                 self._commit(version, hook(*arguments), steps)
+            else:
+                with threads:
+                    self._commit(version, hook(*arguments), steps)
+        except Exception as reason:
+            self._blame_others(version, reason)
+            raise
 
     def _version(self) -> int:
         """Return the version of the model."""
@@ -214,13 +233,19 @@ class Rounds(Hooks):
         except IndexError:
             raise _changed_meanwhile() from None
 
+    def _blame_others(self, version: int, reason: BaseException) -> None:
+        """Raise if a call failed while another changed the model under it: it may have seen half of the change."""
+        is_own = isinstance(reason, (MemoryError, UnavailableError)) or not isinstance(reason, Exception)
+        if not is_own and version not in self._versions:
+            raise _changed_meanwhile() from reason
+
     def _commit(self, version: int, planned: Steps | None, steps: Sequence[Step]) -> None:
         """Carry out the steps of the model, then those of the policy, the last of which is :meth:`_store`."""
-        versions = self._versions
+        begun: list[int] = []
         try:
-            carry_out([(versions.remove, version), *(planned or ()), *steps])
+            carry_out([(self._versions.remove, version), (begun.append, version), *(planned or ()), *steps])
         except ValueError:
-            if version in versions or version + 1 in versions:
+            if begun:
                 raise
             raise _changed_meanwhile() from None
 
@@ -232,7 +257,7 @@ class Rounds(Hooks):
                     f"dictionary: its points have {posterior.dimension} columns, but context and action together have "
                     f"{points.shape[1]}."
                 )
-            posterior.describe(context_columns, points[:, context_columns:])
+            posterior.describe(context_columns, points)
             require_columns(posterior.kernel, points, context_columns)
 
 

@@ -8,23 +8,27 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 
-# Values this close to the largest, relative to it, count as equal to it.
+# Values this close to the largest, relative to its distance from the level that all share, count as equal to it.
 TIE_TOLERANCE = 1e-12
+ROUNDING = float(np.finfo(float).eps)
 
 
-def tie_threshold(largest: float) -> float:
-    """Return the value from which on others count as equal to the largest."""
-    return largest - TIE_TOLERANCE * abs(largest)
+def tie_threshold(largest: float, level: float = 0.0) -> float:
+    """Return the value from which on others count as equal to the largest.
+
+    Values are sums of a level that all share, which only the sum is rounded for, and of what was computed.
+    """
+    return largest - (TIE_TOLERANCE * abs(largest - level) + ROUNDING * abs(level))
 
 
-def tied_rows(values: FloatArray) -> NDArray[np.intp]:
-    """Return the indices of the values that count as the largest."""
-    best, tied = contenders(values)
+def tied_rows(values: FloatArray, level: float = 0.0) -> NDArray[np.intp]:
+    """Return the indices of the values that count as the largest, given the level that all share."""
+    best, tied = contenders(values, level)
     return np.array([best]) if tied is None else tied
 
 
-def contenders(values: FloatArray) -> tuple[int, NDArray[np.intp] | None]:
+def contenders(values: FloatArray, level: float = 0.0) -> tuple[int, NDArray[np.intp] | None]:
     """Return the index of the largest value, and the indices of all that count as the largest if they are several."""
     best = int(values.argmax())
-    (tied,) = (values >= tie_threshold(values.item(best))).nonzero()
+    (tied,) = (values >= tie_threshold(values.item(best), level)).nonzero()
     return best, None if len(tied) <= 1 else tied

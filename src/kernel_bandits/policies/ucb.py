@@ -93,16 +93,19 @@ class UpperConfidenceBound(PosteriorPolicy):
 
     def _bonus(self) -> float:
         # βσ = β·std/√λ
-        return self.confidence.radius(self.posterior) / math.sqrt(self.posterior.regularization)
+        posterior = self.posterior
+        return self.confidence.radius(posterior) / math.sqrt(posterior._facts.regularization)
 
     def shortlist(self, context: FloatArray, box: Box) -> FloatArray:
-        self.posterior.within_box(box.low, box.high)
         if self.guards is not None:
             return self.guards.shortlist(self.posterior, self._bonus(), context, box, self.generator)
         first = None if self.design is None else self.design.next_action(self.posterior, box)
         if first is not None:
             return first[None, :]
         return finalists(self.posterior, self._bonus(), context, box, self.generator)
+
+    def box_steps(self, box: Box) -> Steps:
+        return [(self.posterior.within_box, box.low, box.high)]
 
     def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float] | None:
         if self.exploration is None:
@@ -145,22 +148,24 @@ class UpperConfidenceBound(PosteriorPolicy):
 
     def _best(self, points: FloatArray) -> tuple[Choice, FloatArray, NDArray[np.intp] | None]:
         """Return the point with the largest bound; and the bounds of the points that may have it, and their rows."""
-        bonus = self._bonus()
-        contenders, evaluation = self.posterior.contenders(points, bonus)
-        upper_bounds = evaluation.mean + bonus * evaluation.std
-        row = self.argmax(upper_bounds)
+        posterior, bonus = self.posterior, self._bonus()
+        contenders, evaluation = posterior.contenders(points, bonus)
+        means, stds = evaluation.mean, evaluation.std
+        # one standard deviation is the default
+        upper_bounds = means + (stds if bonus == 1.0 else bonus * stds)
+        row = self.argmax(upper_bounds, posterior._facts.prior_mean)
         upper_bound = upper_bounds.item(row)
         # argmax finds a NaN before any number, so if this bound is finite all are.
         if not math.isfinite(upper_bound):
-            self.posterior.require_finite(evaluation)
+            posterior.require_finite(evaluation)
         index = row if contenders is None else int(contenders[row])
-        mean, std = evaluation.mean.item(row), evaluation.std.item(row)
+        mean, std = means.item(row), stds.item(row)
         return Choice(index, mean, std, upper_bound, None, (evaluation, row)), upper_bounds, contenders
 
     def _explore(self, points: FloatArray, exploration: Exploration) -> Choice:
         """Return the best with probability 1 − ε and otherwise any action, with all probabilities either way."""
         best, upper_bounds, contenders = self._best(points)
-        tied = tied_rows(upper_bounds)
+        tied = tied_rows(upper_bounds, self.posterior.prior_mean)
         if contenders is not None:
             tied = contenders[tied]
         self.will_draw(exploration.generator)
@@ -185,7 +190,7 @@ class UpperConfidenceBound(PosteriorPolicy):
             evaluation = self.posterior.evaluate_finite(block.reshape(-1, points.shape[2]))
             upper_bounds = evaluation.mean + bonus * evaluation.std
             for offset in range(0, len(upper_bounds), number_of_actions):
-                index = self.argmax(upper_bounds[offset : offset + number_of_actions])
+                index = self.argmax(upper_bounds[offset : offset + number_of_actions], self.posterior.prior_mean)
                 row = offset + index
                 mean, std = evaluation.mean.item(row), evaluation.std.item(row)
                 choices.append(Choice(index, mean, std, upper_bounds.item(row)))

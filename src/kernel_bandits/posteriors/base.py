@@ -37,14 +37,14 @@ class Posterior(Reported, Generic[E]):
         pending: the regression that carries it, with what is awaited.
     """
 
-    def describe(self, context_columns: int, actions: FloatArray) -> None:
+    def describe(self, context_columns: int, points: FloatArray) -> None:
         """Take note, before the first round, of what the columns of joint points are.
 
         Args:
             context_columns: how many of the leading columns are the context.
-            actions: the actions on offer, shape (A, d_a).
+            points: the joint points on offer, shape (A, d).
         """
-        del context_columns, actions  # a kernel that is given knows its columns
+        del context_columns, points  # a kernel that is given knows its columns
 
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
         """Take note of the box (d_a,), (d_a,) that actions are chosen from; predictions stay as they are."""
@@ -53,6 +53,11 @@ class Posterior(Reported, Generic[E]):
     def awaited_point(self, key: int) -> FloatArray:
         """The point (d,) whose reward is awaited under a key."""
         return self._pending.awaited[key].point
+
+    def predict_awaited(self, key: int) -> tuple[float, float]:
+        """Return mean and standard deviation of the expected reward at an anticipated point; writes nothing."""
+        evaluation = self.evaluate_finite(self.awaited_point(key)[None, :])
+        return evaluation.mean.item(0), evaluation.std.item(0)
 
     @property
     def awaited_points(self) -> dict[int, FloatArray]:
@@ -118,7 +123,7 @@ class Posterior(Reported, Generic[E]):
 
     @abstractmethod
     def observe_steps(self, point: FloatArray, reward: float, evaluation: E, row: int = 0) -> Steps:
-        """Prepare :meth:`observe`; writes nothing."""
+        """Prepare :meth:`observe`; writes nothing. The list is the caller's to add to."""
 
     @final
     def observe(self, point: FloatArray, reward: float, evaluation: E, row: int = 0) -> None:

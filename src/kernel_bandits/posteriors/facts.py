@@ -68,7 +68,7 @@ class KernelChange:
     arm_correlation: float = 0.0
 
 
-@dataclass
+@dataclass(slots=True)
 class Facts:
     """What a posterior counts, in one place; a posterior around another shows the facts of the one within.
 

@@ -45,10 +45,10 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         super().__init__(facts, Pending(RidgeRegression(facts.regularization)))
         self.feature_map = feature_map
 
-    def describe(self, context_columns: int, actions: FloatArray) -> None:
+    def describe(self, context_columns: int, points: FloatArray) -> None:
         if self.round_index or self._pending.awaited:
             return
-        self.feature_map, kernel = self.feature_map.described(context_columns, are_arms(actions))
+        self.feature_map, kernel = self.feature_map.described(context_columns, are_arms(points[:, context_columns:]))
         self._facts.kernel = self.kernel if kernel is None else kernel
 
     @property

@@ -88,8 +88,8 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
     def _plain(self, points: FloatArray) -> FloatArray:
         return points[..., :-1] if self._stamps else points
 
-    def describe(self, context_columns: int, actions: FloatArray) -> None:
-        self._within.describe(context_columns, actions)
+    def describe(self, context_columns: int, points: FloatArray) -> None:
+        self._within.describe(context_columns, points)
         self._share()
 
     def within_box(self, low: FloatArray, high: FloatArray) -> None:

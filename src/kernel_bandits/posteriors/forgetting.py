@@ -86,7 +86,7 @@ class Discount(_ByHalfLife):
 
 @dataclass(frozen=True)
 class Window(Forgetting):
-    """Only the last rounds count: at least ``size`` of them, and an eighth more before they are left out.
+    """Only the last rounds count: at least ``size`` of them, and at most an eighth more.
 
     Args:
         size: in rounds.

@@ -25,6 +25,7 @@ from kernel_bandits.learning.mixed_prior import PRIOR
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.learning.units import RewardModel, Units
 from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.facts import Facts, KernelChange
 from kernel_bandits.posteriors.split import SplitPosterior
 
 # Builds the posterior of a kernel and λ, with coins of its own for each number.
@@ -37,6 +38,8 @@ LEAVING_PROBABILITY = 0.05
 UNKNOWN_NOISE = 0.1
 # Widths before and after a change are compared at this many points of the sample, and at as many of mixed columns.
 REFERENCE_POINTS = 128
+# Squares of larger numbers, such as the milliseconds of a date, leave little of λ in a sum with it.
+FAR = 1e6
 # In a box every experiment counts: as long as they are few, the kernel is learned at shorter intervals.
 FEW_EXPERIMENTS, BOX_GROWTH = 256, 1.2
 M = TypeVar("M")
@@ -72,6 +75,19 @@ class Refit(Generic[M]):
     arm_correlation: float = 0.0
     shape: int = CURVED
 
+    def change(self, facts: Facts) -> KernelChange:
+        """Return the change to this model, whose posterior has these facts."""
+        return KernelChange(
+            facts.round_index,
+            facts.kernel,
+            facts.regularization,
+            facts.prior_mean,
+            self.evidence_gained,
+            self.relative_lengthscales,
+            self.shares,
+            self.arm_correlation,
+        )
+
 
 class Learner(ABC, Generic[M]):
     """Learns a model of the rewards, and builds its posterior."""
@@ -86,8 +102,8 @@ class Learner(ABC, Generic[M]):
         """Return the posterior of a kernel; of None before anything is known."""
 
     @abstractmethod
-    def describe(self, context_columns: int, actions: FloatArray) -> None:
-        """Take note of what the columns of joint points are, from the first actions offered, shape (A, d_a)."""
+    def describe(self, context_columns: int, points: FloatArray) -> None:
+        """Take note of what the columns of joint points are, from the first that are offered, shape (A, d)."""
 
     @abstractmethod
     def check(self, points: FloatArray) -> None:
@@ -170,7 +186,7 @@ class StationaryLearner(Learner[RewardModel]):
             kernel = self._start.kernel if self._learning.from_scratch else self._start.covariance
         return self._build(kernel, regularization, number)
 
-    def describe(self, context_columns: int, actions: FloatArray) -> None:
+    def describe(self, context_columns: int, points: FloatArray) -> None:
         """Nothing to note: all columns are alike."""
 
     def check(self, points: FloatArray) -> None:
@@ -232,8 +248,8 @@ class MixedLearner(Learner[MixedModel]):
     """Constant, linear and smooth parts, noise and mean of the kernel of a table.
 
     Actions that are unit vectors are arms, which share nothing unless the evidence says that they are correlated;
-    others are described by their columns. Every fit
-    rebuilds the posterior, whose anchors are then chosen from the whole history: a full dictionary is renewed too.
+    others are described by their columns. Every fit rebuilds the posterior, whose anchors are then chosen from the
+    whole history: a full dictionary is renewed too.
 
     Args:
         build: builds the posterior of a kernel of joint points.
@@ -245,14 +261,18 @@ class MixedLearner(Learner[MixedModel]):
         self._build, self._build_arm = build, build_arm
         self._columns = Columns() if columns is None else columns
         self._arms = False
+        self._far: FloatArray | None = None
 
     @property
     def start(self) -> None:
         return None
 
-    def describe(self, context_columns: int, actions: FloatArray) -> None:
+    def describe(self, context_columns: int, points: FloatArray) -> None:
         self._columns = replace(self._columns, contexts=context_columns)
-        self._arms = are_arms(actions)
+        self._arms = are_arms(points[:, context_columns:])
+        # what is common to the points on offer; a box is described by its low corner
+        first = points.mean(axis=0)
+        self._far = np.where(np.abs(first) > FAR, first, 0.0) if np.abs(first).max() > FAR else None
 
     def next_round(self, learning: KernelLearning, round_index: int) -> int:
         later = learning.after(round_index)
@@ -278,11 +298,17 @@ class MixedLearner(Learner[MixedModel]):
         return self._build(kernel, regularization, number)
 
     def _unknown(self) -> Kernel:
-        """Return the kernel before anything is known of the rewards."""
+        """Return the kernel before anything is known, with far columns about their first value, in units of it."""
         if self._columns.box is not None:
             # the units of settings are those of the box; of the sensors nothing is known, and one may be 1e9
             return unknown_kernel(self._columns)
-        unknown = Mixed(PRIOR.bias, PRIOR.linear + PRIOR.decorrelated, PRIOR.smooth, PRIOR.lengthscale)
+        centre: FloatArray | float = 0.0
+        scale: FloatArray | float = 1.0
+        if self._far is not None:
+            centre = self._far[: self._columns.contexts] if self._arms else self._far
+            scale = np.where(centre == 0.0, 1.0, np.abs(centre))
+        linear = PRIOR.linear + PRIOR.decorrelated
+        unknown = Mixed(PRIOR.bias, linear, PRIOR.smooth, PRIOR.lengthscale, centre=centre, scale=scale)
         return PerArm(unknown, self._columns.contexts) if self._arms else unknown
 
     def refit(

@@ -149,9 +149,9 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
 
     def __init__(self, kernel: PerArm, regularization: float, build: ArmFactory) -> None:
         self._arms = _Arms(kernel.context_kernel, kernel.context_dimension)
-        super().__init__(Facts(kernel, regularization, "projected"), self._arms)
-        self._split = kernel.context_dimension
-        self._contexts = kernel.context_kernel
+        is_free = build(kernel.context_kernel, regularization, 0).approximation == "history-free"
+        super().__init__(Facts(kernel, regularization, "history-free" if is_free else "projected"), self._arms)
+        self._split, self._contexts = kernel.context_dimension, kernel.context_kernel
         self._build = build
         # which arm each observation belongs to, in the order in which they were learned
         self._order: list[int] = []

@@ -21,7 +21,7 @@ ABSENT = -60.0
 
 
 def greatest_contrast(arms: int) -> float:
-    """Return the largest log κ of K arms: of correlations below −1/(K − 1) there are none, so κ is K/(K − 1) at most."""
+    """Return the largest log κ of K arms, all correlated alike: 1 − κ is −1/(K − 1) at least."""
     return math.log(1.0 + NEARLY_OPPOSITE / (arms - 1.0)) if arms > 1 else 0.0
 
 

@@ -204,7 +204,12 @@ class Rounds(Hooks):
         elif one_thread.libraries:
             self._change_model(version, steps, self.learn, point, reward, choice)
         else:
-            self._commit(version, self.learn(point, reward, choice), steps)
+            # as _change_model does, without a call
+            try:
+                self._commit(version, self.learn(point, reward, choice), steps)
+            except Exception as reason:
+                self._blame_others(version, reason)
+                raise
 
     def _store(self, version: int, rewards_learned: int, dimensions: tuple[int | None, int | None]) -> None:
         """Write what every change of the model changes in the policy, as its last step; may be repeated."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from bakeoff.comparison import Result, normalised_loss, results_of
 from bakeoff.figures import draw_curves, draw_ranks, draw_speed
+from bakeoff.plan import Extent
 from bakeoff.problem import FloatArray
 from bakeoff.records import read_records
 from bakeoff.report import Report, TableReport
@@ -75,7 +76,9 @@ def header(report: Report, bakeoff: Bakeoff) -> str:
         f"{len(report.tables) - synthetic} real tables, and {synthetic} made by programs, are played as bandits. "
         "A row is a context; the arms are its possible classes, prices or alternatives; only the reward of the arm "
         "that was played is seen. Rows come in a shuffled order, once, at most "
-        f"{bakeoff.extent.horizon:,} of a table, and every library meets the same shuffles. Peers count with the best "
+        f"{bakeoff.extent.horizon:,} of a table, in {bakeoff.extent.shuffles} shuffles at most, the same for every "
+        f"library; every setting of a peer is screened on {bakeoff.extent.screening} of them, and the "
+        f"{bakeoff.extent.finalists} best go on. Peers count with the best "
         "of their algorithms and settings **in hindsight**, table by table. Ours is `kb.ek_ucb(seed=…)` with **nothing "
         "set**, the same call everywhere.",
     ]
@@ -88,11 +91,18 @@ def header(report: Report, bakeoff: Bakeoff) -> str:
             text += f"; over the {len(aside)} tables that nobody looked at while the default was designed: "
             text += f"**{np.mean(aside):.2f}**"
         lines.append(text + ".")
-    lines.append(
-        "One command makes this page, and goes on where it was stopped: "
-        "`python benchmarks/bakeoff/run.py --output docs/bakeoff.md`."
-    )
+    lines.append(f"One command makes this page, and goes on where it was stopped: `{command(bakeoff.extent)}`.")
     return "\n\n".join(lines)
+
+
+def command(extent: Extent) -> str:
+    """Return the command that plays this much."""
+    options = [
+        f"--{name} {getattr(extent, name)}"
+        for name in ("horizon", "shuffles", "screening")
+        if getattr(extent, name) != getattr(Extent(), name)
+    ]
+    return " ".join(["python benchmarks/bakeoff/run.py", *options, "--output docs/bakeoff.md"])
 
 
 def losses(report: Report) -> str:

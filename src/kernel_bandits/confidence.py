@@ -34,7 +34,7 @@ class FixedRadius(Confidence):
         """Return β, given λ."""
 
     def radius(self, posterior: Posterior[Any]) -> float:
-        return self.radius_at(posterior.regularization)
+        return self.radius_at(posterior._facts.regularization)
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ def test_a_box_in_the_units_of_the_table():
         policy.select({"x": 0.0}, box, mask=[True])
     with pytest.raises(kb.InputError, match="expected arms, got Box"):
         build(["red"]).select({"x": 0.0}, box)
-    with pytest.raises(kb.InputError, match="'brand' is none"):
+    with pytest.raises(kb.InputError, match="'brand' is not one"):
         build(COLUMNS).select({"x": 0.0}, kb.Box([0.0, 0.0], [1.0, 1.0]))
 
 
@@ -232,3 +232,49 @@ def test_policies_without_a_posterior_play_tables_too():
     assert policy.relevance() == {}
     with pytest.raises(kb.InputError, match="predict: Uniform has no posterior"):
         policy.predict({"x": 0.0})
+
+
+def test_a_reward_that_was_told_is_not_learned_again():
+    policy = build(["red", "blue"])
+    told, expired, open_ = (policy.ask({"x": 0.1 * i}) for i in range(3))
+    policy.tell(told, 1.0)
+    policy.expire(expired)
+    before = policy.inner.posterior.observed_rewards.tolist()
+    with pytest.raises(kb.InputError, match=r"decision 0 was told already, with reward 1\.0; a reward counts once"):
+        policy.update(told, reward=1.0)
+    for bad in (told, open_):
+        with pytest.raises(kb.InputError, match="update_many: decision"):
+            policy.update_many([expired, bad], rewards=[0.5, 1.0])
+    assert policy.inner.posterior.observed_rewards.tolist() == before
+    # a late reward of one that has expired, and a second one of the same action in so many words
+    policy.update(expired, reward=0.5)
+    policy.update(told.context, told.action, 0.0)
+    assert policy.inner.posterior.observed_rewards.tolist() == [*before, 0.5, 0.0]
+
+
+def test_constraints_by_name():
+    kernel = 4.0 * kb.Gaussian(1.0)
+    policy = build(["mild", "strong"]).constrained({"pressure": kb.Below(5.0, kernel)}, safe_actions=["mild"])
+    inner = build(["mild", "strong"]).inner
+    arrays = policy.encode({"x": 0.0}, ["mild", "strong"])
+    inner.constrained({"pressure": kb.Below(5.0, kernel)}, safe_actions=arrays[1][:1])
+    for x, pressure in ((0.1, 3.0), (0.2, 3.5), (0.0, 2.5)):
+        decision = policy.ask({"x": x}) if x == 0.2 else policy.select({"x": x})
+        context, actions = policy.encode({"x": x})
+        same = inner.select(context, actions)
+        assert (decision.index, decision.mean, decision.safe) == (same.index, same.mean, same.safe)
+        assert decision.to_dict()["safe"] is decision.safe
+        if x == 0.2:
+            policy.tell(decision, x, outputs={"pressure": pressure})
+        else:
+            policy.update(decision, reward=x, outputs={"pressure": pressure})
+        inner.update(context, same.action, x, outputs={"pressure": pressure})
+    found, expected = policy.predict_outputs({"x": 0.1})["pressure"], inner.predict_outputs(*policy.encode({"x": 0.1}))
+    np.testing.assert_allclose(found.mean, expected["pressure"].mean, atol=1e-12)
+    with pytest.raises(kb.InputError, match="outputs: expected"):
+        policy.update({"x": 0.0}, "mild", 0.0)
+    with pytest.raises(kb.InputError, match=r"safe_actions: expected arms .* name it in kb\.Arms"):
+        build(["mild"]).constrained({"pressure": kb.Below(5.0, kernel)}, safe_actions=["new"])
+    plain = kb.uniform(features=kb.Features({"x": kb.Numeric()}, kb.Arms(["mild"])), seed=0)
+    with pytest.raises(kb.InputError, match="constrained: Uniform takes no constraints"):
+        plain.constrained({"pressure": kb.Below(5.0, kernel)})

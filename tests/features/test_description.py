@@ -144,7 +144,7 @@ def test_toml_that_makes_no_sense_is_refused(text, words):
         (lambda: kb.Numeric(missing="yes"), "missing: expected True or False"),
         (lambda: kb.Ordered(["a"]), "levels: expected at least 2, got 1"),
         (lambda: kb.Ordered("abc"), "levels: expected a list of levels, got 'abc'"),
-        (lambda: kb.Categorical(["a", None]), "say missing=True instead"),
+        (lambda: kb.Categorical(["a", None]), "set missing=True instead"),
         (lambda: kb.Categorical([["a"]]), "levels: expected text"),
         (lambda: kb.Cyclic(0), "period"),
         (lambda: kb.Embedding(0), "dimension"),

@@ -39,14 +39,13 @@ def play(reward, seed, rounds=ROUNDS, policy=None):
     return arms, 2.0 * earned / rounds
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     ("reward", "rounds", "share"),
-    [(with_noise, 300, 0.8), (with_outliers, 300, 0.7), (with_cauchy_noise, 600, 0.4)],
+    [(with_noise, 300, 0.85), (with_outliers, 300, 0.75), (with_cauchy_noise, 600, 0.6)],
     ids=["noise", "outliers", "Cauchy noise"],
 )
-def test_most_of_the_lead_over_uniform_play_is_earned(reward, rounds, share, seed):
-    assert play(reward, seed, rounds)[1] > share * LEAD
+def test_most_of_the_lead_over_uniform_play_is_earned(reward, rounds, share):
+    assert np.mean([play(reward, seed, rounds)[1] for seed in range(3)]) > share * LEAD
 
 
 @pytest.mark.parametrize("exponent", [-900, -400, 100])

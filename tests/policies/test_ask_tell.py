@@ -182,7 +182,7 @@ def test_what_is_no_open_decision():
             verb(1)
         with pytest.raises(kb.InputError, match=r"expected the id of a decision, got None"):
             verb(policy.select([0.5], [[0.1]]).id)
-    with pytest.raises(kb.InputError, match="stands twice"):
+    with pytest.raises(kb.InputError, match="appears twice"):
         policy.tell_many([decision.id, decision.id], [1.0, 1.0])
     with pytest.raises(kb.InputError, match="expected length 1, got 2"):
         policy.tell_many([decision.id], [1.0, 1.0])

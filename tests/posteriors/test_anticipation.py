@@ -198,3 +198,24 @@ def test_an_unknown_key_changes_nothing(name):
     with pytest.raises(KeyError):
         posterior.abandon(77)
     assert_same(posterior.predict(PROBES), before, 0.0)
+
+
+@pytest.mark.parametrize("name", ["exact", "fixed", "kors", "posterior-variance"])
+def test_a_late_reward_is_compared_with_what_all_others_predict_of_it(name):
+    points, rewards = log(40)
+    posterior = BUILDERS[name]()
+    posterior.update_many(points[:30], rewards[:30])
+    for key in range(30, 40):
+        anticipate(posterior, key, points[key])
+    for key in (35, 31):
+        posterior.fulfil(key, float(rewards[key]))
+    # nothing is awaited in a copy that gave up the others, and its anchors are the same
+    alone = posterior.copy()
+    for key in (30, 32, 33, 34, 36, 37, 38, 39):
+        alone.abandon(key)
+    expected = alone.evaluate_finite(points[[33, 39]])
+    found = np.array([posterior.predict_awaited(key) for key in (33, 39)]).T
+    np.testing.assert_allclose(found[0], expected.mean, rtol=0, atol=1e-9)
+    if name != "exact":
+        # the exact posterior takes the std that counts the point itself, which costs no further factorisation
+        np.testing.assert_allclose(found[1], expected.std, rtol=0, atol=1e-9)

@@ -149,6 +149,42 @@ def test_forgetting_follows_a_moving_optimum():
     assert moving_regret(kb.Discount(25.0), True) < 0.5 * moving_regret(None, True)
 
 
+def test_a_restart_loses_nothing_while_nothing_changes():
+    # λ is larger than the noise, of which there is none
+    policies = [
+        play(kb.k_ucb(KERNEL, regularization=RIDGE, forgetting=rule, seed=0), 120) for rule in (None, kb.Restart())
+    ]
+    expected, actual = (policy.posterior.predict(queries()) for policy in policies)
+    np.testing.assert_array_equal(actual.mean, expected.mean)
+    np.testing.assert_array_equal(actual.std, expected.std)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_restart_keeps_what_came_after_the_change(late):
+    policy = kb.k_ucb(KERNEL, regularization=RIDGE, forgetting=kb.Restart(), seed=0)
+    generator = np.random.default_rng(0)
+    for t in range(140):
+        action = generator.random(1)
+        reward = float(np.sin(6 * action[0]) + 2.0 * (t < 100) + np.sqrt(RIDGE) * generator.standard_normal())
+        if late:
+            policy.tell(policy.ask([0.5], action[None, :]).id, reward)
+        else:
+            policy.update([0.5], action, reward)
+    posterior = policy.posterior
+    # the change is dated to the round, give or take a few
+    assert 35 <= len(posterior.observed_points) <= 45
+    assert posterior.round_index == 140
+    ones = np.ones(len(posterior.observed_points))
+    mean, variance = dense_exact(KERNEL, posterior.observed_points, posterior.observed_rewards, ones, queries())
+    np.testing.assert_allclose(posterior.predict(queries()).mean, mean, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(posterior.predict(queries()).std ** 2, variance, rtol=0, atol=1e-8)
+
+
+def test_a_restart_follows_a_moving_optimum_and_costs_nothing_where_none_moves():
+    assert moving_regret(kb.Restart(), True) < 0.5 * moving_regret(None, True)
+    assert moving_regret(kb.Restart(), False) <= 1.1 * moving_regret(None, False)
+
+
 def test_a_change_is_seen_and_said_in_words():
     policy = kb.ek_ucb(kb.Gaussian(0.3), regularization=0.05, seed=0)
     generator = np.random.default_rng(0)
@@ -169,6 +205,8 @@ def test_bad_forgetting_is_an_error():
         kb.Discount(0.0)
     with pytest.raises(kb.InputError, match="size"):
         kb.Window(0)
+    with pytest.raises(kb.InputError, match="limit"):
+        kb.Restart(limit=0.0)
     with pytest.raises(kb.InputError, match="Discount"):
         kb.ek_ucb(KERNEL, forgetting=100)
     with pytest.raises(kb.InputError, match="given and fixed"):

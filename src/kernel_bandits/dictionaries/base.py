@@ -88,6 +88,8 @@ class Dictionary(ABC):
             dictionary that has to see every point.
     """
 
+    __slots__ = ()
+
     uses_variance: bool = True
     merges_repeats: bool = False
     max_size: int | None = None
@@ -158,8 +160,8 @@ class DictionaryRule(ABC):
     """How the points that carry a posterior are chosen: a specification, frozen, without state of its own.
 
     Attributes:
-        history: ``"all"`` keeps every point and reward, 8(d + 1) bytes a round, so that a point that becomes an anchor
-            finds the past projected onto it too. ``"none"`` keeps none: the past has no mass on a direction that is
+        history: ``"all"`` keeps every point and reward, 8(d + 1) bytes a round, so that the past is projected onto new
+            anchors too. ``"none"`` keeps none: the past has no mass on a direction that is
             added later (the operator W̃ in the proof of Theorem 4.1), memory is O(m²) and nothing grows with t.
     """
 

@@ -27,8 +27,8 @@ class Kors(LeverageRule):
         oversampling: the γ in p = min(1, γτ). Larger means more anchors. None for 2, or 1 where the kernel is learned.
         leverage_regularization: the μ at which leverage scores are taken; λ unless given. Larger means fewer anchors.
         leverage_accuracy: the ε in the factor 1 + ε on the score.
-        max_size: hard cap on m. Once it is reached no anchor is added; the posterior goes on learning in the span it
-            has, and the standard deviation stays wide outside it.
+        max_size: hard cap on m. Once it is reached no anchor is added; the posterior keeps learning within its span,
+            and the standard deviation stays wide outside it.
         history: ``"all"`` keeps points and rewards, 8(d + 1) bytes a round; ``"none"`` keeps nothing that grows with t.
     """
 
@@ -53,6 +53,8 @@ class KorsDictionary(LeverageDictionary):
     that is drawn but adds no direction (a repeat of an anchor, at μ > k quite likely) as any other: its weight 1/p is
     not forgotten, and no second list of points is needed.
     """
+
+    __slots__ = ("_inverse",)
 
     uses_variance = False
 

@@ -73,6 +73,17 @@ class LeverageDictionary(Dictionary):
     Coins are drawn ahead and used up by commits, so that an observation that fails uses none.
     """
 
+    __slots__ = (
+        "_ahead",
+        "_coins",
+        "_used",
+        "draws",
+        "leverage_accuracy",
+        "leverage_regularization",
+        "max_size",
+        "oversampling",
+    )
+
     def __init__(self, rule: LeverageRule, leverage_regularization: float, coins: np.random.Generator) -> None:
         self.leverage_regularization: float = leverage_regularization
         self.leverage_accuracy = float(rule.leverage_accuracy)

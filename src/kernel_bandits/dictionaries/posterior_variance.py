@@ -12,11 +12,11 @@ from kernel_bandits.dictionaries.leverage import LeverageDictionary, LeverageRul
 
 @dataclass(frozen=True, kw_only=True)
 class PosteriorVariance(LeverageRule):
-    """The posterior variance reused as leverage score: τ' = (1 + ε)σ²/(1 + σ²), which is at μ = λ.
+    """The posterior variance as a score: τ' = (1 + ε)σ²/(1 + σ²), a leverage score at μ = λ.
 
     Cheaper than :class:`Kors` by one product with an m×m matrix per observation. σ² counts every observation, not only
-    the drawn ones, so a region that was visited often is closed even where no anchor stands; dictionaries come out
-    smaller. The arguments are those of :class:`Kors`, without μ.
+    the drawn ones, so a region that was visited often gets no more anchors; dictionaries are smaller. The arguments are
+    those of :class:`Kors`, without μ.
     """
 
     def start(self, regularization: float, generator: np.random.Generator) -> Dictionary:

@@ -13,12 +13,13 @@ from kernel_bandits.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class Resampling(DictionaryRule):
-    """Every observed point has the same chance at each resampling: p_i = min(1, q̄·σ²(s_i)).
+    """Redraw the whole dictionary from the history: each observed point with p_i = min(1, q̄·σ²(s_i)).
 
     σ² is the posterior variance over λ given all observations, the newest included. Calandriello et al. take it before
-    the newest observation in BKB (2019) and at the start of the batch in BBKB (2020): at most twice and C times as
-    large, so their dictionaries at the same q̄ are larger by up to that. A point that was observed n times is one point
-    whose n coins are flipped together: it is drawn with 1 − (1 − p_i)ⁿ.
+    the newest observation in BKB (2019) and at the start of the batch in BBKB (2020): up to 2 and C times as large, and
+    so are their dictionaries at the same q̄. A point that was observed n times is one point whose n coins are tossed
+    together: it is drawn with probability 1 − (1 − p_i)ⁿ.
+
     Resampling happens when 1 + Σ σ²(s), over the points observed since the last one and with the σ² of its moment,
     exceeds the limit (Calandriello et al. 2020).
 

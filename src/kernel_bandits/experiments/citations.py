@@ -1,92 +1,23 @@
-"""BibTeX of this library and of the papers behind its policies."""
+"""BibTeX of this library and of the papers behind it, from ``references.bib``.
 
+Run from the repository after a change: python -m kernel_bandits.experiments.citations docs/cite.md
+"""
+
+import re
+import sys
 from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
 from kernel_bandits.version import __version__
 
 LIBRARY = f"""@software{{kernel-bandits,
-  title   = {{kernel-bandits: kernelised contextual bandits that stay fast}},
-  author  = {{{{The kernel-bandits developers}}}},
+  author = {{{{The kernel-bandits developers}}}},
+  title = {{kernel-bandits: kernelised contextual bandits that stay fast}},
   version = {{{__version__}}},
-  year    = {{2026}},
+  year = {{2026}},
 }}"""
-PAPERS = {
-    "zenati2022": """@inproceedings{zenati2022,
-  title     = {Efficient Kernel {UCB} for Contextual Bandits},
-  author    = {Zenati, Houssam and Bietti, Alberto and Diemert, Eustache and Mairal, Julien and Martin, Matthieu and
-               Gaillard, Pierre},
-  booktitle = {Proceedings of the 25th International Conference on Artificial Intelligence and Statistics},
-  year      = {2022},
-}""",
-    "valko2013": """@inproceedings{valko2013,
-  title     = {Finite-Time Analysis of Kernelised Contextual Bandits},
-  author    = {Valko, Michal and Korda, Nathan and Munos, R{\\'e}mi and Flaounas, Ilias and Cristianini, Nello},
-  booktitle = {Proceedings of the 29th Conference on Uncertainty in Artificial Intelligence},
-  year      = {2013},
-}""",
-    "krause2011": """@inproceedings{krause2011,
-  title     = {Contextual {Gaussian} Process Bandit Optimization},
-  author    = {Krause, Andreas and Ong, Cheng Soon},
-  booktitle = {Advances in Neural Information Processing Systems 24},
-  year      = {2011},
-}""",
-    "calandriello2017": """@inproceedings{calandriello2017,
-  title     = {Second-Order Kernel Online Convex Optimization with Adaptive Sketching},
-  author    = {Calandriello, Daniele and Lazaric, Alessandro and Valko, Michal},
-  booktitle = {Proceedings of the 34th International Conference on Machine Learning},
-  year      = {2017},
-}""",
-    "calandriello2019": """@inproceedings{calandriello2019,
-  title     = {{Gaussian} Process Optimization with Adaptive Sketching: Scalable and No Regret},
-  author    = {Calandriello, Daniele and Carratino, Luigi and Lazaric, Alessandro and Valko, Michal and
-               Rosasco, Lorenzo},
-  booktitle = {Proceedings of the 32nd Conference on Learning Theory},
-  year      = {2019},
-}""",
-    "calandriello2020": """@inproceedings{calandriello2020,
-  title     = {Near-Linear Time {Gaussian} Process Optimization with Adaptive Batching and Resparsification},
-  author    = {Calandriello, Daniele and Carratino, Luigi and Lazaric, Alessandro and Valko, Michal and
-               Rosasco, Lorenzo},
-  booktitle = {Proceedings of the 37th International Conference on Machine Learning},
-  year      = {2020},
-}""",
-    "chowdhury2017": """@inproceedings{chowdhury2017,
-  title     = {On Kernelized Multi-Armed Bandits},
-  author    = {Chowdhury, Sayak Ray and Gopalan, Aditya},
-  booktitle = {Proceedings of the 34th International Conference on Machine Learning},
-  year      = {2017},
-}""",
-    "li2010": """@inproceedings{li2010,
-  title     = {A Contextual-Bandit Approach to Personalized News Article Recommendation},
-  author    = {Li, Lihong and Chu, Wei and Langford, John and Schapire, Robert E.},
-  booktitle = {Proceedings of the 19th International Conference on World Wide Web},
-  year      = {2010},
-}""",
-    "abbasi2011": """@inproceedings{abbasi2011,
-  title     = {Improved Algorithms for Linear Stochastic Bandits},
-  author    = {Abbasi-Yadkori, Yasin and P{\\'a}l, D{\\'a}vid and Szepesv{\\'a}ri, Csaba},
-  booktitle = {Advances in Neural Information Processing Systems 24},
-  year      = {2011},
-}""",
-    "mutny2018": """@inproceedings{mutny2018,
-  title     = {Efficient High Dimensional {Bayesian} Optimization with Additivity and Quadrature {Fourier} Features},
-  author    = {Mutn{\\'y}, Mojm{\\'i}r and Krause, Andreas},
-  booktitle = {Advances in Neural Information Processing Systems 31},
-  year      = {2018},
-}""",
-    "foster2020": """@inproceedings{foster2020,
-  title     = {Beyond {UCB}: Optimal and Efficient Contextual Bandits with Regression Oracles},
-  author    = {Foster, Dylan J. and Rakhlin, Alexander},
-  booktitle = {International Conference on Machine Learning (ICML)},
-  year      = {2020},
-}""",
-    "rahimi2007": """@inproceedings{rahimi2007,
-  title     = {Random Features for Large-Scale Kernel Machines},
-  author    = {Rahimi, Ali and Recht, Benjamin},
-  booktitle = {Advances in Neural Information Processing Systems 20},
-  year      = {2007},
-}""",
-}
 # The papers behind the presets, and behind the parts that a study names.
 BEHIND = {
     "ek_ucb": ("zenati2022", "calandriello2017"),
@@ -97,6 +28,7 @@ BEHIND = {
     "cbbkb": ("calandriello2020", "zenati2022"),
     "thompson_sampling": ("chowdhury2017",),
     "inverse_gap_weighting": ("foster2020",),
+    "family_ucb": ("pacchiano2020", "ziomek2024"),
     "lin_ucb": ("abbasi2011", "li2010"),
     "random_features_ucb": ("rahimi2007", "mutny2018"),
     "Kors": ("calandriello2017",),
@@ -105,13 +37,53 @@ BEHIND = {
     "KrauseOng": ("krause2011",),
     "Lemma31": ("zenati2022",),
     "Lemma41": ("zenati2022",),
+    "Tightened": ("flynn2023",),
     "Bump": ("zenati2022",),
     "Chessboard": ("zenati2022",),
     "StepDiagonal": ("zenati2022",),
 }
+_PAPER = re.compile(r"^% (?P<heading>.+)\n(?P<entry>@\w+\{(?P<key>\w+),\n(?:  .+\n)+\})$", re.MULTILINE)
+_GENERATED = re.compile(r"(<!-- entries -->\n).*(<!-- end entries -->)", re.DOTALL)
+
+
+class Paper(NamedTuple):
+    """An entry of ``references.bib``, and the heading above it."""
+
+    heading: str
+    entry: str
+
+
+@cache
+def papers() -> dict[str, Paper]:
+    """Return the papers by key, in the order of the file."""
+    text = Path(__file__).with_name("references.bib").read_text(encoding="utf-8")
+    return {found["key"]: Paper(found["heading"], found["entry"]) for found in _PAPER.finditer(text)}
 
 
 def bibliography(names: Iterable[str]) -> str:
     """Return BibTeX of this library and of the papers behind the policies, environments and parts of these names."""
     keys = dict.fromkeys(key for name in names for key in BEHIND.get(name, ()))
-    return "\n\n".join([LIBRARY, *(PAPERS[key] for key in keys)])
+    return "\n\n".join([LIBRARY, *(papers()[key].entry for key in keys)])
+
+
+def with_entries(page: str) -> str:
+    """Return the page "Cite" with the entries of today between its markers."""
+    blocks = [
+        "## This library",
+        _block(LIBRARY),
+        "If you use EK-UCB, please cite [the paper](#zenati2022) that introduced it as well.",
+        "## Papers",
+    ]
+    for key, paper in papers().items():
+        blocks += [f"### {paper.heading} {{ #{key} }}", _block(paper.entry)]
+    entries = "\n\n".join(blocks)
+    return _GENERATED.sub(lambda found: f"{found[1]}\n{entries}\n\n{found[2]}", page)
+
+
+def _block(entry: str) -> str:
+    return f"```bibtex\n{entry}\n```"
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(with_entries(path.read_text(encoding="utf-8")), encoding="utf-8")

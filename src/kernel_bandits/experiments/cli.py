@@ -202,13 +202,15 @@ def plot(
     studies: Studies = None,
     out: Annotated[Path | None, typer.Option(help="File of the figure: .png, .pdf or .svg.")] = None,
     width: Annotated[
-        float | None, typer.Option(help="Inches, for a paper: 3.25 for a column, 6.75 for the page.")
+        float | None, typer.Option(help="Width in inches, for a paper: 3.25 for a column, 6.75 for the page.")
     ] = None,
     font: Annotated[str, typer.Option(help="serif (as Times) or sans-serif; with --width.")] = "serif",
-    text_size: Annotated[float, typer.Option(help="Points; with --width.")] = 8.0,
-    file_format: Annotated[Format, typer.Option("--format", help="With --width; fonts are Type 42.")] = Format.pdf,
-    panels: Annotated[str, typer.Option(help="Of regret, time, dictionary; with --width.")] = "regret,time",
-    log: Annotated[str, typer.Option(help="Logarithmic axes: of the panels, and round; with --width.")] = "",
+    text_size: Annotated[float, typer.Option(help="Text size in points; with --width.")] = 8.0,
+    file_format: Annotated[
+        Format, typer.Option("--format", help="File format, with Type 42 fonts; with --width.")
+    ] = Format.pdf,
+    panels: Annotated[str, typer.Option(help="Panels: regret, time, dictionary; with --width.")] = "regret,time",
+    log: Annotated[str, typer.Option(help="Logarithmic axes: names of panels, and round; with --width.")] = "",
     environment: Environments = None,
     policy: Policies = None,
 ) -> None:

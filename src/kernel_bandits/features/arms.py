@@ -22,15 +22,15 @@ SPARE = 8
 class Arms:
     """Actions with names.
 
-    Each arm has a column of its own, and ``room`` further columns are kept for arms that appear later. Arms beyond that
-    are told apart by fixed random vectors in the same columns, nearly at right angles to those of all others.
+    Each arm has its own column, and ``room`` further columns are reserved for arms that appear later. Arms beyond those
+    are fixed random vectors in the same columns, nearly orthogonal to all others.
 
     Args:
         names: of the arms that are known from the beginning, or a mapping from names to the row of features of each.
         columns: what the features are, by name; None for arms without features.
         room: how many arms may appear later and still have a column of their own.
-        indicator: whether the model knows which arm an action is. Without it arms of the same features are one to it,
-            and everything is learned from features alone.
+        indicator: whether the model knows which arm an action is. Without it, arms with the same features are the same
+            to it.
     """
 
     names: Sequence[Level] | Mapping[Level, Row] = ()

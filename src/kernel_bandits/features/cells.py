@@ -57,6 +57,12 @@ class Cell(ABC):
             InputError: that says what was expected instead of the value.
         """
 
+    def write_column(self, out: FloatArray, values: Sequence[Any]) -> bool:
+        """Write the values of rows to zeros (n, width of a row), as :meth:`write` does; whether all stay like this."""
+        # iterating over an array makes its rows faster than indexing does
+        settled = [self.write(row, value) for row, value in zip(out, values, strict=True)]
+        return all(settled)
+
     @abstractmethod
     def read(self, row: FloatArray) -> Any:
         """Return the value that an encoded row stands for; None for a gap, and where it cannot be told."""
@@ -105,9 +111,9 @@ class NumericCell(Cell):
         return number
 
     def write(self, out: FloatArray, value: Any) -> bool:
-        # the common case, without a call
-        if type(value) is float and not self.logarithm and -LARGEST <= value <= LARGEST:
-            number = value
+        # the common cases, without a call
+        if type(value) is float and -LARGEST <= value <= LARGEST and (value > 0.0 or not self.logarithm):
+            number = math.log(value) if self.logarithm else value
         else:
             number = self._number(value)
         if number != number:
@@ -116,6 +122,15 @@ class NumericCell(Cell):
         if self.origin is None:
             return False
         out[self.start] = (number - self.origin) / self.length
+        return True
+
+    def write_column(self, out: FloatArray, values: Sequence[Any]) -> bool:
+        numbers, origin, length = [], self.origin, self.length
+        for value in values:
+            if origin is None or type(value) is not float or self.logarithm or not -LARGEST <= value <= LARGEST:
+                return super().write_column(out, values)
+            numbers.append((value - origin) / length)
+        out[:, self.start] = numbers
         return True
 
     def learn(self, value: Any) -> None:
@@ -201,6 +216,16 @@ class GivenLevelsCell(Cell):
         if level is None:
             return self._write_gap(out)
         out[self.columns.get(level, self.other)] = 1.0
+        return True
+
+    def write_column(self, out: FloatArray, values: Sequence[Any]) -> bool:
+        columns, other, place, width, places = self.columns, self.other, 0, out.shape[1], []
+        for value in values:
+            if type(value) is not str:
+                return super().write_column(out, values)
+            places.append(place + columns.get(value, other))
+            place += width
+        out.put(places, 1.0)
         return True
 
     def read(self, row: FloatArray) -> Level | None:

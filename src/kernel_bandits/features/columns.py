@@ -76,7 +76,7 @@ def as_levels(levels: Iterable[Any], least: int) -> tuple[Level, ...]:
         except InputError as reason:
             raise InputError(f"levels: {reason}") from reason
         if level is None:
-            raise InputError("levels: expected text or numbers, got a gap; say missing=True instead.")
+            raise InputError("levels: expected text or numbers, got a gap; set missing=True instead.")
         if level in known:
             raise InputError(f"levels: expected different levels, got {level!r} twice.")
         known[level] = None
@@ -156,10 +156,10 @@ class Categorical(Column):
 
     With up to 30 levels given: one column each, and one for all other levels. Otherwise 30 columns: the first 30 levels
     that are learned have one each, and a later level is a fixed random unit vector in these columns, nearly as far from
-    every level as levels are from each other. A level that was never met is never an error.
+    every level as levels are from each other. An unknown level is never an error.
 
     Args:
-        levels: all that are expected; None to find them on the way.
+        levels: all that are expected; None to find them as rows arrive.
         missing: whether there may be gaps; a gap is one more level, with a column of its own.
     """
 
@@ -212,7 +212,7 @@ class Cyclic(Column):
     """Numbers that start again after a period, such as hours of a day: a place on a circle, two columns.
 
     Args:
-        period: after which the same comes again, such as 24.
+        period: the period, such as 24 for hours.
         missing: whether there may be gaps: a flag, and the centre of the circle.
     """
 
@@ -237,8 +237,8 @@ class Date(Column):
     A trend counts the time zone, where there is one; time and day are those on the clock of that zone.
 
     Args:
-        missing: whether there may be gaps. A gap sets a flag, dates are counted from the first that was learned, and a
-            gap is that date, at the centre of the clock and of the week.
+        missing: whether there may be gaps. Dates are then counted from the first one learned; a gap sets a flag and
+            counts as that date, at the centre of the clock and of the week.
     """
 
     missing: bool = False

@@ -16,6 +16,8 @@ from kernel_bandits.features.layout import ColumnGroup, Side
 from kernel_bandits.features.rows import RowLike, as_row, require_columns
 from kernel_bandits.features.values import Level
 
+_DICTS = {dict}
+
 
 def numbered(place: str, number: int | None) -> str:
     """Return what an error calls a row."""
@@ -81,36 +83,32 @@ class ColumnEncoder(RowEncoder):
             position += cells[-1][1].width
         self.width = position - start
         self.cells = tuple(cells)
-        # a dict and not a set, which has no order of its own in a saved file
-        self._known = dict.fromkeys(self.names)
 
     def write(self, out: FloatArray, row: RowLike, place: str, number: int | None = None) -> bool:
         if type(row) is not dict:
-            row = as_row(numbered(place, number), row)
-        if row.keys() != self._known.keys():
-            require_columns(numbered(place, number), row, self.names)
-        settled = True
-        name = ""
+            row = dict(as_row(numbered(place, number), row))
+        settled, name = True, ""
         try:
+            if len(row) != len(self.cells):
+                raise KeyError
             for name, cell in self.cells:
                 if not cell.write(out, row[name]):
                     settled = False
-        except InputError as reason:
+        except (InputError, KeyError) as reason:
+            require_columns(numbered(place, number), row, self.names)
             raise InputError(f"{numbered(place, number)}, column {name!r}: {reason}") from reason
         return settled
 
     def encode(self, rows: Sequence[RowLike], place: str) -> tuple[FloatArray, bool]:
-        out = np.zeros((len(rows), self.width))
-        known, writers, settled = self._known.keys(), [(name, cell.write) for name, cell in self.cells], True
+        # as many columns as are known, and every known one: no others
+        if set(map(type, rows)) != _DICTS or set(map(len, rows)) != {len(self.cells)}:
+            return self._encode_with_care(rows, place)
+        out, settled = np.zeros((len(rows), self.width)), True
         try:
-            # iterating over an array makes its rows faster than indexing does
-            for row, vector in zip(rows, out, strict=True):
-                if type(row) is not dict or row.keys() != known:
-                    return self._encode_with_care(rows, place)
-                for name, write in writers:
-                    if not write(vector, row[name]):
-                        settled = False
-        except InputError:
+            for name, cell in self.cells:
+                if not cell.write_column(out, [row[name] for row in rows]):
+                    settled = False
+        except (InputError, KeyError):
             return self._encode_with_care(rows, place)
         return out, settled
 

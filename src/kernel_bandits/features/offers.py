@@ -84,7 +84,7 @@ class DescribedActions(ActionEncoder):
 
     def offered(self, offer: Offer | None) -> Sequence[Action]:
         if offer is None:
-            raise InputError("actions: expected the rows on offer, got none; actions are described anew each round.")
+            raise InputError("actions: expected the rows on offer, got none; every round describes its own actions.")
         if isinstance(offer, Mapping):
             raise InputError(f"actions: expected several rows, got one ({shown(offer)}); write [row, …].")
         return as_rows("actions", offer)
@@ -113,7 +113,7 @@ class DescribedActions(ActionEncoder):
         names = self.rows.names
         for name, cell in self.rows.cells:
             if not isinstance(cell, NumericCell) or cell.missing:
-                raise InputError(f"actions: a Box needs kb.Numeric() columns without gaps, and {name!r} is none.")
+                raise InputError(f"actions: a Box needs kb.Numeric() columns without gaps, and {name!r} is not one.")
         if box.dimension != len(names):
             raise InputError(f"actions: expected a box of {len(names)} dimensions ({', '.join(names)}), got {box!r}.")
         corners = [dict(zip(names, corner.tolist(), strict=True)) for corner in (box.low, box.high)]

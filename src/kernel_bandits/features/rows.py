@@ -18,6 +18,7 @@ Row: TypeAlias = Mapping[str, Any]
 RowLike: TypeAlias = Any
 FrameLike: TypeAlias = Any
 
+_DICTS = {dict}
 _EXPECTED_ROW = "a dict, a row of a pandas or polars frame, or a NumPy record"
 _EXPECTED_ROWS = "a pandas or polars frame, a list of dicts, or a NumPy structured array"
 
@@ -55,7 +56,7 @@ def is_frame(value: Any) -> bool:
 
 def as_rows(place: str, value: FrameLike) -> Sequence[Row]:
     """Return several rows, each as a mapping from column names to values."""
-    if type(value) is list and all(type(row) is dict for row in value):
+    if type(value) is list and set(map(type, value)) <= _DICTS:
         return value
     if isinstance(value, np.ndarray) and value.dtype.names:
         return [{name: record[name] for name in value.dtype.names} for record in value.ravel()]

@@ -60,6 +60,8 @@ def is_gap(value: object) -> bool:
 
 def number_of(value: Any) -> float:
     """Return a number as a float, NaN for a gap. Booleans count as 0 and 1; text is not read as a number."""
+    if (type(value) is float or type(value) is int) and -LARGEST <= value <= LARGEST:
+        return float(value)
     # a length of time is an integer to NumPy, of no unit that we could know
     if isinstance(value, _NUMBERS) and not isinstance(value, np.timedelta64):
         try:

@@ -1,13 +1,13 @@
 """Lengthscales, one for all columns or one per column, and the median heuristic."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import cdist, pdist
 
 from kernel_bandits.arrays import FloatArray, as_count, as_floats, as_points, require_finite
 from kernel_bandits.errors import InputError
@@ -15,17 +15,16 @@ from kernel_bandits.errors import InputError
 Lengthscale: TypeAlias = float | Sequence[float] | FloatArray
 
 # What cdist calls once it has looked its arguments over, which costs as much as a short round's distances.
-squared_distances: Callable[[FloatArray, FloatArray], FloatArray]
 try:
     from scipy.spatial._distance_pybind import cdist_sqeuclidean as squared_distances
 except ImportError:
-    from scipy.spatial.distance import cdist
-
     squared_distances = partial(cdist, metric="sqeuclidean")
 
 
 class Scales:
     """A scalar lengthscale, or one per column."""
+
+    __slots__ = ("scalar", "values")
 
     def __init__(self, lengthscale: Lengthscale) -> None:
         self.values = as_floats("lengthscale", lengthscale).copy()
@@ -49,7 +48,7 @@ class Scales:
             X, Y = X / self.values, Y / self.values
         else:
             factor = factor / scalar / scalar
-        squared = squared_distances(X, Y)
+        squared: FloatArray = squared_distances(X, Y)
         squared *= factor
         return squared
 

@@ -86,7 +86,7 @@ class Gaussian(Stationary):
     factor = -0.5
 
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
-        return np.exp(squared, out=squared)
+        return np.exp(squared, squared)
 
     def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
         squared *= -0.5

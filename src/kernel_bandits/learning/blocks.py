@@ -147,11 +147,7 @@ def block_evidence(parameters: FloatArray, blocks: Sequence[Block], mean_precisi
         KernelBanditsError: if a covariance is not positive definite at θ.
     """
     values = np.exp(parameters)
-    parts = [_Parts.at(block, values) for block in blocks]
-    sums = [part.inverse.sum(axis=0) for part in parts]
-    # c = 1ᵀΣ⁻¹y/(1ᵀΣ⁻¹1 + precision); F is stationary in c there, so its other derivatives ignore c
-    weight = sum(float(total.sum()) for total in sums) + mean_precision
-    mean = sum(float(total @ part.block.rewards) for total, part in zip(sums, parts, strict=True)) / weight
+    parts, mean = _parts_and_mean(values, blocks, mean_precision)
     value, gradient = -0.5 * mean_precision * mean * mean, np.zeros(len(values))
     for part in parts:
         rewards = part.block.rewards - mean
@@ -161,3 +157,19 @@ def block_evidence(parameters: FloatArray, blocks: Sequence[Block], mean_precisi
     if not math.isfinite(value):
         raise KernelBanditsError("The evidence is not finite at these parameters.")
     return BlockEvidence(value, gradient, mean)
+
+
+def surprises(parameters: FloatArray, blocks: Sequence[Block], mean_precision: float) -> list[FloatArray]:
+    """Return by how many standard deviations the rewards of each block exceed what the others predict of them."""
+    parts, mean = _parts_and_mean(np.exp(parameters), blocks, mean_precision)
+    # without reward i, its prediction misses it by α_i/(Σ⁻¹)_ii with variance 1/(Σ⁻¹)_ii
+    return [part.inverse @ (part.block.rewards - mean) / np.sqrt(part.inverse.diagonal()) for part in parts]
+
+
+def _parts_and_mean(values: FloatArray, blocks: Sequence[Block], mean_precision: float) -> tuple[list[_Parts], float]:
+    """Return the blocks at exp θ, and the mean c at which their evidence is largest."""
+    parts = [_Parts.at(block, values) for block in blocks]
+    sums = [part.inverse.sum(axis=0) for part in parts]
+    # c = 1ᵀΣ⁻¹y/(1ᵀΣ⁻¹1 + precision); F is stationary in c there, so its other derivatives ignore c
+    weight = sum(float(total.sum()) for total in sums) + mean_precision
+    return parts, sum(float(total @ part.block.rewards) for total, part in zip(sums, parts, strict=True)) / weight

@@ -80,7 +80,8 @@ class ColumnUnits:
     def of_box(cls, low: FloatArray, high: FloatArray) -> ColumnUnits:
         """Those of actions that fill a box evenly, whichever were played."""
         width = high - low
-        varies = width > NEGLIGIBLE_SPREAD * np.maximum(np.abs(low), np.abs(high))
+        # however far from the origin: the corners are given, not measured
+        varies = width > 0.0
         # a uniform value has a standard deviation of 1/√12 of its range
         spread = np.where(varies, width / math.sqrt(12.0), 1.0)
         count = max(int(varies.sum()), 1)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.kernels import Kernel, TensorProduct
 from kernel_bandits.kernels.mixed import Mixed, PerArm
-from kernel_bandits.learning import blocks
+from kernel_bandits.learning import blocks, box
 from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
 from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units
 from kernel_bandits.learning.mixed_objective import MixedObjective
@@ -47,6 +47,7 @@ class MixedModel:
         actions: units of the action columns; None where they name arms.
         power: by which the evidence counted; 0 where only level and spread of the rewards were learned.
         evidence: the log evidence of the sample, in nats.
+        shape: what the rewards of a box show of the settings; ``CURVED`` elsewhere.
     """
 
     kernel: Kernel
@@ -58,6 +59,7 @@ class MixedModel:
     actions: ColumnUnits | None
     power: float
     evidence: float
+    shape: int = box.CURVED
 
     @property
     def correlation(self) -> float:
@@ -124,6 +126,7 @@ class MixedSample:
             prior = PRIOR if columns.box is None else BOX_PRIOR
         split, dimension = columns.contexts, points.shape[1]
         self._split, self._arms, self._prior = split, arms, prior
+        self._in_box = columns.box is not None
         contexts, actions = points[:, :split], points[:, split:]
         self._contexts = ColumnUnits.measured(
             contexts, columns.of(slice(0, split), dimension), None if before is None else before.contexts
@@ -194,7 +197,8 @@ class MixedSample:
             # arms that share nothing are κ = 1
             if value < together(np.append(parameters, 0.0))[0]:
                 return self._model(together, correlated, power)
-        return self._model(objective, parameters, power)
+        model = self._model(objective, parameters, power)
+        return replace(model, shape=box.shape(objective, parameters)) if self._in_box else model
 
     @property
     def _price(self) -> float:

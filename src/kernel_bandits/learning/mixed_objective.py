@@ -11,11 +11,13 @@ from scipy.optimize import minimize
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.learning import blocks
-from kernel_bandits.learning.blocks import Block, BlockEvidence, block_evidence
+from kernel_bandits.learning.blocks import Block, BlockEvidence, block_evidence, surprises
 from kernel_bandits.learning.mixed_prior import MixedPrior
 
 # Arms that are opposites up to this share: of two arms, one never says all of the other.
 NEARLY_OPPOSITE = 0.98
+# The logarithm of a part that is not there.
+ABSENT = -60.0
 
 
 class MixedObjective:
@@ -44,6 +46,11 @@ class MixedObjective:
             self._high[blocks.CONTRAST] = math.log(1.0 + NEARLY_OPPOSITE / (arms - 1.0))
 
     @property
+    def count(self) -> int:
+        """The number of observations."""
+        return sum(len(block.rewards) for block in self._blocks)
+
+    @property
     def highest(self) -> FloatArray:
         """No parameter is larger than this."""
         return self._high
@@ -51,6 +58,10 @@ class MixedObjective:
     def evidence(self, parameters: FloatArray) -> BlockEvidence:
         """Return the log evidence at θ."""
         return block_evidence(parameters, self._blocks, mean_precision=1.0)
+
+    def surprises(self, parameters: FloatArray) -> FloatArray:
+        """Return by how many standard deviations each reward exceeds what the others predict of it, shape (n,)."""
+        return np.concatenate(surprises(parameters, self._blocks, mean_precision=1.0))
 
     def __call__(self, parameters: FloatArray) -> tuple[float, FloatArray]:
         """Return the value and its gradient; a large value where the evidence cannot be computed."""
@@ -79,11 +90,13 @@ class MixedObjective:
         total = factor * float(parts.sum()) + float(values[blocks.NOISE])
         return math.log(total), gradient / total
 
-    def minimum(self, starts: Sequence[FloatArray]) -> tuple[FloatArray, float]:
-        """Return the best θ found from the best of some starts, and its value."""
-        clipped = [np.clip(start, self._low, self._high) for start in starts]
+    def minimum(self, starts: Sequence[FloatArray], absent: Sequence[int] = ()) -> tuple[FloatArray, float]:
+        """Return the best θ found from the best of some starts, and its value; without the parts that are absent."""
+        low, high = self._low.copy(), self._high.copy()
+        low[list(absent)] = high[list(absent)] = ABSENT
+        clipped = [np.clip(start, low, high) for start in starts]
         start = min(clipped, key=lambda each: self(each)[0]) if len(clipped) > 1 else clipped[0]
-        bounds = list(zip(self._low, self._high, strict=True))
+        bounds = list(zip(low, high, strict=True))
         options = {"maxiter": self._prior.iterations}
         found = minimize(self, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         return found.x, float(found.fun)

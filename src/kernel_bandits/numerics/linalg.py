@@ -44,7 +44,8 @@ def half_inverse(root: FloatArray) -> FloatArray:
 
 def times_upper(rows: FloatArray, upper: FloatArray) -> FloatArray:
     """Return rows·upper for an upper-triangular matrix; may overwrite ``rows``."""
-    product = rows.size * len(upper)
+    # lengths, and not sizes and shapes, which take three times as long to look up
+    product = len(rows) * len(upper) ** 2
     if product <= SINGLE_THREADED_PRODUCT:
         return rows.dot(upper)
     if product <= TRIANGULAR_PRODUCT:
@@ -91,7 +92,7 @@ def quadratic_forms(rows: FloatArray, symmetric: FloatArray) -> FloatArray:
 
 def times_vector(matrix: FloatArray, vector: FloatArray) -> FloatArray:
     """Return matrix·vector."""
-    if matrix.size <= SINGLE_THREADED_MATRIX:
+    if len(matrix) * len(vector) <= SINGLE_THREADED_MATRIX:
         return matrix.dot(vector)
     return blas.dgemv(1.0, matrix.T, vector, trans=1)
 
@@ -105,7 +106,7 @@ def transpose_times_vector(matrix: FloatArray, vector: FloatArray) -> FloatArray
 
 def symmetric_times_vector(symmetric: FloatArray, vector: FloatArray) -> FloatArray:
     """Return symmetric·vector; for a large matrix, only one triangle is read."""
-    if symmetric.size <= SINGLE_THREADED_MATRIX:
+    if len(vector) ** 2 <= SINGLE_THREADED_MATRIX:
         return symmetric.dot(vector)
     return blas.dsymv(1.0, symmetric.T, vector, lower=1)
 
@@ -124,10 +125,11 @@ def subtract_outer(symmetric: FloatArray, vector: FloatArray) -> None:
 
 def subtract_outer_step(symmetric: FloatArray, vector: FloatArray) -> Step:
     """Return :func:`subtract_outer` as a step."""
-    if vector.size >= SHARED_SIZE:
+    size = len(vector)
+    if size >= SHARED_SIZE:
         # α, x, y, the strides of both, A, and what may be overwritten
         return blas.dger, -1.0, vector, vector, 1, 1, symmetric.T, 0, 0, 1
-    if not vector.size:
+    if not size:
         return (len, vector)
     # Equally fast here as a rank-one update, and always in one thread: α, A, B, β, C, Aᵀ or A, Bᵀ or B, overwrite C.
     column = vector[:, None]

@@ -78,9 +78,10 @@ def smoothed_weights(
 
 
 def chosen_bandwidth(values: Sequence[float], errors: Sequence[float]) -> int:
-    """Return which of several estimates to use, in order of decreasing bandwidth (Su et al. 2020, SLOPE).
+    """Return which of several estimates to use, in order of decreasing bandwidth.
 
-    Wider kernels vary less and are more biased. The widest is chosen whose interval meets those of all narrower ones.
+    This is SLOPE (Su, Srinath and Krishnamurthy 2020). Wider kernels vary less and are more biased. The widest is
+    chosen whose interval meets those of all narrower ones.
     """
     low, high = -np.inf, np.inf
     chosen = len(values) - 1

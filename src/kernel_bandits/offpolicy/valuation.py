@@ -166,7 +166,7 @@ def fitted_model(log: Log, model: RewardModel | CrossFit | None) -> CrossFit | N
     if isinstance(model, RewardModel):
         return model.fit(log.contexts, log.catalogue[log.played], log.rewards)
     if model is not None and len(model.folds) != len(log):
-        raise InputError(f"model: it was fitted to {len(model.folds)} rows, and the log has {len(log)}; fit it anew.")
+        raise InputError(f"model: it was fitted to {len(model.folds)} rows, and the log has {len(log)}; fit it again.")
     return model
 
 

@@ -7,8 +7,8 @@ those given to :func:`register` and scikit-learn's kernels, and fills in attribu
 called.
 """
 
+from kernel_bandits.commit import attributes
 from kernel_bandits.persistence.classes import register
-from kernel_bandits.persistence.encoder import attributes
 from kernel_bandits.persistence.file import DIGEST_BYTES, FORMAT, MAGIC, SavedState, read, save
 from kernel_bandits.persistence.reseeding import reseed
 

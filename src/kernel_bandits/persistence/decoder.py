@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from kernel_bandits.commit import attributes
 from kernel_bandits.errors import InputError
 from kernel_bandits.persistence.classes import assigned_names, class_of, is_ours, require_attribute
-from kernel_bandits.persistence.encoder import Json, attributes
+from kernel_bandits.persistence.encoder import Json
 from kernel_bandits.rng import restored
 
 

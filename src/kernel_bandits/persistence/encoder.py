@@ -7,21 +7,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from kernel_bandits.commit import attributes
 from kernel_bandits.errors import InputError
 from kernel_bandits.persistence.classes import name_of
 
 Json: TypeAlias = Any
-
-
-def attributes(thing: object) -> dict[str, Any]:
-    """Return the attributes that make up an object's state, those in slots included."""
-    state = dict(getattr(thing, "__dict__", {}))
-    for cls in type(thing).__mro__:
-        slots = cls.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name not in ("__dict__", "__weakref__") and hasattr(thing, name):
-                state[name] = getattr(thing, name)
-    return state
 
 
 class Encoder:

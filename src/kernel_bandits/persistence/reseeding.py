@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kernel_bandits.persistence.encoder import attributes
+from kernel_bandits.commit import attributes
 from kernel_bandits.rng import Seed, entropy_of
 
 

@@ -18,7 +18,8 @@ from kernel_bandits.learning.columns import Columns
 from kernel_bandits.learning.units import RewardModel
 from kernel_bandits.policies.box_design import BoxDesign
 from kernel_bandits.posteriors import ExactPosterior, LearnedPosterior, NystromPosterior, Posterior, SplitPosterior
-from kernel_bandits.posteriors.forgetting import Forgetting, ForgettingPosterior, require_forgetting
+from kernel_bandits.posteriors.forgetful import ForgettingPosterior
+from kernel_bandits.posteriors.forgetting import Forgetting, require_forgetting
 from kernel_bandits.posteriors.learners import Learner, MixedLearner, StationaryLearner
 from kernel_bandits.rng import Seed, seed_of
 
@@ -134,7 +135,7 @@ def _forgetting(
         return ForgettingPosterior(_Renewals(timed, regularization, posteriors), forgetting)
     if half_life is not None:
         raise InputError(
-            "forgetting: a kernel in time needs a kernel that is given and fixed; pass one, or use Discount or Window."
+            "forgetting: a kernel in time needs a kernel that is given and fixed; pass one, or another rule."
         )
     plain = posterior_of(kernel, regularization, learning, posteriors, seed)
     assert isinstance(plain, LearnedPosterior)

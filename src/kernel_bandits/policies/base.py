@@ -18,6 +18,7 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.policies.decision import Decision
 from kernel_bandits.policies.diagnostics import Diagnostics, diagnose
+from kernel_bandits.policies.ledger import EXPIRED
 from kernel_bandits.policies.rounds import Rounds
 from kernel_bandits.rng import Seed
 
@@ -32,7 +33,7 @@ class Policy(Rounds):
     change from round to round.
 
     To write a policy, implement the hooks :meth:`choose` and :meth:`learn`, and any other of :class:`Hooks` whose
-    default can be bettered. The methods of this class are final.
+    default you can improve on. The methods of this class are final.
 
     A call that fails or is interrupted leaves the policy as it was, or as it is after the call. A policy serves one
     thread at a time: a call under which another thread changes the model, or a kernel that calls the policy, raises an
@@ -263,9 +264,8 @@ class Policy(Rounds):
 
     def _expire_steps(self, version: int, keys: Sequence[int]) -> Steps:
         """Return the steps that close decisions whose points the model has forgotten."""
-        fate = "has expired (a reward that arrives after all is learned by update)"
         stored = (self._store, version + 1, self._rewards_learned, self._dimensions)
-        return [*self._ledger.settle_steps(keys, fate), stored]
+        return [*self._ledger.settle_steps(keys, EXPIRED), stored]
 
     @property
     def pending(self) -> tuple[int, ...]:
@@ -279,7 +279,7 @@ class Policy(Rounds):
 
     @final
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy to one file, atomically; :func:`kernel_bandits.load` reads it back to go on bit for bit.
+        """Write the policy to one file, atomically; :func:`kernel_bandits.load` reads it back bit for bit.
 
         A file of this name is replaced.
         """
@@ -290,7 +290,7 @@ class Policy(Rounds):
         """Start every random stream of the policy anew; what it has learned stays.
 
         Give each process that plays a copy of one saved policy a seed of its own: otherwise all of them break ties,
-        draw anchors and explore alike. ``None`` takes fresh entropy. A policy that has drawn nothing yet is afterwards
-        the one that its preset builds with this seed.
+        draw anchors and explore identically. ``None`` takes fresh entropy. A policy that has drawn nothing yet is
+        then the one that its preset builds with this seed.
         """
         persistence.reseed(self, seed)

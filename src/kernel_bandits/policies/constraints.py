@@ -23,6 +23,8 @@ from kernel_bandits.posteriors.facts import Prediction
 
 # Of a box: rounds of neighbours around the best safe actions, and how many of these there are.
 REFINEMENTS, CENTRES = 4, 24
+# Actions that differ by less than this share of a column's largest value are the same.
+SAME_ACTION = 1e-13
 # Where the numbers of the coins of constraints begin, beyond those that other parts spawn.
 CONSTRAINT_COINS = 2**30
 
@@ -151,7 +153,9 @@ class Guards:
         allowed = excess <= 0.0
         if self.safe_actions is not None:
             actions = points[:, -self.safe_actions.shape[1] :]
-            known = np.isclose(actions[:, None, :], self.safe_actions[None, :, :], rtol=1e-9, atol=1e-12)
+            # equal but for rounding: a setting may be 1e-9 in its units, or a box lie far from the origin
+            largest = np.abs(self.safe_actions).max(axis=0)
+            known = np.abs(actions[:, None, :] - self.safe_actions[None, :, :]) <= SAME_ACTION * largest
             allowed = np.logical_or(allowed, np.any(np.all(known, axis=2), axis=1))
         return allowed, excess
 

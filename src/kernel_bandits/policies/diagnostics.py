@@ -12,7 +12,7 @@ from kernel_bandits.persistence import attributes
 from kernel_bandits.policies.residuals import Residuals
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.facts import KernelChange
-from kernel_bandits.posteriors.forgetting import ForgettingPosterior
+from kernel_bandits.posteriors.forgetful import ForgettingPosterior
 
 
 @dataclass(frozen=True, slots=True)

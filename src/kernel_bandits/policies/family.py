@@ -77,7 +77,8 @@ class FamilyUpperConfidenceBound(Policy):
     probability 1 − δ for all rounds at once, whatever the contexts are. Half of δ is spent on the confidence set of
     that kernel, half on not refuting it: rewards r = f(s) + noise satisfy, for all rounds at once, Σ(r − f(s))² ≤ Q,
 
-        Q = min{ 2R²(log(4/δ) − log Σ_j w_j·exp(evidence_j)),  R²·min_s (log(24/δ) − ½t·log(1 − 2s))/s }.
+        Q = min{ 2R²(log(4/δ) − log Σ_j w_j·exp(evidence_j)),
+                 R²·min_s (log(24/δ) − ½t·log(1 − 2s))/s }.
 
     The first bound says that no predictions made before the rewards explain them much better than the truth; the
     second, over six values of s, that the noise has the size it has. A kernel is refuted once no function of its space
@@ -310,7 +311,7 @@ def family_ucb(
     dictionary: DictionaryRule | None = _KORS,
     seed: Seed = None,
 ) -> FamilyUpperConfidenceBound:
-    """UCB with a guarantee where the kernel is one of several: the honest way to choose a kernel from the rewards.
+    """UCB with a guarantee that accounts for choosing the kernel from the rewards, if one of several kernels is right.
 
     Args:
         kernels: fixed beforehand; the expected reward lies in the space of at least one of them. To give a kernel

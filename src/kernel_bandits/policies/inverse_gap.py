@@ -12,7 +12,7 @@ from kernel_bandits.policies.decision import Choice
 from kernel_bandits.policies.exploration import Exploration, draw_row, floor_words
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.sharpness import Sharpness
-from kernel_bandits.policies.ties import tie_threshold
+from kernel_bandits.policies.ties import tied_rows
 from kernel_bandits.posteriors.base import Posterior
 
 # A box counts as this many actions unless another number is given.
@@ -39,10 +39,10 @@ def inverse_gap_weights(
     gaps = best - means
     effective = count if effective_actions is None else min(effective_actions, count)
     weights = 1.0 / (count * (1.0 + (sharpness / effective) * gaps))
-    tied = means >= tie_threshold(best, level)
+    tied = tied_rows(means, level)
     # The best action has the rest. Several that tie share it, as if chance decided which of them is the best.
     weights[tied] = 0.0
-    weights[tied] = (1.0 - float(weights.sum())) / np.count_nonzero(tied)
+    weights[tied] = (1.0 - float(weights.sum())) / len(tied)
     return weights
 
 

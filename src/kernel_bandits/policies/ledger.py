@@ -11,6 +11,8 @@ from kernel_bandits.errors import InputError
 
 # The number of settled decisions remembered with what happened to them; older ones are only known to be settled.
 REMEMBERED = 10_000
+# What happened to a decision whose reward was given up; it completes the sentence "decision 7 …".
+EXPIRED = "has expired (a reward that arrives after all is learned by update)"
 
 
 class Ledger:
@@ -46,15 +48,32 @@ class Ledger:
         key = self.require_issued(verb, key)
         if key in self._open:
             return key
-        fate = self._settled.get(key, f"was settled more than {REMEMBERED:,} decisions ago")
-        raise InputError(f"{verb}: decision {key} {fate}; a decision is settled once, and nothing was changed.")
+        raise InputError(
+            f"{verb}: decision {key} {self._fate(key)}; a decision is settled once, and nothing was changed."
+        )
+
+    def require_unlearned(self, verb: str, key: int | None) -> None:
+        """Raise if the reward of a decision was told, or is still to be told; one that has expired may be learned."""
+        if key is None or key >= self.issued:
+            return
+        if key in self._open:
+            raise InputError(f"{verb}: decision {key} came from ask; write tell(decision, reward).")
+        fate = self._fate(key)
+        if fate != EXPIRED:
+            raise InputError(
+                f"{verb}: decision {key} {fate}; a reward counts once, and nothing was changed. To learn another "
+                "reward of the same action, pass its row and action: update(decision.context, decision.action, reward)."
+            )
+
+    def _fate(self, key: int) -> str:
+        return self._settled.get(key, f"was settled more than {REMEMBERED:,} decisions ago")
 
     def require_all_open(self, verb: str, keys: Sequence[int]) -> list[int]:
         """Return ids as plain integers, or raise an error if one is not open or stands twice."""
         plain = [self.require_open(verb, key) for key in keys]
         if len(set(plain)) < len(plain):
             twice = next(key for key in plain if plain.count(key) > 1)
-            raise InputError(f"{verb}: decision {twice} stands twice among the ids; a reward counts once.")
+            raise InputError(f"{verb}: decision {twice} appears twice among the ids; a reward counts once.")
         return plain
 
     def settle_steps(self, keys: Sequence[int], fate: str) -> Steps:

@@ -14,15 +14,15 @@ from kernel_bandits.rng import Seed
 
 
 def load(path: str | os.PathLike[str], *, seed: Seed = None) -> Policy:
-    """Read a policy that :meth:`Policy.save` wrote; it goes on as if it had never been stopped.
+    """Read a policy that :meth:`Policy.save` wrote; it continues as if it had never stopped.
 
     A file that is truncated, damaged, foreign, or of another format is an :class:`InputError`, and so is one whose
     policy cannot play: a round or two are played on a copy first.
 
     Args:
         path: of the file.
-        seed: of new random streams, as :meth:`Policy.reseed` sets them; by default the saved ones go on. Processes
-            that load one file need different seeds: with the saved streams all of them explore alike.
+        seed: of new random streams, as :meth:`Policy.reseed` sets them; by default the saved ones continue. Processes
+            that load the same file need different seeds: with the saved streams all of them explore identically.
     """
     state = persistence.read(path)
     _require_working(state.restore(), path)

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike
 
 from kernel_bandits.actions import Box, pair
 from kernel_bandits.arrays import FloatArray, as_count, as_points, as_positive, require_finite
-from kernel_bandits.commit import Steps
+from kernel_bandits.commit import Step, Steps
 from kernel_bandits.errors import InputError
 from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.policies.export import export
-from kernel_bandits.policies.residuals import Residuals
+from kernel_bandits.policies.residuals import TOGETHER, Predicted, Residuals
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.basis import AnchorBasis
 from kernel_bandits.posteriors.facts import Evaluation, Prediction
@@ -94,7 +94,9 @@ class PosteriorPolicy(Policy):
     def __init__(self, posterior: Posterior[Any], generator: np.random.Generator) -> None:
         super().__init__(generator)
         self.posterior = posterior
-        self.residuals = Residuals()
+        # The residuals of all rewards but the last ones, and those.
+        self._residuals = Residuals()
+        self._predicted: list[Predicted] = []
 
     @property
     def posteriors(self) -> tuple[Posterior[Any]]:
@@ -200,8 +202,27 @@ class PosteriorPolicy(Policy):
 
     def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> Steps:
         evaluation, row = self._evaluation_of(point, choice)
-        noted = self.residuals.after(self.posterior, reward, evaluation, row)
-        return [*self.posterior.observe_steps(point, reward, evaluation, row), (setattr, self, "residuals", noted)]
+        steps = self.posterior.observe_steps(point, reward, evaluation, row)
+        steps.append(self._compare_step(reward, evaluation.mean.item(row), evaluation.std.item(row)))
+        return steps
+
+    def _compare_step(self, reward: float, mean: float, std: float) -> Step:
+        """Return the step that takes note of a reward and of what was predicted of it."""
+        facts, waiting = self.posterior._facts, self._predicted
+        changes = len(facts.kernel_changes)
+        predicted = (reward, mean, std, facts.regularization, facts.unit, facts.round_index, changes)
+        if len(waiting) < TOGETHER:
+            return waiting.append, predicted
+        return self._forget_predicted, self.residuals.after([predicted])
+
+    def _forget_predicted(self, residuals: Residuals) -> None:
+        """Write the residuals of all rewards; may be repeated."""
+        self._residuals, self._predicted = residuals, []
+
+    @property
+    def residuals(self) -> Residuals:
+        """The rewards so far against what was predicted of them."""
+        return self._residuals.after(self._predicted)
 
     def learn_weighted(self, point: FloatArray, reward: float, weight: float) -> Steps:
         return self.posterior.observe_weighted_steps(point, reward, weight)
@@ -223,9 +244,8 @@ class PosteriorPolicy(Policy):
         return self.posterior.anticipate_steps(key, point, *self._evaluation_of(point, choice))
 
     def fulfil(self, key: int, reward: float) -> Steps:
-        evaluation = self.posterior.evaluate_finite(self.posterior.awaited_point(key)[None, :])
-        noted = self.residuals.after(self.posterior, reward, evaluation, 0)
-        return [*self.posterior.fulfil_steps(key, reward), (setattr, self, "residuals", noted)]
+        compared = self._compare_step(reward, *self.posterior.predict_awaited(key))
+        return [*self.posterior.fulfil_steps(key, reward), compared]
 
     def abandon(self, key: int) -> Steps:
         return self.posterior.abandon_steps([key])
@@ -237,6 +257,6 @@ class PosteriorPolicy(Policy):
         """Return an evaluation that holds the point, and its row there: that of its choice if there is one."""
         if choice is not None and choice.computed is not None:
             evaluation, row = choice.computed
-            if evaluation.round_index == self.posterior.round_index:
+            if evaluation.round_index == self.posterior._facts.round_index:
                 return evaluation, row
         return self.posterior.evaluate_finite(point[None, :]), 0

@@ -60,7 +60,7 @@ def k_ucb(
         exploration_floor: ε; with this probability any offered action is played instead, so that each of A has a
             probability of at least ε/A, and decisions carry all probabilities.
         forgetting: as for :func:`ek_ucb`.
-        features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
+        features: the columns of a table, to use it by name; the preset then returns a :class:`TablePolicy`.
         seed: of the tie-breaks and the exploration.
     """
     posteriors = Posteriors(None, seed_of(seed, "coins"))
@@ -90,7 +90,7 @@ def cgp_ucb(
     exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
-    """CGP-UCB (Krause & Ong 2011): K-UCB with the contextual GP-UCB radius, a radius and not another algorithm.
+    """CGP-UCB (Krause & Ong 2011): K-UCB with the radius of contextual GP-UCB.
 
     Args:
         kernel: covariance of joint points.
@@ -141,8 +141,9 @@ def ek_ucb(
             ``Fixed(points)``, ``Resampling()``, or one of your own.
         exploration_floor: ε; with this probability any offered action is played instead, so that each of A has a
             probability of at least ε/A, and decisions carry all probabilities.
-        forgetting: for rewards that drift: ``Discount(half_life)``, ``Window(size)`` or ``Wander(half_life)``.
-        features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
+        forgetting: for rewards that drift: ``Discount(half_life)``, ``Window(size)``, ``Wander(half_life)`` or
+            ``Restart()``.
+        features: the columns of a table, to use it by name; the preset then returns a :class:`TablePolicy`.
         seed: of the coins, tie-breaks and exploration.
     """
     learning = when_learned(kernel, learn_kernel)
@@ -166,7 +167,7 @@ def cbbkb(
     keeps_first: bool = False,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
-    """Contextual BBKB (Calandriello et al. 2020): a dictionary drawn anew once a batch has moved the variance.
+    """Contextual BBKB (Calandriello et al. 2020): the dictionary is redrawn from the whole history after each batch.
 
     Args:
         kernel: covariance of joint points.
@@ -194,7 +195,7 @@ def cbkb(
     exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
-    """Contextual BKB (Calandriello et al. 2019): the dictionary is drawn anew from the whole history at every round.
+    """Contextual BKB (Calandriello et al. 2019): the dictionary is redrawn from the whole history in every round.
 
     Args:
         kernel: covariance of joint points.

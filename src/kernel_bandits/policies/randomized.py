@@ -60,7 +60,7 @@ def thompson_sampling(
         number_of_draws: of which one decides; the others estimate the probabilities.
         dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
         exploration_floor: as for :func:`ek_ucb`; without it an action that wins no draw has probability 0.
-        features: the columns of a table, to play it by name; a :class:`TablePolicy` is returned then.
+        features: the columns of a table, to use it by name; the preset then returns a :class:`TablePolicy`.
         seed: of the draws, coins and tie-breaks.
     """
     posterior = _posterior(kernel, regularization, learn_kernel, dictionary, seed)
@@ -81,7 +81,7 @@ def inverse_gap_weighting(
     exploration_floor: float = 0.0,
     seed: Seed = None,
 ) -> InverseGapWeighting:
-    """Inverse-gap weighting (SquareCB, Foster & Rakhlin 2020) on the mean of EK-UCB's posterior.
+    """Inverse-gap weighting (SquareCB; Foster & Rakhlin 2020) on the mean of EK-UCB's posterior.
 
     Every action but the best is played with probability 1/(A + γ·gap), so every decision has exact probabilities, or a
     density in a box. Only means are needed, O(m) per action.

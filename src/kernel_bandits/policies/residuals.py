@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.facts import Evaluation
 
 # Observations before residuals count: fewer are about the prior.
 FIRST = 16
@@ -19,15 +18,16 @@ LARGEST = 3.0
 TOLERATED, LIMIT = 0.5, 8.0
 # Share of the newest residual in the running mean of squares.
 SHARE = 1.0 / 64.0
-# From this many residuals on that is the larger share; before, it is that of a mean of all.
-FEW = 62
+# A reward that is about to be learned, the mean and std predicted of it, λ and its unit, t, and how often the kernel
+# has changed.
+Predicted: TypeAlias = tuple[float, float, float, float, float, int, int]
+# Rewards wait until this many are compared with their predictions at once, which costs a third of one by one.
+TOGETHER = 64
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Residuals:
-    """Standardised residuals z = (reward − mean)/√(std² + λ) of the rewards as they came; never written to.
-
-    One is made in every round, and a frozen one takes three times as long.
+    """Standardised residuals z = (reward − mean)/√(std² + λ) of the rewards as they came.
 
     Attributes:
         count: how many there were.
@@ -47,26 +47,23 @@ class Residuals:
     shifted_up: bool = False
     kernel_changes: int = 0
 
-    def after(self, posterior: Posterior[Any], reward: float, evaluation: Evaluation, row: int) -> Residuals:
-        """Return these with one more reward, which is about to be learned, and what was predicted of it."""
+    def after(self, predicted: Iterable[Predicted]) -> Residuals:
+        """Return these with further rewards, oldest first, and what was predicted of them."""
         count, square, above, below = self.count, self.mean_square, self.above, self.below
-        changed_at, up, changes = self.changed_at, self.shifted_up, len(posterior.kernel_changes)
-        if changes != self.kernel_changes:
-            above = below = 0.0
-        round_index, unit = evaluation.round_index, posterior.unit
-        if round_index < FIRST:
-            return Residuals(count, square, above, below, changed_at, up, changes)
-        # comparisons in place of max and min, for every round comes here
-        std = evaluation.std.item(row) / unit
-        z = (reward - evaluation.mean.item(row)) / unit / math.sqrt(std * std + posterior.regularization)
-        if not -LARGEST <= z <= LARGEST:
-            z = LARGEST if z > 0.0 else -LARGEST
-        square += (SHARE if count > FEW else 1.0 / (count + 2)) * (z * z - square)
-        above, below = above + z - TOLERATED, below - z - TOLERATED
-        if above > LIMIT or below > LIMIT:
-            return Residuals(count + 1, square, 0.0, 0.0, round_index, above > below, changes)
-        above, below = above if above > 0.0 else 0.0, below if below > 0.0 else 0.0
-        return Residuals(count + 1, square, above, below, changed_at, up, changes)
+        changed_at, shifted_up, changes = self.changed_at, self.shifted_up, self.kernel_changes
+        for reward, mean, std, regularization, unit, round_index, kernel_changes in predicted:
+            if kernel_changes != changes:
+                above, below, changes = 0.0, 0.0, kernel_changes
+            if round_index < FIRST:
+                continue
+            # the square of a tiny unit is 0
+            z = (reward - mean) / unit / math.sqrt((std / unit) ** 2 + regularization)
+            z = max(-LARGEST, min(z, LARGEST))
+            square += max(SHARE, 1.0 / (count + 2)) * (z * z - square)
+            above, below, count = max(0.0, above + z - TOLERATED), max(0.0, below - z - TOLERATED), count + 1
+            if max(above, below) > LIMIT:
+                changed_at, shifted_up, above, below = round_index, above > below, 0.0, 0.0
+        return Residuals(count, square, above, below, changed_at, shifted_up, changes)
 
     def warning(self, forgets: bool) -> str | None:
         """Return in words what has changed; None if nothing has."""

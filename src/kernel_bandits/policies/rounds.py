@@ -73,8 +73,9 @@ class Rounds(Hooks):
         """Return a decision, the choice behind it and the chosen joint point; only generators change."""
         indices: NDArray[np.intp] | None = None
         context_columns, action_columns = self._dimensions
-        is_box, density = isinstance(actions, Box), None
-        if is_box:
+        is_box, density = False, None
+        if isinstance(actions, Box):
+            is_box = True
             context, actions, density = self._rows_of_box(context, actions, mask)
         else:
             actions = as_points("actions", actions, action_columns)
@@ -101,8 +102,8 @@ class Rounds(Hooks):
         elif is_box:
             row, propensity, table = -1, None, None
         mean, std, bound, safe = choice.mean, choice.std, choice.upper_bound, choice.safe
-        action, context = own[split:], own[:split]
-        decision = Decision(row, action, mean, std, bound, context, propensity, None, table, density, safe)
+        action, own_context = own[split:], own[:split]
+        decision = Decision(row, action, mean, std, bound, own_context, propensity, None, table, density, safe)
         return decision, choice, point
 
     def _rows_of_box(
@@ -200,13 +201,15 @@ class Rounds(Hooks):
         stored = (self._store, version + 1, self._rewards_learned + 1, dimensions)
         try:
             steps = [*also, *self.output_steps(point, outputs), stored]
+            if weight != 1.0:
+                self._change_model(version, steps, self.learn_weighted, point, reward, weight)
+            elif one_thread.libraries:
+                self._change_model(version, steps, self.learn, point, reward, choice)
+            else:
+                self._commit(version, self.learn(point, reward, choice), steps)
         except Exception as reason:
             self._blame_others(version, reason)
             raise
-        if weight == 1.0:
-            self._change_model(version, steps, self.learn, point, reward, choice)
-        else:
-            self._change_model(version, steps, self.learn_weighted, point, reward, weight)
 
     def _store(self, version: int, rewards_learned: int, dimensions: tuple[int | None, int | None]) -> None:
         """Write what every change of the model changes in the policy, as its last step; may be repeated."""

@@ -2,45 +2,41 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, Self, final
 
 from numpy.typing import ArrayLike
 
-from kernel_bandits import persistence
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps
-from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits.features.arms import ARM
+from kernel_bandits.dictionaries import DictionaryRule, Kors
+from kernel_bandits.errors import InputError
 from kernel_bandits.features.description import Features
 from kernel_bandits.features.offers import Action, Offer
-from kernel_bandits.features.relevance import relevance
 from kernel_bandits.features.rows import FrameLike, RowLike, as_rows
-from kernel_bandits.features.transformer import Transformer
 from kernel_bandits.features.translator import Mask, Translator
-from kernel_bandits.features.values import Level, shown
+from kernel_bandits.features.values import shown
 from kernel_bandits.policies.base import Policy
+from kernel_bandits.policies.constraints import Constraint
 from kernel_bandits.policies.decision import Decision
-from kernel_bandits.policies.posterior_policy import PosteriorPolicy, take_batch
-from kernel_bandits.policies.table_records import (
-    NamedDecision,
-    NamedDiagnostics,
-    NamedExplanation,
-    named_decision,
-    named_explanation,
-)
+from kernel_bandits.policies.posterior_policy import take_batch
+from kernel_bandits.policies.table_records import NamedDecision, named_decision
+from kernel_bandits.policies.table_reports import TableReports
+from kernel_bandits.policies.ucb import UpperConfidenceBound
 from kernel_bandits.posteriors.facts import Prediction
-from kernel_bandits.rng import Seed
+
+_KORS = Kors()
 
 
-class TablePolicy:
+@final
+class TablePolicy(TableReports):
     """Chooses among arms or rows for a row of a table, and learns from rewards.
 
-    It encodes rows of ``features`` for a fresh ``policy`` over arrays, and puts the names back. Levels and arms that
-    were never met are learned with the first reward.
+    It encodes rows of ``features`` for a fresh ``policy`` over arrays, and puts the names back. Unknown levels and arms
+    are added with their first reward.
 
-    As every :class:`Policy` it serves one thread at a time.
+    Like every :class:`Policy`, it serves one thread at a time.
     """
 
     def __init__(self, policy: Policy, features: Features) -> None:
@@ -51,35 +47,44 @@ class TablePolicy:
         self.inner = policy
         self.translator = Translator(features)
 
-    @property
-    def features(self) -> Features:
-        """What the table is."""
-        return self.translator.features
+    def constrained(
+        self,
+        constraints: Mapping[str, Constraint],
+        *,
+        safe_actions: Offer | None = None,
+        if_unsafe: Literal["error", "flag"] = "error",
+        dictionary: DictionaryRule | None = _KORS,
+    ) -> Self:
+        """Keep measured outputs within limits from the first round on, and return the policy.
 
-    @property
-    def round_index(self) -> int:
-        """How many rewards came in: t."""
-        return self.inner.round_index
+        :meth:`update` and :meth:`tell` take the outputs from then on.
 
-    @property
-    def dictionary_size(self) -> int:
-        """How many points or features carry the model."""
-        return self.inner.dictionary_size
+        Args:
+            constraints: limits by the name of an output: ``{"pressure": Below(8.0, kernel)}``; the kernel compares
+                encoded joint points.
+            safe_actions: arms or rows known to be safe in every context, to begin with, as for :meth:`select`.
+            if_unsafe: what to do when no action is known to be safe: an error, or the least unsafe, flagged.
+            dictionary: the rule of the posteriors of outputs, or None for exact ones.
+        """
+        inner, vectors = self._constrainable("constrained"), None
+        if safe_actions is not None:
+            vectors, settled = self.translator.actions(self.translator.offered(safe_actions))
+            if not settled:
+                raise InputError(
+                    "safe_actions: expected arms and levels that are described, got one that is not known yet; name it "
+                    "in kb.Arms([…]) or kb.Categorical([…])."
+                )
+        inner.constrained(constraints, safe_actions=vectors, if_unsafe=if_unsafe, dictionary=dictionary)
+        return self
 
-    @property
-    def pending(self) -> tuple[int, ...]:
-        """The ids of the decisions of :meth:`ask` that were neither told nor expired, oldest first."""
-        return self.inner.pending
+    def predict_outputs(self, context: RowLike, actions: Offer | None = None) -> dict[str, Prediction]:
+        """Return mean and standard deviation of each constrained output, by name, for each action; writes nothing."""
+        return self._constrainable("predict_outputs").predict_outputs(*self.encode(context, actions))
 
-    @property
-    def arms(self) -> tuple[Level, ...]:
-        """Every arm that was described or learned."""
-        return self.translator.levels.get(ARM, ())
-
-    def encode(self, context: RowLike, actions: Offer | None = None) -> tuple[FloatArray, FloatArray]:
-        """Return the arrays of a row and the actions, shapes (d_x,) and (A, d_a), with the levels known now."""
-        table = self.translator
-        return table.context(context)[0], table.actions(table.offered(actions))[0]
+    def _constrainable(self, verb: str) -> UpperConfidenceBound:
+        if not isinstance(self.inner, UpperConfidenceBound):
+            raise InputError(f"{verb}: {type(self.inner).__name__} takes no constraints; use ek_ucb or k_ucb.")
+        return self.inner
 
     def select(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
         """Choose an action for a row. Changes neither the model nor what is known of levels.
@@ -110,27 +115,33 @@ class TablePolicy:
         return vector, vectors, rows, offered, settled and known
 
     def update(
-        self, context: RowLike | NamedDecision, action: Action | None = None, reward: float | None = None
+        self,
+        context: RowLike | NamedDecision,
+        action: Action | None = None,
+        reward: float | None = None,
+        *,
+        outputs: Mapping[str, float] | None = None,
     ) -> None:
         """Learn the reward of an action: ``update(decision, reward=1.0)``, or ``update(row, action, 1.0)``.
 
-        Either succeeds or changes nothing.
+        Either succeeds or changes nothing. A decision of :meth:`ask` is learned by :meth:`tell`, and here only once it
+        has expired.
 
         Args:
             context: a decision, or the row of a context.
             action: the arm or the row that was played; left out for a decision.
             reward: a finite number; larger is better.
+            outputs: what was measured besides, by the names of the policy's constraints.
         """
         if isinstance(context, NamedDecision):
             decision: NamedDecision = context
             if action is not None:
                 raise InputError("update: a decision knows its action; write update(decision, reward=…).")
-            if decision.id is not None and decision.id in self.inner.pending:
-                raise InputError(f"update: decision {decision.id} came from ask; write tell(decision, reward).")
+            self.inner._ledger.require_unlearned("update", decision.id)
             if reward is None:
                 raise InputError("reward: expected a number, got none; write update(decision, reward=…).")
             if decision.settled:
-                self.inner.update(decision.encoded.context, decision.encoded.action, reward)
+                self.inner._update(decision.encoded.context, decision.encoded.action, reward, (), 1.0, outputs)
                 return
             context, action = decision.context, decision.action
         elif action is not None:
@@ -142,7 +153,7 @@ class TablePolicy:
         vectors, known = table.actions([action])
         # what was never met is learned with its first reward, as it was encoded just now
         met = [] if settled and known else [(table.learn, context, action)]
-        self.inner._update(vector, vectors[0], reward, met)
+        self.inner._update(vector, vectors[0], reward, met, 1.0, outputs)
 
     def select_many(self, contexts: FrameLike, actions: Offer | None = None) -> list[NamedDecision]:
         """Choose an action for each of many rows with the model as it stands, at the speed of matrix products.
@@ -212,6 +223,8 @@ class TablePolicy:
             if actions is not None:
                 raise InputError("update_many: decisions know their actions; leave actions out.")
             decisions: Sequence[NamedDecision] = contexts
+            for one in decisions:
+                self.inner._ledger.require_unlearned("update_many", one.id)
             contexts, actions = [one.context for one in decisions], [one.action for one in decisions]
         else:
             self.translator.require_played(self.translator.offered(actions))
@@ -236,14 +249,15 @@ class TablePolicy:
         decision = self.inner._ask(vector, choices, rows, met)
         return named_decision(self.translator, decision, context, offered, settled=True)
 
-    def tell(self, id: int | NamedDecision, reward: float) -> None:
+    def tell(self, id: int | NamedDecision, reward: float, *, outputs: Mapping[str, float] | None = None) -> None:
         """Learn the reward of a decision of :meth:`ask`; in any order, once each.
 
         Args:
             id: the decision, or its ``id``.
             reward: a finite number; larger is better.
+            outputs: as for :meth:`update`.
         """
-        self.inner.tell(self._decision(id), reward)
+        self.inner.tell(self._decision(id), reward, outputs=outputs)
 
     def tell_many(self, ids: Sequence[int | NamedDecision], rewards: ArrayLike) -> None:
         """Learn the rewards of several decisions of :meth:`ask`.
@@ -275,76 +289,6 @@ class TablePolicy:
     @staticmethod
     def _decision(value: int | NamedDecision) -> int | Decision:
         return value.encoded if isinstance(value, NamedDecision) else value
-
-    def predict(self, context: RowLike, actions: Offer | None = None) -> Prediction:
-        """Return mean and standard deviation of the expected reward of each action, shape (A,); writes nothing."""
-        return self._model("predict").predict(*self.encode(context, actions))
-
-    def _model(self, verb: str) -> PosteriorPolicy:
-        if not isinstance(self.inner, PosteriorPolicy):
-            raise InputError(f"{verb}: {type(self.inner).__name__} has no posterior; use ek_ucb or k_ucb.")
-        return self.inner
-
-    def explain(self, decision: NamedDecision, count: int = 5) -> NamedExplanation:
-        """Explain a decision: the past rounds that speak for it, and how much of its bound is exploration.
-
-        Args:
-            decision: as :meth:`select` or :meth:`ask` returned it.
-            count: how many rounds to name at most.
-        """
-        if not isinstance(decision, NamedDecision):
-            raise InputError(f"decision: expected what select or ask returned, got {type(decision).__name__}.")
-        found = self._model("explain").explain(decision.encoded, count)
-        return named_explanation(self.translator, found, decision.arm)
-
-    def diagnostics(self) -> NamedDiagnostics:
-        """Describe the policy: sizes, dimensions, memory, and how much each variable matters."""
-        return NamedDiagnostics(self.inner.diagnostics(), self.relevance(), self.translator.levels)
-
-    def relevance(self) -> dict[str, float]:
-        """Return how much the expected reward depends on each variable, as in :class:`NamedDiagnostics`.
-
-        Empty where no points are kept to vary them at, as of ``lin_ucb``.
-        """
-        if not isinstance(self.inner, PosteriorPolicy) or not self.round_index:
-            return {}
-        posterior = self.inner.posterior
-        try:
-            points = self.points
-        except UnavailableError:
-            return {}
-        return relevance(points, self.features.layout, lambda rows: posterior.predict(rows).mean)
-
-    @property
-    def points(self) -> FloatArray:
-        """The joint points that were observed, shape (t, d); the anchors where the history is not kept."""
-        posterior = self._model("points").posterior
-        if posterior.approximation == "history-free":
-            return posterior.dictionary_points
-        return posterior.observed_points
-
-    def reseed(self, seed: Seed) -> None:
-        """Start every random stream of the policy anew, as :meth:`Policy.reseed` does."""
-        persistence.reseed(self, seed)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy to one file, atomically; :func:`kernel_bandits.load` brings it back with all it has met.
-
-        Args:
-            path: of the file, replaced if it exists.
-        """
-        for side, value in (("context is", self.features.context), ("actions are", self.features.actions)):
-            if isinstance(value, Transformer):
-                raise InputError(
-                    f"save: the {side} encoded by {type(value).__name__}, and a saved policy holds data and no "
-                    "code, so a transformer cannot be saved; describe the columns by kb.Features, or keep the "
-                    "transformer in your own pipeline and save a policy over arrays (policy.inner)."
-                )
-        persistence.save(self, path)
-
-    def __repr__(self) -> str:
-        described = ", ".join(name for _, name in self.features.layout.variables)
-        return f"TablePolicy({self.inner!r}, {described})"
 
 
 # It has the verbs of a policy; files and type checks at run time take it for one.

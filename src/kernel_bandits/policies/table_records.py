@@ -61,7 +61,7 @@ class NamedDecision:
         propensity: the probability with which it was chosen, where the policy chooses at random; else None.
         id: what ``tell`` names it by; None unless it comes from ``ask``.
         encoded: the decision over arrays that it stands for.
-        settled: whether the row will be encoded like this for good; not so while one of its levels was never learned.
+        settled: whether the encoding of the row is final; it is not while one of its levels was never learned.
     """
 
     index: int
@@ -86,9 +86,14 @@ class NamedDecision:
         """The density with which the action was drawn from a box, in encoded units; otherwise None."""
         return self.encoded.density
 
+    @property
+    def safe(self) -> bool | None:
+        """Whether it is known to keep all constraints; None without constraints."""
+        return self.encoded.safe
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the encoding as plain data, for a log: ``json.dumps(decision.to_dict())``."""
-        numbers = ("mean", "std", "upper_bound", "propensity", "id", "probabilities", "density")
+        numbers = ("mean", "std", "upper_bound", "propensity", "id", "probabilities", "density", "safe")
         names = ("index", "arm", "action", "context", *numbers)
         return {name: as_plain(getattr(self, name)) for name in names}
 
@@ -110,7 +115,9 @@ def named_decision(
         assert action is not None
     else:
         action = offered[decision.index]
-    if type(action) is not str and not np.isscalar(action):
+    if type(action) is dict:
+        action = dict(action)
+    elif type(action) is not str and not np.isscalar(action):
         action = dict(as_row("actions", action))
     return NamedDecision(
         decision.index,

@@ -93,7 +93,8 @@ class UpperConfidenceBound(PosteriorPolicy):
 
     def _bonus(self) -> float:
         # βσ = β·std/√λ
-        return self.confidence.radius(self.posterior) / math.sqrt(self.posterior.regularization)
+        posterior = self.posterior
+        return self.confidence.radius(posterior) / math.sqrt(posterior._facts.regularization)
 
     def shortlist(self, context: FloatArray, box: Box) -> FloatArray:
         if self.guards is not None:
@@ -147,16 +148,18 @@ class UpperConfidenceBound(PosteriorPolicy):
 
     def _best(self, points: FloatArray) -> tuple[Choice, FloatArray, NDArray[np.intp] | None]:
         """Return the point with the largest bound; and the bounds of the points that may have it, and their rows."""
-        bonus = self._bonus()
-        contenders, evaluation = self.posterior.contenders(points, bonus)
-        upper_bounds = evaluation.mean + bonus * evaluation.std
-        row = self.argmax(upper_bounds, self.posterior.prior_mean)
+        posterior, bonus = self.posterior, self._bonus()
+        contenders, evaluation = posterior.contenders(points, bonus)
+        means, stds = evaluation.mean, evaluation.std
+        # one standard deviation is the default
+        upper_bounds = means + (stds if bonus == 1.0 else bonus * stds)
+        row = self.argmax(upper_bounds, posterior._facts.prior_mean)
         upper_bound = upper_bounds.item(row)
         # argmax finds a NaN before any number, so if this bound is finite all are.
         if not math.isfinite(upper_bound):
-            self.posterior.require_finite(evaluation)
+            posterior.require_finite(evaluation)
         index = row if contenders is None else int(contenders[row])
-        mean, std = evaluation.mean.item(row), evaluation.std.item(row)
+        mean, std = means.item(row), stds.item(row)
         return Choice(index, mean, std, upper_bound, None, (evaluation, row)), upper_bounds, contenders
 
     def _explore(self, points: FloatArray, exploration: Exploration) -> Choice:

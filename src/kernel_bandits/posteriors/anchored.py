@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_points
-from kernel_bandits.commit import Steps, carry_out, replace_state
+from kernel_bandits.commit import Steps, attributes, carry_out, replace_state, take_over
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, PlayedPoints, Proposal
 from kernel_bandits.errors import KernelBanditsError, UnavailableError
 from kernel_bandits.numerics.linalg import symmetric_times_vector, times, transpose_times_vector
@@ -48,6 +48,8 @@ class AnchoredRegression:
 
     The facts are those of the posterior, and are changed in place.
     """
+
+    __slots__ = ("basis", "dictionary", "facts", "history", "pending", "postponed")
 
     def __init__(self, facts: Facts, dictionary: Dictionary) -> None:
         self.facts = facts
@@ -163,6 +165,15 @@ class AnchoredRegression:
         counted = (facts.store, residual_trace, len(point), facts.round_index + 1)
         return [counted] if history is None else [*history.append_steps(point, reward, weight), counted]
 
+    def predict_awaited(self, key: int) -> tuple[float, float]:
+        """Return mean and std at an anticipated point, whose φ is known, by the regression that does not count it."""
+        awaited, settled = self.current(key), self.pending.settled
+        features = awaited.coordinates
+        # std² = residual + λ·φᵀPφ
+        explained = float(features @ symmetric_times_vector(settled.covariance, features))
+        variance = awaited.residual + self.facts.regularization * explained
+        return float(features @ settled.weights), math.sqrt(max(variance, 0.0))
+
     def current(self, key: int) -> Awaited:
         """Return an anticipated point in the coordinates of the anchors there are now."""
         awaited = self.pending.awaited[key]
@@ -253,8 +264,9 @@ class AnchoredRegression:
         Facts, pair and dictionary stay the same objects.
         """
         shared = ("facts", "pending", "dictionary")
-        own = {name: value for name, value in vars(twin).items() if name not in shared}
-        return [replace_state(getattr(self, name), getattr(twin, name)) for name in shared] + [(vars(self).update, own)]
+        own = [name for name in attributes(twin) if name not in shared]
+        steps = [replace_state(getattr(self, name), getattr(twin, name)) for name in shared]
+        return [*steps, take_over(self, twin, own)]
 
     def refactor(self) -> None:
         """Recompute the tracked inverses in O(m³)."""

@@ -54,6 +54,11 @@ class Posterior(Reported, Generic[E]):
         """The point (d,) whose reward is awaited under a key."""
         return self._pending.awaited[key].point
 
+    def predict_awaited(self, key: int) -> tuple[float, float]:
+        """Return mean and standard deviation of the expected reward at an anticipated point; writes nothing."""
+        evaluation = self.evaluate_finite(self.awaited_point(key)[None, :])
+        return evaluation.mean.item(0), evaluation.std.item(0)
+
     @property
     def awaited_points(self) -> dict[int, FloatArray]:
         """The points (d,) whose reward is awaited, by key, oldest first."""
@@ -118,7 +123,7 @@ class Posterior(Reported, Generic[E]):
 
     @abstractmethod
     def observe_steps(self, point: FloatArray, reward: float, evaluation: E, row: int = 0) -> Steps:
-        """Prepare :meth:`observe`; writes nothing."""
+        """Prepare :meth:`observe`; writes nothing. The list is the caller's to add to."""
 
     @final
     def observe(self, point: FloatArray, reward: float, evaluation: E, row: int = 0) -> None:

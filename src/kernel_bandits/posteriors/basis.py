@@ -62,6 +62,8 @@ class AnchorBasis:
     factor is Jᵀ, shape (m, m): products with it from the right run along rows of memory.
     """
 
+    __slots__ = ("_owns_gram", "anchors", "factor", "kernel", "regularization")
+
     def __init__(
         self,
         kernel: KernelLike,
@@ -103,7 +105,7 @@ class AnchorBasis:
     def gram(self, points: FloatArray) -> FloatArray:
         """Return k(points, anchors) in an array that may be overwritten; a foreign kernel may keep what it returns."""
         anchors = self.anchors
-        if self._owns_gram and anchors.size:
+        if self._owns_gram and len(anchors):
             return self.kernel(points, anchors)
         if not len(anchors):
             return np.empty((len(points), 0))

@@ -11,6 +11,7 @@ from kernel_bandits.arrays import FloatArray, as_positive
 from kernel_bandits.commit import Steps
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, as_kernel
+from kernel_bandits.learning.box import CURVED
 
 Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features"]
 
@@ -67,7 +68,7 @@ class KernelChange:
     arm_correlation: float = 0.0
 
 
-@dataclass
+@dataclass(slots=True)
 class Facts:
     """What a posterior counts, in one place; a posterior around another shows the facts of the one within.
 
@@ -82,6 +83,7 @@ class Facts:
         kernel_changes: how the kernel came to be.
         bonus: how many standard deviations an upper bound should lie above the mean.
         unit: that of rewards which the kernel, λ and covariances are in; 1 unless their squares would underflow.
+        shape: what rewards in a box show of the settings, as of :mod:`kernel_bandits.learning.box`.
     """
 
     kernel: KernelLike
@@ -94,6 +96,7 @@ class Facts:
     kernel_changes: tuple[KernelChange, ...] = ()
     bonus: float = 1.0
     unit: float = 1.0
+    shape: int = CURVED
 
     def __post_init__(self) -> None:
         self.kernel = as_kernel(self.kernel)

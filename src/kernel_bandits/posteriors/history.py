@@ -47,6 +47,8 @@ class History:
     as there are different points, and an index entry per point. Weights other than 1 are kept from the first on.
     """
 
+    __slots__ = ("_counts", "_order", "_points", "_rewards", "_rewards_in_order", "_row_of", "_size")
+
     def __init__(self, merge_repeats: bool = False) -> None:
         self._points: list[FloatArray] = []
         self._rewards: list[FloatArray] = []

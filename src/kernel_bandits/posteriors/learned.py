@@ -18,7 +18,7 @@ from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.learning.rewards import Rewards, RewardUnits
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.facts import Evaluation, KernelChange
+from kernel_bandits.posteriors.facts import Evaluation
 from kernel_bandits.posteriors.history import History
 from kernel_bandits.posteriors.learners import UNKNOWN_NOISE, Learner, Refit
 
@@ -67,14 +67,20 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         return self._learner
 
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
-        self._learner.within_box(low, high)
+        if self.round_index or self._pending.awaited:
+            self._learner.within_box(low, high)
+        else:
+            self._begin_anew(lambda learner: learner.within_box(low, high))
 
     def describe(self, context_columns: int, points: FloatArray) -> None:
-        if self.round_index or self._pending.awaited:
-            return
+        if not (self.round_index or self._pending.awaited):
+            self._begin_anew(lambda learner: learner.describe(context_columns, points))
+
+    def _begin_anew(self, take_note: Callable[[Learner[Any]], None]) -> None:
+        """Let the learner take note of something before the first round, and rebuild what knows nothing yet."""
         twin = copy.copy(self)
         twin._learner = copy.copy(self._learner)
-        twin._learner.describe(context_columns, points)
+        take_note(twin._learner)
         if self._model is None:
             twin._within = twin._learner.build(None, UNKNOWN_NOISE, 0)
             twin._facts, twin._pending = twin._within._facts, twin._within._pending
@@ -173,7 +179,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         units, refit = self._units, None
         if len(points) >= self.learning.first_round:
             with suppress(KernelBanditsError):
-                units, refit = self._refitted(points, rewards, self._generator(len(points)))
+                units, refit = self._refitted(points, rewards, _sampler(self._seed, len(points)))
         if refit is None:
             super().learn_history(points, rewards, candidates, weights)
             return
@@ -278,7 +284,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             points, rewards = self.observed_points, self.observed_rewards
         else:
             points, rewards = self._kept.points, self._kept.rewards
-        generator = self._generator(self.round_index)
+        generator = _sampler(self._seed, self.round_index)
         units, refit = self._refitted(points, rewards, generator)
         if refit is None:
             return
@@ -297,27 +303,12 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         model = self._model if units.unit == self.unit else None
         return units, self._learner.refit(points, units.bounded(rewards) / units.unit, model, generator)
 
-    def _generator(self, number: int) -> np.random.Generator:
-        """Draws the sample of a fit."""
-        seed = np.random.SeedSequence(self._seed.entropy, spawn_key=(*self._seed.spawn_key, number))
-        return np.random.default_rng(seed)
-
     def _adopt(self, refit: Refit[Any], within: Posterior[Any], units: RewardUnits, rewards: FloatArray) -> None:
         """Go on with a model, its posterior and the units of all rewards so far, in a copy that nobody else holds."""
         facts = within._facts
-        mean = units.unit * refit.mean
-        change = KernelChange(
-            facts.round_index,
-            facts.kernel,
-            facts.regularization,
-            mean,
-            refit.evidence_gained,
-            refit.relative_lengthscales,
-            refit.shares,
-            refit.arm_correlation,
-        )
-        facts.prior_mean, facts.kernel_changes, facts.bonus = mean, (*self.kernel_changes, change), refit.bonus
-        facts.unit = units.unit
+        facts.prior_mean, facts.unit = units.unit * refit.mean, units.unit
+        facts.bonus, facts.shape = refit.bonus, refit.shape
+        facts.kernel_changes = (*self.kernel_changes, refit.change(facts))
         self._model, self._within, self._facts, self._pending = refit.model, within, facts, within._pending
         self._units, self._excessive = units, {}
         if not self._is_history_free:
@@ -325,23 +316,13 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         self._note_excessive(rewards, 0)
 
     def _rebuilt(self, refit: Refit[Any], points: FloatArray, centred: FloatArray) -> Posterior[Any]:
-        """Return the posterior of a model with everything that was observed and anticipated.
-
-        Args:
-            refit: the model.
-            points: shape (t, d).
-            centred: rewards in the units of the model, less its mean, shape (t,).
-        """
+        """Return the posterior of a model with all observations, (t, d) and rewards in its units less its mean (t,)."""
         within = self._learner.build(refit.kernel, refit.regularization, len(self.kernel_changes) + 1)
-        # what the old anchors stand for is to be explained too, whether or not it was sampled
-        anchors, sample = self.dictionary_points.reshape(-1, points.shape[1]), refit.sample
         awaited = {key: each.point for key, each in self._pending.awaited.items()}
-        if len(sample) < len(points) or awaited:
-            # of the points whose reward is to come, as many at most as were sampled
-            some = list(awaited.values())[:: -(-len(awaited) // len(sample)) or 1]
-            candidates = np.unique(np.concatenate([sample, anchors, np.reshape(some, (-1, points.shape[1]))]), axis=0)
-        else:
-            candidates = sample
+        candidates = refit.sample
+        if len(candidates) < len(points) or awaited:
+            anchors = self.dictionary_points.reshape(-1, points.shape[1])
+            candidates = _candidates(refit.sample, anchors, list(awaited.values()))
         # the kernel is learned without weights: they change what is known of f, not how rough it is
         within.learn_history(points, centred, candidates, self.observed_weights)
         if awaited:
@@ -350,3 +331,18 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
 
     def __repr__(self) -> str:
         return f"LearnedPosterior({self._within!r}, prior_mean={self.prior_mean:g}, changes={len(self.kernel_changes)})"
+
+
+def _sampler(seed: np.random.SeedSequence, number: int) -> np.random.Generator:
+    """Return what draws the sample of a fit after this number of observations."""
+    return np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, number)))
+
+
+def _candidates(sample: FloatArray, anchors: FloatArray, awaited: list[FloatArray]) -> FloatArray:
+    """Return what anchors are chosen from when a posterior is rebuilt.
+
+    What the old anchors stand for is to be explained too, whether or not it was sampled; and of the points whose reward
+    is to come, as many at most as were sampled.
+    """
+    some = awaited[:: -(-len(awaited) // len(sample)) or 1]
+    return np.unique(np.concatenate([sample, anchors, np.reshape(some, (-1, sample.shape[1]))]), axis=0)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from kernel_bandits.actions import are_arms
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import KernelLike
+from kernel_bandits.kernels import Kernel, KernelLike
 from kernel_bandits.kernels.mixed import Mixed, PerArm
+from kernel_bandits.learning.box import CURVED, unknown_kernel
 from kernel_bandits.learning.columns import Columns
 from kernel_bandits.learning.evidence import log_marginal_likelihood
 from kernel_bandits.learning.fit import Sample
@@ -24,6 +25,7 @@ from kernel_bandits.learning.mixed_prior import PRIOR
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.learning.units import RewardModel, Units
 from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.facts import Facts, KernelChange
 from kernel_bandits.posteriors.split import SplitPosterior
 
 # Builds the posterior of a kernel and λ, with coins of its own for each number.
@@ -58,6 +60,7 @@ class Refit(Generic[M]):
         sample: the points it was learned from, shape (n, d).
         shares: as of :class:`KernelChange`.
         arm_correlation: as of :class:`KernelChange`.
+        shape: as of :class:`~kernel_bandits.posteriors.facts.Facts`.
     """
 
     model: M
@@ -70,6 +73,20 @@ class Refit(Generic[M]):
     sample: FloatArray
     shares: tuple[tuple[str, float], ...] = ()
     arm_correlation: float = 0.0
+    shape: int = CURVED
+
+    def change(self, facts: Facts) -> KernelChange:
+        """Return the change to this model, whose posterior has these facts."""
+        return KernelChange(
+            facts.round_index,
+            facts.kernel,
+            facts.regularization,
+            facts.prior_mean,
+            self.evidence_gained,
+            self.relative_lengthscales,
+            self.shares,
+            self.arm_correlation,
+        )
 
 
 class Learner(ABC, Generic[M]):
@@ -231,8 +248,8 @@ class MixedLearner(Learner[MixedModel]):
     """Constant, linear and smooth parts, noise and mean of the kernel of a table.
 
     Actions that are unit vectors are arms, which share nothing unless the evidence says that they are correlated;
-    others are described by their columns. Every fit
-    rebuilds the posterior, whose anchors are then chosen from the whole history: a full dictionary is renewed too.
+    others are described by their columns. Every fit rebuilds the posterior, whose anchors are then chosen from the
+    whole history: a full dictionary is renewed too.
 
     Args:
         build: builds the posterior of a kernel of joint points.
@@ -275,21 +292,24 @@ class MixedLearner(Learner[MixedModel]):
 
     def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
         if kernel is None:
-            unknown = self._unknown()
-            kernel = PerArm(unknown, self._columns.contexts) if self._arms else unknown
+            kernel = self._unknown()
         if isinstance(kernel, PerArm):
             return SplitPosterior(kernel, regularization, _Numbered(self._build_arm, number))
         return self._build(kernel, regularization, number)
 
-    def _unknown(self) -> Mixed:
+    def _unknown(self) -> Kernel:
         """Return the kernel before anything is known, with far columns about their first value, in units of it."""
+        if self._columns.box is not None:
+            # the units of settings are those of the box; of the sensors nothing is known, and one may be 1e9
+            return unknown_kernel(self._columns)
         centre: FloatArray | float = 0.0
         scale: FloatArray | float = 1.0
         if self._far is not None:
             centre = self._far[: self._columns.contexts] if self._arms else self._far
             scale = np.where(centre == 0.0, 1.0, np.abs(centre))
         linear = PRIOR.linear + PRIOR.decorrelated
-        return Mixed(PRIOR.bias, linear, PRIOR.smooth, PRIOR.lengthscale, centre=centre, scale=scale)
+        unknown = Mixed(PRIOR.bias, linear, PRIOR.smooth, PRIOR.lengthscale, centre=centre, scale=scale)
+        return PerArm(unknown, self._columns.contexts) if self._arms else unknown
 
     def refit(
         self, points: FloatArray, rewards: FloatArray, model: MixedModel | None, generator: np.random.Generator
@@ -317,6 +337,7 @@ class MixedLearner(Learner[MixedModel]):
             points[drawn],
             found.shares,
             found.correlation,
+            found.shape,
         )
 
 

@@ -196,7 +196,6 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             twin.resample()
             return model.replace_steps(twin)
         if not proposal.draw:
-            # the ordinary round
             return [
                 *self._pending.observe_steps(features, solved, variance, mean, reward),
                 *model.remember_steps(point, reward, facts.residual_trace + residual),
@@ -255,6 +254,9 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
     def anticipate_many(self, points: Mapping[int, FloatArray]) -> None:
         # no coins are flipped: where a history is learned, anchors are chosen
         self._model.count_awaited({key: Awaited(point, point) for key, point in points.items()})
+
+    def predict_awaited(self, key: int) -> tuple[float, float]:
+        return self._model.predict_awaited(key)
 
     def fulfil_steps(self, key: int, reward: float) -> Steps:
         awaited, facts = self._model.current(key), self._facts

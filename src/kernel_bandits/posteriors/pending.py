@@ -101,6 +101,8 @@ class Pending(Generic[R]):
         awaited: the points by key, in the order in which they were played.
     """
 
+    __slots__ = ("ahead", "awaited", "settled")
+
     def __init__(self, settled: R) -> None:
         self.settled = self.ahead = settled
         self.awaited: dict[int, Awaited] = {}

@@ -68,6 +68,25 @@ class RidgeRegression:
     refined against them, and P is recomputed from A when APφ has left φ by more than ``DRIFT_TOLERANCE``.
     """
 
+    __slots__ = (
+        "_deferred",
+        "_deferred_rows",
+        "_drift_limit",
+        "_moment",
+        "_pending",
+        "_pending_count",
+        "_pending_rewards",
+        "_precision",
+        "_rounds",
+        "_stale",
+        "covariance",
+        "drift",
+        "log_determinant",
+        "refactorizations",
+        "regularization",
+        "weights",
+    )
+
     def __init__(self, regularization: float, size: int = 0) -> None:
         self.regularization = regularization
         self.covariance = np.eye(size) / regularization

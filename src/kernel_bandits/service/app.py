@@ -35,21 +35,24 @@ _FILES = {
 }
 
 
+LOOP = "/v1/loops/{loop}"
+DECISION = LOOP + "/decisions/{id}"
+
+
 def operations(metrics: Metrics) -> list[Operation]:
     """Return every operation; the most frequent first, since the router tries them in order."""
-    loop = "/v1/loops/{loop}"
-    one = f"{loop}/decisions/{{id}}"
-    outcome = {200: "Outcome"}
-    variable = {"name": "variable", "in": "query", "required": True, "schema": {"type": "string"}}
-    after = {"name": "after", "in": "query", "schema": {"type": "integer", "minimum": 0}}
-    rewarded = {"name": "rewarded", "in": "query", "schema": {"type": "boolean"}}
-    lines = ("application/x-ndjson", {"type": "string"})
-    stream = ("text/event-stream", {"type": "string"})
+    return [
+        *_deciding(),
+        *_reading(),
+        *_running(metrics),
+        *_personalizer("/personalizer/v1.0", ""),
+        *_personalizer("/{loop}/personalizer/v1.0", "_of_loop"),
+    ]
 
-    async def numbers(_: Call) -> Reply:
-        return Reply(metrics.text(), 200, CONTENT_TYPE.encode())
 
-    found = [
+def _deciding() -> list[Operation]:
+    loop, one, outcome = LOOP, DECISION, {200: "Outcome"}
+    return [
         Operation(
             "POST",
             f"{loop}/decisions",
@@ -91,6 +94,17 @@ def operations(metrics: Metrics) -> list[Operation]:
             outcome,
         ),
         Operation("POST", f"{one}/expire", "expire", "reward", api.expire, "Give up on a reward", None, outcome),
+    ]
+
+
+def _reading() -> list[Operation]:
+    loop, one = LOOP, DECISION
+    variable = {"name": "variable", "in": "query", "required": True, "schema": {"type": "string"}}
+    after = {"name": "after", "in": "query", "schema": {"type": "integer", "minimum": 0}}
+    rewarded = {"name": "rewarded", "in": "query", "schema": {"type": "boolean"}}
+    lines = ("application/x-ndjson", {"type": "string"})
+    stream = ("text/event-stream", {"type": "string"})
+    return [
         Operation(
             "GET", one, "decision", "read", api.decision, "A decision and what became of it", None, {200: "Decision"}
         ),
@@ -143,6 +157,14 @@ def operations(metrics: Metrics) -> list[Operation]:
         Operation(
             "GET", f"{loop}/digest", "digest", "administer", api.digest, "A digest of the state", None, {200: "Any"}
         ),
+    ]
+
+
+def _running(metrics: Metrics) -> list[Operation]:
+    async def numbers(_: Call) -> Reply:
+        return Reply(metrics.text(), 200, CONTENT_TYPE.encode())
+
+    return [
         Operation("GET", "/healthz", "health", None, api.health, "Whether the process runs", None, {200: "Any"}),
         Operation("GET", "/readyz", "ready", None, api.ready, "Whether every loop decides", None, {200: "Any"}),
         Operation(
@@ -156,7 +178,6 @@ def operations(metrics: Metrics) -> list[Operation]:
             {200: ("text/plain", {"type": "string"})},
         ),
     ]
-    return [*found, *_personalizer("/personalizer/v1.0", ""), *_personalizer("/{loop}/personalizer/v1.0", "_of_loop")]
 
 
 def _personalizer(prefix: str, suffix: str) -> list[Operation]:

@@ -72,7 +72,7 @@ class ActionEncoder(ABC):
 
 
 class DescribedActions(ActionEncoder):
-    """Actions that are rows of features, described anew each round.
+    """Actions that are rows of features, described in each round.
 
     Args:
         rows: encodes them.
@@ -83,6 +83,8 @@ class DescribedActions(ActionEncoder):
         self.width = rows.width
 
     def offered(self, offer: Offer | None) -> Sequence[Action]:
+        if type(offer) is list:
+            return offer
         if offer is None:
             raise InputError("actions: expected the rows on offer, got none; every round describes its own actions.")
         if isinstance(offer, Mapping):

@@ -133,3 +133,14 @@ def test_sensors_in_any_units_are_accepted_before_anything_is_learned():
     for number in range(6):
         decision = policy.ask([1.7e12 + number, 1e-12 * number], BOX)
         policy.tell(decision.id, float(number))
+
+
+def test_the_design_goes_on_while_no_reward_has_come_and_while_all_are_equal():
+    policy = kb.ek_ucb(seed=0)
+    decisions = [policy.ask([0.0], BOX) for _ in range(2 * SIZE)]
+    for decision in decisions:
+        policy.tell(decision.id, 50.0)
+    actions = [decision.action for decision in decisions] + [policy.select([0.0], BOX).action]
+    fractions = BOX.fractions(np.array(actions))
+    assert ((fractions > 0.0) & (fractions < 1.0)).all()
+    assert len(np.unique(fractions, axis=0)) == 2 * SIZE + 1

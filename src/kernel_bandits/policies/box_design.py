@@ -42,7 +42,9 @@ class BoxDesign:
         awaited = posterior.awaited_points
         played = posterior.round_index + len(awaited)
         free = int((box.high > box.low).sum())
-        if not free or (posterior.shape != FLAT and played >= self._size(posterior, free)):
+        # before the first fit, and where all rewards are equal, there is no shape yet
+        shows_nothing = posterior.shape == FLAT or not posterior.kernel_changes
+        if not free or (not shows_nothing and played >= self._size(posterior, free)):
             return None
         waiting = {point[-box.dimension :].tobytes() for point in awaited.values()}
         # after one has expired, the count points at actions that are pending

@@ -94,7 +94,6 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
 
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
         self._within.within_box(low, high)
-        self._share()
 
     def group_columns(self, labels: NDArray[np.intp]) -> None:
         self._within.group_columns(labels)

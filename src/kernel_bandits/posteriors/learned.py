@@ -68,20 +68,14 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         return self._learner
 
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
-        if self.round_index or self._pending.awaited:
-            self._learner.within_box(low, high)
-        else:
-            self._begin_anew(lambda learner: learner.within_box(low, high))
+        self._learner.within_box(low, high)
 
     def describe(self, context_columns: int, points: FloatArray) -> None:
-        if not (self.round_index or self._pending.awaited):
-            self._begin_anew(lambda learner: learner.describe(context_columns, points))
-
-    def _begin_anew(self, take_note: Callable[[Learner[Any]], None]) -> None:
-        """Let the learner take note of something before the first round, and rebuild what knows nothing yet."""
+        if self.round_index or self._pending.awaited:
+            return
         twin = copy.copy(self)
         twin._learner = copy.copy(self._learner)
-        take_note(twin._learner)
+        twin._learner.describe(context_columns, points)
         if self._model is None:
             twin._within = twin._learner.build(None, UNKNOWN_NOISE, 0)
             twin._facts, twin._pending = twin._within._facts, twin._within._pending

@@ -2,7 +2,7 @@
 
 All share the Gaussian kernel of the environment, λ = μ = 0.01, one standard deviation of exploration and an
 oversampling of 2 (γ of KORS, q̄ of BKB); CGP-UCB alone keeps its own radius, which is what it is. Paired seeds. Records
-are kept in results/algorithms, so that a benchmark that was stopped goes on where it stopped.
+are kept in results/algorithms, so that a benchmark that was stopped continues where it stopped.
 
 Run: python benchmarks/algorithms.py [SEEDS]
 """

@@ -30,7 +30,7 @@ def interleaved_medians(calls: Sequence[Callable[[int], object]], repeats: int, 
 
 
 def policy_with_anchors(size: int, dimension: int = 6) -> UpperConfidenceBound:
-    """EK-UCB with exactly so many anchors, which from now on scores every point by KORS and adds none."""
+    """EK-UCB with exactly this many anchors, which from now on scores every point by KORS and adds none."""
     policy = kb.ek_ucb(kb.Gaussian(0.15), dictionary=kb.Kors(oversampling=1e6), seed=0)
     generator = np.random.default_rng(0)
     while policy.dictionary_size < size:

@@ -12,7 +12,7 @@ from kernel_bandits.posteriors import pruning as looking
 def after_rounds(
     environment: kb.environments.Environment, lengthscale: float, rounds: int
 ) -> tuple[kb.Policy, int, int]:
-    """EK-UCB after so many rounds, and the columns of contexts and actions."""
+    """EK-UCB after this many rounds, and the columns of contexts and actions."""
     policy = kb.ek_ucb(kb.Gaussian(lengthscale), regularization=0.1, seed=0)
     kb.run(policy, environment, rounds, seed=0)
     offer = environment.next_round(np.random.default_rng(0))

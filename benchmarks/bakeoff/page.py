@@ -91,7 +91,7 @@ def header(report: Report, bakeoff: Bakeoff) -> str:
             text += f"; over the {len(aside)} tables that nobody looked at while the default was designed: "
             text += f"**{np.mean(aside):.2f}**"
         lines.append(text + ".")
-    lines.append(f"One command makes this page, and goes on where it was stopped: `{command(bakeoff.extent)}`.")
+    lines.append(f"One command makes this page, and continues where it was stopped: `{command(bakeoff.extent)}`.")
     return "\n\n".join(lines)
 
 

@@ -159,7 +159,7 @@ def test_reproduce_measures_draws_judges_and_reports(studies, tmp_path):
     assert len(read_results(out / "small").records) == 8
     assert (out / "picture" / "measured.txt").read_text() == "True"
     assert all((out / name / "figure.png").exists() for name in ("small", "picture"))
-    assert "Claims of the paper, in this shortened run: 1 holds.\n" in answer.stdout
+    assert "Claims of the paper, in this shortened run: holds (1).\n" in answer.stdout
     assert "small: Small; 8 runs of up to 10 rounds\n" in answer.stdout
     assert answer.stdout.endswith(f"Report: {out / 'report.html'}\n")
     page = (out / "report.html").read_text()

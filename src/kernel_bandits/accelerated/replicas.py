@@ -41,7 +41,7 @@ _KORS = Kors()
 
 
 class OutOfMemoryError(UnavailableError):
-    """The device has not enough memory for this many replicas at once."""
+    """The device does not have enough memory for this many replicas at once."""
 
 
 @dataclass(frozen=True)

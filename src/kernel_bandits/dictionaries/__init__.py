@@ -2,7 +2,7 @@
 
 A rule is a frozen specification: :class:`Kors` draws by online ridge leverage scores (the paper's rule),
 :class:`PosteriorVariance` reuses the posterior variance as the score, :class:`Fixed` keeps the anchors it is given, and
-:class:`Resampling` draws the whole dictionary anew, every round (BKB) or batch by batch (BBKB). A rule of your own
+:class:`Resampling` redraws the whole dictionary, every round (BKB) or batch by batch (BBKB). A rule of your own
 derives from :class:`DictionaryRule` and starts a :class:`Dictionary`, its running state.
 """
 

@@ -45,7 +45,7 @@ class Proposal(NamedTuple):
     Attributes:
         draw: the candidate should join the dictionary.
         probability: the chance with which it was drawn.
-        resample: the whole dictionary should be drawn anew once the candidate is learned.
+        resample: the whole dictionary should be redrawn once the candidate is learned.
     """
 
     draw: bool = False
@@ -57,7 +57,7 @@ NOTHING = Proposal(draw=False, probability=0.0)
 
 
 class PlayedPoints(NamedTuple):
-    """The points that a dictionary may be drawn from anew.
+    """The points from which a dictionary may be redrawn.
 
     Attributes:
         points: shape (n, d), oldest first; points whose reward is still to come are the last.
@@ -139,7 +139,7 @@ class Dictionary(ABC):
         Those that add no direction to the others are passed over.
         """
         raise UnavailableError(
-            f"redraw: {type(self).__name__} proposed to draw the dictionary anew from {len(played.points)} points, but "
+            f"redraw: {type(self).__name__} proposed to redraw the dictionary from {len(played.points)} points, but "
             "has no redraw; write one that returns the next anchors, shape (m, d)."
         )
 

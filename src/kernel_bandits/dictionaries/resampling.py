@@ -1,4 +1,4 @@
-"""Dictionaries drawn anew from the whole history, by the posterior variance: contextual BKB and BBKB."""
+"""Dictionaries redrawn from the whole history, by the posterior variance: contextual BKB and BBKB."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class Resampling(DictionaryRule):
 
     Args:
         oversampling: q̄. It sets the dictionary size, whatever the limit.
-        batch_variance_limit: C of BBKB, at least 1. At 1 the dictionary is drawn anew every round, which is BKB.
+        batch_variance_limit: C of BBKB, at least 1. At 1 the dictionary is redrawn in every round, which is BKB.
         keeps_first: whether the first point is an anchor until the first resampling, as in the published BKB and BBKB;
             otherwise there is no anchor until then, and play is uniform.
     """

@@ -65,7 +65,7 @@ class Environment(ABC):
         return self.noise_std * float(noise.standard_normal())
 
     def noise_variance(self, context: FloatArray, action: FloatArray) -> float | None:
-        """Return the noise variance that a policy is told with a reward; None if it is told nothing, the default."""
+        """Return the noise variance that is passed to the policy with a reward; None, the default, passes nothing."""
         del context, action
         return None
 

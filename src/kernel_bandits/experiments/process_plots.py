@@ -179,7 +179,7 @@ def _subtitle(box: Box, centre: FloatArray, along: list[int], count: int) -> str
 
 
 def history(policy: object, box: Box | None = None) -> Figure:
-    """Draw the rewards in the order in which they came, with their running mean; and what was played in a box.
+    """Draw the rewards in order, with their running mean, and what was played in a box.
 
     Args:
         policy: one with a posterior that keeps its history.

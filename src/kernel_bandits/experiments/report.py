@@ -100,9 +100,9 @@ def page(title: str, sections: Sequence[Section], full_command: str = "") -> str
 
 
 def tally(checks: Sequence[Check]) -> str:
-    """Return how many statements have which verdict, in words."""
+    """Return the verdicts and how many statements have each, in words."""
     counts = Counter(check.verdict for check in checks)
-    return ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    return ", ".join(f"{verdict} ({count})" for verdict, count in counts.most_common())
 
 
 def _as_data(section: Section) -> dict[str, Any]:
@@ -129,10 +129,10 @@ def _runs(sections: Sequence[Section]) -> str:
     found = {record.run.id: record for one in sections if one.results for record in one.results.records}
     if not found:
         return ""
-    seconds = sum(float(record.result.seconds[-1]) for record in found.values())
+    minutes = round(sum(float(record.result.seconds[-1]) for record in found.values()) / 60)
     started = [str(record.provenance["started"]) for record in found.values() if "started" in record.provenance]
     since = f", started {min(started)}" if started else ""
-    return f"{len(found)} runs, {seconds / 60:.0f} minutes of processor time{since}."
+    return f"{len(found)} runs, {minutes} minute{'' if minutes == 1 else 's'} of processor time{since}."
 
 
 def _problems(results: Results) -> list[str]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C564B")
 DASHES = ("-", "--", "-.", ":")
 STEPS, MAP_STEPS = 60, 25
-# More lines than this cannot be told apart.
+# More lines than this cannot be distinguished.
 MOST_ACTIONS = 8
 _INK, _LIGHT = "#333333", "#CCCCCC"
 

@@ -29,7 +29,7 @@ class Features:
         context: what the columns of a context are, such as ``{"age": kb.Numeric(), "country": kb.Categorical()}``; or a
             fitted scikit-learn transformer, which takes rows to numbers instead.
         actions: :class:`Arms` or a list of their names; or what the columns of an action are, where actions are
-            described anew each round; or a fitted transformer for these.
+            described in each round; or a fitted transformer for these.
 
     Attributes:
         layout: of the joint points that rows and actions become.

@@ -72,7 +72,7 @@ class ActionEncoder(ABC):
 
 
 class DescribedActions(ActionEncoder):
-    """Actions that are rows of features, described anew each round.
+    """Actions that are rows of features, described in each round.
 
     Args:
         rows: encodes them.

@@ -38,7 +38,7 @@ class ContextualBandit(gymnasium.Env[FloatArray, Any]):
     ``info["actions"]`` holds the features of the offered actions, shape (A, d_a), and after a step ``info["regret"]``
     is the regret of the action played. If the environment offers a box, an action is a point of it, and ``info`` holds
     no features. Episodes do not end by themselves; the registered ids end them after 2,000 rounds. ``reset(seed=s)``
-    draws the contexts and the noise of ``kernel_bandits.run(…, seed=s)``; without a seed the same stream goes on.
+    draws the contexts and the noise of ``kernel_bandits.run(…, seed=s)``; without a seed the same stream continues.
 
     Args:
         environment: offers the same number of actions, or the same box, in every round.

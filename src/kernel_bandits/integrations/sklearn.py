@@ -27,7 +27,7 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
     """Kernel ridge regression carried by a dictionary of training points, with standard deviations; learns online.
 
     The Gaussian process of ``GaussianProcessRegressor(kernel, alpha=regularization, optimizer=None)`` projected on m
-    anchors: O(m²) per predicted row and per learned row. ``fit`` starts anew, ``partial_fit`` continues. Only
+    anchors: O(m²) per predicted row and per learned row. ``fit`` starts over, ``partial_fit`` continues. Only
     ``normalize_y=True`` uses the first batch as a whole; without it, the result does not depend on how the data are
     divided into batches.
 

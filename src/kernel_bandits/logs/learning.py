@@ -57,7 +57,7 @@ def learn(
     client: Any = None,
     seed: int = 0,
 ) -> Learned:
-    """Learn a log in bounded memory; the policy goes on online from there.
+    """Learn a log in bounded memory; the policy then continues online.
 
     Anchors are chosen from a sample. One pass over the dataset then adds up Σφφᵀ and Σrφ, part by part, which is the
     posterior of ``update_many`` with these anchors. If they leave much unexplained, points that they explain least join

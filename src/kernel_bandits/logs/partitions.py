@@ -147,7 +147,7 @@ def here(function: Callable[..., Any], parts: Sequence[Any], *arguments: Any) ->
 
 
 def on_cluster(client: Any) -> Callable[..., Iterator[Any]]:
-    """Return the like of :func:`here` on the workers of a Dask client; results come in the order of the parts.
+    """Return a function like :func:`here` on the workers of a Dask client, with results in the order of the parts.
 
     What a killed worker had in hand is computed again by another.
     """

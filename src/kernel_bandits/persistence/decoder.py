@@ -1,4 +1,4 @@
-"""A policy from JSON and arrays, with what can be said about any object checked."""
+"""Read a policy from JSON and arrays, and check whatever can be checked for any object."""
 
 import array
 import math

@@ -11,7 +11,7 @@ from kernel_bandits.rng import Seed, entropy_of
 
 
 def reseed(thing: object, seed: Seed) -> None:
-    """Start every random stream in an object anew, from one seed; streams that are shared stay shared.
+    """Restart every random stream in an object from one seed; streams that are shared stay shared.
 
     A stream keeps its key, so that a policy that has drawn nothing is afterwards one that was built with this seed. An
     owner that draws ahead has a method ``on_reseed``, which is called at the end.

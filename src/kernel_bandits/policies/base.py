@@ -46,7 +46,7 @@ class Policy(Rounds):
 
     @final
     def select_many(self, contexts: ArrayLike, actions: ArrayLike | Box) -> list[Decision]:
-        """Choose an action for each of many contexts with the model as it is, at the speed of matrix products.
+        """Choose an action for each of many contexts with the current model, at the speed of matrix products.
 
         Args:
             contexts: one per row, shape (n, d_x).
@@ -206,12 +206,21 @@ class Policy(Rounds):
     def _tell(self, key: int, reward: float, weight: float, outputs: Mapping[str, float] | None) -> None:
         fate = f"was told already, with reward {reward!r}"
         version, learned = self._version(), self._rewards_learned + 1
-        steps = [*self._ledger.settle_steps([key], fate), *self.output_steps(self.awaited_point(key), outputs)]
+        # once more, since another thread may have settled it before the version was read
+        self._ledger.require_open("tell", key)
+        steps = [*self._ledger.settle_steps([key], fate), *self._measured_steps(version, key, outputs)]
         steps.append((self._store, version + 1, learned, self._dimensions))
         if weight == 1.0:
             self._change_model(version, steps, self.fulfil, key, reward)
         else:
             self._change_model(version, steps, self.fulfil_weighted, key, reward, weight)
+
+    def _measured_steps(self, version: int, key: int, outputs: Mapping[str, float] | None) -> Steps:
+        try:
+            return self.output_steps(self.awaited_point(key), outputs)
+        except Exception as reason:
+            self._blame_others(version, reason)
+            raise
 
     @final
     def tell_many(self, ids: Sequence[int | Decision], rewards: ArrayLike) -> None:
@@ -229,8 +238,8 @@ class Policy(Rounds):
     @final
     def expire(self, id: int | Decision) -> None:
         """Give up on a decision of :meth:`ask` whose reward will never arrive; it no longer narrows the bounds."""
-        key = self._open_key("expire", id)
         version = self._version()
+        key = self._open_key("expire", id)
         self._change_model(version, self._expire_steps(version, [key]), self.abandon, key)
 
     @final
@@ -278,7 +287,7 @@ class Policy(Rounds):
 
     @final
     def reseed(self, seed: Seed) -> None:
-        """Start every random stream of the policy anew; what it has learned stays.
+        """Restart every random stream of the policy; what it has learned stays.
 
         Give each process that plays a copy of one saved policy a seed of its own: otherwise all of them break ties,
         draw anchors and explore identically. ``None`` takes fresh entropy. A policy that has drawn nothing yet is

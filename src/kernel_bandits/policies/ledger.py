@@ -69,7 +69,7 @@ class Ledger:
         return self._settled.get(key, f"was settled more than {REMEMBERED:,} decisions ago")
 
     def require_all_open(self, verb: str, keys: Sequence[int]) -> list[int]:
-        """Return ids as plain integers, or raise an error if one is not open or stands twice."""
+        """Return ids as plain integers, or raise an error if one is not open or appears twice."""
         plain = [self.require_open(verb, key) for key in keys]
         if len(set(plain)) < len(plain):
             twice = next(key for key in plain if plain.count(key) > 1)

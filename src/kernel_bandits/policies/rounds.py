@@ -1,6 +1,7 @@
 """A round of a policy: choosing an action, and learning its reward."""
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import setitem
 from typing import Any, final
 
 import numpy as np
@@ -15,6 +16,7 @@ from kernel_bandits.numerics.blas_threads import one_thread, threads_for
 from kernel_bandits.policies.decision import NOTHING_CHOSEN, Choice, Decision, scattered
 from kernel_bandits.policies.hooks import Hooks
 from kernel_bandits.policies.ledger import Ledger
+from kernel_bandits.posteriors.base import Posterior
 
 # Beyond this, or below one over it, sums of weights leave nothing of the others.
 LARGEST_WEIGHT = 1e12
@@ -129,7 +131,7 @@ class Rounds(Hooks):
             ) from reason
 
     def _take_back_draws(self) -> None:
-        """Give the generators the states they had before a choice that came to nothing."""
+        """Restore the states that the generators had before a choice that failed."""
         restored = [(setattr, generator.bit_generator, "state", state) for generator, state in self._drawn_from]
         carry_out([*restored, (self._drawn_from.clear,)])
 
@@ -197,7 +199,14 @@ class Rounds(Hooks):
         if dimensions[0] is None:
             dimensions = len(context), len(action)
         stored = (self._store, version + 1, self._rewards_learned + 1, dimensions)
-        steps = [*also, *self.output_steps(point, outputs), stored]
+        try:
+            steps = [*also, *self.output_steps(point, outputs), stored]
+            if weight == 1.0 and not one_thread.libraries:
+                self._commit(version, self.learn(point, reward, choice), steps)
+                return
+        except Exception as reason:
+            self._blame_others(version, reason)
+            raise
         if weight == 1.0:
             self._change_model(version, steps, self.learn, point, reward, choice)
         else:
@@ -244,6 +253,23 @@ class Rounds(Hooks):
                 raise
             raise _changed_meanwhile() from None
 
+    def _describe(self, posterior: Posterior[Any], context_columns: int, points: FloatArray) -> None:
+        """Let a posterior see the first points, while no other thread can change it."""
+        version, failures = self._version(), list[Exception]()
+
+        def describe() -> None:
+            try:
+                posterior.describe(context_columns, points)
+            except Exception as reason:
+                failures.append(reason)
+
+        try:
+            carry_out([(self._versions.pop, version), (describe,), (setitem, self._versions, version, None)])
+        except KeyError:
+            raise _changed_meanwhile() from None
+        if failures:
+            raise failures[-1]
+
     def _check_first(self, points: FloatArray, context_columns: int) -> None:
         """Raise if, before the first observation, dictionary or kernel do not take points of this width."""
         for posterior in self.posteriors[:1]:
@@ -252,7 +278,7 @@ class Rounds(Hooks):
                     f"dictionary: its points have {posterior.dimension} columns, but context and action together have "
                     f"{points.shape[1]}."
                 )
-            posterior.describe(context_columns, points)
+            self._describe(posterior, context_columns, points)
             require_columns(posterior.kernel, points, context_columns)
 
 

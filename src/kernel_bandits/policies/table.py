@@ -156,7 +156,7 @@ class TablePolicy(TableReports):
         self.inner._update(vector, vectors[0], reward, met, 1.0, outputs)
 
     def select_many(self, contexts: FrameLike, actions: Offer | None = None) -> list[NamedDecision]:
-        """Choose an action for each of many rows with the model as it stands, at the speed of matrix products.
+        """Choose an action for each of many rows with the current model, at the speed of matrix products.
 
         Args:
             contexts: a frame, a list of dicts, or a NumPy structured array.
@@ -271,7 +271,7 @@ class TablePolicy(TableReports):
         self.inner.tell_many([self._decision(one) for one in ids], rewards)
 
     def expire(self, id: int | NamedDecision) -> None:
-        """Give up on a decision of :meth:`ask` whose reward will never come.
+        """Give up on a decision of :meth:`ask` whose reward will never arrive.
 
         Args:
             id: the decision, or its ``id``.

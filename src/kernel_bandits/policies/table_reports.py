@@ -1,4 +1,4 @@
-"""What a policy over a table tells of itself, by name."""
+"""Reports of a policy over a table, by name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 
 from kernel_bandits import persistence
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.errors import InputError
+from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.features.arms import ARM
 from kernel_bandits.features.description import Features
 from kernel_bandits.features.offers import Offer
@@ -50,7 +50,7 @@ class TableReports(ABC):
 
     @property
     def round_index(self) -> int:
-        """How many rewards came in: t."""
+        """t, the number of rewards learned."""
         return self.inner.round_index
 
     @property
@@ -83,7 +83,7 @@ class TableReports(ABC):
         return self.inner
 
     def explain(self, decision: NamedDecision, count: int = 5) -> NamedExplanation:
-        """Explain a decision: the past rounds that speak for it, and how much of its bound is exploration.
+        """Explain a decision: the past rounds behind it, and how much of its bound is exploration.
 
         Args:
             decision: as :meth:`select` or :meth:`ask` returned it.
@@ -99,11 +99,18 @@ class TableReports(ABC):
         return NamedDiagnostics(self.inner.diagnostics(), self.relevance(), self.translator.levels)
 
     def relevance(self) -> dict[str, float]:
-        """Return how much the expected reward depends on each variable, as in :class:`NamedDiagnostics`."""
+        """Return how much the expected reward depends on each variable, as in :class:`NamedDiagnostics`.
+
+        Empty where no points are kept to vary them at, as of ``lin_ucb``.
+        """
         if not isinstance(self.inner, PosteriorPolicy) or not self.round_index:
             return {}
         posterior = self.inner.posterior
-        return relevance(self.points, self.features.layout, lambda rows: posterior.predict(rows).mean)
+        try:
+            points = self.points
+        except UnavailableError:
+            return {}
+        return relevance(points, self.features.layout, lambda rows: posterior.predict(rows).mean)
 
     @property
     def points(self) -> FloatArray:
@@ -114,11 +121,11 @@ class TableReports(ABC):
         return posterior.observed_points
 
     def reseed(self, seed: Seed) -> None:
-        """Start every random stream of the policy anew, as :meth:`Policy.reseed` does."""
+        """Restart every random stream of the policy, as :meth:`Policy.reseed` does."""
         persistence.reseed(self, seed)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy to one file, atomically; :func:`kernel_bandits.load` brings it back with all it has met.
+        """Write the policy to one file, atomically; :func:`kernel_bandits.load` reads it back with its levels and arms.
 
         Args:
             path: of the file, replaced if it exists.

@@ -201,7 +201,7 @@ class AnchoredRegression:
         carry_out([replace_state(self.pending, self.pending.recounted(self._in_coordinates(awaited)))])
 
     def resample(self) -> None:
-        """Draw the dictionary anew from every point played, anticipated ones included."""
+        """Redraw the dictionary from every point played, anticipated ones included."""
         if self.postponed:
             self.catch_up()
         blocks = [*self.kept_history.blocks(), *self._awaited_block()]

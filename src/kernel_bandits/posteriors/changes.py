@@ -1,4 +1,4 @@
-"""When rewards leave their predictions for good, and since when."""
+"""Detect when rewards leave their predictions for good, and since when."""
 
 from __future__ import annotations
 

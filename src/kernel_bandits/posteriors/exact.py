@@ -175,7 +175,7 @@ class ExactRegression:
             carry_out(self.count_steps(point))
 
     def copy(self) -> Self:
-        """Return a regression that goes on by itself, with the same kernel."""
+        """Return an independent copy of the regression, with the same kernel."""
         return copy.deepcopy(self, {id(self.kernel): self.kernel})
 
     def _with_room(self, dimension: int) -> Self:
@@ -282,7 +282,7 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         return [*steps, *self._pending.release_steps([key])]
 
     def abandon_steps(self, keys: Collection[int]) -> Steps:
-        # A row cannot be taken out of the factor: count the others anew, O(t²) each.
+        # A row cannot be taken out of the factor: count the others again, O(t²) each.
         others = dict(self._pending.awaited)
         for key in keys:
             del others[key]

@@ -129,7 +129,7 @@ class Wander(_ByHalfLife):
 
 @dataclass(frozen=True)
 class Restart(Forgetting):
-    """Everything counts until rewards leave their predictions; then all that came before the change leaves.
+    """Everything counts until rewards leave their predictions; then everything before the change is forgotten.
 
     While nothing changes nothing is lost. The test is a CUSUM test of the standardised residuals. It sees a shift of
     one standard deviation after about 2·``limit`` rounds.

@@ -26,7 +26,7 @@ class Blocks(Protocol):
 
 
 class Thinned:
-    """Every so many-th observation, each standing for those around it."""
+    """Every k-th observation, each standing for those around it."""
 
     def __init__(self, points: FloatArray, rewards: FloatArray, most: int) -> None:
         step = -(-len(points) // most)

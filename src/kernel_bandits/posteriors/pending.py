@@ -1,4 +1,4 @@
-"""Points that were played and whose reward is still to come: counted in standard deviations, not yet in means."""
+"""Points that were played and whose reward is pending: counted in standard deviations, not yet in means."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Regression(Protocol):
         """Trace K(K + λI)⁻¹."""
 
     def copy(self) -> Self:
-        """Return a regression that goes on by itself."""
+        """Return an independent copy of the regression."""
 
     def count_many(self, coordinates: Sequence[FloatArray]) -> None:
         """Learn points with rewards that are never asked for, in a regression that nobody else holds."""
@@ -69,11 +69,11 @@ class Carrier(Protocol):
 
     @property
     def settled(self) -> Counted:
-        """The regression on the rewards that came."""
+        """The regression on the rewards received."""
 
     @property
     def awaited(self) -> dict[int, Awaited]:
-        """The points whose reward is to come."""
+        """The points whose reward is pending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Awaited:
 
 
 class Pending(Generic[R]):
-    """A regression on every reward that came, and one beside it that counts awaited points too.
+    """A regression on the rewards received, and one beside it that counts awaited points too.
 
     Attributes:
         settled: has learned the points whose rewards came; means are its.
@@ -117,7 +117,7 @@ class Pending(Generic[R]):
         return [*steps, (setitem, self.awaited, key, awaited)]
 
     def recounted(self, awaited: dict[int, Awaited]) -> Pending[R]:
-        """Return the pair that awaits these points instead, counted anew."""
+        """Return the pair that awaits these points instead, counted again."""
         pair = Pending(self.settled)
         if awaited:
             pair.ahead, pair.awaited = self.settled.copy(), awaited
@@ -140,7 +140,7 @@ class Pending(Generic[R]):
         return [(setattr, self, "ahead", ahead), *((self.awaited.pop, key, None) for key in keys)]
 
     def copy(self) -> Pending[R]:
-        """Return a pair that goes on by itself."""
+        """Return an independent copy of the pair."""
         pair = Pending(self.settled.copy())
         pair.ahead = pair.settled if self.ahead is self.settled else self.ahead.copy()
         pair.awaited = dict(self.awaited)

@@ -169,7 +169,7 @@ class RidgeRegression:
         self.settle()
 
     def copy(self) -> Self:
-        """Return a regression that goes on by itself."""
+        """Return an independent copy of the regression."""
         twin = copy.copy(self)
         for name in _ARRAYS:
             setattr(twin, name, getattr(self, name).copy())

@@ -1,4 +1,4 @@
-"""The routes of Azure Personalizer v1.0, so that its orphaned clients go on working.
+"""The routes of Azure Personalizer v1.0, so that its orphaned clients keep working.
 
 A context is the union of the objects in ``contextFeatures``, and the features of an action the union of those of the
 action; nested objects become ``outer.inner``. The columns have to be described in the loop's file.

@@ -1,7 +1,7 @@
 """What a policy decides: the choice of a rule, the decision a caller sees, and the last choice kept for its update."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,21 +34,10 @@ class Choice:
     safe: bool | None = None
 
 
-@dataclass(slots=True)
-class LastChoice:
-    """The last choice of ``select``, of use until the model changes, so that its update computes nothing twice."""
-
-    choice: Choice | None  # as :meth:`Policy.choose` returned it; None if the model has changed since
-    point: FloatArray  # the chosen joint point, shape (d,)
-    version: int  # of the model that chose it
-
-    def choice_of(self, context: FloatArray, action: FloatArray, version: int) -> Choice | None:
-        """Return the choice if it is of this action in this context, by this version of the model; otherwise None."""
-        is_same = version == self.version and context.tobytes() + action.tobytes() == self.point.tobytes()
-        return self.choice if is_same else None
-
-
-NOTHING_CHOSEN = LastChoice(None, np.empty(0), -1)
+# The last choice of ``select``, of use until the model changes, so that its update computes nothing twice: as
+# :meth:`Policy.choose` returned it, the chosen joint point (d,), and the version of the model that chose it.
+LastChoice: TypeAlias = tuple[Choice | None, FloatArray, int]
+NOTHING_CHOSEN: LastChoice = (None, np.empty(0), -1)
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 """A round of a policy: choosing an action, and learning its reward."""
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import setitem
 from typing import Any, final
 
 import numpy as np
@@ -12,7 +13,7 @@ from kernel_bandits.commit import Step, Steps, carry_out
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import require_columns
 from kernel_bandits.numerics.blas_threads import one_thread, threads_for
-from kernel_bandits.policies.decision import NOTHING_CHOSEN, Choice, Decision, LastChoice, scattered
+from kernel_bandits.policies.decision import NOTHING_CHOSEN, Choice, Decision, scattered
 from kernel_bandits.policies.hooks import Hooks
 from kernel_bandits.policies.ledger import Ledger
 from kernel_bandits.posteriors.base import Posterior
@@ -33,9 +34,9 @@ class Rounds(Hooks):
         self._dimensions: tuple[int | None, int | None] = (None, None)
         self._last = NOTHING_CHOSEN
         self._ledger = Ledger()
-        # The version of the model, alone in a list: a commit takes it out first and puts the next one in last, so that
+        # The version of the model, alone in a dict: a commit takes it out first and puts the next one in last, so that
         # of two threads that change the model at once one is refused.
-        self._versions = [0]
+        self._versions: dict[int, None] = {0: None}
 
     # A bad kernel or a huge number is reported by an error, so NumPy need not warn of the arithmetic on the way to it.
     @final
@@ -55,7 +56,7 @@ class Rounds(Hooks):
         version = self._version()
         try:
             decision, choice, point = self._decide(context, actions, mask)
-            last = LastChoice(choice, point, version)
+            last = (choice, point, version)
             if self._drawn_from:
                 noted = self.box_steps(actions) if isinstance(actions, Box) else ()
                 carry_out([(setattr, self, "_last", last), *noted, (self._drawn_from.clear,)])
@@ -182,14 +183,13 @@ class Rounds(Hooks):
         outputs: Mapping[str, float] | None = None,
     ) -> None:
         """Call :meth:`update`, with steps of a policy around this one."""
-        version, last, dimensions = self._version(), self._last, self._dimensions
+        version, dimensions = self._version(), self._dimensions
         context = as_vector("context", context, dimensions[0])
         action = as_vector("action", action, dimensions[1])
         reward = as_reward(reward)
-        choice = last.choice_of(context, action, version)
-        if choice is not None:
-            point = last.point
-        else:
+        choice, point, chosen_by = self._last
+        if version != chosen_by or context.tobytes() + action.tobytes() != point.tobytes():
+            choice = None
             require_finite("context", context)
             require_finite("action", action)
             point = np.concatenate((context, action))
@@ -214,7 +214,7 @@ class Rounds(Hooks):
     def _store(self, version: int, rewards_learned: int, dimensions: tuple[int | None, int | None]) -> None:
         """Write what every change of the model changes in the policy, as its last step; may be repeated."""
         self._rewards_learned, self._dimensions, self._last = rewards_learned, dimensions, NOTHING_CHOSEN
-        self._versions[:] = (version,)
+        self._versions[version] = None
 
     def _change_model(
         self, version: int, steps: Sequence[Step], hook: Callable[..., Steps | None], *arguments: Any
@@ -233,10 +233,9 @@ class Rounds(Hooks):
 
     def _version(self) -> int:
         """Return the version of the model."""
-        try:
-            return self._versions[0]
-        except IndexError:
-            raise _changed_meanwhile() from None
+        for version in self._versions:
+            return version
+        raise _changed_meanwhile()
 
     def _blame_others(self, version: int, reason: BaseException) -> None:
         """Raise if a call failed while another changed the model under it: it may have seen half of the change."""
@@ -246,11 +245,10 @@ class Rounds(Hooks):
 
     def _commit(self, version: int, planned: Steps | None, steps: Sequence[Step]) -> None:
         """Carry out the steps of the model, then those of the policy, the last of which is :meth:`_store`."""
-        begun: list[int] = []
         try:
-            carry_out([(self._versions.remove, version), (begun.append, version), *(planned or ()), *steps])
-        except ValueError:
-            if begun:
+            carry_out([(self._versions.pop, version), *(planned or ()), *steps])
+        except KeyError as reason:
+            if reason.args != (version,):
                 raise
             raise _changed_meanwhile() from None
 
@@ -265,8 +263,8 @@ class Rounds(Hooks):
                 failures.append(reason)
 
         try:
-            carry_out([(self._versions.remove, version), (describe,), (self._versions.append, version)])
-        except ValueError:
+            carry_out([(self._versions.pop, version), (describe,), (setitem, self._versions, version, None)])
+        except KeyError:
             raise _changed_meanwhile() from None
         if failures:
             raise failures[-1]

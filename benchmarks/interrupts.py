@@ -1,0 +1,50 @@
+"""Interrupt calls of every policy at a sample of their lines and count the states that are torn.
+
+``make test-slow`` takes every line, which is hours; this takes some lines of every policy, call and moment.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from faults.injection import Injected
+from faults.scenes import CALLS, POLICIES, ROUNDS, scene
+from faults.test_interrupts import NEWER_SCENES, lines_of, torn_points
+
+# Policies whose calls run out of memory.
+WITHOUT_MEMORY = ("ek_ucb", "k_ucb", "lin_ucb", "ek_ucb, learned")
+
+
+def main() -> None:
+    """Print how many lines there are, how many were interrupted, and how many states were torn."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lines", type=int, default=20, help="of each policy, call and moment; 20 by default")
+    options = parser.parse_args()
+    scenes = [("interrupts", Injected, name, rounds, call) for rounds in ROUNDS for name in POLICIES for call in CALLS]
+    scenes += [("interrupts, later parts", Injected, name, 15, call) for name, call in NEWER_SCENES]
+    scenes += [("memory runs out", MemoryError, name, 15, call) for name in WITHOUT_MEMORY for call in CALLS]
+    points, lines, torn = Counter[str](), Counter[str](), Counter[str]()
+    begun = time.process_time()
+    for fault, error, name, rounds, call in scenes:
+        policy, act, parts = scene(name, rounds, call)
+        count = lines_of(policy, act)
+        chosen = np.random.default_rng([rounds, count]).choice(count, min(options.lines, count), replace=False)
+        found = torn_points(policy, act, parts, chosen.tolist(), error)
+        points[fault] += len(chosen)
+        lines[fault] += count
+        torn[fault] += len(found)
+        if found:
+            print(f"torn: {name}, {call}, after {rounds} rounds, at lines {found}", flush=True)
+    for fault in points:
+        print(f"{fault}: {points[fault]:,} of {lines[fault]:,} lines, {torn[fault]} torn")
+    print(f"{time.process_time() - begun:.0f} s of processor time")
+
+
+if __name__ == "__main__":
+    main()

@@ -139,7 +139,7 @@ def test_a_call_under_which_the_model_changes_is_refused_and_changes_nothing(mak
         assert not done
 
 
-@pytest.mark.parametrize("libraries", [[], [(lambda: 1, lambda threads: None)]], ids=["one thread", "threads"])
+@pytest.mark.parametrize("libraries", [[], [(lambda: 1, lambda _: None)]], ids=["one thread", "threads"])
 def test_an_error_of_a_model_that_changes_underneath_is_blamed_on_the_change(libraries, monkeypatch):
     monkeypatch.setattr(one_thread, "libraries", libraries)
     kernel = Intruder()

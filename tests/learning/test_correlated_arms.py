@@ -144,6 +144,7 @@ def test_nothing_set_finds_that_one_arm_is_right_where_the_other_is_wrong():
 def test_correlated_arms_are_saved_and_resumed(tmp_path):
     policy = kb.ek_ucb(seed=0)
     right_or_wrong(policy, 150)
+    assert policy.posterior.kernel_changes[-1].arm_correlation < -0.5
     policy.save(tmp_path / "policy.kb")
     twin = kb.load(tmp_path / "policy.kb")
     for context in np.random.default_rng(2).normal(size=(20, 5)):
@@ -162,3 +163,4 @@ def test_correlated_arms_wait_for_late_rewards():
             decision, reward = waiting.pop(0)
             policy.tell(decision.id, reward)
     assert right / 200 > 0.85
+    assert policy.posterior.kernel_changes[-1].arm_correlation < -0.5

@@ -180,6 +180,24 @@ def test_a_restart_keeps_what_came_after_the_change(late):
     np.testing.assert_allclose(posterior.predict(queries()).std ** 2, variance, rtol=0, atol=1e-8)
 
 
+def test_late_rewards_of_what_was_played_before_a_change_do_not_count():
+    policy = kb.k_ucb(KERNEL, regularization=RIDGE, forgetting=kb.Restart(), seed=0)
+    generator = np.random.default_rng(0)
+    early = [policy.ask([0.5], generator.random((1, 1))) for _ in range(30)]
+    for t in range(140):
+        action = generator.random(1)
+        reward = np.sin(6 * action[0]) + 2.0 * (t < 100) + np.sqrt(RIDGE) * generator.standard_normal()
+        policy.update([0.5], action, float(reward))
+    observed, means = len(policy.posterior.observed_points), policy.posterior.predict(queries()).mean
+    assert observed < 50
+    for decision in early:
+        policy.tell(decision.id, float(np.sin(6 * decision.action[0]) + 2.0))
+    assert policy.round_index == 170
+    assert policy.pending == ()
+    assert len(policy.posterior.observed_points) == observed
+    np.testing.assert_allclose(policy.posterior.predict(queries()).mean, means, rtol=0, atol=1e-9)
+
+
 def test_a_restart_follows_a_moving_optimum_and_costs_nothing_where_none_moves():
     assert moving_regret(kb.Restart(), True) < 0.5 * moving_regret(None, True)
     assert moving_regret(kb.Restart(), False) <= 1.1 * moving_regret(None, False)

@@ -65,6 +65,8 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
         self._kept: list[_Kept] = []
         self._awaited_times: dict[int, int] = {}
         self._test = forgetting.detector()
+        # the round of the last change; what was played before has left
+        self._changed_at = 0
         self._share()
 
     def _share(self) -> None:
@@ -157,7 +159,10 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
 
     def fulfil_steps(self, key: int, reward: float) -> Steps:
         kept = _Kept(self.awaited_point(key), reward, 1.0, self._awaited_times[key])
-        steps = self._learn_steps(lambda within: within.fulfil_steps(key, reward), kept, self._clock)
+        if kept.time < self._changed_at:
+            steps = [*self._within.abandon_steps([key]), (self._count, self._clock, self._observed + 1)]
+        else:
+            steps = self._learn_steps(lambda within: within.fulfil_steps(key, reward), kept, self._clock)
         return [*steps, (self._awaited_times.pop, key, None)]
 
     def _learn_steps(
@@ -189,7 +194,7 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
         twin._kept.append(kept)
         twin._count(clock, self._observed + 1)
         if changed_at is not None and test is not None:
-            twin._test = test.anew(clock)
+            twin._test, twin._changed_at = test.anew(clock), changed_at
             twin._renew(changed_at)
         else:
             twin._renew()

@@ -9,7 +9,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 from faults.injection import fingerprint
-from faults.scenes import CALLS, CONTEXTS, KERNEL, LOG, OFFERS, POLICIES, played, table
+from faults.scenes import CALLS, CONTEXTS, KERNEL, LOG, NEWER, OFFERS, POLICIES, constrained, played, table
 
 import kernel_bandits as kb
 
@@ -229,3 +229,71 @@ def test_coroutines_without_a_lock_may_ask_and_tell_in_any_order():
 
     asyncio.run(together())
     assert (policy.round_index, policy.pending) == (30, ())
+
+
+@pytest.mark.usefixtures("eager_switches")
+@pytest.mark.parametrize("name", [*NEWER, "constrained"])
+def test_threads_without_a_lock_are_refused_or_served(name):
+    is_guarded = name == "constrained"
+    policy = constrained() if is_guarded else NEWER[name]()
+    measured = {"outputs": {"pressure": 5.0}} if is_guarded else {}
+
+    def play(thread):
+        generator, learned = np.random.default_rng(thread), 0
+        for number in range(ROUNDS // 2):
+            context, actions, reward = generator.random(2), generator.random((3, 1)), float(generator.random())
+            with suppress(kb.UnavailableError):
+                if number % 3 == 0:
+                    policy.update(context, actions[0], reward, **measured)
+                elif number % 3 == 1:
+                    policy.update(context, policy.select(context, actions).action, reward, **measured)
+                else:
+                    policy.tell(policy.ask(context, actions), reward, **measured)
+                learned += 1
+        return learned
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        learned = sum(pool.map(play, range(THREADS)))
+    assert policy.round_index == learned
+    decision = policy.select([0.1, 0.2], [[0.3], [0.4]])
+    assert np.isfinite([decision.mean, decision.std]).all()
+
+
+@pytest.mark.usefixtures("eager_switches")
+@pytest.mark.parametrize("seed", range(5))
+def test_threads_that_ask_first_lose_no_decision(seed):
+    # a first call looks at the columns, and starts the model anew for them
+    policy = kb.ek_ucb(seed=seed)
+
+    def ask(thread):
+        asked = []
+        for offered in np.random.default_rng(thread).random((5, 3, 1)):
+            with suppress(kb.UnavailableError):
+                asked.append(policy.ask([0.1, 0.2], offered))
+        return asked
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        asked = [decision for each in pool.map(ask, range(THREADS)) for decision in each]
+    for decision in asked:
+        policy.tell(decision, 0.5)
+    assert (policy.round_index, policy.pending) == (len(asked), ())
+
+
+@pytest.mark.usefixtures("eager_switches")
+@pytest.mark.parametrize("name", ["uniform", "ek_ucb", "thompson_sampling"])
+def test_threads_that_tell_one_decision_tell_it_once(name):
+    policy = POLICIES[name]()
+    ids = [policy.ask(context, offered).id for context, offered in zip(CONTEXTS[:20], OFFERS[:20], strict=True)]
+
+    def tell_all(_):
+        told = 0
+        for id in ids:
+            with suppress(kb.KernelBanditsError):
+                policy.tell(id, 0.5)
+                told += 1
+        return told
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        told = sum(pool.map(tell_all, range(THREADS)))
+    assert policy.round_index == told
+    assert policy.round_index + len(policy.pending) == len(ids)

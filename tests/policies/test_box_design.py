@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
+from kernel_bandits.learning.box import CURVED, FLAT
 from kernel_bandits.policies.box_design import BESIDES, PER_COORDINATE
 
 BOX = kb.Box([150.0, 1.0, 20.0], [250.0, 5.0, 80.0])
@@ -88,3 +89,47 @@ def test_a_peak_in_a_plateau_is_found():
             shortfalls.append(40.0 * (1.0 - np.exp(-offset @ offset / (2 * 0.13**2))))
             policy.tell(decision.id, 90.0 - shortfalls[-1] + generator.standard_normal())
     assert np.mean(shortfalls[-12:]) < 5.0
+
+
+def bump(fractions, centre, radius=0.3):
+    """A peak of 40 that ends at a radius: nothing is felt beyond."""
+    return 40.0 * max(0.0, 1.0 - float(((fractions - centre) ** 2).sum()) / radius**2) ** 2
+
+
+def test_the_design_goes_on_while_rewards_show_nothing_of_the_settings():
+    policy, generator = kb.ek_ucb(seed=0), np.random.default_rng(0)
+    fractions = []
+    for _ in range(40):
+        context = generator.standard_normal(2)
+        decision = policy.select(context, BOX)
+        fractions.append(BOX.fractions(decision.action[None, :])[0])
+        # the sensors matter, the settings do not
+        policy.update(context, decision.action, float(50.0 + 5.0 * context[0] + generator.standard_normal()))
+    assert policy.posterior.shape == FLAT
+    late = np.array(fractions[20:])
+    assert ((late < 1e-3) | (late > 1.0 - 1e-3)).any(axis=1).sum() <= 2
+    # until a reward stands out
+    policy.update(np.zeros(2), BOX.at(np.full((1, 3), 0.5))[0], 90.0)
+    for _ in range(8):
+        context = generator.standard_normal(2)
+        policy.update(context, policy.select(context, BOX).action, float(50.0 + 5.0 * context[0]))
+    assert policy.posterior.shape == CURVED
+
+
+@pytest.mark.parametrize(("low", "width"), [(0.0, 1.0), (1e8, 1.0), (-3e5, 1e-3)], ids=["unit", "far", "tiny"])
+def test_a_peak_that_the_first_points_miss_is_found_in_any_units(low, width):
+    box = kb.Box(np.full(2, low), np.full(2, low) + width)
+    policy, generator, heights = kb.ek_ucb(seed=4), np.random.default_rng(4), []
+    for _ in range(70):
+        decision = policy.select([], box)
+        heights.append(bump(box.fractions(decision.action[None, :])[0], np.array([0.525, 0.2]), 0.3))
+        policy.update([], decision.action, 50.0 + heights[-1] + float(generator.standard_normal()))
+    assert max(heights[:9]) == 0.0
+    assert np.mean(heights[-15:]) > 35.0
+
+
+def test_sensors_in_any_units_are_accepted_before_anything_is_learned():
+    policy = kb.ek_ucb(seed=0)
+    for number in range(6):
+        decision = policy.ask([1.7e12 + number, 1e-12 * number], BOX)
+        policy.tell(decision.id, float(number))

@@ -131,3 +131,11 @@ def test_relevance_finds_what_matters():
     without = kb.ek_ucb(kb.Gaussian(1.0), dictionary=kb.Kors(history="none"), features=features, seed=0)
     without.update({"x": 0.0, "noise": 0.0, "constant": 5.0}, "red", 1.0)
     assert set(without.relevance()) == set(found)
+
+
+@pytest.mark.parametrize("make", [kb.lin_ucb, kb.uniform], ids=["lin_ucb", "uniform"])
+def test_a_policy_that_keeps_no_points_has_diagnostics(make):
+    policy = make(features=kb.Features({"age": kb.Numeric()}, actions=["red", "blue"]), seed=0)
+    policy.update({"age": 30}, "red", 1.0)
+    assert policy.diagnostics().relevance == {}
+    assert "relevance" not in str(policy.diagnostics())

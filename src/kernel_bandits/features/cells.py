@@ -17,6 +17,7 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.features.codebook import Codebook
+from kernel_bandits.features.rows import Row
 from kernel_bandits.features.values import (
     LARGEST,
     Level,
@@ -57,10 +58,10 @@ class Cell(ABC):
             InputError: that says what was expected instead of the value.
         """
 
-    def write_column(self, out: FloatArray, values: Sequence[Any]) -> bool:
-        """Write the values of rows to zeros (n, width of a row), as :meth:`write` does; whether all stay like this."""
+    def write_column(self, out: FloatArray, rows: Sequence[Row], name: str) -> bool:
+        """Write the values of a column to zeros (n, width of a row), as :meth:`write` does; whether all stay so."""
         # iterating over an array makes its rows faster than indexing does
-        settled = [self.write(row, value) for row, value in zip(out, values, strict=True)]
+        settled = [self.write(vector, row[name]) for vector, row in zip(out, rows, strict=True)]
         return all(settled)
 
     @abstractmethod
@@ -124,14 +125,14 @@ class NumericCell(Cell):
         out[self.start] = (number - self.origin) / self.length
         return True
 
-    def write_column(self, out: FloatArray, values: Sequence[Any]) -> bool:
-        numbers, origin, length = [], self.origin, self.length
-        for value in values:
-            if origin is None or type(value) is not float or self.logarithm or not -LARGEST <= value <= LARGEST:
-                return super().write_column(out, values)
-            numbers.append((value - origin) / length)
-        out[:, self.start] = numbers
-        return True
+    def write_column(self, out: FloatArray, rows: Sequence[Row], name: str) -> bool:
+        low, length, most = self.origin, self.length, LARGEST
+        if low is not None and not self.logarithm:
+            numbers = [(v - low) / length for row in rows if type(v := row[name]) is float and -most <= v <= most]
+            if len(numbers) == len(rows):
+                out[:, self.start] = numbers
+                return True
+        return super().write_column(out, rows, name)
 
     def learn(self, value: Any) -> None:
         if self.origin is None:
@@ -218,15 +219,13 @@ class GivenLevelsCell(Cell):
         out[self.columns.get(level, self.other)] = 1.0
         return True
 
-    def write_column(self, out: FloatArray, values: Sequence[Any]) -> bool:
-        columns, other, place, width, places = self.columns, self.other, 0, out.shape[1], []
-        for value in values:
-            if type(value) is not str:
-                return super().write_column(out, values)
-            places.append(place + columns.get(value, other))
-            place += width
-        out.put(places, 1.0)
-        return True
+    def write_column(self, out: FloatArray, rows: Sequence[Row], name: str) -> bool:
+        place_of, other, width = self.columns.get, self.other, out.shape[1]
+        places = [number * width + place_of(v, other) for number, row in enumerate(rows) if type(v := row[name]) is str]
+        if len(places) == len(rows):
+            out.put(places, 1.0)
+            return True
+        return super().write_column(out, rows, name)
 
     def read(self, row: FloatArray) -> Level | None:
         return next((level for level, column in self.columns.items() if row[column] == 1.0), None)

@@ -106,7 +106,7 @@ class ColumnEncoder(RowEncoder):
         out, settled = np.zeros((len(rows), self.width)), True
         try:
             for name, cell in self.cells:
-                if not cell.write_column(out, [row[name] for row in rows]):
+                if not cell.write_column(out, rows, name):
                     settled = False
         except (InputError, KeyError):
             return self._encode_with_care(rows, place)

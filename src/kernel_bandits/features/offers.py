@@ -83,6 +83,8 @@ class DescribedActions(ActionEncoder):
         self.width = rows.width
 
     def offered(self, offer: Offer | None) -> Sequence[Action]:
+        if type(offer) is list:
+            return offer
         if offer is None:
             raise InputError("actions: expected the rows on offer, got none; every round describes its own actions.")
         if isinstance(offer, Mapping):

@@ -206,12 +206,21 @@ class Policy(Rounds):
     def _tell(self, key: int, reward: float, weight: float, outputs: Mapping[str, float] | None) -> None:
         fate = f"was told already, with reward {reward!r}"
         version, learned = self._version(), self._rewards_learned + 1
-        steps = [*self._ledger.settle_steps([key], fate), *self.output_steps(self.awaited_point(key), outputs)]
+        # once more, since another thread may have settled it before the version was read
+        self._ledger.require_open("tell", key)
+        steps = [*self._ledger.settle_steps([key], fate), *self._measured_steps(version, key, outputs)]
         steps.append((self._store, version + 1, learned, self._dimensions))
         if weight == 1.0:
             self._change_model(version, steps, self.fulfil, key, reward)
         else:
             self._change_model(version, steps, self.fulfil_weighted, key, reward, weight)
+
+    def _measured_steps(self, version: int, key: int, outputs: Mapping[str, float] | None) -> Steps:
+        try:
+            return self.output_steps(self.awaited_point(key), outputs)
+        except Exception as reason:
+            self._blame_others(version, reason)
+            raise
 
     @final
     def tell_many(self, ids: Sequence[int | Decision], rewards: ArrayLike) -> None:
@@ -229,8 +238,8 @@ class Policy(Rounds):
     @final
     def expire(self, id: int | Decision) -> None:
         """Give up on a decision of :meth:`ask` whose reward will never arrive; it no longer narrows the bounds."""
-        key = self._open_key("expire", id)
         version = self._version()
+        key = self._open_key("expire", id)
         self._change_model(version, self._expire_steps(version, [key]), self.abandon, key)
 
     @final

@@ -15,6 +15,7 @@ from kernel_bandits.numerics.blas_threads import one_thread, threads_for
 from kernel_bandits.policies.decision import NOTHING_CHOSEN, Choice, Decision, LastChoice, scattered
 from kernel_bandits.policies.hooks import Hooks
 from kernel_bandits.policies.ledger import Ledger
+from kernel_bandits.posteriors.base import Posterior
 
 # Beyond this, or below one over it, sums of weights leave nothing of the others.
 LARGEST_WEIGHT = 1e12
@@ -198,13 +199,18 @@ class Rounds(Hooks):
         if dimensions[0] is None:
             dimensions = len(context), len(action)
         stored = (self._store, version + 1, self._rewards_learned + 1, dimensions)
-        steps = [*also, *self.output_steps(point, outputs), stored]
-        if weight != 1.0:
-            self._change_model(version, steps, self.learn_weighted, point, reward, weight)
-        elif one_thread.libraries:
+        try:
+            steps = [*also, *self.output_steps(point, outputs), stored]
+            if weight == 1.0 and not one_thread.libraries:
+                self._commit(version, self.learn(point, reward, choice), steps)
+                return
+        except Exception as reason:
+            self._blame_others(version, reason)
+            raise
+        if weight == 1.0:
             self._change_model(version, steps, self.learn, point, reward, choice)
         else:
-            self._commit(version, self.learn(point, reward, choice), steps)
+            self._change_model(version, steps, self.learn_weighted, point, reward, weight)
 
     def _store(self, version: int, rewards_learned: int, dimensions: tuple[int | None, int | None]) -> None:
         """Write what every change of the model changes in the policy, as its last step; may be repeated."""
@@ -249,6 +255,23 @@ class Rounds(Hooks):
                 raise
             raise _changed_meanwhile() from None
 
+    def _describe(self, posterior: Posterior[Any], context_columns: int, points: FloatArray) -> None:
+        """Let a posterior see the first points, while no other thread can change it."""
+        version, failures = self._version(), list[Exception]()
+
+        def describe() -> None:
+            try:
+                posterior.describe(context_columns, points)
+            except Exception as reason:
+                failures.append(reason)
+
+        try:
+            carry_out([(self._versions.remove, version), (describe,), (self._versions.append, version)])
+        except ValueError:
+            raise _changed_meanwhile() from None
+        if failures:
+            raise failures[-1]
+
     def _check_first(self, points: FloatArray, context_columns: int) -> None:
         """Raise if, before the first observation, dictionary or kernel do not take points of this width."""
         for posterior in self.posteriors[:1]:
@@ -257,7 +280,7 @@ class Rounds(Hooks):
                     f"dictionary: its points have {posterior.dimension} columns, but context and action together have "
                     f"{points.shape[1]}."
                 )
-            posterior.describe(context_columns, points)
+            self._describe(posterior, context_columns, points)
             require_columns(posterior.kernel, points, context_columns)
 
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 
 from kernel_bandits import persistence
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.errors import InputError
+from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.features.arms import ARM
 from kernel_bandits.features.description import Features
 from kernel_bandits.features.offers import Offer
@@ -99,11 +99,18 @@ class TableReports(ABC):
         return NamedDiagnostics(self.inner.diagnostics(), self.relevance(), self.translator.levels)
 
     def relevance(self) -> dict[str, float]:
-        """Return how much the expected reward depends on each variable, as in :class:`NamedDiagnostics`."""
+        """Return how much the expected reward depends on each variable, as in :class:`NamedDiagnostics`.
+
+        Empty where no points are kept to vary them at, as of ``lin_ucb``.
+        """
         if not isinstance(self.inner, PosteriorPolicy) or not self.round_index:
             return {}
         posterior = self.inner.posterior
-        return relevance(self.points, self.features.layout, lambda rows: posterior.predict(rows).mean)
+        try:
+            points = self.points
+        except UnavailableError:
+            return {}
+        return relevance(points, self.features.layout, lambda rows: posterior.predict(rows).mean)
 
     @property
     def points(self) -> FloatArray:

@@ -6,7 +6,6 @@ The final regrets of other libraries are those of docs/peers.md. Run: python exa
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -30,7 +29,7 @@ def play():
     environment = kb.environments.Chessboard()
     curves = {}
     for name, (build, *_) in POLICIES.items():
-        runs = [kb.run(build(seed), environment, horizon=ROUNDS, seed=seed, clock=time.process_time) for seed in SEEDS]
+        runs = [kb.run(build(seed), environment, horizon=ROUNDS, seed=seed) for seed in SEEDS]
         regret = np.mean([run.regret for run in runs], axis=0)
         seconds = np.median([np.cumsum(run.select_seconds + run.update_seconds) for run in runs], axis=0)
         curves[name] = (regret, seconds)
@@ -46,14 +45,14 @@ def draw(curves, axes):
             axis.plot(values, color=colour, ls=style, lw=2.2)
     label(regret, "EK-UCB and K-UCB", curves["EK-UCB"][0][-1], "#0072b2", offset=6)
     label(regret, "linear", curves["linear"][0][-1], POLICIES["linear"][1])
-    label(regret, "uniform", curves["uniform"][0][-1], POLICIES["uniform"][1], offset=-38)
+    label(regret, "uniform", curves["uniform"][0][-1], POLICIES["uniform"][1], offset=-26)
     for name, value in OTHERS.items():
         regret.plot(ROUNDS, value, "o", color="#555555", ms=5, clip_on=False)
         label(regret, name, value, "#555555")
     label(time, "K-UCB", curves["K-UCB"][1][-1], "#b07600", offset=-10, left=22)
     label(time, "EK-UCB", curves["EK-UCB"][1][-1], "#0072b2", offset=6)
-    regret.set(title="regret", xlabel="round", xlim=(0, ROUNDS), ylim=(0, 1200))
-    time.set(title="computing time", xlabel="round", xlim=(0, ROUNDS), ylim=(0, None))
+    regret.set(title="what it loses (regret)", xlabel="round", xlim=(0, ROUNDS), ylim=(0, 1200))
+    time.set(title="what it computes (time)", xlabel="round", xlim=(0, ROUNDS), ylim=(0, None))
     time.yaxis.set_major_formatter("{x:g}×")
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)

@@ -12,6 +12,7 @@ from faults.injection import fingerprint
 from faults.scenes import CALLS, CONTEXTS, KERNEL, LOG, NEWER, OFFERS, POLICIES, constrained, played, table
 
 import kernel_bandits as kb
+from kernel_bandits.numerics.blas_threads import one_thread
 
 ROUNDS, THREADS = 30, 4
 
@@ -136,6 +137,22 @@ def test_a_call_under_which_the_model_changes_is_refused_and_changes_nothing(mak
     else:
         # a call that evaluates no kernel is not interrupted
         assert not done
+
+
+@pytest.mark.parametrize("libraries", [[], [(lambda: 1, lambda threads: None)]], ids=["one thread", "threads"])
+def test_an_error_of_a_model_that_changes_underneath_is_blamed_on_the_change(libraries, monkeypatch):
+    monkeypatch.setattr(one_thread, "libraries", libraries)
+    kernel = Intruder()
+    policy = played(lambda: kb.ek_ucb(kernel, seed=0), 15)
+
+    def change_and_fail():
+        policy.update(CONTEXTS[72], [0.9], 0.25)
+        raise IndexError("half of a change")
+
+    kernel.intrude = change_and_fail
+    with pytest.raises(kb.UnavailableError, match="another thread"):
+        policy.update(CONTEXTS[70], OFFERS[70, 0], 0.5)
+    assert policy.round_index == 16
 
 
 def test_select_under_which_the_model_changes_decides_or_is_refused():

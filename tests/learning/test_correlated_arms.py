@@ -1,5 +1,7 @@
 """Named arms that say something of each other: opposite, alike, or nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
@@ -9,6 +11,7 @@ import kernel_bandits as kb
 from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
 from kernel_bandits.learning.columns import Columns
 from kernel_bandits.learning.mixed import MOST_CORRELATED_ARMS, MixedSample
+from kernel_bandits.learning.mixed_prior import MixedPrior
 
 
 def block(seed=0, count=20, arms=3):
@@ -87,6 +90,36 @@ def test_the_kernel_is_positive_semidefinite_with_arms_never_seen():
     assert same_context[0, 1] == pytest.approx(model.correlation)
     assert same_context[0, 1] < -0.9
     np.testing.assert_array_equal(same_context[2:, :2], 0.0)
+
+
+def sample_of(arms, count=80, seed=0, prior=None):
+    """Rewards of arms of which the first two are opposites and the third is like the first."""
+    generator = np.random.default_rng(seed)
+    contexts, arm = generator.normal(size=(count, 2)), generator.integers(arms, size=count)
+    rewards = np.array([1.0, -1.0, 1.0])[arm] * np.sin(contexts).sum(axis=1) + 0.1 * generator.normal(size=count)
+    return MixedSample(np.hstack([contexts, np.eye(3)[arm]]), rewards, Columns(2), True, None, prior)
+
+
+def test_two_opposite_arms_may_be_joined_by_a_third():
+    before = sample_of(2).fit(None)
+    assert before.correlation < -0.9
+    sample = sample_of(3)
+    found = sample.fit(before)
+    # three arms cannot all be opposites
+    assert found.correlation > -0.5
+    assert np.isfinite(sample.evidence_gained(found, before))
+    assert sample.evidence_gained(before, found) == -sample.evidence_gained(found, before)
+
+
+def test_evidence_is_gained_on_the_same_observations():
+    sample = sample_of(2, prior=MixedPrior(correlated_sample_size=30))
+    correlated = sample.fit(None)
+    apart = replace(correlated, parameters=correlated.parameters[:-1])
+    barely = replace(correlated, parameters=np.append(apart.parameters, 1e-6))
+    assert correlated.correlation < -0.9
+    assert barely.correlation < 0.0 == apart.correlation
+    assert sample.evidence_gained(apart, barely) == pytest.approx(0.0, abs=1e-3)
+    assert sample.evidence_gained(correlated, barely) > 1.0
 
 
 def right_or_wrong(policy, rounds, seed=0):

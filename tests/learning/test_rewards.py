@@ -66,3 +66,9 @@ def test_a_later_reward_within_the_range_of_a_finite_variance_counts_as_it_is(se
 
 def test_equal_rewards_have_no_bounds():
     assert RewardUnits.of(np.full(100, 3.0)) == RewardUnits()
+
+
+def test_rewards_that_are_equal_but_for_rounding_have_no_scale():
+    # 0.1 + 0.2 is not 0.3
+    rewards = np.r_[np.full(16, 0.3), np.full(14, 0.1 + 0.2), 9.8, 9.8]
+    np.testing.assert_array_equal(RewardUnits.of(rewards).bounded(rewards), rewards)

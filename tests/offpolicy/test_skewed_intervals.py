@@ -32,6 +32,14 @@ def test_intervals_of_symmetric_terms_are_those_of_student():
     np.testing.assert_allclose(ends, [-half, half], rtol=0.06)
 
 
+@pytest.mark.parametrize("exponent", [-1000, -370, 340])
+def test_intervals_are_those_of_the_terms_in_any_unit(exponent):
+    terms = np.random.default_rng(0).exponential(size=40)
+    ends = bootstrap(terms, 0.95, np.random.default_rng(0))
+    there = bootstrap(np.ldexp(terms, exponent), 0.95, np.random.default_rng(0))
+    np.testing.assert_allclose(np.ldexp(there, -exponent), ends, rtol=1e-12)
+
+
 @pytest.mark.parametrize("terms", [[1.0], [1.0, 1.0, 1.0], [0.0, 1.0], [0.0] * 50 + [1e6]])
 def test_few_or_equal_terms_have_an_interval_around_their_mean(terms):
     low, high = bootstrap(np.array(terms), 0.95, np.random.default_rng(0))

@@ -92,6 +92,19 @@ def test_a_box_is_searched_in_the_unit_of_the_rewards():
     assert actions(2.0**-900) == actions(1.0)
 
 
+def test_a_change_of_tiny_rewards_is_seen():
+    def arms(unit):
+        policy = kb.ek_ucb(forgetting=kb.Restart(limit=4.0), seed=0)
+        shifted = iter(np.r_[np.zeros(40), np.full(20, 5.0)])
+        played = play(
+            lambda expected, generator: unit * (with_noise(expected, generator) + next(shifted)), 0, 60, policy
+        )
+        return played[0], len(policy.posterior.observed_points)
+
+    assert arms(2.0**-900) == arms(1.0)
+    assert arms(1.0)[1] < 30
+
+
 def outliers_in(policy):
     """Play on, with one reward of 1e60 in the middle of it."""
     for number, value in enumerate(np.random.default_rng(0).standard_normal(100)):
@@ -126,11 +139,35 @@ def test_an_outlier_told_late_counts_at_its_place():
     assert np.abs(policy.predict([0.0, 1.0], ARMS).mean).max() < 10.0
 
 
+@pytest.mark.parametrize("make", [kb.ek_ucb, kb.k_ucb], ids=["ek_ucb", "k_ucb"])
+@pytest.mark.parametrize("outlier", [1e20, 1e60])
+def test_an_outlier_among_the_first_rewards_hides_none_of_the_others(outlier, make):
+    generator, policy = np.random.default_rng(1), make(seed=0)
+    contexts, arms = generator.standard_normal((48, 2)), generator.integers(3, size=48)
+    rewards = (SLOPES[arms] * contexts).sum(axis=1)
+    rewards[5] = outlier
+    for context, arm, reward in zip(contexts, arms, rewards.tolist(), strict=True):
+        policy.update(context, ARMS[arm], reward)
+    np.testing.assert_array_equal(policy.posterior.observed_rewards, rewards)
+    np.testing.assert_allclose(policy.predict([1.0, 0.0], ARMS).mean, SLOPES[:, 0], atol=0.5)
+
+
+def test_equal_rewards_stay_equal_through_changes_of_the_kernel():
+    # 0.67 − c + c is 0.67 for some prior means c and its neighbour for others
+    generator, policy = np.random.default_rng(1), kb.ek_ucb(seed=0)
+    rewards = np.full(64, 0.67)
+    rewards[[0, 4, 8, 16]] = 9.8
+    contexts, arms = generator.standard_normal((64, 1)), generator.integers(2, size=64)
+    policy.update_many(contexts, np.eye(2)[arms], rewards)
+    np.testing.assert_array_equal(policy.posterior.observed_rewards, rewards)
+    assert 0.1 * rewards.var() < policy.posterior.kernel_changes[-1].regularization < rewards.var()
+
+
 def test_without_a_history_outliers_do_not_pile_up():
     policy = kb.ek_ucb(dictionary=kb.Kors(history="none"), learn_kernel=kb.KernelLearning(warm_up=64), seed=0)
     outliers_in(policy)
     assert np.abs(policy.predict([0.0, 1.0], ARMS).mean).max() < 10.0
-    assert policy.posterior._excessive == {}
+    assert not policy.posterior._rewards
 
 
 def test_without_a_history_the_kernel_of_arms_is_learned_until_it_is_frozen():

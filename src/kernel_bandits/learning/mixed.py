@@ -22,7 +22,7 @@ from kernel_bandits.kernels.mixed import Mixed, PerArm
 from kernel_bandits.learning import blocks, box
 from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
 from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units
-from kernel_bandits.learning.mixed_objective import MixedObjective
+from kernel_bandits.learning.mixed_objective import MixedObjective, greatest_contrast
 from kernel_bandits.learning.mixed_prior import BOX_PRIOR, PRIOR, MixedPrior
 
 # Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a known
@@ -217,10 +217,20 @@ class MixedSample:
             starts.append(before.parameters)
         return objective, *objective.minimum(starts)
 
-    def evidence_of(self, model: MixedModel) -> float:
-        """Return the log evidence of a model, in these units."""
-        observations = [self._all_arms] if model.correlation else self._blocks
-        return block_evidence(model.parameters, observations, mean_precision=1.0).value
+    def evidence_gained(self, found: MixedModel, before: MixedModel) -> float:
+        """Return the log evidence of a model of this sample less that of the one before, on the same observations."""
+        if not (found.correlation or before.correlation):
+            return found.evidence - block_evidence(before.parameters, self._blocks, mean_precision=1.0).value
+        after, value = (self._evidence_of_all_arms(model.parameters) for model in (found, before))
+        return after - value
+
+    def _evidence_of_all_arms(self, parameters: FloatArray) -> float:
+        """Return the log evidence of θ, with κ or without, on the observations of all arms."""
+        contrast = parameters[blocks.CONTRAST] if len(parameters) > blocks.CONTRAST else 0.0
+        # two arms can be more opposite than three: the model before may not have known them all
+        contrast = min(contrast, greatest_contrast(len(self._blocks)))
+        theta = np.append(parameters[: blocks.CONTRAST], contrast)
+        return block_evidence(theta, [self._all_arms], mean_precision=1.0).value
 
     def _model(self, objective: MixedObjective, parameters: FloatArray, power: float) -> MixedModel:
         evidence = objective.evidence(parameters)

@@ -20,6 +20,11 @@ NEARLY_OPPOSITE = 0.98
 ABSENT = -60.0
 
 
+def greatest_contrast(arms: int) -> float:
+    """Return the largest log κ of K arms, all correlated alike: 1 − κ is −1/(K − 1) at least."""
+    return math.log(1.0 + NEARLY_OPPOSITE / (arms - 1.0)) if arms > 1 else 0.0
+
+
 class MixedObjective:
     """The objective over θ on some observations.
 
@@ -42,8 +47,7 @@ class MixedObjective:
         self._widths = prior.widths(observations[0], two_valued)
         self._low, self._high = self.medians - prior.reach, self.medians + prior.reach
         if observations[0].other_arm is not None:
-            # K arms with correlations below −1/(K − 1) are none: κ = 1 − ρ is K/(K − 1) at most
-            self._high[blocks.CONTRAST] = math.log(1.0 + NEARLY_OPPOSITE / (arms - 1.0))
+            self._high[blocks.CONTRAST] = greatest_contrast(arms)
 
     @property
     def count(self) -> int:

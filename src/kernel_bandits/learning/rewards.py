@@ -17,6 +17,8 @@ FEWEST = 16
 DOMINANT_SHARE = 0.75
 # The first and the last decile of a normal distribution are this many standard deviations apart.
 NORMAL_DECILES = 2.563
+# Rewards that differ by less than this share of themselves are equal up to rounding.
+ROUNDING = 2.0**-48
 # Rewards vary by at least and at most this much in the unit they are learned in: variances are their squares.
 LEAST_DEVIATION, LARGEST_DEVIATION = 2.0**-200, 2.0**400
 
@@ -30,8 +32,8 @@ class RewardUnits:
     deviation is more than log n times the robust one, by deciles, and that because of log n rewards alone. For normal
     and exponential rewards this does not happen; for Cauchy ones it does as n grows. Rewards then count up to log n
     robust standard deviations from the median, where they are still the largest or the smallest. Where half of the
-    rewards are equal, as those of rare clicks, there is no scale to compare with and all count as they are; so do rare
-    rewards once there are more than a handful.
+    rewards are equal but for rounding, as those of rare clicks, there is no scale to compare with and all count as they
+    are; so do rare rewards once there are more than a handful.
 
     Where no tail is heavy, the bounds are √n times the largest deviation so far, which a tail with a finite variance
     passes once in n times as many rewards.
@@ -57,7 +59,8 @@ class RewardUnits:
         count, bound = len(rewards), math.inf
         if count >= FEWEST:
             robust = (high - low) / NORMAL_DECILES
-            is_heavy = upper > lower and _is_heavy(deviations, robust)
+            are_spread = upper - lower > ROUNDING * max(abs(lower), abs(upper))
+            is_heavy = are_spread and _is_heavy(deviations, robust)
             bound = math.log(count) * robust if is_heavy else math.sqrt(count) * largest
         extent = min(largest, bound)
         if not LEAST_DEVIATION <= extent / unit <= LARGEST_DEVIATION:

@@ -71,10 +71,13 @@ def bootstrap(terms: FloatArray, level: float, generator: np.random.Generator) -
 def _percentiles(terms: FloatArray, level: float) -> FloatArray:
     """Return which percentiles of the resampled means are the ends of the interval."""
     count, deviations = len(terms), terms - terms.mean()
-    square = float(deviations @ deviations)
+    largest = float(np.abs(deviations).max())
     tails = np.array([(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-    if count < 2 or square == 0.0:
+    if count < 2 or largest == 0.0:
         return tails
+    # in a unit whose cube is a number
+    deviations /= largest
+    square = float(deviations @ deviations)
     # a = z₀ = Σd³/(6(Σd²)^{3/2}), the skewness of a mean over six, which is 1/6 at most
     acceleration = float(np.sum(deviations**3)) / (6.0 * square**1.5)
     shifted = acceleration + stdtrit(count - 1, tails) * math.sqrt(count / (count - 1))

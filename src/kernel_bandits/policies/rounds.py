@@ -201,16 +201,15 @@ class Rounds(Hooks):
         stored = (self._store, version + 1, self._rewards_learned + 1, dimensions)
         try:
             steps = [*also, *self.output_steps(point, outputs), stored]
-            if weight == 1.0 and not one_thread.libraries:
+            if weight != 1.0:
+                self._change_model(version, steps, self.learn_weighted, point, reward, weight)
+            elif one_thread.libraries:
+                self._change_model(version, steps, self.learn, point, reward, choice)
+            else:
                 self._commit(version, self.learn(point, reward, choice), steps)
-                return
         except Exception as reason:
             self._blame_others(version, reason)
             raise
-        if weight == 1.0:
-            self._change_model(version, steps, self.learn, point, reward, choice)
-        else:
-            self._change_model(version, steps, self.learn_weighted, point, reward, weight)
 
     def _store(self, version: int, rewards_learned: int, dimensions: tuple[int | None, int | None]) -> None:
         """Write what every change of the model changes in the policy, as its last step; may be repeated."""

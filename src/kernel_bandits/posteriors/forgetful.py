@@ -204,8 +204,9 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
             evaluation = self._within.evaluate_finite(self._stamped(kept.point[None, :]))
             predicted = evaluation.mean.item(0), evaluation.std.item(0)
         mean, std = predicted
-        variance = self._within.regularization * self._within.unit**2 / kept.weight
-        return self._test.after((kept.reward - mean) / math.sqrt(std * std + variance), kept.time)
+        unit, variance = self._within.unit, self._within.regularization / kept.weight
+        # the square of a tiny unit is 0
+        return self._test.after((kept.reward - mean) / unit / math.sqrt((std / unit) ** 2 + variance), kept.time)
 
     def _count(self, clock: int, observed: int) -> None:
         """Write the time; may be repeated."""

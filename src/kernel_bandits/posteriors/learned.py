@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
+from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from operator import setitem
 from typing import Any, Self
 
 import numpy as np
@@ -55,11 +55,12 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         self._model = start
         self._within = within
         self._next: int | None = learning.first_round
-        # What the posterior within does not keep: a history-free stream until the kernel is frozen, and rewards as long
-        # as nothing is known of them.
-        self._kept = History() if start is None or self._is_history_free else None
-        # The rewards that count as less than they are, by their place in the order of observations.
-        self._units, self._excessive = RewardUnits(), dict[int, float]()
+        self._units = RewardUnits()
+        # Rewards as they came, where the history is kept: those that the posterior within learns are bounded and
+        # rounded, and equal ones would differ after some changes of the prior mean.
+        self._rewards = array("d")
+        # A history-free stream until the kernel is frozen.
+        self._kept = History() if self._is_history_free else None
 
     @property
     def learner(self) -> Learner[Any]:
@@ -94,7 +95,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         twin = copy.copy(self)
         twin._within, twin._learner = self._within.copy(), copy.copy(self._learner)
         twin._facts, twin._pending = twin._within._facts, twin._within._pending
-        twin._kept, twin._excessive = None if self._kept is None else self._kept.copy(), dict(self._excessive)
+        twin._rewards, twin._kept = self._rewards[:], None if self._kept is None else self._kept.copy()
         return twin
 
     @property
@@ -106,12 +107,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         return self._within.dictionary_points
 
     def _observations(self) -> tuple[FloatArray, FloatArray]:
-        points, rewards = self._within._observations()
-        if self._kept is not None and not self._is_history_free:
-            return points, self._kept.rewards
-        rewards = self._in_data_units(rewards)
-        rewards[list(self._excessive)] = list(self._excessive.values())
-        return points, rewards
+        return self._within._observations()[0], np.array(self._rewards)
 
     def _in_data_units(self, means: FloatArray) -> FloatArray:
         return means + self.prior_mean if self.unit == 1.0 else self.unit * means + self.prior_mean
@@ -185,9 +181,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             return
         within = self._learner.build(refit.kernel, refit.regularization, 1)
         within.learn_history(points, units.bounded(rewards) / units.unit - refit.mean, refit.sample, weights)
-        self._adopt(refit, within, units, rewards)
-        if self._kept is not None:
-            self._kept.extend(points, rewards, weights)
+        self._adopt(refit, within, units)
+        self._keep(points, rewards, weights)
         self._next = self.learning.after(self.round_index)
 
     def fulfil_steps(self, key: int, reward: float) -> Steps:
@@ -202,15 +197,13 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             steps = prepare(self._within)
             if self._kept is not None:
                 return steps + self._kept.append_steps(point, reward, weight)
-            if self._units.bounded(reward) != reward and not self._is_history_free:
-                steps.append((setitem, self._excessive, self.round_index, reward))
+            if not self._is_history_free:
+                steps.append((self._rewards.append, reward))
             return steps
         # a kernel is learned apart, with the observation, and takes over when it is complete
         twin = self.copy()
-        twin._note_excessive(np.array([reward]))
         carry_out(prepare(twin._within))
-        if twin._kept is not None:
-            carry_out(twin._kept.append_steps(point, reward, weight))
+        twin._keep(point[None, :], np.array([reward]), None if weight == 1.0 else np.array([weight]))
         twin._learn_if_due()
         return [replace_state(self, twin)]
 
@@ -224,10 +217,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
                 for count, steps in twin._within.observe_many_steps(
                     points[first:stop], self._centred(rewards[first:stop])
                 ):
-                    twin._note_excessive(rewards[start : start + count])
                     carry_out(steps)
-                    if twin._kept is not None:
-                        twin._kept.extend(points[start : start + count], rewards[start : start + count])
+                    twin._keep(points[start : start + count], rewards[start : start + count])
                     start += count
             except Exception:
                 # the observations before a failure stay learned
@@ -246,16 +237,12 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
     def abandon_many_steps(self, keys: Sequence[int]) -> Iterator[tuple[int, Steps]]:
         return self._within.abandon_many_steps(keys)
 
-    def _note_excessive(self, rewards: FloatArray, start: int | None = None) -> None:
-        """Keep the rewards that count as less than they are, in a copy that nobody else holds.
-
-        They are about to be learned, unless their place in the order of observations is given.
-        """
-        if self._kept is not None or self._is_history_free:
-            return
-        start = self.round_index if start is None else start
-        places = np.flatnonzero(self._units.bounded(rewards) != rewards).tolist()
-        self._excessive.update((start + place, rewards.item(place)) for place in places)
+    def _keep(self, points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None) -> None:
+        """Keep observations as they came, in a copy that nobody else holds."""
+        if self._kept is not None:
+            self._kept.extend(points, rewards, weights)
+        elif not self._is_history_free:
+            self._rewards.extend(rewards.tolist())
 
     def _centred(self, rewards: Rewards) -> Rewards:
         """Return what the posterior within learns of rewards.
@@ -281,7 +268,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
     def _learn_kernel(self) -> None:
         """Change to the kernel that explains a sample best, if it is better by enough."""
         if self._kept is None:
-            points, rewards = self.observed_points, self.observed_rewards
+            points, rewards = self._observations()
         else:
             points, rewards = self._kept.points, self._kept.rewards
         generator = _sampler(self._seed, self.round_index)
@@ -291,7 +278,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         within = self._rebuilt(refit, points, units.bounded(rewards) / units.unit - refit.mean)
         if not self._learner.accepts(self._within, within, refit, generator):
             return
-        self._adopt(refit, within, units, rewards)
+        self._adopt(refit, within, units)
 
     def _refitted(
         self, points: FloatArray, rewards: FloatArray, generator: np.random.Generator
@@ -303,17 +290,14 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         model = self._model if units.unit == self.unit else None
         return units, self._learner.refit(points, units.bounded(rewards) / units.unit, model, generator)
 
-    def _adopt(self, refit: Refit[Any], within: Posterior[Any], units: RewardUnits, rewards: FloatArray) -> None:
+    def _adopt(self, refit: Refit[Any], within: Posterior[Any], units: RewardUnits) -> None:
         """Go on with a model, its posterior and the units of all rewards so far, in a copy that nobody else holds."""
         facts = within._facts
         facts.prior_mean, facts.unit = units.unit * refit.mean, units.unit
         facts.bonus, facts.shape = refit.bonus, refit.shape
         facts.kernel_changes = (*self.kernel_changes, refit.change(facts))
         self._model, self._within, self._facts, self._pending = refit.model, within, facts, within._pending
-        self._units, self._excessive = units, {}
-        if not self._is_history_free:
-            self._kept = None
-        self._note_excessive(rewards, 0)
+        self._units = units
 
     def _rebuilt(self, refit: Refit[Any], points: FloatArray, centred: FloatArray) -> Posterior[Any]:
         """Return the posterior of a model with all observations, (t, d) and rewards in its units less its mean (t,)."""

@@ -324,7 +324,7 @@ class MixedLearner(Learner[MixedModel]):
         before = model if model is None or (model.actions is None) == self._arms else None
         sample = MixedSample(points[drawn], rewards[drawn], self._columns, self._arms, before)
         found = sample.fit(before)
-        gain = math.inf if before is None else found.evidence - sample.evidence_of(before)
+        gain = math.inf if before is None else sample.evidence_gained(found, before)
         relative = found.relative_lengthscales(points.shape[1])
         return Refit(
             found,

@@ -13,9 +13,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from faults.injection import Injected
-from faults.scenes import CALLS, POLICIES, ROUNDS, scene
-from faults.test_interrupts import NEWER_SCENES, lines_of, torn_points
+# the tests are on the path set above, which the type checker does not follow
+from faults.injection import Injected  # type: ignore[import-not-found]
+from faults.scenes import CALLS, POLICIES, ROUNDS, scene  # type: ignore[import-not-found]
+from faults.test_interrupts import NEWER_SCENES, lines_of, torn_points  # type: ignore[import-not-found]
 
 # Policies whose calls run out of memory.
 WITHOUT_MEMORY = ("ek_ucb", "k_ucb", "lin_ucb", "ek_ucb, learned")

@@ -17,6 +17,7 @@ from bakeoff.problem import FloatArray
 from bakeoff.records import read_records
 from bakeoff.report import Report, TableReport
 from bakeoff.sources import checksums
+from bakeoff.tables import all_tables
 
 if TYPE_CHECKING:
     from bakeoff.run import Bakeoff
@@ -91,6 +92,11 @@ def header(report: Report, bakeoff: Bakeoff) -> str:
             text += f"; over the {len(aside)} tables that nobody looked at while the default was designed: "
             text += f"**{np.mean(aside):.2f}**"
         lines.append(text + ".")
+    left_out = [name for name in all_tables() if name not in bakeoff.tables]
+    if left_out:
+        lines.append(
+            f"Not played this time: {', '.join(left_out)}. A dash stands for what was not played, or cannot be."
+        )
     lines.append(f"One command makes this page, and continues where it was stopped: `{command(bakeoff.extent)}`.")
     return "\n\n".join(lines)
 
@@ -264,8 +270,7 @@ def settings(report: Report) -> str:
             played = sum(f"{module}: {entry.name}" in table.by_entry for table in report.tables)
             rows.append((library.name, entry.name, text, str(played)))
     text = (
-        "Every grid is played on the first two shuffles of a table; the best two settings of each algorithm go on to "
-        "all shuffles. Contexts are standardised, categories are 0/1 columns, and libraries with one model per arm get "
+        "Every grid is screened on the first shuffles; the best settings of each algorithm go on to all. Contexts are standardised, categories are 0/1 columns, and libraries with one model per arm get "
         "a constant column. Where alternatives are described, such libraries see all descriptions side by side."
     )
     columns = ("library", "algorithm", "settings tried", "tables played")

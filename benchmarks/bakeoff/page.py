@@ -270,7 +270,8 @@ def settings(report: Report) -> str:
             played = sum(f"{module}: {entry.name}" in table.by_entry for table in report.tables)
             rows.append((library.name, entry.name, text, str(played)))
     text = (
-        "Every grid is screened on the first shuffles; the best settings of each algorithm go on to all. Contexts are standardised, categories are 0/1 columns, and libraries with one model per arm get "
+        "Every grid is screened on the first shuffles; the best settings of each algorithm go on to all. "
+        "Contexts are standardised, categories are 0/1 columns, and libraries with one model per arm get "
         "a constant column. Where alternatives are described, such libraries see all descriptions side by side."
     )
     columns = ("library", "algorithm", "settings tried", "tables played")

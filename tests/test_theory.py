@@ -153,17 +153,19 @@ def test_what_kors_leaves_out_is_bounded_by_what_it_drew(seed, oversampling):
     mu, points = 0.5, np.random.default_rng(seed).random((150, 2))
     rule = Kors(leverage_regularization=mu, oversampling=oversampling, history="none")
     posterior = NystromPosterior(kb.Gaussian(0.2), 0.1, rule, np.random.default_rng(seed))
-    probabilities = []
-    propose = posterior.dictionary.propose
+    probabilities, kind = [], type(posterior.dictionary)
+    propose = kind.propose
 
-    def recording(candidate):
-        proposal = propose(candidate)
+    def recording(dictionary, candidate):
+        proposal = propose(dictionary, candidate)
         probabilities.append(proposal.probability)
         return proposal
 
-    posterior.dictionary.propose = recording
-    for point in points:
-        posterior.update(point, 0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "propose", recording)
+        for point in points:
+            posterior.update(point, 0.0)
+    assert probabilities
     # without history the residual trace is exactly Σ‖(I − P_t)φ_t‖², each point against the anchors of its own round
     assert posterior.residual_trace <= mu * sum(probabilities) / (oversampling * 1.5 - 1) + 1e-6
 

@@ -178,11 +178,11 @@ def figures_text(report: Report) -> str:
     chance = "" if math.isnan(ranked.p_value) else f" Friedman's test that all are alike: p = {ranked.p_value:.1g}."
     return "\n\n".join(
         (
-            "![Mean ranks](figures/bakeoff-ranks.svg)",
+            "![Mean rank of each library; bars join those that cannot be told apart](figures/bakeoff-ranks.svg)",
             f"Ranks on the {ranked.tables} tables that every library can play. A bar joins libraries that Nemenyi's "
             f"test cannot tell apart at 5 %.{chance}",
-            "![Mean rank against time per decision](figures/bakeoff-speed.svg)",
-            "![Learning curves](figures/bakeoff-curves.svg)",
+            "![Mean rank of each library against its time per decision](figures/bakeoff-speed.svg)",
+            "![Mean reward of each library over the rounds of the longest tables](figures/bakeoff-curves.svg)",
         )
     )
 

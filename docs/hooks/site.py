@@ -16,9 +16,10 @@ FIXED = re.compile(
     r"(<pre.*?</pre>|<code.*?</code>|<a\b.*?</a>|<h[1-6].*?</h[1-6]>|<[^>]+>)",
     re.DOTALL,
 )
-AUTHORS = r"[A-Z][\w.-]+(?:(?:, [A-Z]\w+)? (?:&amp;|and) [A-Z]\w+| et al\.)?"
+# a mention may be broken between two lines
+AUTHORS = r"[A-Z][\w.-]+(?:(?:,\s[A-Z]\w+)?\s(?:&amp;|and)\s[A-Z]\w+|\set\sal\.)?"
 YEAR = r"(?:19|20)\d\d"
-PAPER = re.compile(rf"({AUTHORS}),? (?:\(({YEAR})\)|({YEAR})\b)")
+PAPER = re.compile(rf"({AUTHORS}),?\s(?:\(({YEAR})\)|({YEAR})\b)")
 ENTRY = re.compile(r"^### (.+?): .*\{ #(\w+) \}$", re.MULTILINE)
 
 papers: dict[str, str] = {}
@@ -52,4 +53,4 @@ def _linked(match, cite):
 
 
 def _plain(name):
-    return name.replace("&amp;", "&").replace(",", "")
+    return " ".join(name.replace("&amp;", "&").replace(",", "").split())

@@ -21,6 +21,12 @@ def decide(server, **body):
     return server("POST", "/v1/loops/offers/decisions", {"context": ROW, **body})
 
 
+def reward_some(server):
+    for reward in (0.0, 1.0, 0.5):
+        _, made = decide(server)
+        server("POST", f"/v1/loops/offers/decisions/{made['id']}/reward", {"reward": reward})
+
+
 def same_as_replay(server):
     worker = server.runtime.workers["offers"]
     return worker._replica.digest() == replay(worker.settings, server.runtime.store).digest()
@@ -137,6 +143,7 @@ def test_raw_nonsense_on_the_socket_does_no_harm(server):
 
 
 def test_the_state_of_a_loop_is_that_of_its_log(server):
+    reward_some(server)
     with urllib.request.urlopen(f"{server.address}/v1/loops/offers/log") as response:
         rows = [json.loads(line) for line in response]
     _, state = server("GET", "/v1/loops/offers")
@@ -154,6 +161,7 @@ def test_the_state_of_a_loop_is_that_of_its_log(server):
 
 
 def test_the_exported_log_gives_the_estimates_of_the_page(server, tmp_path):
+    reward_some(server)
     with urllib.request.urlopen(f"{server.address}/v1/loops/offers/log?rewarded=true") as response:
         (tmp_path / "log.jsonl").write_bytes(response.read())
     log = read(tmp_path / "log.jsonl")
@@ -166,6 +174,7 @@ def test_the_exported_log_gives_the_estimates_of_the_page(server, tmp_path):
 
 
 def test_responses_over_a_variable(server):
+    reward_some(server)
     _, found = server("GET", "/v1/loops/offers/response?variable=country")
     assert found["values"] == ["FR"]
     assert {line["arm"] for line in found["arms"]} >= {"red", "blue", "green"}

@@ -2,11 +2,12 @@
 
 import os
 import signal
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from itertools import islice
-from threading import Thread
 from time import sleep
+from typing import Any
 
 from kernel_bandits.errors import UnavailableError, needs
 from kernel_bandits.experiments.execution.base import Outcome, Reply, execute_serialized, outcome_of
@@ -15,6 +16,8 @@ from kernel_bandits.experiments.study.specification import Run
 
 # How long an idle worker process waits for another run, in seconds.
 IDLE_SECONDS = 20
+# The thread of a pool that hands runs over to the worker processes.
+HANDING_OVER = "ExecutorManagerThread"
 # Libraries that read these start no threads that would never be used.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -59,7 +62,22 @@ def in_processes(runs: Sequence[Run], jobs: int) -> Iterator[Outcome]:
         raise
     finally:
         if waiting:
-            pool.shutdown(kill_workers=True)
+            _stop(pool)
+
+
+def _stop(pool: Any) -> None:
+    """Stop a pool with runs that wait; the thread that hands them over may fail on those, which is no news."""
+    shown = threading.excepthook
+
+    def show(failure: threading.ExceptHookArgs) -> None:
+        if failure.thread is None or failure.thread.name != HANDING_OVER:
+            shown(failure)
+
+    threading.excepthook = show
+    try:
+        pool.shutdown(kill_workers=True)
+    finally:
+        threading.excepthook = shown
 
 
 def _start_worker(parent: int) -> None:
@@ -71,4 +89,4 @@ def _start_worker(parent: int) -> None:
             sleep(1.0)
         os._exit(1)
 
-    Thread(target=watch, daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()

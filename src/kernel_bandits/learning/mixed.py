@@ -108,7 +108,7 @@ class MixedSample:
         points: joint points, shape (n, d).
         rewards: shape (n,), not all equal.
         columns: what they are.
-        arms: whether actions name arms that share nothing.
+        arms: whether actions name arms.
         before: the model before, if there was one.
         prior: of the parameters; by default ``BOX_PRIOR`` in a box and ``PRIOR`` elsewhere.
     """
@@ -136,11 +136,11 @@ class MixedSample:
         self._values = np.unique(rewards)
         self._rewards = (rewards - self._centre) / self._spread
         self._standardised, self._described = self._contexts.standardised(contexts), actions
-        self._arm_names, self._arm_of = np.unique(actions, axis=0, return_inverse=True)
-        self._arm_of = self._arm_of.reshape(-1)
-        everything = np.arange(len(points))
-        groups = [everything[self._arm_of == arm] for arm in range(len(self._arm_names))] if arms else [everything]
-        self._blocks = [self._block(rows) for rows in groups]
+        self._arm_of = np.zeros(len(points), dtype=np.intp)
+        if arms:
+            self._arm_of = np.unique(actions, axis=0, return_inverse=True)[1].reshape(-1)
+        groups = range(int(self._arm_of.max()) + 1)
+        self._blocks = [self._block(np.flatnonzero(self._arm_of == group)) for group in groups]
 
     def _block(self, rows: NDArray[np.intp]) -> Block:
         """Return some observations of one arm, or of described actions."""
@@ -191,7 +191,7 @@ class MixedSample:
         mostly_noise[blocks.NOISE] = math.log(self._prior.signal)
         noisy, noisy_value = objective.minimum([mostly_noise])
         if noisy[blocks.NOISE] > parameters[blocks.NOISE] and noisy_value <= value + self._price:
-            parameters, value = noisy, noisy_value
+            parameters = noisy
         if self._arms and self._split and 2 <= len(self._blocks) <= MOST_CORRELATED_ARMS:
             together, correlated, value = self._correlated(parameters, before)
             # arms that share nothing are κ = 1
@@ -272,8 +272,8 @@ class MixedSample:
 
     def _arm_kernel(self, correlation: float) -> Mixed:
         """Return the kernel of arms of which those observed have this correlation, and others none."""
-        # arms are unit vectors: ⟨a, Mb⟩ is an entry of M
-        known = self._arm_names.any(axis=0).astype(np.float64)
+        # of unit vectors ⟨a, Mb⟩ is an entry of M
+        known = self._described.any(axis=0).astype(np.float64)
         metric = correlation * np.outer(known, known)
         np.fill_diagonal(metric, 1.0)
         return Mixed(0.0, 1.0, 0.0, metric=metric)

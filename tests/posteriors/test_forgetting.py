@@ -198,6 +198,31 @@ def test_late_rewards_of_what_was_played_before_a_change_do_not_count():
     np.testing.assert_allclose(policy.posterior.predict(queries()).mean, means, rtol=0, atol=1e-9)
 
 
+class Moody(kb.Gaussian):
+    """A kernel that cannot be computed between many points while it is in a bad mood."""
+
+    bad_mood = False
+
+    def __call__(self, X, Y=None):
+        if Moody.bad_mood and len(X) > 1 and (Y is None or len(Y) > 1):
+            raise kb.KernelBanditsError("not now")
+        return super().__call__(X, Y)
+
+
+def test_a_restart_that_fails_is_tried_again_with_the_next_reward(monkeypatch):
+    policy = kb.ek_ucb(Moody(0.5), regularization=RIDGE, forgetting=kb.Restart(), seed=0)
+    for _ in range(60):
+        policy.update([0.5], [0.5], 0.0)
+    monkeypatch.setattr(Moody, "bad_mood", True)
+    for _ in range(20):
+        policy.update([0.5], [0.5], 3.0)
+    assert policy.predict([0.5], [[0.5]]).mean.item() < 2.0
+    monkeypatch.setattr(Moody, "bad_mood", False)
+    policy.update([0.5], [0.5], 3.0)
+    assert policy.predict([0.5], [[0.5]]).mean.item() > 2.5
+    assert policy.round_index == 81
+
+
 def test_a_restart_follows_a_moving_optimum_and_costs_nothing_where_none_moves():
     assert moving_regret(kb.Restart(), True) < 0.5 * moving_regret(None, True)
     assert moving_regret(kb.Restart(), False) <= 1.1 * moving_regret(None, False)

@@ -16,7 +16,6 @@ from kernel_bandits.actions import Box, join
 from kernel_bandits.arrays import FloatArray, as_vector
 from kernel_bandits.errors import InputError, needs
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
-from kernel_bandits.policies.residuals import standardised
 from kernel_bandits.policies.ucb import UpperConfidenceBound
 from kernel_bandits.posteriors import ExactPosterior
 
@@ -230,7 +229,7 @@ def calibration(policy: object) -> Figure:
     from matplotlib.figure import Figure
 
     predicted, spread, observed = replayed(model)
-    z = standardised(observed, predicted, spread, 0.0)
+    z = (observed - predicted) / spread
     figure = Figure(figsize=(8.0, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.errorbar(

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kernel_bandits.arrays import FloatArray
+from kernel_bandits.posteriors.changes import FIRST_TESTED, TOLERATED, next_statistics, residual
 
-# Observations before residuals count: fewer are about the prior.
-FIRST = 16
-# A residual beyond this many standard deviations counts as this many: one outlier is no change.
-LARGEST = 3.0
-# Two-sided CUSUM test: shifts below half a standard deviation are tolerated, and with the limit a stream of standard
-# normals alarms once in about 10,000 rounds (Siegmund 1985).
-TOLERATED, LIMIT = 0.5, 8.0
+# With this limit of the CUSUM test a stream of standard normals alarms once in about 10,000 rounds (Siegmund 1985).
+LIMIT = 8.0
 # Share of the newest residual in the running mean of squares.
 SHARE = 1.0 / 64.0
 # A reward that is about to be learned, the mean and std predicted of it, λ and its unit, t, and how often the kernel
@@ -54,13 +48,12 @@ class Residuals:
         for reward, mean, std, regularization, unit, round_index, kernel_changes in predicted:
             if kernel_changes != changes:
                 above, below, changes = 0.0, 0.0, kernel_changes
-            if round_index < FIRST:
+            if round_index < FIRST_TESTED:
                 continue
-            # the square of a tiny unit is 0
-            z = (reward - mean) / unit / math.sqrt((std / unit) ** 2 + regularization)
-            z = max(-LARGEST, min(z, LARGEST))
+            z = residual(reward, mean, std, regularization, unit)
             square += max(SHARE, 1.0 / (count + 2)) * (z * z - square)
-            above, below, count = max(0.0, above + z - TOLERATED), max(0.0, below - z - TOLERATED), count + 1
+            above, below = next_statistics(above, below, z, TOLERATED)
+            count += 1
             if max(above, below) > LIMIT:
                 changed_at, shifted_up, above, below = round_index, above > below, 0.0, 0.0
         return Residuals(count, square, above, below, changed_at, shifted_up, changes)
@@ -78,9 +71,3 @@ class Residuals:
             f"rewards around observation {self.changed_at} were {'above' if self.shifted_up else 'below'} what was "
             f"predicted of them for too long to be chance: the process has changed; {advice}."
         )
-
-
-def standardised(rewards: FloatArray, means: FloatArray, stds: FloatArray, regularization: float) -> FloatArray:
-    """Return z = (reward − mean)/√(std² + λ) for each of n predictions, shape (n,)."""
-    result: FloatArray = (rewards - means) / (stds**2 + regularization) ** 0.5
-    return result

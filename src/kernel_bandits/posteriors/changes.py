@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+# Observations before residuals count: fewer are about the prior.
+FIRST_TESTED = 16
 # A residual beyond this many standard deviations counts as this many: one outlier is no change.
 LARGEST = 3.0
+# Shifts below this many standard deviations are no change.
+TOLERATED = 0.5
+
+
+def residual(reward: float, mean: float, std: float, variance: float, unit: float) -> float:
+    """Return z = (reward − mean)/√(std² + λ) with λ = variance·unit², within ±``LARGEST``."""
+    # the square of a tiny unit is 0
+    z = (reward - mean) / unit / math.sqrt((std / unit) ** 2 + variance)
+    return max(-LARGEST, min(z, LARGEST))
+
+
+def next_statistics(above: float, below: float, z: float, tolerated: float) -> tuple[float, float]:
+    """Return the two statistics of a CUSUM test (Page 1954) after one more residual."""
+    return max(0.0, above + z - tolerated), max(0.0, below - z - tolerated)
 
 
 @dataclass(frozen=True)
 class Cusum:
-    """Two-sided CUSUM test of standardised residuals (Page 1954); frozen, so that a failed update changes nothing.
+    """Two-sided CUSUM test of standardised residuals; frozen, so that a failed update changes nothing.
 
     Attributes:
         tolerated: shifts below this many standard deviations are no change.
@@ -29,9 +46,8 @@ class Cusum:
     below_since: int = 0
 
     def after(self, z: float, time: int) -> Cusum:
-        """Return the test with one more residual, of a decision made at a time in rounds."""
-        z = max(-LARGEST, min(z, LARGEST))
-        above, below = max(0.0, self.above + z - self.tolerated), max(0.0, self.below - z - self.tolerated)
+        """Return the test with one more :func:`residual`, of a decision made at a time in rounds."""
+        above, below = next_statistics(self.above, self.below, z, self.tolerated)
         return Cusum(
             self.tolerated,
             self.limit,

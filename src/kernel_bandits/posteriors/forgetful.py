@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,12 +17,9 @@ from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.changes import Cusum
+from kernel_bandits.posteriors.changes import FIRST_TESTED, Cusum, residual
 from kernel_bandits.posteriors.facts import Evaluation
 from kernel_bandits.posteriors.forgetting import Forgetting
-
-# Observations before residuals count: fewer are about the prior.
-FIRST_TESTED = 16
 
 # Builds a fresh posterior, with coins of its own for each number.
 Builder: TypeAlias = Callable[[int, Posterior[Any] | None], Posterior[Any]]
@@ -193,11 +189,9 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
         carry_out(prepare(twin._within))
         twin._kept.append(kept)
         twin._count(clock, self._observed + 1)
-        if changed_at is not None and test is not None:
+        renewed = twin._renew(0 if changed_at is None else changed_at)
+        if renewed and changed_at is not None and test is not None:
             twin._test, twin._changed_at = test.anew(clock), changed_at
-            twin._renew(changed_at)
-        else:
-            twin._renew()
         return [replace_state(self, twin)]
 
     def _tested(self, kept: _Kept, predicted: tuple[float, float] | None) -> Cusum | None:
@@ -208,9 +202,8 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
             evaluation = self._within.evaluate_finite(self._stamped(kept.point[None, :]))
             predicted = evaluation.mean.item(0), evaluation.std.item(0)
         mean, std = predicted
-        unit, variance = self._within.unit, self._within.regularization / kept.weight
-        # the square of a tiny unit is 0
-        return self._test.after((kept.reward - mean) / unit / math.sqrt((std / unit) ** 2 + variance), kept.time)
+        variance = self._within.regularization / kept.weight
+        return self._test.after(residual(kept.reward, mean, std, variance, self._within.unit), kept.time)
 
     def _count(self, clock: int, observed: int) -> None:
         """Write the time; may be repeated."""
@@ -237,15 +230,19 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
         twin._share()
         return twin
 
-    def _renew(self, since: int = 0) -> None:
-        """Rebuild the posterior from what is left in memory since a time, in a copy that nobody else holds."""
+    def _renew(self, since: int) -> bool:
+        """Rebuild the posterior from what is left in memory since a time, in a copy that nobody else holds.
+
+        Return False if it cannot be rebuilt now; then it is tried again: a step later, or with the next reward if a
+        change was seen, since the test is as it was.
+        """
         self._renewed = self._clock
         first = max(since, self._clock - self.forgetting.memory)
         left = [kept for kept in self._kept if kept.time >= first]
         times = np.array([kept.time for kept in left], dtype=float)
         fallen = self.forgetting.weights(self._clock - times)
         if not left or (fallen is None and len(left) == len(self._kept)):
-            return
+            return True
         points, rewards = np.array([kept.point for kept in left]), np.array([kept.reward for kept in left])
         weights = np.array([kept.weight for kept in left]) * (1.0 if fallen is None else fallen)
         stamped = np.hstack([points, times[:, None]]) if self._stamps else points
@@ -256,11 +253,11 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
             if awaited:
                 within.anticipate_many(awaited)
         except KernelBanditsError:
-            # the reward is learned; what cannot be rebuilt now is tried again a step later
-            return
+            return False
         self._kept, self._within = left, within
         self._renewals += 1
         self._share()
+        return True
 
     def __repr__(self) -> str:
         return f"ForgettingPosterior({self._within!r}, {self.forgetting!r})"

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
 from kernel_bandits.errors import InputError
-from kernel_bandits.posteriors.changes import Cusum
+from kernel_bandits.posteriors.changes import TOLERATED, Cusum
 
 # An observation leaves after this many half-lives, when its weight has fallen below 1 %.
 HALF_LIVES = 7
@@ -140,7 +140,7 @@ class Restart(Forgetting):
     """
 
     limit: float = 12.0
-    tolerated: float = 0.5
+    tolerated: float = TOLERATED
 
     def __post_init__(self) -> None:
         as_positive("limit", self.limit)

@@ -1,6 +1,6 @@
 """The figure of the front page: regret and time on Chessboard, wide and narrow.
 
-The final regrets of other libraries are those of docs/peers.md. Time is processor time, which other work hardly changes.
+The final regrets of other libraries are those of docs/peers.md. Times are processor times.
 Run: OPENBLAS_NUM_THREADS=1 python examples/front_figure.py docs/figures
 """
 

@@ -54,7 +54,8 @@ class KernelChange:
         relative_lengthscales: of each column, context columns first, over the spread of what was played in it (√12
             standard deviations, the width of an interval of uniform values). A column at 10 or more hardly matters to
             the reward; infinite if it never varied.
-        shares: of the variance of the rewards, by part: noise, constant, linear, smooth; empty unless they are learned.
+        shares: of the variance of the rewards, by part: noise, constant, linear, smooth, and of single actions if they
+            return; empty unless they are learned.
         arm_correlation: of what two named arms earn in one context; 0 where arms share nothing.
     """
 

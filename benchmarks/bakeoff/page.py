@@ -272,7 +272,8 @@ def settings(report: Report) -> str:
     text = (
         "Every grid is screened on the first shuffles; the best settings of each algorithm go on to all. "
         "Contexts are standardised, categories are 0/1 columns, and libraries with one model per arm get "
-        "a constant column. Where alternatives are described, such libraries see all descriptions side by side."
+        "a constant column. Where alternatives are described, every library knows their numbers too, and such "
+        "libraries see all descriptions side by side."
     )
     columns = ("library", "algorithm", "settings tried", "tables played")
     versions = "\n".join(

@@ -35,9 +35,9 @@ def _distances(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 class Mixed(Kernel):
-    """bias + linear·⟨x, My⟩ + smooth·k₅⸝₂(‖x − y‖/(ℓ·√n)) + own·[x = y], of standardised x = (s − centre)/scale.
+    """bias + linear·⟨x, My⟩ + smooth·m(‖x − y‖/(ℓ·√n)) + own·[x = y], of standardised x = (s − centre)/scale.
 
-    n is the number of variables, k₅⸝₂ the Matérn kernel of smoothness 5/2, and M = I/n unless a metric is given. The
+    n is the number of variables, m the Matérn kernel of smoothness 5/2, and M = I/n unless a metric is given. The
     linear part generalises far beyond the data, the smooth part near them, and what a point has of its own not at all.
 
     Args:

@@ -148,7 +148,7 @@ class PosteriorPolicy(Policy):
 
         Returns:
             Decisions for the first contexts, at least one and at most n; tell their rewards, then pass the remaining
-            contexts. A kernel that fails ends the batch; at its first context the error is raised.
+                contexts. A kernel that fails ends the batch; at its first context the error is raised.
         """
         offers: Iterable[FloatArray | Box]
         if isinstance(actions, Box):

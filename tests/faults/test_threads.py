@@ -75,7 +75,8 @@ def test_without_a_lock_what_is_learned_is_counted(name):
         del thread
         policy.update(generator.random(2), generator.random(1), float(generator.random()))
 
-    assert policy.round_index == 1 + served(update, ROUNDS)
+    done = served(update, ROUNDS)
+    assert policy.round_index == 1 + done
     found = policy.predict([0.1, 0.2], [[0.3]]).mean
     assert np.isfinite(found).all()
     if name == "k_ucb":

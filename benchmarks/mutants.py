@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -103,11 +104,16 @@ def mutants(module: Path) -> Iterator[Mutant]:
 
 
 def _arithmetic(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
-    """Yield the nodes that compute: not types, messages of errors, or how an object is shown."""
+    """Yield the nodes that compute.
+
+    Types, messages of errors and how an object is shown are left out, and so are the numbers that a module names at its
+    top: they were chosen by measurement, and the next number is as right.
+    """
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
             is_shown = isinstance(child, ast.FunctionDef) and child.name == "__repr__"
-            if isinstance(child, ast.AST) and name not in ("annotation", "returns") and not is_shown:
+            is_chosen = isinstance(node, ast.Module) and isinstance(child, (ast.Assign, ast.AnnAssign))
+            if isinstance(child, ast.AST) and name not in ("annotation", "returns") and not (is_shown or is_chosen):
                 if isinstance(child, (ast.Raise, ast.JoinedStr)):
                     continue
                 if isinstance(child, (ast.expr, ast.stmt)):
@@ -134,16 +140,28 @@ def _setting(owner: ast.AST, name: str, value: object) -> Change:
     return (lambda: setattr(owner, name, value)), (lambda: setattr(owner, name, old))
 
 
-def tests_of(module: Path) -> list[str]:
-    """Return the tests that state the laws of a module."""
-    return [f"tests/{one}" for one in CORE[module.parts[0]]]
+def tests_of(mutant: Mutant) -> list[str]:
+    """Return the test files that state the laws of a module: those that speak of what was changed first."""
+    paths = [ROOT / "tests" / one for one in CORE[mutant.module.parts[0]]]
+    files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("test_*.py")))]
+    words = [re.compile(rf"\b{re.escape(word)}") for word in (mutant.module.stem, *_names(mutant))]
+
+    def mentions(file: Path) -> int:
+        text = file.read_text(encoding="utf-8")
+        return sum(bool(word.search(text)) + len(word.findall(file.stem)) for word in words)
+
+    return [str(file.relative_to(ROOT)) for file in sorted(dict.fromkeys(files), key=mentions, reverse=True)]
 
 
-def mirrors_of(module: Path) -> list[str]:
-    """Return the tests that are named after a module; those of its part if there are none."""
-    folder = ROOT / "tests" / module.parent
-    named = sorted(file for file in folder.glob("test_*.py") if module.stem in file.stem)
-    return [str(file.relative_to(ROOT)) for file in named] or tests_of(module)
+def _names(mutant: Mutant) -> list[str]:
+    """Return the names of the classes and functions around a place, without underscores."""
+    tree = ast.parse((ROOT / LIBRARY / mutant.module).read_text(encoding="utf-8"))
+    around = [
+        node.name.strip("_")
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.lineno <= mutant.line <= (node.end_lineno or 0)
+    ]
+    return [name for name in around if name not in ("init", "call")]
 
 
 @dataclass(eq=False)
@@ -220,7 +238,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="tests that run at once")
     parser.add_argument("--limit", type=int, default=600, help="seconds of processor time per mutant; 600 by default")
     parser.add_argument("--minutes", type=float, help="start no further mutants after this time")
-    parser.add_argument("--mirrors", action="store_true", help="run the tests named after the module alone; quick")
+    parser.add_argument("--files", type=int, help="run only this many test files, those nearest to the change; quick")
     parser.add_argument("--only", default="", help="part of a module's path, such as kernels/")
     parser.add_argument("--results", type=Path, help="a file that keeps every fate; those it has are not tried again")
     options = parser.parse_args()
@@ -238,7 +256,7 @@ def main() -> None:
             return known[str(mutant)]
         if options.minutes is not None and time.monotonic() - begun > 60 * options.minutes:
             return None
-        found = fate(mutant, (mirrors_of if options.mirrors else tests_of)(mutant.module), options.limit)
+        found = fate(mutant, tests_of(mutant)[: options.files], options.limit)
         if options.results is not None:
             row = {"mutant": str(mutant), "fate": found[0], "test": found[1]}
             with options.results.open("a", encoding="utf-8") as file:

@@ -83,3 +83,22 @@ def test_what_cannot_be_learned_is_named(preset):
     with pytest.raises(kb.InputError, match="groups: 2 labels were given for points with 3 columns"):
         policy.update([0.1, 0.2], [0.3], 1.0)
     assert policy.round_index == 0
+
+
+def test_a_kernel_that_cannot_be_learned_is_counted_and_said_in_words():
+    policy, generator = kb.ek_ucb(kb.Gaussian(1.0), learn_kernel=True, seed=0), np.random.default_rng(0)
+    failed = []
+    for _ in range(20):
+        # √12 standard deviations of these are no floating-point number
+        policy.update([1.7e308 * generator.uniform(-1.0, 1.0)], [generator.random()], generator.normal())
+        failed.append(policy.diagnostics().failed_refits)
+    diagnostics = policy.diagnostics()
+    assert (diagnostics.observations, diagnostics.kernel_changes) == (20, ())
+    # each is counted once, in the round in which it was tried
+    rounds = 1 + np.flatnonzero(np.diff(failed, prepend=0))
+    assert failed[-1] == len(rounds) > 0
+    assert set(rounds.tolist()) <= {4, 8, 16}
+    (warning,) = diagnostics.warnings
+    times = "once" if failed[-1] == 1 else f"{failed[-1]} times"
+    assert warning.startswith(f"the kernel could not be learned {times}, the last time in round {rounds[-1]}: ")
+    assert f"warning: {warning}" in str(diagnostics)

@@ -263,7 +263,9 @@ class Rounds(Hooks):
                 failures.append(reason)
 
         try:
-            carry_out([(self._versions.pop, version), (describe,), (setitem, self._versions, version, None)])
+            # what was evaluated before the posterior saw these points is not used again
+            forgotten = (setattr, self, "_last", NOTHING_CHOSEN)
+            carry_out([(self._versions.pop, version), (describe,), forgotten, (setitem, self._versions, version, None)])
         except KeyError:
             raise _changed_meanwhile() from None
         if failures:

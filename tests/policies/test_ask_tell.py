@@ -292,3 +292,13 @@ def test_a_named_decision_of_another_policy_is_refused():
         policy.tell(theirs, 1.0)
     policy.tell_many([mine], [1.0])
     assert policy.round_index == 1
+
+
+def test_decisions_of_several_columns_may_be_compared_and_searched_for():
+    policy = kb.thompson_sampling(kb.Gaussian(0.3), seed=0)
+    waiting = [policy.ask([0.1, 0.2 * number], np.eye(3)) for number in range(3)]
+    assert [decision == waiting[1] for decision in waiting] == [False, True, False]
+    assert waiting[0] == kb.Decision(**{name: getattr(waiting[0], name) for name in waiting[0].to_dict()})
+    assert waiting[0] != waiting[0].to_dict()
+    waiting.remove(waiting[1])
+    assert [decision.id for decision in waiting] == [0, 2]

@@ -178,9 +178,9 @@ class Rounds(Hooks):
         context: ArrayLike,
         action: ArrayLike,
         reward: float,
-        also: Sequence[Step] = (),
-        weight: float = 1.0,
-        outputs: Mapping[str, float] | None = None,
+        also: Sequence[Step],
+        weight: float,
+        outputs: Mapping[str, float] | None,
     ) -> None:
         """Call :meth:`update`, with steps of a policy around this one."""
         version, dimensions = self._version(), self._dimensions

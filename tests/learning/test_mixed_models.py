@@ -134,3 +134,15 @@ def test_the_precision_of_columns_is_one_on_average_and_knows_which_vary():
     standardised = units.standardised(points)
     assert np.einsum("ni,ij,nj->n", standardised, units.precision, standardised).mean() == pytest.approx(1.0)
     assert not units.precision[3].any()
+
+
+@pytest.mark.parametrize("arms", [1, 3])
+def test_the_evidence_counts_from_sixteen_observations_of_each_function_on(arms):
+    generator = np.random.default_rng(0)
+    for count in (16 * arms - 1, 16 * arms):
+        actions = np.eye(3)[np.arange(count) % arms]
+        points = np.hstack([generator.normal(size=(count, 2)), actions])
+        sampled = MixedSample(points, generator.normal(size=count), Columns(2), True, None)
+        assert (sampled._power > 0.0) == (count == 16 * arms)
+        is_median = dict(sampled.fit(None).shares)["noise"] == pytest.approx(0.1)
+        assert is_median == (count < 16 * arms)

@@ -85,6 +85,8 @@ class Facts:
         bonus: how many standard deviations an upper bound should lie above the mean.
         unit: that of rewards which the kernel, λ and covariances are in; 1 unless their squares would underflow.
         shape: what rewards in a box show of the settings, as of :mod:`kernel_bandits.learning.box`.
+        failed_refits: how often a kernel could not be learned.
+        failure: why, the last time.
     """
 
     kernel: KernelLike
@@ -98,6 +100,8 @@ class Facts:
     bonus: float = 1.0
     unit: float = 1.0
     shape: int = CURVED
+    failed_refits: int = 0
+    failure: str = ""
 
     def __post_init__(self) -> None:
         self.kernel = as_kernel(self.kernel)

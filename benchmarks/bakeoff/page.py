@@ -278,8 +278,8 @@ def settings(report: Report) -> str:
             rows.append((library.name, entry.name, text, str(played)))
     text = (
         "Contexts are standardised, categories are 0/1 columns, and libraries with one model per arm get "
-        "a constant column. Where alternatives have descriptions, such libraries get those of all alternatives as one "
-        "context."
+        "a constant column. Where alternatives have descriptions, every library also knows their numbers, and such "
+        "libraries get the descriptions of all alternatives as one context."
     )
     columns = ("library", "algorithm", "settings tried", "tables played")
     versions = "\n".join(

@@ -200,6 +200,9 @@ class PosteriorPolicy(Policy):
         version = self._version()
         self._commit(version, steps, [(self._store, version + 1, sums.count, dimensions)])
 
+    def box_steps(self, box: Box) -> Steps:
+        return [(self.posterior.within_box, box.low, box.high)]
+
     def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> Steps:
         evaluation, row = self._evaluation_of(point, choice)
         steps = self.posterior.observe_steps(point, reward, evaluation, row)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, as_vector, require_finite
-from kernel_bandits.commit import Steps, carry_out
+from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import UnavailableError
 from kernel_bandits.kernels import require_columns
 from kernel_bandits.posteriors.facts import (
@@ -179,6 +179,14 @@ class Posterior(Reported, Generic[E]):
     def fulfil(self, key: int, reward: float) -> None:
         """Learn the reward of an anticipated point; either succeeds or changes nothing."""
         carry_out(self.fulfil_steps(key, reward))
+
+    def fulfil_weighted_steps(self, key: int, reward: float, weight: float) -> Steps:
+        """Prepare to learn the reward of an anticipated point as :meth:`observe_weighted` does; writes nothing."""
+        # it was counted with weight 1: both changes are made apart, in a copy
+        twin = self.copy()
+        twin.observe_weighted(twin.awaited_point(key), reward, weight)
+        twin.abandon(key)
+        return [replace_state(self, twin)]
 
     @abstractmethod
     def abandon_steps(self, keys: Collection[int]) -> Steps:

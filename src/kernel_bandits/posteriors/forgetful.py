@@ -154,12 +154,23 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
         )
 
     def fulfil_steps(self, key: int, reward: float) -> Steps:
-        kept = _Kept(self.awaited_point(key), reward, 1.0, self._awaited_times[key])
+        return self._late_steps(key, reward, 1.0, lambda within: within.fulfil_steps(key, reward))
+
+    def fulfil_weighted_steps(self, key: int, reward: float, weight: float) -> Steps:
+        return self._late_steps(key, reward, weight, lambda within: within.fulfil_weighted_steps(key, reward, weight))
+
+    def _late_steps(self, key: int, reward: float, weight: float, prepare: Callable[[Posterior[Any]], Steps]) -> Steps:
+        """Return the steps that learn a late reward, which is as old as its decision; arguments as below."""
+        kept = _Kept(self.awaited_point(key), reward, weight, self._awaited_times[key])
         if kept.time < self._changed_at:
             steps = [*self._within.abandon_steps([key]), (self._count, self._clock, self._observed + 1)]
         else:
-            steps = self._learn_steps(lambda within: within.fulfil_steps(key, reward), kept, self._clock)
-        return [*steps, (self._awaited_times.pop, key, None)]
+            steps = self._learn_steps(prepare, kept, self._clock)
+        return [*steps, (self._settle, key)]
+
+    def _settle(self, key: int) -> None:
+        """Forget when a decision was made, in the times of a posterior that may have been rebuilt; may be repeated."""
+        self._awaited_times.pop(key, None)
 
     def _learn_steps(
         self,

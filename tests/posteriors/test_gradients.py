@@ -13,6 +13,7 @@ KERNELS = [
     kb.Gaussian([0.3, 0.7, 1.0]),
     2.0 * kb.Matern(0.5, smoothness=1.5) + kb.Linear(offset=1.0),
     kb.TensorProduct(kb.Polynomial(2), kb.Exponential(0.5), context_dimension=1),
+    kb.TensorProduct(kb.Mixed(0.5, 0.3, 0.4), kb.Mixed(1.0, 0.4, 0.9, 0.7, centre=0.5), context_dimension=1),
     sk.RBF(0.5) * 2.0,
 ]
 POSTERIORS = {
@@ -48,7 +49,16 @@ def assert_gradient(posterior, points, bonus):
 
     expected = differences(upper_bounds, points)
     gradient = posterior.gradient(points, posterior.evaluate(points), bonus)
-    np.testing.assert_allclose(gradient, expected, atol=1e-5 * (1 + np.abs(expected).max()))
+    tolerance = 1e-5 * (1 + np.abs(expected).max())
+    np.testing.assert_allclose(gradient, expected, atol=tolerance)
+    # a search in one context needs the gradient in the action columns alone
+    shared = points.copy()
+    shared[:, 0] = points[0, 0]
+    evaluation = posterior.evaluate(shared)
+    by_action = posterior.gradient(shared, evaluation, bonus, 1)
+    np.testing.assert_allclose(
+        by_action, posterior.gradient(shared, evaluation, bonus)[:, 1:], rtol=0, atol=1e-3 * tolerance
+    )
 
 
 @pytest.mark.parametrize("count", [0, 1, 90])

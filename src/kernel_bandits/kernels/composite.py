@@ -4,7 +4,15 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_count
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels.base import Kernel, KernelLike, Product, Sum, as_kernel, weighted_gradient
+from kernel_bandits.kernels.base import (
+    Kernel,
+    KernelLike,
+    Product,
+    Sum,
+    as_kernel,
+    diagonal_gradient,
+    weighted_gradient,
+)
 
 # A kernel is checked on this many points of the first round, up to this share of its largest value.
 FIRST_POINTS, ROUNDING = 4, 1e-6
@@ -57,6 +65,22 @@ class TensorProduct(Kernel):
         of_action = weights * self.context_kernel(contexts, other_contexts)
         by_context = weighted_gradient(self.context_kernel, contexts, other_contexts, of_context)
         return np.hstack([by_context, weighted_gradient(self.action_kernel, actions, other_actions, of_action)])
+
+    def gradient_from(self, X: FloatArray, Y: FloatArray, weights: FloatArray, first: int) -> FloatArray:
+        if first != self.context_dimension:
+            return super().gradient_from(X, Y, weights, first)
+        (contexts, actions), (other_contexts, other_actions) = self._split(X), self._split(Y)
+        of_action = weights * self.context_kernel(contexts, other_contexts)
+        return weighted_gradient(self.action_kernel, actions, other_actions, of_action)
+
+    def diag_gradient(self, X: FloatArray) -> FloatArray | None:
+        contexts, actions = self._split(X, share_context=False)
+        by_context = diagonal_gradient(self.context_kernel, contexts)
+        by_action = diagonal_gradient(self.action_kernel, actions)
+        if by_context is None or by_action is None:
+            return None
+        by_context *= self.action_kernel.diag(actions)[:, None]
+        return np.hstack([by_context, by_action * self.context_kernel.diag(contexts)[:, None]])
 
     def __repr__(self) -> str:
         return f"TensorProduct({self.context_kernel!r}, {self.action_kernel!r}, {self.context_dimension})"

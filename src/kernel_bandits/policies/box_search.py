@@ -66,7 +66,7 @@ class _Bound:
         points = join(self.context, self.box.at(fractions))
         with threads_for(self.posterior.dictionary_size, len(points)) or nullcontext():
             evaluation = self.posterior.evaluate(points)
-            gradients = self.posterior.gradient(points, evaluation, self.bonus)[:, len(self.context) :]
+            gradients = self.posterior.gradient(points, evaluation, self.bonus, len(self.context))
             values = evaluation.mean + self.bonus * evaluation.std
         return values / self.posterior.unit, gradients / self.posterior.unit * (self.box.high - self.box.low)
 

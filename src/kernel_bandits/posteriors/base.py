@@ -97,8 +97,8 @@ class Posterior(Reported, Generic[E]):
         return None, self.evaluate(points)
 
     @abstractmethod
-    def gradient(self, points: FloatArray, evaluation: E, bonus: float) -> FloatArray:
-        """Return the gradient of mean + bonus·std at evaluated points, in every column, shape (A, d); writes nothing.
+    def gradient(self, points: FloatArray, evaluation: E, bonus: float, first: int = 0) -> FloatArray:
+        """Return the gradient of mean + bonus·std at evaluated points, shape (A, d − first); writes nothing.
 
         Where std is 0 it has none, and counts as constant.
 
@@ -106,6 +106,7 @@ class Posterior(Reported, Generic[E]):
             points: shape (A, d).
             evaluation: of these points, with the observations held now.
             bonus: of one standard deviation.
+            first: the column to begin with: that of the first action column where the context is fixed.
         """
 
     @abstractmethod

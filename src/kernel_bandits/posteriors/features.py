@@ -76,13 +76,13 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         del points  # their features are all that counts: λ·ΦPΦᵀ
         return self.regularization * times_transpose(evaluation.features, evaluation.solved)
 
-    def gradient(self, points: FloatArray, evaluation: _FeatureEvaluation, bonus: float) -> FloatArray:
+    def gradient(self, points: FloatArray, evaluation: _FeatureEvaluation, bonus: float, first: int = 0) -> FloatArray:
         # d mean = wᵀdφ and d std² = 2λ(Pφ)ᵀdφ
         slopes = bonus * half_inverse(evaluation.std)
         by_features = 2.0 * self.regularization * slopes[:, None] * evaluation.solved
         if self._pending.settled.size:
             by_features += self._pending.settled.weights
-        return self.feature_map.gradient(points, by_features)
+        return self.feature_map.gradient(points, by_features)[:, first:]
 
     def _started(self, size: int) -> tuple[Pending[RidgeRegression], Steps]:
         """Return the pair of regressions with this many features, and the step that starts it if it is new."""

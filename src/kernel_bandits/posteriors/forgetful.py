@@ -121,8 +121,10 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
         within = self._within.evaluate(self._stamped(points))
         return _ForgettingEvaluation(self._observed, within.mean, within.std, within)
 
-    def gradient(self, points: FloatArray, evaluation: _ForgettingEvaluation, bonus: float) -> FloatArray:
-        return self._plain(self._within.gradient(self._stamped(points), evaluation.within, bonus))
+    def gradient(
+        self, points: FloatArray, evaluation: _ForgettingEvaluation, bonus: float, first: int = 0
+    ) -> FloatArray:
+        return self._plain(self._within.gradient(self._stamped(points), evaluation.within, bonus, first))
 
     def covariance(self, points: FloatArray, evaluation: _ForgettingEvaluation) -> FloatArray:
         return self._within.covariance(self._stamped(points), evaluation.within)

@@ -126,8 +126,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         chosen, evaluation = self._within.contenders(points, bonus)
         return chosen, self._shifted(evaluation)
 
-    def gradient(self, points: FloatArray, evaluation: _LearnedEvaluation, bonus: float) -> FloatArray:
-        return self.unit * self._within.gradient(points, evaluation.within, bonus)
+    def gradient(self, points: FloatArray, evaluation: _LearnedEvaluation, bonus: float, first: int = 0) -> FloatArray:
+        return self.unit * self._within.gradient(points, evaluation.within, bonus, first)
 
     def covariance(self, points: FloatArray, evaluation: _LearnedEvaluation) -> FloatArray:
         return self._within.covariance(points, evaluation.within)

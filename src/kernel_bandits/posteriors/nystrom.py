@@ -171,13 +171,13 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         require_finite_kernel(basis.kernel, means + basis.kernel.diag(points))
         return means
 
-    def gradient(self, points: FloatArray, evaluation: _NystromEvaluation, bonus: float) -> FloatArray:
+    def gradient(self, points: FloatArray, evaluation: _NystromEvaluation, bonus: float, first: int = 0) -> FloatArray:
         # d mean = wᵀdφ and d std² = d residual + 2λ(Pφ)ᵀdφ with d residual = dk(s, s) − 2φᵀdφ, or 0 where it is cut off
         slopes = bonus * linalg.half_inverse(evaluation.std)
         own = np.where(evaluation.residual > 0.0, slopes, 0.0)
         by_features = 2.0 * self.regularization * slopes[:, None] * evaluation.solved
         by_features += self._pending.settled.weights - 2.0 * own[:, None] * evaluation.features
-        return self._model.basis.gradient(points, by_features, own)
+        return self._model.basis.gradient(points, by_features, own, first)
 
     def observe_steps(self, point: FloatArray, reward: float, evaluation: _NystromEvaluation, row: int = 0) -> Steps:
         model, facts = self._model, self._facts

@@ -5,7 +5,7 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits.learning.box import CURVED, FLAT
-from kernel_bandits.policies.box_design import BESIDES, PER_COORDINATE
+from kernel_bandits.policies.box_design import BESIDES, PER_COORDINATE, later
 
 BOX = kb.Box([150.0, 1.0, 20.0], [250.0, 5.0, 80.0])
 SIZE = 3 * PER_COORDINATE + BESIDES
@@ -56,7 +56,7 @@ def test_a_given_kernel_and_a_long_log_need_no_design():
     policy, generator = kb.ek_ucb(seed=0), np.random.default_rng(0)
     actions = BOX.sample(generator, 40)
     policy.update_many(np.zeros((40, 1)), actions, generator.standard_normal(40))
-    assert policy.design.next_action(policy.posterior, BOX) is None
+    assert policy.design.next_action(policy.posterior, np.zeros(1), BOX) is None
 
 
 def test_a_fixed_coordinate_needs_no_points():
@@ -64,7 +64,7 @@ def test_a_fixed_coordinate_needs_no_points():
     policy = kb.ek_ucb(seed=0)
     actions = design(policy, PER_COORDINATE + BESIDES, box=fixed)
     assert (actions[:, 1] == 2.0).all()
-    assert policy.design.next_action(policy.posterior, fixed) is None
+    assert policy.design.next_action(policy.posterior, np.zeros(2), fixed) is None
 
 
 def test_actions_are_measured_by_the_box_and_not_by_what_was_played():
@@ -114,6 +114,40 @@ def test_the_design_goes_on_while_rewards_show_nothing_of_the_settings():
         context = generator.standard_normal(2)
         policy.update(context, policy.select(context, BOX).action, float(50.0 + 5.0 * context[0]))
     assert policy.posterior.shape == CURVED
+
+
+def test_a_higher_peak_is_found_though_a_lower_one_is_known():
+    box, low, high = kb.Box([0.0, 0.0], [1.0, 1.0]), np.array([0.25, 0.3]), np.array([0.75, 0.7])
+
+    def height(action):
+        return 0.75 * bump(action, low) + bump(action, high)
+
+    for seed in range(3):
+        policy, generator = kb.ek_ucb(seed=seed), np.random.default_rng(seed)
+        policy.select([], box)
+        # everything that is known are the lower peak and the plateau
+        known = box.sample(generator, 60)
+        known = known[np.linalg.norm(known - high, axis=1) > 0.35][:16]
+        rewards = [50.0 + height(action) + float(generator.standard_normal()) for action in known]
+        policy.update_many(np.empty((16, 0)), known, rewards)
+        heights = []
+        for _ in range(50):
+            action = policy.select([], box).action
+            heights.append(height(action))
+            policy.update([], action, 50.0 + heights[-1] + float(generator.standard_normal()))
+        assert np.mean(heights[-10:]) > 36.0
+
+
+def test_later_points_are_as_many_as_the_design_and_ever_rarer():
+    counts = np.array([later(SIZE, played) for played in range(SIZE, 40 * SIZE)])
+    steps = np.flatnonzero(np.diff(counts))
+    assert (np.diff(counts) <= 1).all()
+    assert counts[0] == 0
+    assert SIZE - 2 <= counts[-1] < SIZE
+    # one of the second half costs more and more rounds, but for rounding
+    assert (np.diff(steps, 2) >= -1).all()
+    # half of them are played by the time that the design was played twice
+    assert counts[SIZE] == SIZE // 2
 
 
 @pytest.mark.parametrize(("low", "width"), [(0.0, 1.0), (1e8, 1.0), (-3e5, 1e-3)], ids=["unit", "far", "tiny"])

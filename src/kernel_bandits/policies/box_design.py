@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kernel_bandits.actions import Box
+from kernel_bandits.actions import Box, join
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.learning.box import FLAT, PLANE
 from kernel_bandits.policies.box_search import sobol
@@ -18,6 +18,8 @@ PER_COORDINATE, BESIDES = 3, 3
 # Points for each free coordinate while rewards show no more than a plane, the number that Loeppky, Sacks & Welch (2009)
 # recommend for a function of unknown shape.
 FOR_A_PLANE = 10
+# Points that the later ones are chosen from, which also stand for the box.
+CANDIDATES = 256
 
 
 @dataclass(frozen=True)
@@ -31,21 +33,30 @@ class BoxDesign:
     and the next point may be the first on a peak. While they show a plane, there is something to gain, and the design
     ends sooner.
 
+    A model that was fitted to one peak is sure that there is no higher one: rewards on a plateau say nothing of peaks
+    elsewhere, and the bounds of a Gaussian process do not allow for them. Therefore as many points as the design has
+    are played later, ever more rarely: a share (n/t)² of the experiments around the t-th, n being the size of the
+    design. Each is the one that would lower the variance over the whole box most.
+
     Attributes:
         seed: of the shifts.
     """
 
     seed: np.random.SeedSequence
 
-    def next_action(self, posterior: Posterior[Any], box: Box) -> FloatArray | None:
-        """Return the next point of the design, shape (d_a,); None once enough were played."""
+    def next_action(self, posterior: Posterior[Any], context: FloatArray, box: Box) -> FloatArray | None:
+        """Return the next point of the design, shape (d_a,); None where one is to be chosen."""
         awaited = posterior.awaited_points
         played = posterior.round_index + len(awaited)
         free = int((box.high > box.low).sum())
         # before the first fit, and where all rewards are equal, there is no shape yet
         shows_nothing = posterior.shape == FLAT or not posterior.kernel_changes
-        if not free or (not shows_nothing and played >= self._size(posterior, free)):
+        size = self._size(posterior, free)
+        if not free:
             return None
+        if not shows_nothing and played >= size:
+            looks_around = later(size, played + 1) > later(size, played)
+            return self._least_known(posterior, context, box) if looks_around else None
         waiting = {point[-box.dimension :].tobytes() for point in awaited.values()}
         # after one has expired, the count points at actions that are pending
         while True:
@@ -59,7 +70,26 @@ class BoxDesign:
 
     def _action(self, number: int, box: Box) -> FloatArray:
         """Return a point of the design, shape (d_a,)."""
-        points = sobol(box.dimension)
-        # a Sobol sequence shifted on the torus stays as even as it was; when it ends, another shift begins
-        shifts = np.random.default_rng(self.seed).random((number // len(points) + 1, box.dimension))
-        return box.at(((points[number % len(points)] + shifts[-1]) % 1.0)[None, :])[0]
+        count = len(sobol(box.dimension))
+        return self._actions(number // count, box)[number % count]
+
+    def _actions(self, shift: int, box: Box) -> FloatArray:
+        """Return the Sobol sequence under one of its shifts, shape (n, d_a)."""
+        # on the torus it stays as even as it was; when it ends, another shift begins
+        shifts = np.random.default_rng(self.seed).random((shift + 1, box.dimension))
+        return box.at((sobol(box.dimension) + shifts[-1]) % 1.0)
+
+    def _least_known(self, posterior: Posterior[Any], context: FloatArray, box: Box) -> FloatArray:
+        """Return the action whose reward would lower the variance over the box most, shape (d_a,)."""
+        actions = self._actions(0, box)[:CANDIDATES]
+        points = join(context, actions)
+        covariance = posterior.covariance(points, posterior.evaluate_finite(points))
+        # Σ_x cov(x, a)²/(var(a) + λ), the criterion of Cohn (1996)
+        shares = covariance / np.sqrt(np.diagonal(covariance) + posterior.regularization)
+        return actions[(shares**2).sum(axis=0).argmax()]
+
+
+def later(size: int, played: int) -> int:
+    """Return how many of the first actions, of which ``played`` are at least ``size``, are later points."""
+    # ∫ (n/t)² dt from n to t = n·(1 − n/t)
+    return int(size * (1.0 - size / played))

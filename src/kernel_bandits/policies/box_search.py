@@ -79,7 +79,8 @@ def finalists(
     The posterior stays as it is. The generator shifts the quasi-random candidates at every call, so that no place is
     overlooked for good.
     """
-    bound = _Bound(posterior, bonus, context, box)
+    within = posterior.in_context(context)
+    bound = _Bound(posterior, bonus, context, box) if within is None else _Bound(within, bonus, context[:0], box)
     anchors = _anchors(posterior, context, box)
     covering = _covering(box.dimension, anchors, generator)
     values = bound.values(covering)

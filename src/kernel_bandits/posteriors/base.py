@@ -64,6 +64,14 @@ class Posterior(Reported, Generic[E]):
         """The points (d,) whose reward is awaited, by key, oldest first."""
         return {key: awaited.point for key, awaited in self._pending.awaited.items()}
 
+    def in_context(self, context: FloatArray) -> Self | None:
+        """Return a posterior that evaluates actions in one context (d_x,), and gradients by them, at less cost.
+
+        It is good until the next change of this one. None where nothing would be gained.
+        """
+        del context  # by default a context has no part of the kernel to itself
+        return None
+
     @abstractmethod
     def evaluate(self, points: FloatArray) -> E:
         """Predict at finite points (A, d) of the right width and keep the intermediate results; writes nothing.

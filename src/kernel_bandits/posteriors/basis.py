@@ -11,7 +11,7 @@ import numpy as np
 from kernel_bandits import kernels
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import KernelLike, diagonal_gradient, require_gram, weighted_gradient
+from kernel_bandits.kernels import KernelLike, TensorProduct, diagonal_gradient, require_gram, weighted_gradient
 from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors.projection import EXTENDED, EXTENDED_IS_WIDER, extended_gram_times
 
@@ -112,6 +112,15 @@ class AnchorBasis:
 
     def __len__(self) -> int:
         return len(self.anchors)
+
+    def in_context(self, context: FloatArray) -> Self | None:
+        """Return the basis of actions in one context, whose part of the kernel is computed once; None if it is none."""
+        if not isinstance(self.kernel, TensorProduct) or not len(self.anchors):
+            return None
+        kernel = self.kernel.in_context(context, self.anchors)
+        if kernel is None:
+            return None
+        return type(self)(kernel, self.regularization, self.anchors[:, len(context) :], self.factor)
 
     def gram(self, points: FloatArray) -> FloatArray:
         """Return k(points, anchors) in an array that may be overwritten; a foreign kernel may keep what it returns."""

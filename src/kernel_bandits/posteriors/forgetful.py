@@ -117,6 +117,14 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
         fallen = self.forgetting.weights(ages)
         return np.array([kept.weight for kept in self._kept]) * (1.0 if fallen is None else fallen)
 
+    def in_context(self, context: FloatArray) -> Self | None:
+        within = None if self._stamps else self._within.in_context(context)
+        if within is None:
+            return None
+        view = copy.copy(self)
+        view._within = within
+        return view
+
     def evaluate(self, points: FloatArray) -> _ForgettingEvaluation:
         within = self._within.evaluate(self._stamped(points))
         return _ForgettingEvaluation(self._observed, within.mean, within.std, within)

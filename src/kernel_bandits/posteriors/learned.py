@@ -110,6 +110,14 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         std = evaluation.std if self.unit == 1.0 else self.unit * evaluation.std
         return _LearnedEvaluation(evaluation.round_index, self._in_data_units(evaluation.mean), std, evaluation)
 
+    def in_context(self, context: FloatArray) -> Self | None:
+        within = self._within.in_context(context) if self.round_index else None
+        if within is None:
+            return None
+        view = copy.copy(self)
+        view._within = within
+        return view
+
     def evaluate(self, points: FloatArray) -> _LearnedEvaluation:
         if not self.round_index:
             self._learner.check(points)

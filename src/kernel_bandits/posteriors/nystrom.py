@@ -96,6 +96,15 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         history = self._model.kept_history
         return history.points, history.rewards
 
+    def in_context(self, context: FloatArray) -> Self | None:
+        basis = self._model.basis.in_context(context)
+        if basis is None:
+            return None
+        view = copy.copy(self)
+        view._model = copy.copy(self._model)
+        view._model.basis = basis
+        return view
+
     def evaluate(self, points: FloatArray) -> _NystromEvaluation:
         basis = self._model.basis
         return self._evaluate(basis.gram(points), basis.kernel.diag(points))

@@ -59,6 +59,41 @@ def test_a_given_kernel_and_a_long_log_need_no_design():
     assert policy.design.next_action(policy.posterior, np.zeros(1), BOX) is None
 
 
+@pytest.mark.parametrize("make", [kb.ek_ucb, kb.k_ucb])
+def test_the_first_decision_is_made_with_a_kernel_in_units_of_the_box(make):
+    far = kb.Box([1.0, 0.0, 0.0], [1e6, 1.0, 1e-6])
+    policy = make(seed=0)
+    first = policy.ask([300.0], far)
+    following = policy.ask([310.0], far)
+    # variance 1 of what is unknown, in units of the box: neither the sensor nor 1e6 counts as such
+    for decision in (first, following):
+        assert 0.0 < decision.std < 3.0
+    assert policy.posterior.kernel.action_kernel.scale[0] == pytest.approx((1e6 - 1.0) / np.sqrt(12.0))
+
+
+def test_a_failed_first_choice_leaves_no_box_behind():
+    policy, other = kb.ek_ucb(seed=0), kb.ek_ucb(seed=0)
+    with pytest.raises(kb.InputError):
+        policy.select([np.nan], kb.Box([0.0, 0.0], [9.0, 9.0]))
+    policy.select([0.0], kb.Box([0.0, 0.0], [7.0, 7.0]))
+    unit = kb.Box([0.0, 0.0], [1.0, 1.0])
+    one, two = policy.ask([0.0], unit), other.ask([0.0], unit)
+    np.testing.assert_array_equal(policy.posterior.kernel.action_kernel.scale, np.full(2, 1 / np.sqrt(12.0)))
+    assert one.std == two.std
+
+
+def test_the_low_corner_of_a_box_is_no_arm():
+    box = kb.Box([0.0, 1.0], [1.0, 2.0])
+    for make in (kb.lin_ucb, kb.ek_ucb, kb.thompson_sampling):
+        policy, generator = make(seed=0), np.random.default_rng(0)
+        for _ in range(20):
+            context = generator.random(1)
+            action = policy.select(context, box).action
+            policy.update(context, action, float(action.sum()))
+        low, high = policy.predict([0.5], [[0.1, 1.1], [0.9, 1.9]]).mean
+        assert high - low == pytest.approx(1.6, abs=0.4)
+
+
 def test_a_fixed_coordinate_needs_no_points():
     fixed = kb.Box([0.0, 2.0], [1.0, 2.0])
     policy = kb.ek_ucb(seed=0)

@@ -10,6 +10,7 @@ from typing import Generic, Self, TypeVar, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, as_vector, require_finite
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import UnavailableError
@@ -37,14 +38,15 @@ class Posterior(Reported, Generic[E]):
         pending: the regression that carries it, with what is awaited.
     """
 
-    def describe(self, context_columns: int, points: FloatArray) -> None:
+    def describe(self, context_columns: int, points: FloatArray, box: Box | None = None) -> None:
         """Take note, before the first round, of what the columns of joint points are.
 
         Args:
             context_columns: how many of the leading columns are the context.
             points: the joint points on offer, shape (A, d).
+            box: the box that they are of, if it is one.
         """
-        del context_columns, points  # a kernel that is given knows its columns
+        del context_columns, points, box  # a kernel that is given knows its columns
 
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
         """Take note of the box (d_a,), (d_a,) that actions are chosen from; predictions stay as they are."""

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from kernel_bandits.actions import are_arms
+from kernel_bandits.actions import Box, are_arms
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import UnavailableError
@@ -45,10 +45,11 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         super().__init__(facts, Pending(RidgeRegression(facts.regularization)))
         self.feature_map = feature_map
 
-    def describe(self, context_columns: int, points: FloatArray) -> None:
+    def describe(self, context_columns: int, points: FloatArray, box: Box | None = None) -> None:
         if self.round_index or self._pending.awaited:
             return
-        self.feature_map, kernel = self.feature_map.described(context_columns, are_arms(points[:, context_columns:]))
+        arms = box is None and are_arms(points[:, context_columns:])
+        self.feature_map, kernel = self.feature_map.described(context_columns, arms)
         self._facts.kernel = self.kernel if kernel is None else kernel
 
     @property

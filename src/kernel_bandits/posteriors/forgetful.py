@@ -12,6 +12,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import KernelBanditsError
@@ -86,8 +87,8 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
     def _plain(self, points: FloatArray) -> FloatArray:
         return points[..., :-1] if self._stamps else points
 
-    def describe(self, context_columns: int, points: FloatArray) -> None:
-        self._within.describe(context_columns, points)
+    def describe(self, context_columns: int, points: FloatArray, box: Box | None = None) -> None:
+        self._within.describe(context_columns, points, box)
         self._share()
 
     def within_box(self, low: FloatArray, high: FloatArray) -> None:

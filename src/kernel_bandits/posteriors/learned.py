@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import InputError, KernelBanditsError
@@ -70,12 +71,12 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
         self._learner.within_box(low, high)
 
-    def describe(self, context_columns: int, points: FloatArray) -> None:
+    def describe(self, context_columns: int, points: FloatArray, box: Box | None = None) -> None:
         if self.round_index or self._pending.awaited:
             return
         twin = copy.copy(self)
         twin._learner = copy.copy(self._learner)
-        twin._learner.describe(context_columns, points)
+        twin._learner.describe(context_columns, points, box)
         if self._model is None:
             twin._within = twin._learner.build(None, UNKNOWN_NOISE, 0)
             twin._facts, twin._pending = twin._within._facts, twin._within._pending

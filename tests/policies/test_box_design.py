@@ -5,7 +5,7 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits.learning.box import CURVED, FLAT
-from kernel_bandits.policies.box_design import BESIDES, PER_COORDINATE, later
+from kernel_bandits.policies.box_design import BESIDES, IN_ALL, PER_COORDINATE, later
 
 BOX = kb.Box([150.0, 1.0, 20.0], [250.0, 5.0, 80.0])
 SIZE = 3 * PER_COORDINATE + BESIDES
@@ -173,16 +173,22 @@ def test_a_higher_peak_is_found_though_a_lower_one_is_known():
         assert np.mean(heights[-10:]) > 36.0
 
 
-def test_later_points_are_as_many_as_the_design_and_ever_rarer():
-    counts = np.array([later(SIZE, played) for played in range(SIZE, 40 * SIZE)])
+@pytest.mark.parametrize("size", [6, 9, 12, 15, 18, 21, 24])
+def test_later_points_are_few_and_ever_rarer(size):
+    counts = np.array([later(size, played) for played in range(size, 2000)])
+    expected = max(0, min(size, IN_ALL - size))
     steps = np.flatnonzero(np.diff(counts))
     assert (np.diff(counts) <= 1).all()
     assert counts[0] == 0
-    assert SIZE - 2 <= counts[-1] < SIZE
-    # one of the second half costs more and more rounds, but for rounding
+    assert counts[-1] == max(0, expected - 1)
+    # the e-th would be played after infinitely many rounds; each takes longer than the one before, but for rounding
     assert (np.diff(steps, 2) >= -1).all()
     # half of them are played by the time that the design was played twice
-    assert counts[SIZE] == SIZE // 2
+    assert counts[size] == expected // 2
+
+
+def test_all_points_together_find_an_eighth_of_the_box():
+    assert (7 / 8) ** IN_ALL <= 0.05 < (7 / 8) ** (IN_ALL - 1)
 
 
 @pytest.mark.parametrize(("low", "width"), [(0.0, 1.0), (1e8, 1.0), (-3e5, 1e-3)], ids=["unit", "far", "tiny"])

@@ -68,6 +68,19 @@ class Rounds(Hooks):
             raise
         return decision
 
+    @final
+    @np.errstate(invalid="ignore", over="ignore")
+    def preview(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
+        """Return what :meth:`select` would return now; changes nothing, random streams included."""
+        version = self._version()
+        try:
+            return self._decide(context, actions, mask)[0]
+        except Exception as reason:
+            self._blame_others(version, reason)
+            raise
+        finally:
+            self._take_back_draws()
+
     def _decide(
         self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None
     ) -> tuple[Decision, Choice, FloatArray]:

@@ -257,6 +257,15 @@ class Posterior(Reported, Generic[E]):
         """The weights of the observations in order, shape (t,); None if all are 1."""
         return None
 
+    @property
+    def given_weights(self) -> FloatArray | None:
+        """The weights that observations were learned with, before any of it was forgotten."""
+        return self.observed_weights
+
+    def counted(self, rewards: FloatArray) -> FloatArray:
+        """Return what of rewards counts, shape (n,): all of it, unless their tails are heavy."""
+        return rewards
+
     def require_finite(self, evaluation: E) -> None:
         """Raise if the kernel was not finite: a value that is not shows in the mean or std of its row."""
         require_finite_kernel(self.kernel, evaluation.mean + evaluation.std)

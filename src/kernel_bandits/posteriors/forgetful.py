@@ -116,7 +116,14 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
         """The weights of what is in memory, in the order in which rewards came, shape (n,)."""
         ages = np.maximum(self._renewed - np.array([kept.time for kept in self._kept], dtype=float), 0.0)
         fallen = self.forgetting.weights(ages)
-        return np.array([kept.weight for kept in self._kept]) * (1.0 if fallen is None else fallen)
+        return self.given_weights * (1.0 if fallen is None else fallen)
+
+    @property
+    def given_weights(self) -> FloatArray:
+        return np.array([kept.weight for kept in self._kept])
+
+    def counted(self, rewards: FloatArray) -> FloatArray:
+        return self._within.counted(rewards)
 
     def in_context(self, context: FloatArray) -> Self | None:
         within = None if self._stamps else self._within.in_context(context)

@@ -247,6 +247,9 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         elif not self._is_history_free:
             self._rewards.extend(rewards.tolist())
 
+    def counted(self, rewards: FloatArray) -> FloatArray:
+        return self._units.bounded(rewards)
+
     def _centred(self, rewards: Rewards) -> Rewards:
         """Return what the posterior within learns of rewards.
 

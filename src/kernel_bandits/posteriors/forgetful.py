@@ -19,7 +19,7 @@ from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.changes import FIRST_TESTED, Cusum, residual
-from kernel_bandits.posteriors.facts import Evaluation
+from kernel_bandits.posteriors.facts import Evaluation, with_part
 from kernel_bandits.posteriors.forgetting import Forgetting
 
 # Builds a fresh posterior, with coins of its own for each number.
@@ -126,12 +126,7 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
         return self._within.counted(rewards)
 
     def in_context(self, context: FloatArray) -> Self | None:
-        within = None if self._stamps else self._within.in_context(context)
-        if within is None:
-            return None
-        view = copy.copy(self)
-        view._within = within
-        return view
+        return with_part(self, "_within", None if self._stamps else self._within.in_context(context))
 
     def evaluate(self, points: FloatArray) -> _ForgettingEvaluation:
         within = self._within.evaluate(self._stamped(points))

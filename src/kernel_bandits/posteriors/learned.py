@@ -19,7 +19,7 @@ from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.learning.rewards import Rewards, RewardUnits
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.facts import Evaluation
+from kernel_bandits.posteriors.facts import Evaluation, with_part
 from kernel_bandits.posteriors.history import History
 from kernel_bandits.posteriors.learners import UNKNOWN_NOISE, Learner, Refit
 
@@ -112,12 +112,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         return _LearnedEvaluation(evaluation.round_index, self._in_data_units(evaluation.mean), std, evaluation)
 
     def in_context(self, context: FloatArray) -> Self | None:
-        within = self._within.in_context(context) if self.round_index else None
-        if within is None:
-            return None
-        view = copy.copy(self)
-        view._within = within
-        return view
+        return with_part(self, "_within", self._within.in_context(context) if self.round_index else None)
 
     def evaluate(self, points: FloatArray) -> _LearnedEvaluation:
         if not self.round_index:

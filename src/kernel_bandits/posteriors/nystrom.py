@@ -18,7 +18,7 @@ from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors import bulk, pruning
 from kernel_bandits.posteriors.anchored import AnchoredRegression, solved_anew
 from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.facts import Evaluation, Facts, require_finite_kernel
+from kernel_bandits.posteriors.facts import Evaluation, Facts, require_finite_kernel, with_part
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.regression import RidgeRegression
 
@@ -97,13 +97,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         return history.points, history.rewards
 
     def in_context(self, context: FloatArray) -> Self | None:
-        basis = self._model.basis.in_context(context)
-        if basis is None:
-            return None
-        view = copy.copy(self)
-        view._model = copy.copy(self._model)
-        view._model.basis = basis
-        return view
+        return with_part(self, "_model", self._model.in_context(context))
 
     def evaluate(self, points: FloatArray) -> _NystromEvaluation:
         basis = self._model.basis
@@ -138,9 +132,8 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         if history is None:
             # mean = Σ_j k(s, z_j)·[Jᵀw]_j
             return self.dictionary_points, gram[0] * basis.weights(settled.weights), None
-        features = linalg.times_upper(gram, basis.factor)[0]
         # mean = Σ_i r_i·φ(s_i)ᵀPφ(s) with φ(s_i)ᵀPφ(s) = k_Z(s_i)ᵀJᵀPφ(s)
-        coefficients = basis.weights(linalg.times_vector(settled.covariance, features))
+        coefficients = basis.weights(linalg.times_vector(settled.covariance, linalg.times_upper(gram, basis.factor)[0]))
         values, rewards = [np.empty(0)], [np.empty(0)]
         for points, counts, sums in history.blocks():
             values.append(sums * linalg.times_vector(basis.gram(points), coefficients))
@@ -339,7 +332,6 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
     def __repr__(self) -> str:
         return (
-            f"NystromPosterior({self.kernel!r}, regularization={self.regularization:g}, "
-            f"{type(self.rule).__name__}, history={self.history!r}, "
-            f"round_index={self.round_index}, dictionary_size={self.dictionary_size})"
+            f"NystromPosterior({self.kernel!r}, regularization={self.regularization:g}, {type(self.rule).__name__}, "
+            f"history={self.history!r}, round_index={self.round_index}, dictionary_size={self.dictionary_size})"
         )

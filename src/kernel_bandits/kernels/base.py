@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -185,8 +186,10 @@ def weighted_gradient(
     """
     if first and isinstance(kernel, Kernel):
         return kernel.gradient_from(X, Y, weights, first)
-    if isinstance(kernel, Differentiable):
-        return kernel.gradient(X, Y, weights)[:, first:]
+    # isinstance(kernel, Differentiable) takes as long as a small gradient in Python 3.11
+    of_kernel: Callable[..., FloatArray] | None = getattr(kernel, "gradient", None)
+    if of_kernel is not None:
+        return of_kernel(X, Y, weights)[:, first:]
     gradient = np.zeros(X.shape)
     # The error of central differences is smallest at a step of about ε^{1/3} times the scale of the data.
     scale = np.ptp(np.concatenate([X, Y]), axis=0)

@@ -164,6 +164,10 @@ class Mixed(Kernel):
         by_column = 2.0 * squared * differences + times(weights, self._weighted(right))
         return by_column / self.scale
 
+    def diag_gradient(self, X: FloatArray) -> FloatArray:
+        # k(x, x) = bias + smooth + linear·⟨x, Mx⟩
+        return 2.0 * self._weighted(self._standardised(X)) / self.scale
+
     def __repr__(self) -> str:
         return (
             f"Mixed(bias={self.bias:.3g}, linear={self.linear:.3g}, smooth={self.smooth:.3g}, "

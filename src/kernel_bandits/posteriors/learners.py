@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_bandits.actions import are_arms
+from kernel_bandits.actions import Box, are_arms
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import Kernel, KernelLike, TensorProduct
@@ -102,8 +102,8 @@ class Learner(ABC, Generic[M]):
         """Return the posterior of a kernel; of None before anything is known."""
 
     @abstractmethod
-    def describe(self, context_columns: int, points: FloatArray) -> None:
-        """Take note of what the columns of joint points are, from the first that are offered, shape (A, d)."""
+    def describe(self, context_columns: int, points: FloatArray, box: Box | None) -> None:
+        """Take note of what the columns of joint points are, from the first on offer, shape (A, d), or their box."""
 
     @abstractmethod
     def check(self, points: FloatArray) -> None:
@@ -186,7 +186,7 @@ class StationaryLearner(Learner[RewardModel]):
             kernel = self._start.kernel if self._learning.from_scratch else self._start.covariance
         return self._build(kernel, regularization, number)
 
-    def describe(self, context_columns: int, points: FloatArray) -> None:
+    def describe(self, context_columns: int, points: FloatArray, box: Box | None) -> None:
         """Nothing to note: all columns are alike."""
 
     def check(self, points: FloatArray) -> None:
@@ -269,11 +269,14 @@ class MixedLearner(Learner[MixedModel]):
     def start(self) -> None:
         return None
 
-    def describe(self, context_columns: int, points: FloatArray) -> None:
+    def describe(self, context_columns: int, points: FloatArray, box: Box | None) -> None:
         self._columns = replace(self._columns, contexts=context_columns)
-        self._arms = are_arms(points[:, context_columns:])
+        self._arms = box is None and are_arms(points[:, context_columns:])
         self._offered = None
-        if not self._arms and len(points) > 1 and context_columns < points.shape[1]:
+        if box is not None:
+            # nothing was played yet: a box that was offered before no longer counts
+            self._columns = replace(self._columns, box=None).within(box.low, box.high)
+        elif not self._arms and len(points) > 1 and context_columns < points.shape[1]:
             self._offered = action_units(points[:, context_columns:], self._columns, None)
         # what is common to the points on offer; a box is described by its low corner
         first = points.mean(axis=0)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import scipy.stats.qmc  # noqa: F401, loaded before the clock starts, as BoTorch is
 import torch
 from botorch.acquisition import qUpperConfidenceBound
 from botorch.fit import fit_gpytorch_mll

@@ -71,6 +71,45 @@ def test_histories_and_calibrations():
     assert len(kb.plots.calibration(policy).axes) == 2
 
 
+def test_a_calibration_sees_rewards_as_the_policy_does():
+    policy, generator = kb.ek_ucb(seed=0), np.random.default_rng(0)
+    for t in range(60):
+        action = BOX.sample(generator, 1)[0]
+        reward = np.sin(action[1]) + 0.1 * generator.standard_normal() + (1e12 if t % 20 == 10 else 0.0)
+        policy.update(generator.random(1), action, float(reward))
+    means, stds, rewards = replayed(policy)
+    assert rewards.max() < 100.0
+    ordinary = np.delete(np.arange(60), [10, 30, 50])
+    assert np.abs(means[ordinary]).max() < 10.0
+    assert stds.max() < 10.0
+
+
+def test_a_calibration_knows_the_noise_of_weighted_rewards():
+    policy, generator = kb.k_ucb(KERNEL, regularization=0.1, seed=0), np.random.default_rng(0)
+    weights = generator.uniform(0.1, 10.0, 25)
+    for weight in weights.tolist():
+        action = BOX.sample(generator, 1)[0]
+        policy.update([0.5], action, float(np.sin(action[1])), weight=weight)
+    stds = replayed(policy)[1]
+    points, rewards = policy.observed_points, policy.posterior.observed_rewards
+    before = kb.k_ucb(KERNEL, regularization=0.1)
+    for point, reward, weight in zip(points[:20], rewards[:20], weights[:20], strict=True):
+        before.update(point[:1], point[1:], float(reward), weight=float(weight))
+    std = before.predict(points[20, :1], points[20:21, 1:]).std[0]
+    assert stds[20] ** 2 == pytest.approx(std**2 + 0.1 / weights[20])
+
+
+def test_a_surface_over_a_wider_box_leaves_the_units_of_the_policy():
+    generator = np.random.default_rng(0)
+    policy, other = kb.ek_ucb(seed=0), kb.ek_ucb(seed=0)
+    for _ in range(40):
+        context, reward = generator.random(1), float(generator.standard_normal())
+        for each in (policy, other):
+            each.update(context, each.select(context, BOX).action, reward)
+        kb.plots.surface(policy, [0.5], kb.Box([100.0, 0.0], [900.0, 50.0]), axes=[0])
+    np.testing.assert_array_equal(policy.observed_points, other.observed_points)
+
+
 def test_bad_arguments_are_explained():
     with pytest.raises(kb.InputError, match="temperature"):
         kb.plots.surface(played(), [0.5], BOX, axes=["humidity"])

@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
-from kernel_bandits.kernels import Differentiable, weighted_gradient
+from kernel_bandits.kernels import Differentiable, diagonal_gradient, weighted_gradient
 from kernel_bandits.kernels.timed import Timed
 
 SCALES = [0.3, 0.7, 2.0]
@@ -63,6 +63,17 @@ def test_gradient_agrees_with_differences(kernel, X, Y, seed):
     # What rounding does to differences of kernel values of this size, and to those of a kernel near its kink.
     tolerance = 1e-7 * (1 + np.abs(expected).max() + np.abs(kernel.diag(X)).max())
     np.testing.assert_allclose(gradient, expected, atol=tolerance * (100 if "Exponential" in repr(kernel) else 1))
+
+
+@pytest.mark.parametrize("kernel", OWN + FOREIGN, ids=repr)
+def test_gradient_of_the_diagonal_agrees_with_differences(kernel):
+    X = np.random.default_rng(0).random((5, 3))
+    gradient = diagonal_gradient(kernel, X)
+    if gradient is None:
+        # by symmetry it is twice the slope in the first argument
+        gradient = weighted_gradient(kernel, X, X.copy(), 2.0 * np.eye(5))
+    expected = differences(kernel.diag, X)
+    np.testing.assert_allclose(gradient, expected, atol=1e-6 * (1 + np.abs(expected).max()))
 
 
 @pytest.mark.parametrize("kernel", OWN, ids=repr)

@@ -5,7 +5,7 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits.learning.box import CURVED, FLAT
-from kernel_bandits.policies.box_design import BESIDES, PER_COORDINATE
+from kernel_bandits.policies.box_design import BESIDES, IN_ALL, PER_COORDINATE, later
 
 BOX = kb.Box([150.0, 1.0, 20.0], [250.0, 5.0, 80.0])
 SIZE = 3 * PER_COORDINATE + BESIDES
@@ -56,7 +56,42 @@ def test_a_given_kernel_and_a_long_log_need_no_design():
     policy, generator = kb.ek_ucb(seed=0), np.random.default_rng(0)
     actions = BOX.sample(generator, 40)
     policy.update_many(np.zeros((40, 1)), actions, generator.standard_normal(40))
-    assert policy.design.next_action(policy.posterior, BOX) is None
+    assert policy.design.next_action(policy.posterior, np.zeros(1), BOX) is None
+
+
+@pytest.mark.parametrize("make", [kb.ek_ucb, kb.k_ucb])
+def test_the_first_decision_is_made_with_a_kernel_in_units_of_the_box(make):
+    far = kb.Box([1.0, 0.0, 0.0], [1e6, 1.0, 1e-6])
+    policy = make(seed=0)
+    first = policy.ask([300.0], far)
+    following = policy.ask([310.0], far)
+    # variance 1 of what is unknown, in units of the box: neither the sensor nor 1e6 counts as such
+    for decision in (first, following):
+        assert 0.0 < decision.std < 3.0
+    assert policy.posterior.kernel.action_kernel.scale[0] == pytest.approx((1e6 - 1.0) / np.sqrt(12.0))
+
+
+def test_a_failed_first_choice_leaves_no_box_behind():
+    policy, other = kb.ek_ucb(seed=0), kb.ek_ucb(seed=0)
+    with pytest.raises(kb.InputError):
+        policy.select([np.nan], kb.Box([0.0, 0.0], [9.0, 9.0]))
+    policy.select([0.0], kb.Box([0.0, 0.0], [7.0, 7.0]))
+    unit = kb.Box([0.0, 0.0], [1.0, 1.0])
+    one, two = policy.ask([0.0], unit), other.ask([0.0], unit)
+    np.testing.assert_array_equal(policy.posterior.kernel.action_kernel.scale, np.full(2, 1 / np.sqrt(12.0)))
+    assert one.std == two.std
+
+
+def test_the_low_corner_of_a_box_is_no_arm():
+    box = kb.Box([0.0, 1.0], [1.0, 2.0])
+    for make in (kb.lin_ucb, kb.ek_ucb, kb.thompson_sampling):
+        policy, generator = make(seed=0), np.random.default_rng(0)
+        for _ in range(20):
+            context = generator.random(1)
+            action = policy.select(context, box).action
+            policy.update(context, action, float(action.sum()))
+        low, high = policy.predict([0.5], [[0.1, 1.1], [0.9, 1.9]]).mean
+        assert high - low == pytest.approx(1.6, abs=0.4)
 
 
 def test_a_fixed_coordinate_needs_no_points():
@@ -64,7 +99,7 @@ def test_a_fixed_coordinate_needs_no_points():
     policy = kb.ek_ucb(seed=0)
     actions = design(policy, PER_COORDINATE + BESIDES, box=fixed)
     assert (actions[:, 1] == 2.0).all()
-    assert policy.design.next_action(policy.posterior, fixed) is None
+    assert policy.design.next_action(policy.posterior, np.zeros(2), fixed) is None
 
 
 def test_actions_are_measured_by_the_box_and_not_by_what_was_played():
@@ -114,6 +149,46 @@ def test_the_design_goes_on_while_rewards_show_nothing_of_the_settings():
         context = generator.standard_normal(2)
         policy.update(context, policy.select(context, BOX).action, float(50.0 + 5.0 * context[0]))
     assert policy.posterior.shape == CURVED
+
+
+def test_a_higher_peak_is_found_though_a_lower_one_is_known():
+    box, low, high = kb.Box([0.0, 0.0], [1.0, 1.0]), np.array([0.25, 0.3]), np.array([0.75, 0.7])
+
+    def height(action):
+        return 0.75 * bump(action, low) + bump(action, high)
+
+    for seed in range(3):
+        policy, generator = kb.ek_ucb(seed=seed), np.random.default_rng(seed)
+        policy.select([], box)
+        # everything that is known are the lower peak and the plateau
+        known = box.sample(generator, 60)
+        known = known[np.linalg.norm(known - high, axis=1) > 0.35][:16]
+        rewards = [50.0 + height(action) + float(generator.standard_normal()) for action in known]
+        policy.update_many(np.empty((16, 0)), known, rewards)
+        heights = []
+        for _ in range(50):
+            action = policy.select([], box).action
+            heights.append(height(action))
+            policy.update([], action, 50.0 + heights[-1] + float(generator.standard_normal()))
+        assert np.mean(heights[-10:]) > 36.0
+
+
+@pytest.mark.parametrize("size", [6, 9, 12, 15, 18, 21, 24])
+def test_later_points_are_few_and_ever_rarer(size):
+    counts = np.array([later(size, played) for played in range(size, 2000)])
+    expected = max(0, min(size, IN_ALL - size))
+    steps = np.flatnonzero(np.diff(counts))
+    assert (np.diff(counts) <= 1).all()
+    assert counts[0] == 0
+    assert counts[-1] == max(0, expected - 1)
+    # the e-th would be played after infinitely many rounds; each takes longer than the one before, but for rounding
+    assert (np.diff(steps, 2) >= -1).all()
+    # half of them are played by the time that the design was played twice
+    assert counts[size] == expected // 2
+
+
+def test_all_points_together_find_an_eighth_of_the_box():
+    assert (7 / 8) ** IN_ALL <= 0.05 < (7 / 8) ** (IN_ALL - 1)
 
 
 @pytest.mark.parametrize(("low", "width"), [(0.0, 1.0), (1e8, 1.0), (-3e5, 1e-3)], ids=["unit", "far", "tiny"])

@@ -1,5 +1,7 @@
 """Everything at once: a learned kernel, a box, a constraint, forgetting, late rewards, and a file in the middle."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -76,3 +78,53 @@ def test_a_failed_reward_changes_nothing(forgetting):
     np.testing.assert_array_equal(before[0].std, after[0].std)
     np.testing.assert_array_equal(before[1].mean, after[1].mean)
     assert before[2] == after[2]
+
+
+def test_threads_share_a_policy_under_a_lock_while_it_is_saved(tmp_path):
+    policy, lock, failures = build(kb.Discount(16.0)), threading.Lock(), []
+
+    def reactor(seed):
+        generator = np.random.default_rng(seed)
+        try:
+            for number in range(4):
+                with lock:
+                    batch = policy.ask_many(generator.standard_normal((2, 1)), BOX)
+                for decision in batch:
+                    reward, outputs = measured(decision.context, decision.action, 0)
+                    with lock:
+                        policy.tell(decision, reward, outputs=outputs, weight=2.0 if number % 2 else None)
+                with lock:
+                    policy.save(tmp_path / "policy.kb")
+                    kb.load(tmp_path / "policy.kb")
+        except Exception as reason:
+            failures.append(reason)
+
+    threads = [threading.Thread(target=reactor, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert policy.round_index == 24
+    assert policy.pending == ()
+    twin = kb.load(tmp_path / "policy.kb")
+    where = BOX.sample(np.random.default_rng(1), 5)
+    np.testing.assert_array_equal(twin.predict([0.3], where).mean, policy.predict([0.3], where).mean)
+
+
+@pytest.mark.parametrize("forgetting", RULES, ids=["nothing", "discount", "window", "restart"])
+def test_a_batch_in_one_context_plays_different_actions_that_are_all_allowed(forgetting):
+    policy, generator = build(forgetting), np.random.default_rng(0)
+    for _ in range(6):
+        batch = policy.ask_many(generator.standard_normal((4, 1)), BOX)
+        told = [measured(each.context, each.action, 0) for each in batch]
+        heats = [outputs["heat"] for _, outputs in told]
+        policy.tell_many(batch, [reward for reward, _ in told], outputs={"heat": heats})
+    batch = policy.ask_many(np.zeros((4, 1)), BOX)
+    actions = np.array([each.action for each in batch])
+    assert len(np.unique(actions.round(6), axis=0)) == 4
+    assert BOX.contains(actions).all()
+    for each in batch:
+        assert each.safe
+        prediction = policy.predict_outputs(each.context, each.action[None, :])["heat"]
+        assert prediction.mean[0] + 2.0 * prediction.std[0] <= 2.0 + 1e-9 or np.array_equal(each.action, [160.0, 1.5])

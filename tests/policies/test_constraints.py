@@ -136,3 +136,47 @@ def test_a_constrained_policy_is_saved_whole(tmp_path):
     other = kb.load(tmp_path / "policy.kb")
     for one, two in zip(play(policy, 10, seed=4)[1], play(other, 10, seed=4)[1], strict=True):
         assert one.to_dict() == two.to_dict()
+
+
+def test_logs_and_batches_take_outputs():
+    one_by_one, together = build(), build()
+    generator = np.random.default_rng(3)
+    contexts, actions = generator.random((6, 1)), 0.3 * generator.random((6, 1))
+    rewards = [reward(context, action) for context, action in zip(contexts, actions, strict=True)]
+    outputs = np.array([heat(context, action) for context, action in zip(contexts, actions, strict=True)])
+    outputs[2] = np.nan
+    for context, action, value, output in zip(contexts, actions, rewards, outputs, strict=True):
+        one_by_one.update(context, action, value, outputs={} if np.isnan(output) else {"heat": output})
+    together.update_many(contexts, actions, rewards, outputs={"heat": outputs})
+    for policy in (one_by_one, together):
+        batch = policy.ask_many(contexts[:3], GRID)
+        values = [reward(each.context, each.action) for each in batch]
+        measured = [heat(each.context, each.action) for each in batch]
+        if policy is together:
+            policy.tell_many(batch, values, outputs={"heat": measured})
+        else:
+            for each, value, output in zip(batch, values, measured, strict=True):
+                policy.tell(each, value, outputs={"heat": output})
+    expected, found = (policy.predict_outputs([0.4], GRID)["heat"] for policy in (one_by_one, together))
+    np.testing.assert_array_equal(found.mean, expected.mean)
+    np.testing.assert_array_equal(found.std, expected.std)
+    np.testing.assert_array_equal(together.predict([0.4], GRID).mean, one_by_one.predict([0.4], GRID).mean)
+
+
+def test_bad_outputs_of_a_batch_change_nothing():
+    policy = build()
+    play(policy, 3)
+    batch = policy.ask_many(np.zeros((2, 1)), GRID)
+    before = policy.predict_outputs([0.4], GRID)["heat"]
+    for outputs in ({"heat": [0.1]}, {"heat": [0.1, np.inf]}, {"cold": [0.1, 0.2]}, [0.1, 0.2], None):
+        with pytest.raises(kb.InputError, match="outputs"):
+            policy.tell_many(batch, [1.0, 2.0], outputs=outputs)
+    with pytest.raises(kb.InputError, match="outputs"):
+        policy.update_many(np.zeros((2, 1)), GRID[:2], [1.0, 2.0], outputs={"heat": [0.1, np.inf]})
+    assert len(policy.pending) == 2
+    assert policy.round_index == 3
+    np.testing.assert_array_equal(policy.predict_outputs([0.4], GRID)["heat"].mean, before.mean)
+    policy.tell_many(batch, [1.0, 2.0], outputs={})
+    assert policy.pending == ()
+    with pytest.raises(kb.InputError, match="no constraints"):
+        kb.ek_ucb(REWARD, seed=0).update_many([[0.0]], [[0.0]], [1.0], outputs={"heat": [1.0]})

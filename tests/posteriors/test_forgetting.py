@@ -199,6 +199,53 @@ def test_late_rewards_of_what_was_played_before_a_change_do_not_count():
     np.testing.assert_allclose(policy.posterior.predict(queries()).mean, means, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("make", [kb.k_ucb, kb.ek_ucb])
+def test_late_weighted_rewards_of_what_was_played_before_a_change_do_not_count(make):
+    policy = make(KERNEL, regularization=RIDGE, forgetting=kb.Restart(), seed=0)
+    generator = np.random.default_rng(0)
+    early = [policy.ask([0.5], generator.random((1, 1))) for _ in range(10)]
+    for t in range(140):
+        action = generator.random(1)
+        reward = np.sin(6 * action[0]) + 2.0 * (t < 100) + np.sqrt(RIDGE) * generator.standard_normal()
+        policy.update([0.5], action, float(reward))
+    recent = policy.ask([0.5], generator.random((1, 1)))
+    observed, means = len(policy.posterior.observed_points), policy.posterior.predict(queries()).mean
+    assert observed < 50
+    for decision in early:
+        policy.tell(decision, 50.0, weight=4.0)
+    assert len(policy.posterior.observed_points) == observed
+    np.testing.assert_allclose(policy.posterior.predict(queries()).mean, means, rtol=0, atol=1e-9)
+    policy.tell(recent, 0.5, weight=4.0)
+    assert policy.posterior.observed_weights[-1] == 4.0
+    assert policy.round_index == 151
+    assert policy.pending == ()
+
+
+@pytest.mark.parametrize("forgetting", [kb.Discount(8.0), kb.Window(30)], ids=lambda each: type(each).__name__)
+def test_a_late_weighted_reward_is_as_old_as_its_decision(forgetting):
+    plain, weighted = (kb.k_ucb(KERNEL, regularization=RIDGE, forgetting=forgetting, seed=0) for _ in range(2))
+    generator, waiting, given = np.random.default_rng(0), [], {}
+    for _ in range(80):
+        context, action = generator.random(1), generator.random((1, 1))
+        waiting.append([policy.ask(context, action) for policy in (plain, weighted)])
+        if len(waiting) == 12:
+            one, other = waiting.pop(int(generator.integers(12)))
+            weight = given[one.action[0]] = float(generator.uniform(0.2, 5.0))
+            plain.tell(one, 1.0)
+            weighted.tell(other, 1.0, weight=weight)
+    expected, actual = plain.posterior, weighted.posterior
+    np.testing.assert_array_equal(actual.observed_points, expected.observed_points)
+    assert len(actual.observed_points) < 69
+    weights = [given[point[1]] for point in actual.observed_points]
+    np.testing.assert_allclose(actual.observed_weights, weights * expected.observed_weights, rtol=1e-12)
+
+
+def test_settled_decisions_leave_nothing_behind():
+    policy = kb.k_ucb(KERNEL, regularization=RIDGE, forgetting=kb.Window(16), seed=0)
+    play(policy, 60, late=True)
+    assert policy.posterior._awaited_times == {}
+
+
 class Moody(kb.Gaussian):
     """A kernel that cannot be computed between many points while it is in a bad mood."""
 

@@ -13,6 +13,7 @@ KERNELS = [
     kb.Gaussian([0.3, 0.7, 1.0]),
     2.0 * kb.Matern(0.5, smoothness=1.5) + kb.Linear(offset=1.0),
     kb.TensorProduct(kb.Polynomial(2), kb.Exponential(0.5), context_dimension=1),
+    kb.TensorProduct(kb.Mixed(0.5, 0.3, 0.4), kb.Mixed(1.0, 0.4, 0.9, 0.7, centre=0.5), context_dimension=1),
     sk.RBF(0.5) * 2.0,
 ]
 POSTERIORS = {
@@ -48,7 +49,16 @@ def assert_gradient(posterior, points, bonus):
 
     expected = differences(upper_bounds, points)
     gradient = posterior.gradient(points, posterior.evaluate(points), bonus)
-    np.testing.assert_allclose(gradient, expected, atol=1e-5 * (1 + np.abs(expected).max()))
+    tolerance = 1e-5 * (1 + np.abs(expected).max())
+    np.testing.assert_allclose(gradient, expected, atol=tolerance)
+    # a search in one context needs the gradient in the action columns alone
+    shared = points.copy()
+    shared[:, 0] = points[0, 0]
+    evaluation = posterior.evaluate(shared)
+    by_action = posterior.gradient(shared, evaluation, bonus, 1)
+    np.testing.assert_allclose(
+        by_action, posterior.gradient(shared, evaluation, bonus)[:, 1:], rtol=0, atol=1e-3 * tolerance
+    )
 
 
 @pytest.mark.parametrize("count", [0, 1, 90])
@@ -110,3 +120,38 @@ def test_gradient_writes_nothing():
     first = posterior.gradient(points, evaluation, 1.0)
     np.testing.assert_array_equal(posterior.gradient(points, evaluation, 1.0), first)
     np.testing.assert_array_equal(posterior.evaluate(points).mean, evaluation.mean)
+
+
+IN_CONTEXT = {
+    "given": lambda: kb.ek_ucb(
+        kb.TensorProduct(kb.Gaussian(0.5), kb.Matern(0.4) + kb.Constant(0.2), context_dimension=1), seed=0
+    ),
+    "learned": lambda: kb.ek_ucb(seed=0),
+    "forgetting": lambda: kb.ek_ucb(forgetting=kb.Window(40), seed=0),
+}
+
+
+@pytest.mark.parametrize("name", IN_CONTEXT)
+def test_a_posterior_in_one_context_is_that_of_joint_points(name):
+    policy = IN_CONTEXT[name]()
+    posterior, generator = learned(policy, 70), np.random.default_rng(5)
+    policy.ask(generator.random(1), generator.random((5, 2)))
+    context, actions = generator.random(1), generator.random((7, 2))
+    points = np.hstack([np.tile(context, (7, 1)), actions])
+    view = posterior.in_context(context)
+    assert view is not None
+    expected, found = posterior.evaluate(points), view.evaluate(actions)
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
+    np.testing.assert_allclose(found.std, expected.std, rtol=1e-10)
+    slopes = posterior.gradient(points, expected, 1.7, 1)
+    np.testing.assert_allclose(view.gradient(actions, found, 1.7), slopes, rtol=0, atol=1e-9 * np.abs(slopes).max())
+
+
+def test_a_posterior_in_one_context_is_only_for_kernels_that_have_a_part_of_their_own_for_it():
+    context = np.zeros(1)
+    assert learned(kb.ek_ucb(kb.Gaussian(0.5), seed=0), 20).in_context(context) is None
+    assert kb.ek_ucb(seed=0).posterior.in_context(context) is None
+    foreign = kb.TensorProduct(kb.Gaussian(0.5), sk.RBF(0.5), context_dimension=1)
+    assert learned(kb.ek_ucb(foreign, seed=0), 20).in_context(context) is None
+    other_split = kb.TensorProduct(kb.Gaussian(0.5), kb.Matern(0.5), context_dimension=1)
+    assert learned(kb.ek_ucb(other_split, seed=0), 20).in_context(np.zeros(2)) is None

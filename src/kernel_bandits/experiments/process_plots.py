@@ -74,11 +74,7 @@ def surface(
     from matplotlib.figure import Figure
 
     context, along = as_vector("context", context), _which(box, axes)
-    state = model.generator.bit_generator.state
-    try:
-        following = model.select(context, box).action
-    finally:
-        model.generator.bit_generator.state = state
+    following = model.preview(context, box).action
     centre = following if through is None else as_vector("through", through, box.dimension)
     count = ALONG_LINE if len(along) == 1 else ALONG_SIDE
     ticks = [np.linspace(box.low[axis], box.high[axis], count) for axis in along]
@@ -249,17 +245,22 @@ def calibration(policy: object) -> Figure:
 
 
 def replayed(model: PosteriorPolicy) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the means that the last observations had before they came, the std of mean and noise, and the rewards."""
+    """Return the means that the last observations had before they came, the std of mean and noise, and the rewards.
+
+    Rewards are what of them counts for the policy, where their tails are heavy.
+    """
     posterior: Any = model.posterior
-    points, rewards = posterior.observed_points, posterior.observed_rewards
+    points, rewards = posterior.observed_points, posterior.counted(posterior.observed_rewards)
     if len(rewards) < 3:
         raise InputError(f"policy: expected at least 3 rewards to judge predictions by, got {len(rewards)}.")
-    points, rewards = points[-REPLAYED:], rewards[-REPLAYED:]
+    given = posterior.given_weights
+    weights = np.ones(len(rewards)) if given is None else given
+    points, rewards, weights = points[-REPLAYED:], rewards[-REPLAYED:], weights[-REPLAYED:]
     replay = ExactPosterior(posterior.kernel, posterior.regularization)
     means, stds = np.empty(len(rewards)), np.empty(len(rewards))
-    for row, (point, reward) in enumerate(zip(points, rewards.tolist(), strict=True)):
+    for row, (point, reward, weight) in enumerate(zip(points, rewards.tolist(), weights.tolist(), strict=True)):
         evaluation = replay.evaluate_finite(point[None, :])
         means[row], stds[row] = evaluation.mean.item(0), evaluation.std.item(0)
-        replay.observe(point, (reward - posterior.prior_mean) / posterior.unit, evaluation)
-    deviations = posterior.unit * np.sqrt(stds**2 + posterior.regularization)
+        replay.observe_weighted(point, (reward - posterior.prior_mean) / posterior.unit, weight)
+    deviations = posterior.unit * np.sqrt(stds**2 + posterior.regularization / weights)
     return posterior.unit * means + posterior.prior_mean, deviations, rewards

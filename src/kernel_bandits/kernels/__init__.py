@@ -18,6 +18,7 @@ from kernel_bandits.kernels.base import (
     Product,
     Sum,
     as_kernel,
+    diagonal_gradient,
     register_with_scikit_learn,
     weighted_gradient,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "Sum",
     "TensorProduct",
     "as_kernel",
+    "diagonal_gradient",
     "median_lengthscale",
     "register_with_scikit_learn",
     "require_columns",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -50,6 +51,15 @@ class Kernel(ABC):
     def diag(self, X: FloatArray) -> FloatArray:
         """Return k(x, x) for each row of X, shape (len(X),)."""
 
+    def diag_gradient(self, X: FloatArray) -> FloatArray | None:
+        """Return ∂k(x, x)/∂x for each row of X, shape (n, d); None where it takes :meth:`Differentiable.gradient`."""
+        del X  # by symmetry it is twice the slope in the first argument
+        return None
+
+    def gradient_from(self, X: FloatArray, Y: FloatArray, weights: FloatArray, first: int) -> FloatArray:
+        """Return the columns of :meth:`Differentiable.gradient` from one on, shape (n, d − first)."""
+        return weighted_gradient(self, X, Y, weights)[:, first:]
+
     def __add__(self, other: KernelLike | float) -> Sum:
         return Sum(self, as_kernel(other))
 
@@ -93,6 +103,9 @@ class Constant(Kernel):
         del Y, weights  # a constant has no slope
         return np.zeros(X.shape)
 
+    def diag_gradient(self, X: FloatArray) -> FloatArray:
+        return np.zeros(X.shape)
+
     def __repr__(self) -> str:
         return f"Constant({self.value:g})"
 
@@ -111,6 +124,10 @@ class Sum(Kernel):
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         return weighted_gradient(self.left, X, Y, weights) + weighted_gradient(self.right, X, Y, weights)
+
+    def diag_gradient(self, X: FloatArray) -> FloatArray | None:
+        left, right = diagonal_gradient(self.left, X), diagonal_gradient(self.right, X)
+        return None if left is None or right is None else left + right
 
     def __repr__(self) -> str:
         return f"({self.left!r} + {self.right!r})"
@@ -138,6 +155,12 @@ class Product(Kernel):
         left = weighted_gradient(self.left, X, Y, weights * self.right(X, Y))
         return left + weighted_gradient(self.right, X, Y, weights * self.left(X, Y))
 
+    def diag_gradient(self, X: FloatArray) -> FloatArray | None:
+        left, right = diagonal_gradient(self.left, X), diagonal_gradient(self.right, X)
+        if left is None or right is None:
+            return None
+        return left * self.right.diag(X)[:, None] + right * self.left.diag(X)[:, None]
+
     def __repr__(self) -> str:
         return f"{self.left!r} * {self.right!r}"
 
@@ -154,22 +177,36 @@ def as_kernel(value: KernelLike | float) -> KernelLike:
     return value
 
 
-def weighted_gradient(kernel: KernelLike, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return :meth:`Differentiable.gradient` of any kernel, by central differences (2d evaluations) if it has none."""
-    if isinstance(kernel, Differentiable):
-        return kernel.gradient(X, Y, weights)
-    gradient = np.empty(X.shape)
+def weighted_gradient(
+    kernel: KernelLike, X: FloatArray, Y: FloatArray, weights: FloatArray, first: int = 0
+) -> FloatArray:
+    """Return :meth:`Differentiable.gradient` of any kernel, in the columns from ``first`` on, shape (n, d − first).
+
+    A kernel without a gradient is differentiated by central differences, 2 evaluations per column.
+    """
+    if first and isinstance(kernel, Kernel):
+        return kernel.gradient_from(X, Y, weights, first)
+    # isinstance(kernel, Differentiable) takes as long as a small gradient in Python 3.11
+    of_kernel: Callable[..., FloatArray] | None = getattr(kernel, "gradient", None)
+    if of_kernel is not None:
+        return of_kernel(X, Y, weights)[:, first:]
+    gradient = np.zeros(X.shape)
     # The error of central differences is smallest at a step of about ε^{1/3} times the scale of the data.
     scale = np.ptp(np.concatenate([X, Y]), axis=0)
     steps = np.cbrt(np.finfo(float).eps) * np.where(scale > 0.0, scale, np.maximum(1.0, np.abs(X[0])))
-    for column, step in enumerate(steps):
+    for column, step in enumerate(steps[first:], first):
         above, below = X.copy(), X.copy()
         above[:, column] += step
         below[:, column] -= step
         rise = np.vecdot(weights, kernel(above, Y) - kernel(below, Y))
         # divide by the actual distance of the rounded coordinates
         gradient[:, column] = rise / (above[:, column] - below[:, column])
-    return gradient
+    return gradient[:, first:]
+
+
+def diagonal_gradient(kernel: KernelLike, X: FloatArray) -> FloatArray | None:
+    """Return :meth:`Kernel.diag_gradient` of any kernel; None for those of others."""
+    return kernel.diag_gradient(X) if isinstance(kernel, Kernel) else None
 
 
 def register_with_scikit_learn() -> None:

@@ -1,10 +1,20 @@
 """Tensor products of a context kernel and an action kernel, and checks of what a kernel returns."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_count
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels.base import Kernel, KernelLike, Product, Sum, as_kernel, weighted_gradient
+from kernel_bandits.kernels.base import (
+    Kernel,
+    KernelLike,
+    Product,
+    Sum,
+    as_kernel,
+    diagonal_gradient,
+    weighted_gradient,
+)
 
 # A kernel is checked on this many points of the first round, up to this share of its largest value.
 FIRST_POINTS, ROUNDING = 4, 1e-6
@@ -58,8 +68,62 @@ class TensorProduct(Kernel):
         by_context = weighted_gradient(self.context_kernel, contexts, other_contexts, of_context)
         return np.hstack([by_context, weighted_gradient(self.action_kernel, actions, other_actions, of_action)])
 
+    def gradient_from(self, X: FloatArray, Y: FloatArray, weights: FloatArray, first: int) -> FloatArray:
+        if first != self.context_dimension:
+            return super().gradient_from(X, Y, weights, first)
+        (contexts, actions), (other_contexts, other_actions) = self._split(X), self._split(Y)
+        of_action = weights * self.context_kernel(contexts, other_contexts)
+        return weighted_gradient(self.action_kernel, actions, other_actions, of_action)
+
+    def diag_gradient(self, X: FloatArray) -> FloatArray | None:
+        contexts, actions = self._split(X, share_context=False)
+        by_context = diagonal_gradient(self.context_kernel, contexts)
+        by_action = diagonal_gradient(self.action_kernel, actions)
+        if by_context is None or by_action is None:
+            return None
+        by_context *= self.action_kernel.diag(actions)[:, None]
+        return np.hstack([by_context, by_action * self.context_kernel.diag(contexts)[:, None]])
+
+    def in_context(self, context: FloatArray, others: FloatArray) -> InContext | None:
+        """Return k((x, a), z) for a context x and fixed points z (m, d) as a function of the action a.
+
+        None where the gradient of k(s, s) takes other points than these.
+        """
+        other_contexts, other_actions = self._split(others)
+        if len(context) != self.context_dimension or diagonal_gradient(self.action_kernel, other_actions[:1]) is None:
+            return None
+        contexts = context[None, :]
+        prior = float(self.context_kernel.diag(contexts)[0])
+        return InContext(self.action_kernel, self.context_kernel(contexts, other_contexts), prior)
+
     def __repr__(self) -> str:
         return f"TensorProduct({self.context_kernel!r}, {self.action_kernel!r}, {self.context_dimension})"
+
+
+class InContext(Kernel):
+    """A tensor product in one context, between any actions and those of fixed points: their second factor is known.
+
+    Args:
+        kernel: of the actions.
+        factors: k(x, y) of the context x and the contexts y of the fixed points, shape (1, m) or (1, 1).
+        prior: k(x, x).
+    """
+
+    def __init__(self, kernel: KernelLike, factors: FloatArray, prior: float) -> None:
+        self._kernel, self._factors, self._prior = kernel, factors, prior
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        return self._factors * self._kernel(X, Y)
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        return self._prior * self._kernel.diag(X)
+
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        return weighted_gradient(self._kernel, X, Y, weights * self._factors)
+
+    def diag_gradient(self, X: FloatArray) -> FloatArray | None:
+        gradient = diagonal_gradient(self._kernel, X)
+        return None if gradient is None else self._prior * gradient
 
 
 def require_columns(kernel: KernelLike, points: FloatArray, context_columns: int | None = None) -> None:

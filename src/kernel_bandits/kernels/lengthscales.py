@@ -16,9 +16,10 @@ Lengthscale: TypeAlias = float | Sequence[float] | FloatArray
 
 # What cdist calls once it has looked its arguments over, which costs as much as a short round's distances.
 try:
-    from scipy.spatial._distance_pybind import cdist_sqeuclidean as squared_distances
+    from scipy.spatial._distance_pybind import cdist_sqeuclidean
 except ImportError:
-    squared_distances = partial(cdist, metric="sqeuclidean")
+    cdist_sqeuclidean = partial(cdist, metric="sqeuclidean")
+squared_distances = cdist_sqeuclidean
 
 
 class Scales:

@@ -64,6 +64,9 @@ class Stationary(Kernel):
         differences = (X - origin) * slopes.sum(axis=1)[:, None] - times(slopes, Y - origin)
         return differences * (2.0 / self._scales.values**2)
 
+    def diag_gradient(self, X: FloatArray) -> FloatArray:
+        return np.zeros(X.shape)
+
     def diag(self, X: FloatArray) -> FloatArray:
         if self._scales.scalar is None:
             self._scales.check(X)

@@ -97,7 +97,16 @@ class ColumnUnits:
         """Columns about their centre, in units of their spread."""
         return (points - self.centre) / self.spread
 
-    def kernel(self, bias: float, linear: float, smooth: float, lengthscale: float, decorrelated: float = 0.0) -> Mixed:
+    def kernel(
+        self,
+        bias: float,
+        linear: float,
+        smooth: float,
+        lengthscale: float,
+        *,
+        decorrelated: float = 0.0,
+        own: float = 0.0,
+    ) -> Mixed:
         """Return the kernel of these parts, in the units of the data."""
         metric, both = None, linear + decorrelated
         if decorrelated:
@@ -113,6 +122,7 @@ class ColumnUnits:
             scale=self.spread,
             variables=self.variables,
             metric=metric,
+            own=own,
         )
 
 

@@ -1,5 +1,6 @@
 """What every policy offers to its callers."""
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -84,13 +85,27 @@ class Policy(Rounds):
         return contexts, actions
 
     @final
-    def update_many(self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike) -> None:
+    def update_many(
+        self,
+        contexts: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        *,
+        outputs: Mapping[str, ArrayLike] | None = None,
+    ) -> None:
         """Learn a log of rounds in order; the model is that of :meth:`update` one by one, reached faster.
 
         The contexts (n, d_x), the action played in each (n, d_a) and its reward (n,) are checked first: bad input
-        changes nothing. If the kernel fails in the middle, the rounds before that stay learned.
+        changes nothing. If the kernel fails in the middle, the rounds before that stay learned. The outputs (n,) are
+        those of constraints by name, NaN where one was not measured; without them rewards alone are learned.
         """
-        self._update_many(contexts, actions, rewards)
+        if outputs is None:
+            self._update_many(contexts, actions, rewards)
+            return
+        contexts, actions, rewards = as_log(contexts, actions, rewards, *self._dimensions)
+        measured = _by_reward(outputs, len(rewards))
+        for context, action, reward, own in zip(contexts, actions, rewards.tolist(), measured, strict=True):
+            self._update(context, action, reward, (), 1.0, own)
 
     def _update_many(
         self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike, also: Sequence[Step] = ()
@@ -223,17 +238,24 @@ class Policy(Rounds):
             raise
 
     @final
-    def tell_many(self, ids: Sequence[int | Decision], rewards: ArrayLike) -> None:
+    def tell_many(
+        self,
+        ids: Sequence[int | Decision],
+        rewards: ArrayLike,
+        *,
+        outputs: Mapping[str, ArrayLike] | None = None,
+    ) -> None:
         """Learn the rewards of decisions of :meth:`ask`, as :meth:`tell`.
 
-        A bad id or reward changes nothing. If the kernel fails in the middle, the rewards before that stay learned.
+        A bad id or reward changes nothing. If the kernel fails in the middle, the rewards before that stay learned. The
+        outputs (n,) are those of constraints by name, NaN where one was not measured.
         """
         if not isinstance(ids, Iterable):
             raise InputError(f"ids: expected those of several decisions, got {ids!r}.")
         keys = self._ledger.require_all_open("tell", [self._open_key("tell", id) for id in ids])
         numbers = [as_reward(reward) for reward in as_vector("rewards", rewards, len(keys)).tolist()]
-        for key, reward in zip(keys, numbers, strict=True):
-            self._tell(key, reward, 1.0, None)
+        for key, reward, measured in zip(keys, numbers, _by_reward(outputs, len(keys)), strict=True):
+            self._tell(key, reward, 1.0, measured)
 
     @final
     def expire(self, id: int | Decision) -> None:
@@ -296,3 +318,17 @@ class Policy(Rounds):
         then the one that its preset builds with this seed.
         """
         persistence.reseed(self, seed)
+
+
+def _by_reward(outputs: Mapping[str, ArrayLike] | None, count: int) -> list[dict[str, float] | None]:
+    """Return what was measured with each reward, by name, of outputs (n,) with NaN where there was nothing."""
+    if outputs is None:
+        return [None] * count
+    if not isinstance(outputs, Mapping):
+        raise InputError(f"outputs: expected arrays by name, {{'pressure': [7.1, 6.9, …]}}, got {outputs!r}.")
+    columns = {name: as_vector(f"outputs[{name!r}]", values, count).tolist() for name, values in outputs.items()}
+    for name, values in columns.items():
+        if any(math.isinf(value) for value in values):
+            raise InputError(f"outputs[{name!r}]: expected finite numbers, or NaN where nothing was measured.")
+    rows = zip(*columns.values(), strict=True) if columns else [()] * count
+    return [{name: value for name, value in zip(columns, row, strict=True) if value == value} for row in rows]

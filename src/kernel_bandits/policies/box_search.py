@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from kernel_bandits.actions import Box, join
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.kernels.lengthscales import squared_distances
 from kernel_bandits.numerics.ascent import ascend
 from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.posteriors.base import Posterior
@@ -66,7 +66,7 @@ class _Bound:
         points = join(self.context, self.box.at(fractions))
         with threads_for(self.posterior.dictionary_size, len(points)) or nullcontext():
             evaluation = self.posterior.evaluate(points)
-            gradients = self.posterior.gradient(points, evaluation, self.bonus)[:, len(self.context) :]
+            gradients = self.posterior.gradient(points, evaluation, self.bonus, len(self.context))
             values = evaluation.mean + self.bonus * evaluation.std
         return values / self.posterior.unit, gradients / self.posterior.unit * (self.box.high - self.box.low)
 
@@ -79,7 +79,8 @@ def finalists(
     The posterior stays as it is. The generator shifts the quasi-random candidates at every call, so that no place is
     overlooked for good.
     """
-    bound = _Bound(posterior, bonus, context, box)
+    within = posterior.in_context(context)
+    bound = _Bound(posterior, bonus, context, box) if within is None else _Bound(within, bonus, context[:0], box)
     anchors = _anchors(posterior, context, box)
     covering = _covering(box.dimension, anchors, generator)
     values = bound.values(covering)
@@ -97,7 +98,7 @@ def finalists(
     ends = ends[np.argsort(heights)[-FINALISTS:]]
     if len(anchors):
         # A kernel with a kink has its peaks at anchors, and ascent circles them: try the nearest anchors themselves.
-        ends = np.concatenate([ends, anchors[cdist(ends, anchors, "sqeuclidean").argmin(axis=1)]])
+        ends = np.concatenate([ends, anchors[squared_distances(ends, anchors).argmin(axis=1)]])
     return box.at(ends)
 
 
@@ -150,5 +151,5 @@ def _peaks(points: FloatArray, values: FloatArray, radius: float, count: int) ->
         if remaining[row] == -np.inf:
             break
         rows.append(row)
-        remaining[cdist(points[row : row + 1], points, "sqeuclidean")[0] <= radius * radius] = -np.inf
+        remaining[squared_distances(points[row : row + 1], points)[0] <= radius * radius] = -np.inf
     return rows

@@ -150,7 +150,7 @@ class PosteriorPolicy(Policy):
 
         Returns:
             Decisions for the first contexts, at least one and at most n; tell their rewards, then pass the remaining
-            contexts. A kernel that fails ends the batch; at its first context the error is raised.
+                contexts. A kernel that fails ends the batch; at its first context the error is raised.
         """
         offers: Iterable[FloatArray | Box]
         if isinstance(actions, Box):
@@ -238,11 +238,7 @@ class PosteriorPolicy(Policy):
         return self.posterior.awaited_point(key)
 
     def fulfil_weighted(self, key: int, reward: float, weight: float) -> Steps:
-        # it was counted with weight 1: both changes are made apart, in a copy
-        twin = self.posterior.copy()
-        twin.observe_weighted(twin.awaited_point(key), reward, weight)
-        twin.abandon(key)
-        return [(setattr, self, "posterior", twin)]
+        return self.posterior.fulfil_weighted_steps(key, reward, weight)
 
     def learn_many(self, points: FloatArray, rewards: FloatArray) -> Iterator[tuple[int, Steps]]:
         return self.posterior.observe_many_steps(points, rewards)

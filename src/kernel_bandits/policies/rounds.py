@@ -69,15 +69,28 @@ class Rounds(Hooks):
             raise
         return decision
 
+    @final
+    @np.errstate(invalid="ignore", over="ignore")
+    def preview(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
+        """Return what :meth:`select` would return now; changes nothing, random streams included."""
+        version = self._version()
+        try:
+            return self._decide(context, actions, mask)[0]
+        except Exception as reason:
+            self._blame_others(version, reason)
+            raise
+        finally:
+            self._take_back_draws()
+
     def _decide(
         self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None
     ) -> tuple[Decision, Choice, FloatArray]:
         """Return a decision, the choice behind it and the chosen joint point; only generators change."""
         indices: NDArray[np.intp] | None = None
         context_columns, action_columns = self._dimensions
-        is_box, density = False, None
+        box, density = None, None
         if isinstance(actions, Box):
-            is_box = True
+            box = actions
             context, actions, density = self._rows_of_box(context, actions, mask)
         else:
             actions = as_points("actions", actions, action_columns)
@@ -88,7 +101,7 @@ class Rounds(Hooks):
         points = join(context, actions)
         if context_columns is None:
             require_action_columns(actions)
-            self._check_first(points, len(context))
+            self._check_first(points, len(context), box)
         threads = threads_for(self.dictionary_size, len(points)) if one_thread.libraries else None
         if threads is None:
             choice = self.choose(points)
@@ -101,7 +114,7 @@ class Rounds(Hooks):
         if indices is not None:
             row = int(indices[row])
             table = None if table is None else scattered(table, indices, offered)
-        elif is_box:
+        elif box is not None:
             row, propensity, table = -1, None, None
         mean, std, bound, safe = choice.mean, choice.std, choice.upper_bound, choice.safe
         action, own_context = own[split:], own[:split]
@@ -118,7 +131,7 @@ class Rounds(Hooks):
             raise InputError(f"actions: expected a box of {self._dimensions[1]} dimensions, got {box.dimension}.")
         context = as_vector("context", context, self._dimensions[0])
         if self._dimensions[0] is None:
-            self._check_first(join(context, box.low[None, :]), len(context))
+            self._check_first(join(context, box.low[None, :]), len(context), box)
         require_finite("context", context)
         self.will_draw(self.generator)
         try:
@@ -269,13 +282,13 @@ class Rounds(Hooks):
                 raise
             raise _changed_meanwhile() from None
 
-    def _describe(self, posterior: Posterior[Any], context_columns: int, points: FloatArray) -> None:
+    def _describe(self, posterior: Posterior[Any], context_columns: int, points: FloatArray, box: Box | None) -> None:
         """Let a posterior see the first points, while no other thread can change it."""
         version, failures = self._version(), list[Exception]()
 
         def describe() -> None:
             try:
-                posterior.describe(context_columns, points)
+                posterior.describe(context_columns, points, box)
             except Exception as reason:
                 failures.append(reason)
 
@@ -288,7 +301,7 @@ class Rounds(Hooks):
         if failures:
             raise failures[-1]
 
-    def _check_first(self, points: FloatArray, context_columns: int) -> None:
+    def _check_first(self, points: FloatArray, context_columns: int, box: Box | None = None) -> None:
         """Raise if, before the first observation, dictionary or kernel do not take points of this width."""
         for posterior in self.posteriors[:1]:
             if posterior.dimension not in (None, points.shape[1]):
@@ -296,7 +309,7 @@ class Rounds(Hooks):
                     f"dictionary: its points have {posterior.dimension} columns, but context and action together have "
                     f"{points.shape[1]}."
                 )
-            self._describe(posterior, context_columns, points)
+            self._describe(posterior, context_columns, points, box)
             require_columns(posterior.kernel, points, context_columns)
 
 

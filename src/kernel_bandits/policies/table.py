@@ -259,16 +259,23 @@ class TablePolicy(TableReports):
         """
         self.inner.tell(self._decision(id), reward, outputs=outputs)
 
-    def tell_many(self, ids: Sequence[int | NamedDecision], rewards: ArrayLike) -> None:
+    def tell_many(
+        self,
+        ids: Sequence[int | NamedDecision],
+        rewards: ArrayLike,
+        *,
+        outputs: Mapping[str, ArrayLike] | None = None,
+    ) -> None:
         """Learn the rewards of several decisions of :meth:`ask`.
 
         Args:
             ids: of n decisions, or the decisions.
             rewards: shape (n,).
+            outputs: of constraints by name, shape (n,), NaN where one was not measured.
         """
         if not isinstance(ids, Iterable):
             raise InputError(f"ids: expected those of several decisions, got {shown(ids)}.")
-        self.inner.tell_many([self._decision(one) for one in ids], rewards)
+        self.inner.tell_many([self._decision(one) for one in ids], rewards, outputs=outputs)
 
     def expire(self, id: int | NamedDecision) -> None:
         """Give up on a decision of :meth:`ask` whose reward will never arrive.

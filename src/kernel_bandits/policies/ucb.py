@@ -99,7 +99,7 @@ class UpperConfidenceBound(PosteriorPolicy):
     def shortlist(self, context: FloatArray, box: Box) -> FloatArray:
         if self.guards is not None:
             return self.guards.shortlist(self.posterior, self._bonus(), context, box, self.generator)
-        first = None if self.design is None else self.design.next_action(self.posterior, box)
+        first = None if self.design is None else self.design.next_action(self.posterior, context, box)
         if first is not None:
             return first[None, :]
         return finalists(self.posterior, self._bonus(), context, box, self.generator)

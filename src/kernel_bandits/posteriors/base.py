@@ -10,8 +10,9 @@ from typing import Generic, Self, TypeVar, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, as_vector, require_finite
-from kernel_bandits.commit import Steps, carry_out
+from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import UnavailableError
 from kernel_bandits.kernels import require_columns
 from kernel_bandits.posteriors.facts import (
@@ -37,14 +38,15 @@ class Posterior(Reported, Generic[E]):
         pending: the regression that carries it, with what is awaited.
     """
 
-    def describe(self, context_columns: int, points: FloatArray) -> None:
+    def describe(self, context_columns: int, points: FloatArray, box: Box | None = None) -> None:
         """Take note, before the first round, of what the columns of joint points are.
 
         Args:
             context_columns: how many of the leading columns are the context.
             points: the joint points on offer, shape (A, d).
+            box: the box that they are of, if it is one.
         """
-        del context_columns, points  # a kernel that is given knows its columns
+        del context_columns, points, box  # a kernel that is given knows its columns
 
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
         """Take note of the box (d_a,), (d_a,) that actions are chosen from; predictions stay as they are."""
@@ -63,6 +65,14 @@ class Posterior(Reported, Generic[E]):
     def awaited_points(self) -> dict[int, FloatArray]:
         """The points (d,) whose reward is awaited, by key, oldest first."""
         return {key: awaited.point for key, awaited in self._pending.awaited.items()}
+
+    def in_context(self, context: FloatArray) -> Self | None:
+        """Return a posterior that evaluates actions in one context (d_x,), and gradients by them, at less cost.
+
+        It is good until the next change of this one. None where nothing would be gained.
+        """
+        del context  # by default a context has no part of the kernel to itself
+        return None
 
     @abstractmethod
     def evaluate(self, points: FloatArray) -> E:
@@ -97,8 +107,8 @@ class Posterior(Reported, Generic[E]):
         return None, self.evaluate(points)
 
     @abstractmethod
-    def gradient(self, points: FloatArray, evaluation: E, bonus: float) -> FloatArray:
-        """Return the gradient of mean + bonus·std at evaluated points, in every column, shape (A, d); writes nothing.
+    def gradient(self, points: FloatArray, evaluation: E, bonus: float, first: int = 0) -> FloatArray:
+        """Return the gradient of mean + bonus·std at evaluated points, shape (A, d − first); writes nothing.
 
         Where std is 0 it has none, and counts as constant.
 
@@ -106,6 +116,7 @@ class Posterior(Reported, Generic[E]):
             points: shape (A, d).
             evaluation: of these points, with the observations held now.
             bonus: of one standard deviation.
+            first: the column to begin with: that of the first action column where the context is fixed.
         """
 
     @abstractmethod
@@ -118,7 +129,7 @@ class Posterior(Reported, Generic[E]):
 
         Returns:
             n points (n, d), what each contributes (n,), and the rewards observed at them (n,); or None in their place
-            where the history is not kept and the points are anchors.
+                where the history is not kept and the points are anchors.
         """
 
     @abstractmethod
@@ -180,6 +191,14 @@ class Posterior(Reported, Generic[E]):
         """Learn the reward of an anticipated point; either succeeds or changes nothing."""
         carry_out(self.fulfil_steps(key, reward))
 
+    def fulfil_weighted_steps(self, key: int, reward: float, weight: float) -> Steps:
+        """Prepare to learn the reward of an anticipated point as :meth:`observe_weighted` does; writes nothing."""
+        # it was counted with weight 1: both changes are made apart, in a copy
+        twin = self.copy()
+        twin.observe_weighted(twin.awaited_point(key), reward, weight)
+        twin.abandon(key)
+        return [replace_state(self, twin)]
+
     @abstractmethod
     def abandon_steps(self, keys: Collection[int]) -> Steps:
         """Prepare :meth:`abandon` of several points at once; writes nothing."""
@@ -237,6 +256,15 @@ class Posterior(Reported, Generic[E]):
     def observed_weights(self) -> FloatArray | None:
         """The weights of the observations in order, shape (t,); None if all are 1."""
         return None
+
+    @property
+    def given_weights(self) -> FloatArray | None:
+        """The weights that observations were learned with, before any of it was forgotten."""
+        return self.observed_weights
+
+    def counted(self, rewards: FloatArray) -> FloatArray:
+        """Return what of rewards counts, shape (n,): all of it, unless their tails are heavy."""
+        return rewards
 
     def require_finite(self, evaluation: E) -> None:
         """Raise if the kernel was not finite: a value that is not shows in the mean or std of its row."""

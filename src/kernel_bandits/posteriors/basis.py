@@ -11,7 +11,7 @@ import numpy as np
 from kernel_bandits import kernels
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import KernelLike, require_gram, weighted_gradient
+from kernel_bandits.kernels import KernelLike, TensorProduct, diagonal_gradient, require_gram, weighted_gradient
 from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors.projection import EXTENDED, EXTENDED_IS_WIDER, extended_gram_times
 
@@ -41,14 +41,25 @@ def require_resolution(kernel: KernelLike, prior_variance: float, regularization
 
 
 def kernel_gradient(
-    kernel: KernelLike, points: FloatArray, anchors: FloatArray, weights: FloatArray, own_weights: FloatArray
+    kernel: KernelLike,
+    points: FloatArray,
+    anchors: FloatArray,
+    weights: FloatArray,
+    own_weights: FloatArray,
+    first: int = 0,
 ) -> FloatArray:
     """Return ∂/∂s_i of Σ_j weights_ij·k(s_i, z_j) + own_weights_i·k(s_i, s_i) at points s (A, d), weights fixed.
 
-    k(s, s) moves with both arguments, by symmetry twice as much as with the first.
+    The columns are those from ``first`` on, shape (A, d − first).
     """
-    others = np.concatenate([anchors.reshape(-1, points.shape[1]), points])
-    return weighted_gradient(kernel, points, others, np.hstack([weights, np.diag(2.0 * own_weights)]))
+    anchors = anchors.reshape(-1, points.shape[1])
+    by_prior = diagonal_gradient(kernel, points)
+    if by_prior is not None:
+        own = own_weights[:, None] * by_prior[:, first:]
+        return own + weighted_gradient(kernel, points, anchors, weights, first) if len(anchors) else own
+    # k(s, s) moves with both arguments, by symmetry twice as much as with the first
+    others = np.concatenate([anchors, points])
+    return weighted_gradient(kernel, points, others, np.hstack([weights, np.diag(2.0 * own_weights)]), first)
 
 
 def require_finite_between_points(kernel: KernelLike, *sums: FloatArray | float) -> None:
@@ -112,6 +123,15 @@ class AnchorBasis:
     def __len__(self) -> int:
         return len(self.anchors)
 
+    def in_context(self, context: FloatArray) -> Self | None:
+        """Return the basis of actions in one context, whose part of the kernel is computed once; None if it is none."""
+        if not isinstance(self.kernel, TensorProduct) or not len(self.anchors):
+            return None
+        kernel = self.kernel.in_context(context, self.anchors)
+        if kernel is None:
+            return None
+        return type(self)(kernel, self.regularization, self.anchors[:, len(context) :], self.factor)
+
     def gram(self, points: FloatArray) -> FloatArray:
         """Return k(points, anchors) in an array that may be overwritten; a foreign kernel may keep what it returns."""
         anchors = self.anchors
@@ -139,14 +159,14 @@ class AnchorBasis:
         """Jᵀv: the function vᵀφ is Σ_j [Jᵀv]_j·k(·, z_j)."""
         return linalg.upper_times_vector(self.factor, vector)
 
-    def gradient(self, points: FloatArray, by_features: FloatArray, by_prior: FloatArray) -> FloatArray:
-        """Return the gradient of Σ by_features·φ + by_prior·k(s, s) in the points, the weights fixed.
+    def gradient(self, points: FloatArray, by_features: FloatArray, by_prior: FloatArray, first: int = 0) -> FloatArray:
+        """Return the gradient of Σ by_features·φ + by_prior·k(s, s) in the columns from ``first`` on, weights fixed.
 
         Overwrites them.
         """
         # dφ = J dk_Z
         weights = linalg.times_upper_transpose(by_features, self.factor)
-        return kernel_gradient(self.kernel, points, self.anchors, weights, by_prior)
+        return kernel_gradient(self.kernel, points, self.anchors, weights, by_prior, first)
 
     @np.errstate(invalid="ignore", over="ignore")
     def direction(self, point: FloatArray, features: FloatArray) -> tuple[FloatArray, float]:
@@ -172,6 +192,6 @@ class AnchorBasis:
 
     def extended(self, point: FloatArray, coefficients: FloatArray, pivot: float) -> Self:
         """Return the basis with one more anchor, whose :meth:`direction` has these coefficients and this length."""
-        anchors = np.concatenate([self.anchors.reshape(-1, len(point)), point[None, :]])
+        anchors = np.concatenate([self.anchors.reshape(len(self.factor), len(point)), point[None, :]])
         factor = linalg.border_inverse_factor(self.factor, coefficients, pivot)
         return type(self)(self.kernel, self.regularization, anchors, factor)

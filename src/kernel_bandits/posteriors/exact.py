@@ -96,7 +96,9 @@ class ExactRegression:
         weights[:settled] += linalg.upper_times_vector(self._factor, features[:settled])
         return weights
 
-    def gradient(self, points: FloatArray, features: FloatArray, std: FloatArray, bonus: float) -> FloatArray:
+    def gradient(
+        self, points: FloatArray, features: FloatArray, std: FloatArray, bonus: float, first: int
+    ) -> FloatArray:
         """Return the gradient of mean + bonus·std at evaluated points."""
         settled = len(self._factor)
         # d mean = (Jᵀv)ᵀdk_S and d variance = dk(s, s) − 2(Jᵀφ)ᵀdk_S, and d std = d variance/(2·std)
@@ -104,7 +106,7 @@ class ExactRegression:
         by_features = self._whitened_rewards - 2.0 * slopes[:, None] * features
         by_gram = linalg.times_transpose(by_features[:, settled:], self._tail)
         by_gram[:, :settled] += linalg.times_upper_transpose(by_features[:, :settled].copy(), self._factor)
-        return kernel_gradient(self.kernel, points, self.points, by_gram[:, : self.size], slopes)
+        return kernel_gradient(self.kernel, points, self.points, by_gram[:, : self.size], slopes, first)
 
     def pivot(self, variance: float, weight: float = 1.0) -> float:
         """Return the next l, l² = k(s, s) + λ/weight − ‖φ‖²; an error if that is far below λ/weight."""
@@ -240,14 +242,16 @@ class ExactPosterior(Posterior[_ExactEvaluation]):
         points, rewards = self._observations()
         return points, weights[: len(rewards)] * rewards, rewards
 
-    def gradient(self, points: FloatArray, evaluation: _ExactEvaluation, bonus: float) -> FloatArray:
+    def gradient(self, points: FloatArray, evaluation: _ExactEvaluation, bonus: float, first: int = 0) -> FloatArray:
         settled, ahead = self._pending.settled, self._pending.ahead
         if ahead is settled or not bonus:
-            return settled.gradient(points, evaluation.features, evaluation.std, bonus)
+            return settled.gradient(points, evaluation.features, evaluation.std, bonus, first)
         # the mean is of the settled regression, the std of the one ahead
         seen = ahead.evaluate(points)[0]
-        widths = ahead.gradient(points, seen, evaluation.std, bonus) - ahead.gradient(points, seen, evaluation.std, 0.0)
-        return settled.gradient(points, evaluation.features, evaluation.std, 0.0) + widths
+        widths = ahead.gradient(points, seen, evaluation.std, bonus, first) - ahead.gradient(
+            points, seen, evaluation.std, 0.0, first
+        )
+        return settled.gradient(points, evaluation.features, evaluation.std, 0.0, first) + widths
 
     def observe_steps(self, point: FloatArray, reward: float, evaluation: _ExactEvaluation, row: int = 0) -> Steps:
         settled, ahead = self._pending.settled, self._pending.ahead

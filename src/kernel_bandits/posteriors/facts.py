@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, as_kernel
 from kernel_bandits.learning.box import CURVED
 
+T = TypeVar("T")
 Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features"]
 
 
@@ -54,7 +56,8 @@ class KernelChange:
         relative_lengthscales: of each column, context columns first, over the spread of what was played in it (√12
             standard deviations, the width of an interval of uniform values). A column at 10 or more hardly matters to
             the reward; infinite if it never varied.
-        shares: of the variance of the rewards, by part: noise, constant, linear, smooth; empty unless they are learned.
+        shares: of the variance of the rewards, by part: noise, constant, linear, smooth, and of single actions if they
+            return; empty unless they are learned.
         arm_correlation: of what two named arms earn in one context; 0 where arms share nothing.
     """
 
@@ -113,6 +116,15 @@ class Facts:
     def store(self, residual_trace: float, dimension: int, round_index: int) -> None:
         """Write what an observation changes; may be repeated."""
         self.residual_trace, self.dimension, self.round_index = residual_trace, dimension, round_index
+
+
+def with_part(whole: T, name: str, part: object | None) -> T | None:
+    """Return a shallow copy in which one part is another, to look at; None if there is no other."""
+    if part is None:
+        return None
+    view = copy.copy(whole)
+    setattr(view, name, part)
+    return view
 
 
 def require_finite_kernel(kernel: KernelLike, values: FloatArray) -> None:

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from kernel_bandits.actions import are_arms
+from kernel_bandits.actions import Box, are_arms
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import UnavailableError
@@ -56,10 +56,10 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         super().__init__(facts, Pending(RidgeRegression(facts.regularization)))
         self.feature_map = feature_map
 
-    def describe(self, context_columns: int, points: FloatArray) -> None:
+    def describe(self, context_columns: int, points: FloatArray, box: Box | None = None) -> None:
         if self.round_index or self._pending.awaited:
             return
-        arms = are_arms(points[:, context_columns:])
+        arms = box is None and are_arms(points[:, context_columns:])
         self.feature_map, kernel = self.feature_map.described(context_columns, arms, _far_centre(points))
         self._facts.kernel = self.kernel if kernel is None else kernel
 
@@ -88,13 +88,13 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         del points  # their features are all that counts: λ·ΦPΦᵀ
         return self.regularization * times_transpose(evaluation.features, evaluation.solved)
 
-    def gradient(self, points: FloatArray, evaluation: _FeatureEvaluation, bonus: float) -> FloatArray:
+    def gradient(self, points: FloatArray, evaluation: _FeatureEvaluation, bonus: float, first: int = 0) -> FloatArray:
         # d mean = wᵀdφ and d std² = 2λ(Pφ)ᵀdφ
         slopes = bonus * half_inverse(evaluation.std)
         by_features = 2.0 * self.regularization * slopes[:, None] * evaluation.solved
         if self._pending.settled.size:
             by_features += self._pending.settled.weights
-        return self.feature_map.gradient(points, by_features)
+        return self.feature_map.gradient(points, by_features)[:, first:]
 
     def _started(self, size: int) -> tuple[Pending[RidgeRegression], Steps]:
         """Return the pair of regressions with this many features, and the step that starts it if it is new."""

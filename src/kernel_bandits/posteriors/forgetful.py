@@ -12,13 +12,14 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.changes import FIRST_TESTED, Cusum, residual
-from kernel_bandits.posteriors.facts import Evaluation
+from kernel_bandits.posteriors.facts import Evaluation, with_part
 from kernel_bandits.posteriors.forgetting import Forgetting
 
 # Builds a fresh posterior, with coins of its own for each number.
@@ -86,8 +87,8 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
     def _plain(self, points: FloatArray) -> FloatArray:
         return points[..., :-1] if self._stamps else points
 
-    def describe(self, context_columns: int, points: FloatArray) -> None:
-        self._within.describe(context_columns, points)
+    def describe(self, context_columns: int, points: FloatArray, box: Box | None = None) -> None:
+        self._within.describe(context_columns, points, box)
         self._share()
 
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
@@ -115,14 +116,26 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
         """The weights of what is in memory, in the order in which rewards came, shape (n,)."""
         ages = np.maximum(self._renewed - np.array([kept.time for kept in self._kept], dtype=float), 0.0)
         fallen = self.forgetting.weights(ages)
-        return np.array([kept.weight for kept in self._kept]) * (1.0 if fallen is None else fallen)
+        return self.given_weights * (1.0 if fallen is None else fallen)
+
+    @property
+    def given_weights(self) -> FloatArray:
+        return np.array([kept.weight for kept in self._kept])
+
+    def counted(self, rewards: FloatArray) -> FloatArray:
+        return self._within.counted(rewards)
+
+    def in_context(self, context: FloatArray) -> Self | None:
+        return with_part(self, "_within", None if self._stamps else self._within.in_context(context))
 
     def evaluate(self, points: FloatArray) -> _ForgettingEvaluation:
         within = self._within.evaluate(self._stamped(points))
         return _ForgettingEvaluation(self._observed, within.mean, within.std, within)
 
-    def gradient(self, points: FloatArray, evaluation: _ForgettingEvaluation, bonus: float) -> FloatArray:
-        return self._plain(self._within.gradient(self._stamped(points), evaluation.within, bonus))
+    def gradient(
+        self, points: FloatArray, evaluation: _ForgettingEvaluation, bonus: float, first: int = 0
+    ) -> FloatArray:
+        return self._plain(self._within.gradient(self._stamped(points), evaluation.within, bonus, first))
 
     def covariance(self, points: FloatArray, evaluation: _ForgettingEvaluation) -> FloatArray:
         return self._within.covariance(self._stamped(points), evaluation.within)
@@ -154,12 +167,23 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
         )
 
     def fulfil_steps(self, key: int, reward: float) -> Steps:
-        kept = _Kept(self.awaited_point(key), reward, 1.0, self._awaited_times[key])
+        return self._late_steps(key, reward, 1.0, lambda within: within.fulfil_steps(key, reward))
+
+    def fulfil_weighted_steps(self, key: int, reward: float, weight: float) -> Steps:
+        return self._late_steps(key, reward, weight, lambda within: within.fulfil_weighted_steps(key, reward, weight))
+
+    def _late_steps(self, key: int, reward: float, weight: float, prepare: Callable[[Posterior[Any]], Steps]) -> Steps:
+        """Return the steps that learn a late reward, which is as old as its decision; arguments as below."""
+        kept = _Kept(self.awaited_point(key), reward, weight, self._awaited_times[key])
         if kept.time < self._changed_at:
             steps = [*self._within.abandon_steps([key]), (self._count, self._clock, self._observed + 1)]
         else:
-            steps = self._learn_steps(lambda within: within.fulfil_steps(key, reward), kept, self._clock)
-        return [*steps, (self._awaited_times.pop, key, None)]
+            steps = self._learn_steps(prepare, kept, self._clock)
+        return [*steps, (self._settle, key)]
+
+    def _settle(self, key: int) -> None:
+        """Forget when a decision was made, in the times of a posterior that may have been rebuilt; may be repeated."""
+        self._awaited_times.pop(key, None)
 
     def _learn_steps(
         self,

@@ -13,13 +13,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.learning.rewards import Rewards, RewardUnits
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.facts import Evaluation
+from kernel_bandits.posteriors.facts import Evaluation, with_part
 from kernel_bandits.posteriors.history import History
 from kernel_bandits.posteriors.learners import UNKNOWN_NOISE, Learner, Refit
 
@@ -71,12 +72,12 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
         self._learner.within_box(low, high)
 
-    def describe(self, context_columns: int, points: FloatArray) -> None:
+    def describe(self, context_columns: int, points: FloatArray, box: Box | None = None) -> None:
         if self.round_index or self._pending.awaited:
             return
         twin = copy.copy(self)
         twin._learner = copy.copy(self._learner)
-        twin._learner.describe(context_columns, points)
+        twin._learner.describe(context_columns, points, box)
         if self._model is None:
             twin._within = twin._learner.build(None, UNKNOWN_NOISE, 0)
             twin._facts, twin._pending = twin._within._facts, twin._within._pending
@@ -111,6 +112,9 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         std = evaluation.std if self.unit == 1.0 else self.unit * evaluation.std
         return _LearnedEvaluation(evaluation.round_index, self._in_data_units(evaluation.mean), std, evaluation)
 
+    def in_context(self, context: FloatArray) -> Self | None:
+        return with_part(self, "_within", self._within.in_context(context) if self.round_index else None)
+
     def evaluate(self, points: FloatArray) -> _LearnedEvaluation:
         if not self.round_index:
             self._learner.check(points)
@@ -127,8 +131,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         chosen, evaluation = self._within.contenders(points, bonus)
         return chosen, self._shifted(evaluation)
 
-    def gradient(self, points: FloatArray, evaluation: _LearnedEvaluation, bonus: float) -> FloatArray:
-        return self.unit * self._within.gradient(points, evaluation.within, bonus)
+    def gradient(self, points: FloatArray, evaluation: _LearnedEvaluation, bonus: float, first: int = 0) -> FloatArray:
+        return self.unit * self._within.gradient(points, evaluation.within, bonus, first)
 
     def covariance(self, points: FloatArray, evaluation: _LearnedEvaluation) -> FloatArray:
         return self._within.covariance(points, evaluation.within)
@@ -254,6 +258,9 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             self._kept.extend(points, rewards, weights)
         elif not self._is_history_free:
             self._rewards.extend(rewards.tolist())
+
+    def counted(self, rewards: FloatArray) -> FloatArray:
+        return self._units.bounded(rewards)
 
     def _centred(self, rewards: Rewards) -> Rewards:
         """Return what the posterior within learns of rewards.

@@ -19,7 +19,7 @@ from kernel_bandits.posteriors import bulk, pruning
 from kernel_bandits.posteriors.anchored import AnchoredRegression, solved_anew
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.basis import EPSILON, require_resolution
-from kernel_bandits.posteriors.facts import Evaluation, Facts, require_finite_kernel
+from kernel_bandits.posteriors.facts import Evaluation, Facts, require_finite_kernel, with_part
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.regression import RidgeRegression
 
@@ -97,6 +97,9 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         history = self._model.kept_history
         return history.points, history.rewards
 
+    def in_context(self, context: FloatArray) -> Self | None:
+        return with_part(self, "_model", self._model.in_context(context))
+
     def evaluate(self, points: FloatArray) -> _NystromEvaluation:
         basis = self._model.basis
         return self._evaluate(basis.gram(points), basis.kernel.diag(points))
@@ -130,9 +133,8 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         if history is None:
             # mean = Σ_j k(s, z_j)·[Jᵀw]_j
             return self.dictionary_points, gram[0] * basis.weights(settled.weights), None
-        features = linalg.times_upper(gram, basis.factor)[0]
         # mean = Σ_i r_i·φ(s_i)ᵀPφ(s) with φ(s_i)ᵀPφ(s) = k_Z(s_i)ᵀJᵀPφ(s)
-        coefficients = basis.weights(linalg.times_vector(settled.covariance, features))
+        coefficients = basis.weights(linalg.times_vector(settled.covariance, linalg.times_upper(gram, basis.factor)[0]))
         values, rewards = [np.empty(0)], [np.empty(0)]
         for points, counts, sums in history.blocks():
             values.append(sums * linalg.times_vector(basis.gram(points), coefficients))
@@ -172,13 +174,13 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         require_finite_kernel(basis.kernel, means + basis.kernel.diag(points))
         return means
 
-    def gradient(self, points: FloatArray, evaluation: _NystromEvaluation, bonus: float) -> FloatArray:
+    def gradient(self, points: FloatArray, evaluation: _NystromEvaluation, bonus: float, first: int = 0) -> FloatArray:
         # d mean = wᵀdφ and d std² = d residual + 2λ(Pφ)ᵀdφ with d residual = dk(s, s) − 2φᵀdφ, or 0 where it is cut off
         slopes = bonus * linalg.half_inverse(evaluation.std)
         own = np.where(evaluation.residual > 0.0, slopes, 0.0)
         by_features = 2.0 * self.regularization * slopes[:, None] * evaluation.solved
         by_features += self._pending.settled.weights - 2.0 * own[:, None] * evaluation.features
-        return self._model.basis.gradient(points, by_features, own)
+        return self._model.basis.gradient(points, by_features, own, first)
 
     def observe_steps(self, point: FloatArray, reward: float, evaluation: _NystromEvaluation, row: int = 0) -> Steps:
         model, facts = self._model, self._facts
@@ -336,7 +338,6 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
     def __repr__(self) -> str:
         return (
-            f"NystromPosterior({self.kernel!r}, regularization={self.regularization:g}, "
-            f"{type(self.rule).__name__}, history={self.history!r}, "
-            f"round_index={self.round_index}, dictionary_size={self.dictionary_size})"
+            f"NystromPosterior({self.kernel!r}, regularization={self.regularization:g}, {type(self.rule).__name__}, "
+            f"history={self.history!r}, round_index={self.round_index}, dictionary_size={self.dictionary_size})"
         )

@@ -348,7 +348,7 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
             steps += self._arms.members[arm].abandon_steps(some)
         return steps
 
-    def gradient(self, points: FloatArray, evaluation: _SplitEvaluation, bonus: float) -> FloatArray:
+    def gradient(self, points: FloatArray, evaluation: _SplitEvaluation, bonus: float, first: int = 0) -> FloatArray:
         del evaluation  # of arms in other contexts too
         gradient = np.zeros(points.shape)
         for arm, rows in self._rows_by_arm(points).items():
@@ -356,7 +356,7 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
             if member is not None:
                 contexts = points[rows, : self._split]
                 gradient[rows, : self._split] = member.gradient(contexts, member.evaluate(contexts), bonus)
-        return gradient
+        return gradient[:, first:]
 
     def covariance(self, points: FloatArray, evaluation: _SplitEvaluation) -> FloatArray:
         del evaluation  # of arms in other contexts too

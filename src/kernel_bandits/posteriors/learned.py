@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -138,7 +139,21 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
 
     def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         points, values, rewards = self._within.contributions(point)
-        return points, self.unit * values, None if rewards is None else self.observed_rewards
+        is_kept = rewards is not None and not self._is_history_free
+        return points, self.unit * values, self._rewards_at(points) if is_kept else None
+
+    def _rewards_at(self, points: FloatArray) -> FloatArray:
+        """Return the rewards as they came of points (n, d) of the history, in order; means where repeats are merged."""
+        observed, rewards = self._observations()
+        if len(points) == len(observed):
+            return rewards
+        # the points of one arm, or different points
+        earned = defaultdict[bytes, list[float]](list)
+        for each, reward in zip(observed, rewards.tolist(), strict=True):
+            earned[each.tobytes()].append(reward)
+        keys = [each.tobytes() for each in points]
+        is_merged = len(set(keys)) == len(keys)
+        return np.array([np.mean(earned[key]) if is_merged else earned[key].pop(0) for key in keys])
 
     def batch(self) -> AbstractContextManager[Callable[[FloatArray], float]]:
         return self._within.batch()

@@ -2,35 +2,58 @@
 
 A mutant is the library with one operator, comparison, sign or number changed. A test that fails kills it; tests that
 do not end are counted apart, since a busy machine or an endless loop may be the reason. Survivors are printed as the
-lines they change: a test is missing, or both lines mean the same.
+lines they change: a test is missing, or both lines mean the same. With ``--results`` every fate is kept with the test
+that decided it, and a run that was stopped goes on where it was.
 """
 
 import argparse
 import ast
+import json
+import multiprocessing
 import os
 import random
+import re
+import resource
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 ROOT = Path(__file__).parents[1]
 LIBRARY = Path("src", "kernel_bandits")
-LIMIT = 600.0  # seconds; a loop without an end
+# Loaded once, before a process is forked per mutant; never the library itself.
+PRELOADED = [
+    "pytest",
+    "hypothesis.strategies",
+    "numpy",
+    "scipy.linalg",
+    "scipy.optimize",
+    "scipy.special",
+    "scipy.stats",
+]
 # The modules of the core, and the tests that state their laws; the quickest to fail first.
 CORE = {
     "numerics": ("numerics", "posteriors/test_posteriors.py", "posteriors/test_bulk.py"),
     "kernels": ("kernels", "learning", "posteriors/test_gradients.py"),
-    "posteriors": ("posteriors", "policies/test_policy_contract.py", "policies/test_ask_tell.py"),
+    "posteriors": (
+        "posteriors",
+        "policies/test_policy_contract.py",
+        "policies/test_ask_tell.py",
+        "policies/test_batches.py",
+        "policies/test_pruning.py",
+        "policies/test_any_units.py",
+        "logs/test_learn_logs.py",
+    ),
     "dictionaries": ("dictionaries", "posteriors/test_posteriors.py"),
-    "learning": ("learning", "posteriors/test_learned.py"),
+    "learning": ("learning", "posteriors/test_learned.py", "posteriors/test_learned_limits.py"),
     "policies": ("policies",),
     "confidence.py": ("test_confidence.py",),
     "theory.py": ("test_theory.py",),
@@ -89,11 +112,16 @@ def mutants(module: Path) -> Iterator[Mutant]:
 
 
 def _arithmetic(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
-    """Yield the nodes that compute: not types, messages of errors, or how an object is shown."""
+    """Yield the nodes that compute.
+
+    Types, messages of errors and how an object is shown are left out, and so are the numbers that a module names at its
+    top: they were chosen by measurement, and the next number is as right.
+    """
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
             is_shown = isinstance(child, ast.FunctionDef) and child.name == "__repr__"
-            if isinstance(child, ast.AST) and name not in ("annotation", "returns") and not is_shown:
+            is_chosen = isinstance(node, ast.Module) and isinstance(child, (ast.Assign, ast.AnnAssign))
+            if isinstance(child, ast.AST) and name not in ("annotation", "returns") and not (is_shown or is_chosen):
                 if isinstance(child, (ast.Raise, ast.JoinedStr)):
                     continue
                 if isinstance(child, (ast.expr, ast.stmt)):
@@ -120,34 +148,94 @@ def _setting(owner: ast.AST, name: str, value: object) -> Change:
     return (lambda: setattr(owner, name, value)), (lambda: setattr(owner, name, old))
 
 
-def tests_of(module: Path) -> list[str]:
-    """Return the tests that state the laws of a module."""
-    return [f"tests/{one}" for one in CORE[module.parts[0]]]
+def tests_of(mutant: Mutant) -> list[str]:
+    """Return the test files that state the laws of a module: those that speak of what was changed first."""
+    paths = [ROOT / "tests" / one for one in CORE[mutant.module.parts[0]]]
+    files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("test_*.py")))]
+    words = [re.compile(rf"\b{re.escape(word)}") for word in (mutant.module.stem, *_names(mutant))]
+
+    def mentions(file: Path) -> int:
+        text = file.read_text(encoding="utf-8")
+        return sum(bool(word.search(text)) + len(word.findall(file.stem)) for word in words)
+
+    return [str(file.relative_to(ROOT)) for file in sorted(dict.fromkeys(files), key=mentions, reverse=True)]
 
 
-def mirrors_of(module: Path) -> list[str]:
-    """Return the tests that are named after a module; those of its part if there are none."""
-    folder = ROOT / "tests" / module.parent
-    named = sorted(file for file in folder.glob("test_*.py") if module.stem in file.stem)
-    return [str(file.relative_to(ROOT)) for file in named] or tests_of(module)
+def _names(mutant: Mutant) -> list[str]:
+    """Return the names of the classes and functions around a place, without underscores."""
+    tree = ast.parse((ROOT / LIBRARY / mutant.module).read_text(encoding="utf-8"))
+    around = [
+        node.name.strip("_")
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.lineno <= mutant.line <= (node.end_lineno or 0)
+    ]
+    return [name for name in around if name not in ("init", "call")]
 
 
-def fate(mutant: Mutant | None, tests: Sequence[str], limit: float | None = None) -> Fate:
-    """Return what the tests make of a mutant in place of its module."""
+@dataclass(eq=False)
+class Witness:
+    """A pytest plugin that remembers the first test that fails, or the file that cannot be read."""
+
+    failed: list[str] = field(default_factory=list)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.failed.append(report.nodeid)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self.failed.append(report.nodeid)
+
+
+def _run_tests(folder: str, tests: Sequence[str], limit: int, answer: Connection) -> None:
+    """Run tests of the library in a folder and send the exit code and the first failure; in a process of its own."""
+    import pytest
+
+    # processor time, which does not depend on how busy the machine is
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+    os.chdir(ROOT)
+    sys.path.insert(0, folder)
+    os.environ.update(PYTHONPATH=folder, CI="1", PYTHONDONTWRITEBYTECODE="1", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    sys.dont_write_bytecode = True
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+    witness = Witness()
+    options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
+    code = pytest.main([*options, *tests], plugins=[witness])
+    answer.send((int(code), witness.failed[:1]))
+
+
+def fate(mutant: Mutant | None, tests: Sequence[str], limit: int) -> tuple[Fate, str]:
+    """Return what the tests make of a mutant in place of its module, and the test that killed it."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / LIBRARY, Path(folder, "kernel_bandits"), ignore=shutil.ignore_patterns("__pycache__"))
         if mutant is not None:
             Path(folder, "kernel_bandits", mutant.module).write_text(mutant.source, encoding="utf-8")
-        environment = {**os.environ, "PYTHONPATH": folder, "CI": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        options = ["-x", "-q", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider"]
-        command = [sys.executable, "-m", "pytest", *options, *tests]
+        heard, answer = context.Pipe(duplex=False)
+        process = context.Process(target=_run_tests, args=(folder, list(tests), limit, answer))
+        process.start()
+        answer.close()
+        process.join()
+        if process.exitcode in (-signal.SIGXCPU, -signal.SIGKILL):
+            return "did not end", ""
         try:
-            finished = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, timeout=limit, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return "did not end"
-        return "killed" if finished.returncode else "survived"
+            code, failed = heard.recv()
+        except EOFError:
+            return "killed", f"the process ended with {process.exitcode}"
+        if code and not failed:
+            raise RuntimeError(f"pytest ended with code {code} on {tests}: expected tests that run")
+        return ("killed" if code else "survived"), "".join(failed)
+
+
+def recorded(results: Path | None) -> dict[str, tuple[Fate, str]]:
+    """Return the fates that an earlier run has kept, by mutant."""
+    if results is None or not results.exists():
+        return {}
+    rows = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
+    return {row["mutant"]: (row["fate"], row["test"]) for row in rows}
 
 
 def main() -> None:
@@ -156,9 +244,11 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200, help="how many mutants; 200 by default")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="tests that run at once")
+    parser.add_argument("--limit", type=int, default=600, help="seconds of processor time per mutant; 600 by default")
     parser.add_argument("--minutes", type=float, help="start no further mutants after this time")
-    parser.add_argument("--mirrors", action="store_true", help="run the tests named after the module alone; quick")
+    parser.add_argument("--files", type=int, help="run only this many test files, those nearest to the change; quick")
     parser.add_argument("--only", default="", help="part of a module's path, such as kernels/")
+    parser.add_argument("--results", type=Path, help="a file that keeps every fate; those it has are not tried again")
     options = parser.parse_args()
     folders = [ROOT / LIBRARY / one for one in CORE]
     files = sorted(file for one in folders for file in ([one] if one.is_file() else one.rglob("*.py")))
@@ -166,22 +256,36 @@ def main() -> None:
     every = [mutant for module in modules if options.only in str(module) for mutant in mutants(module)]
     sample = random.Random(options.seed).sample(every, min(options.count, len(every)))
     print(f"{len(sample)} of {len(every)} mutants", flush=True)
-    begun = time.monotonic()
+    begun, known = time.monotonic(), recorded(options.results)
     fates: Counter[str] = Counter()
 
-    def attempt(mutant: Mutant) -> Fate | None:
+    def attempt(mutant: Mutant) -> tuple[Fate, str] | None:
+        if str(mutant) in known:
+            return known[str(mutant)]
         if options.minutes is not None and time.monotonic() - begun > 60 * options.minutes:
             return None
-        return fate(mutant, (mirrors_of if options.mirrors else tests_of)(mutant.module), LIMIT)
+        found = fate(mutant, tests_of(mutant)[: options.files], options.limit)
+        if options.results is not None:
+            row = {"mutant": str(mutant), "fate": found[0], "test": found[1]}
+            with options.results.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+        return found
 
+    killers = set()
     with ThreadPoolExecutor(options.jobs) as pool:
         for mutant, found in zip(sample, pool.map(attempt, sample), strict=True):
             if found is not None:
-                fates[found] += 1
-                if found != "killed":
-                    print(f"{found}: {mutant}", flush=True)
+                fates[found[0]] += 1
+                killers.add(found[1])
+                if found[0] != "killed":
+                    print(f"{found[0]}: {mutant}", flush=True)
     counted = ", ".join(f"{count} {found}" for found, count in fates.most_common())
     print(f"{counted} in {(time.monotonic() - begun) / 60:.0f} minutes")
+    # a test that fails without a mutant kills nothing
+    tests = sorted(one for one in killers if "::" in one)
+    unfit, test = fate(None, tests, limit=3600) if tests else ("survived", "")
+    if unfit != "survived":
+        print(f"{test} fails without a mutant: what it killed does not count")
 
 
 if __name__ == "__main__":

@@ -95,13 +95,13 @@ class StudyFigures:
             figure = plots.comparison_figure(group(results.records))
             return Section(results.title, results, [(folder.name, figure)])
         material = folder if results is None else results.records
-        shortened = self._shortened(folder.name, results)
+        shortened, is_short = self._shortened(folder.name, results), self._is_short(folder, results)
         caption = (inspect.getdoc(module) or folder.name).partition("\n\n")[0]
         return Section(
             title=getattr(module, "TITLE", folder.name) if results is None else results.title,
             results=results,
             figures=[(caption, module.figure(material))],
-            checks=[check_of(claim, self._is_short(folder, results)) for claim in _call(module, "claims", material)],
+            checks=[check_of(claim, is_short) for claim in _call(module, "claims", material)],
             tables=_call(module, "tables", material),
             headline=module.headline(material) if hasattr(module, "headline") else "",
             shortened=shortened,

@@ -73,6 +73,18 @@ def test_names_are_shown_plainly(site):
     assert [str(path) for path, page in site.items() if re.search(r":(class|func|meth|mod|attr):", page.text)] == []
 
 
+def test_no_private_name_is_shown(site):
+    shown = [str(path) for path, page in site.items() if re.search(r"Bases: <code>[^\n]*>_\w+<|_fact\(", page.text)]
+    assert shown == []
+
+
+def test_the_star_of_a_symbol_starts_no_emphasis(site):
+    begun = [
+        (str(path), text) for path, page in site.items() for text in re.findall(r"<em>([,.;)‖].*?)</em>", page.text)
+    ]
+    assert begun == []
+
+
 def test_nothing_is_loaded_from_elsewhere(site):
     for path, page in site.items():
         for picture in page.pictures:

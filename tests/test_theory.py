@@ -54,6 +54,20 @@ def test_equivalences_of_the_appendix(seed, size, regularization, lengthscale):
         assert valko <= twice_gain / math.log(2) + 1 + 1e-9
 
 
+def test_a_gram_matrix_may_have_rounding_errors_in_proportion_to_its_size():
+    gram = 5.0 * np.eye(3)
+    gram[0, 2] = 4e-8
+    assert theory.effective_dimension(gram, 1.0) == pytest.approx(3 * 5 / 6)
+    gram[0, 2] = 7e-8
+    with pytest.raises(kb.InputError, match="symmetric"):
+        theory.effective_dimension(gram, 1.0)
+
+
+def test_bounds_of_the_dictionary_by_hand():
+    assert theory.kors_budget(100, 0.5) == pytest.approx(12.0 * math.log(200.0))
+    assert theory.kors_dictionary_bound(3.0, 100, 0.5) == pytest.approx(27.0 * math.log(400.0) ** 2)
+
+
 def test_valko_dimension_by_hand():
     """Eigenvalues 4, 2, 1 and λ·log T = 1: 0 ≥ 7 no, 1 ≥ 3 no, 2 ≥ 1 yes."""
     assert theory.valko_dimension(np.diag([2.0, 4.0, 1.0]), 1 / math.log(10), 10) == 2

@@ -26,15 +26,20 @@ def draw_ranks(ranking: Ranking, path: Path) -> None:
     names = [ranking.names[index] for index in order]
     ranks = ranking.mean_ranks[order]
     count = len(names)
-    figure, axes = plt.subplots(figsize=(7.5, 1.3 + 0.3 * count))
-    axes.set(xlim=(0.8, count + 0.2), ylim=(-count - 1.5, 1.6), yticks=[])
+    figure, axes = plt.subplots(figsize=(5, 1.3 + 0.15 * count))
+    axes.set(xlim=(0.8, count + 0.2), ylim=(-(count + 1) // 2 - 1, 1.6), yticks=[])
     axes.xaxis.tick_top()
     axes.set_xticks(range(1, count + 1))
     for side in ("left", "right", "bottom"):
         axes.spines[side].set_visible(False)
-    for line, (name, rank) in enumerate(zip(names, ranks, strict=True)):
-        axes.plot([rank, rank], [1.6, -line - 1], color="0.3", linewidth=0.8)
-        axes.annotate(f"{name}  {rank:.2f}", (rank, -line - 1), (4, 0), textcoords="offset points", va="center")
+    for place, (name, rank) in enumerate(zip(names, ranks, strict=True)):
+        # Names of the better half stand on the left, the others on the right, so that no line crosses a name.
+        is_left = 2 * place < count
+        edge, side = (0.8, "right") if is_left else (count + 0.2, "left")
+        level = -1 - (place if is_left else count - 1 - place)
+        axes.plot([rank, rank, edge], [1.6, level, level], color="0.3", linewidth=0.8)
+        offset = (-4, 0) if is_left else (4, 0)
+        axes.annotate(f"{name}  {rank:.2f}", (edge, level), offset, textcoords="offset points", va="center", ha=side)
     for level, (first, last) in enumerate(cliques(list(ranks), ranking.critical_difference)):
         height = 1.2 - 0.3 * level
         axes.plot([ranks[first] - 0.03, ranks[last] + 0.03], [height, height], color="C0", linewidth=4)
@@ -62,9 +67,9 @@ def draw_speed(report: Report, path: Path) -> None:
 def draw_curves(report: Report, path: Path) -> None:
     """Draw learning curves on the tables with the most rounds, each library at its best."""
     shown = sorted(report.tables, key=lambda table: -table.horizon * table.problem.arms)[:CURVE_TABLES]
-    columns = 4
+    columns = 2  # readable in the column of a page
     rows = -(-len(shown) // columns)
-    figure, grid = plt.subplots(rows, columns, figsize=(3 * columns, 2.5 * rows), squeeze=False)
+    figure, grid = plt.subplots(rows, columns, figsize=(3.8 * columns, 2.1 * rows), squeeze=False)
     names = [*report.competitors, *report.role("skyline")]
     colours = {
         name: "C3" if name == report.ours else f"C{(0, 1, 2, 4, 5, 6, 7, 8, 9)[i % 9]}" for i, name in enumerate(names)
@@ -77,14 +82,14 @@ def draw_curves(report: Report, path: Path) -> None:
                 width = 2.0 if name == report.ours else 1.0
                 label = report.libraries[name].name
                 axes.plot(rounds, means, style, color=colours[name], linewidth=width, label=label)
-        axes.set_title(table.table.name, fontsize=9)
+        axes.set_title(table.table.name, fontsize=10)
         axes.set_xscale("log")
-        axes.tick_params(labelsize=7)
+        axes.tick_params(labelsize=8)
     for axes in grid.flat[len(shown) :]:
         axes.axis("off")
     handles = {label: line for axes in grid.flat for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=4, fontsize=8, frameon=False)
-    figure.tight_layout(rect=(0, 0.09, 1, 1))
+    figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=3, fontsize=9, frameon=False)
+    figure.tight_layout(rect=(0, 0.06, 1, 1))
     _save(figure, path)
 
 

@@ -76,18 +76,18 @@ def header(report: Report, bakeoff: Bakeoff) -> str:
         "# The bake-off: real tables, every peer at its best",
         f"{len(report.tables) - synthetic} real tables, and {synthetic} made by programs, are played as bandits. "
         "A row is a context; the arms are its possible classes, prices or alternatives; only the reward of the arm "
-        "that was played is seen. Rows come in a shuffled order, once, at most "
-        f"{bakeoff.extent.horizon:,} of a table, in {bakeoff.extent.shuffles} shuffles at most, the same for every "
-        f"library; every setting of a peer is screened on {bakeoff.extent.screening} of them, and the "
-        f"{bakeoff.extent.finalists} best go on. Peers count with the best "
-        "of their algorithms and settings **in hindsight**, table by table. Ours is `kb.ek_ucb(seed=…)` with **nothing "
-        "set**, the same call everywhere.",
+        f"that was played is seen. Each table is shuffled up to {bakeoff.extent.shuffles} times, and at most "
+        f"{bakeoff.extent.horizon:,} rows of each shuffle are played, the same for every library. "
+        f"Every setting of a peer plays the first {bakeoff.extent.screening}, and the {bakeoff.extent.finalists} best "
+        "settings of each algorithm play the rest. On each table a peer is judged by the algorithm and setting that "
+        "turned out best, **in hindsight**. Ours is `kb.ek_ucb(seed=…)` with **nothing set**, the same call "
+        "everywhere.",
     ]
     if report.ours is not None and ranks:
         fresh = [table.table.name for table in report.tables if not table.table.is_development]
         aside = [rank for name, rank in ranks.items() if name in fresh]
         mean, count = float(np.mean(list(ranks.values()))), len(report.competitors)
-        text = f"Mean rank of ours among {count} libraries over {len(ranks)} tables: **{mean:.2f}**"
+        text = f"Our mean rank among {count} libraries over {len(ranks)} tables: **{mean:.2f}**"
         if aside:
             text += f"; over the {len(aside)} tables that nobody looked at while the default was designed: "
             text += f"**{np.mean(aside):.2f}**"
@@ -95,9 +95,12 @@ def header(report: Report, bakeoff: Bakeoff) -> str:
     left_out = [name for name in all_tables() if name not in bakeoff.tables]
     if left_out:
         lines.append(
-            f"Not played this time: {', '.join(left_out)}. A dash stands for what was not played, or cannot be."
+            f"Not played this time: {', '.join(left_out)}. A dash means that a library did not or cannot play a table."
         )
-    lines.append(f"One command makes this page, and continues where it was stopped: `{command(bakeoff.extent)}`.")
+    lines.append(
+        "One command makes this page; run it again after an interruption and it continues: "
+        f"`{command(bakeoff.extent)}`."
+    )
     return "\n\n".join(lines)
 
 
@@ -149,8 +152,8 @@ def pairs(report: Report) -> str:
         for name in report.competitors
     ]
     text = (
-        "Tables on which ours is significantly better, alike and significantly worse than the library at its best; "
-        "median time per round and median growth of memory over a run."
+        "On how many tables ours is significantly better than the library at its best, not significantly different, "
+        "and significantly worse; the library's median time per round; and how much memory a run adds, in the median."
     )
     columns = ("library", "better", "alike", "worse", "time", "memory")
     return f"## Against each library\n\n{text}\n\n{markdown(columns, rows)}\n\n{every_pair(report)}"
@@ -175,7 +178,11 @@ def figures_text(report: Report) -> str:
     ranked = report.ranking()
     if not ranked.tables or len(ranked.names) < 2:
         return ""
-    chance = "" if math.isnan(ranked.p_value) else f" Friedman's test that all are alike: p = {ranked.p_value:.1g}."
+    chance = (
+        ""
+        if math.isnan(ranked.p_value)
+        else f" Friedman's test of the hypothesis that all are equal has p = {ranked.p_value:.1g}."
+    )
     return "\n\n".join(
         (
             "![Mean rank of each library; bars join those that cannot be told apart](figures/bakeoff-ranks.svg)",
@@ -270,9 +277,9 @@ def settings(report: Report) -> str:
             played = sum(f"{module}: {entry.name}" in table.by_entry for table in report.tables)
             rows.append((library.name, entry.name, text, str(played)))
     text = (
-        "Every grid is screened on the first shuffles; the best settings of each algorithm go on to all. "
         "Contexts are standardised, categories are 0/1 columns, and libraries with one model per arm get "
-        "a constant column. Where alternatives are described, such libraries see all descriptions side by side."
+        "a constant column. Where alternatives have descriptions, every library also knows their numbers, and such "
+        "libraries get the descriptions of all alternatives as one context."
     )
     columns = ("library", "algorithm", "settings tried", "tables played")
     versions = "\n".join(
@@ -303,7 +310,7 @@ def how_to_add() -> str:
         "A table is an entry of `TABLES` in a module of `benchmarks/bakeoff/tables/`: a name, a file in a package and "
         "a function that turns the file into contexts and rewards. `run.py --pin` records its checksum. A library is a "
         "module of `benchmarks/bakeoff/libraries/`: pinned requirements and, for each algorithm, a grid of settings "
-        "and a player with `choose` and `learn`. Both are found by their presence."
+        "and a player with `choose` and `learn`. New modules are found without being registered."
     )
 
 

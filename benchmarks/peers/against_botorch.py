@@ -10,14 +10,14 @@ interrupted. ``--only`` runs one of the two.
 from __future__ import annotations
 
 import argparse
-import json
 import time
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from botorch_policy import BotorchUCB
+from rows import Row, load, run_missing
 
 import kernel_bandits as kb
 
@@ -27,33 +27,23 @@ POLICIES = {"botorch": BotorchUCB, "learned": lambda seed: kb.ek_ucb(seed=seed)}
 
 def compare(results: Path, horizon: int, seeds: int, only: str | None) -> None:
     """Run what is missing and append it."""
-    done = {(row["policy"], row["environment"], row["seed"]) for row in load(results) if row["horizon"] == horizon}
-    for seed in range(seeds):
-        for environment in ENVIRONMENTS:
-            for name, build in POLICIES.items():
-                if only not in (None, name) or (name, environment, seed) in done:
-                    continue
-                policy = build(seed)
-                started = time.process_time()
-                run = kb.run(policy, getattr(kb.environments, environment)(), horizon, seed=seed)
-                row = {
-                    "policy": name,
-                    "environment": environment,
-                    "seed": seed,
-                    "horizon": horizon,
-                    "regret": float(run.regret[-1]),
-                    "seconds": time.process_time() - started,
-                }
-                with results.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-                print(row, flush=True)
+
+    def play(run: Row) -> Row:
+        policy, environment = POLICIES[run["policy"]](run["seed"]), getattr(kb.environments, run["environment"])()
+        started = time.process_time()
+        played = kb.run(policy, environment, horizon, seed=run["seed"])
+        return {"regret": float(played.regret[-1]), "seconds": time.process_time() - started}
+
+    every = product(range(seeds), ENVIRONMENTS, POLICIES)
+    wanted = [
+        {"policy": name, "environment": environment, "seed": seed, "horizon": horizon}
+        for seed, environment, name in every
+        if only in (None, name)
+    ]
+    run_missing(results, wanted, play)
 
 
-def load(results: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
-
-
-def table(rows: list[dict[str, Any]], horizon: int) -> str:
+def table(rows: list[Row], horizon: int) -> str:
     """Means over the seeds that both have, their paired difference with two standard errors, and the ratio of times."""
     lines = ["| environment | seeds | BoTorch | learned here | difference | processor time | ratio |", "|---" * 7 + "|"]
     for environment in ENVIRONMENTS:

@@ -14,12 +14,12 @@ Each run is a line of the file; runs that stand there already are not repeated.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 import warnings
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.stats.qmc  # noqa: F401, loaded before the clock starts, as BoTorch is
@@ -30,6 +30,7 @@ from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize
 from botorch.optim import optimize_acqf
 from gpytorch.mlls import ExactMarginalLogLikelihood
+from rows import Row, load, run_missing
 
 import kernel_bandits as kb
 
@@ -103,33 +104,23 @@ POLICIES = {"botorch": BotorchExperiments, "here": lambda seed: kb.ek_ucb(seed=s
 
 def compare(results: Path, variants: list[str], seeds: int) -> None:
     """Run what is missing and append it."""
-    done = {(row["policy"], row["variant"], row["seed"]) for row in load(results)}
     known = {name: plant for each in SETS.values() for name, plant in each.items()}
-    for seed in range(seeds):
-        for variant in variants:
-            for name, build in POLICIES.items():
-                if (name, variant, seed) in done:
-                    continue
-                started = time.process_time()
-                shortfalls, _ = Run(known[variant], seed).play(build(seed))  # type: ignore[arg-type]
-                row = {
-                    "policy": name,
-                    "variant": variant,
-                    "seed": seed,
-                    "end": float(shortfalls[-LAST:].mean()),
-                    "all": float(shortfalls.mean()),
-                    "seconds": time.process_time() - started,
-                }
-                with results.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-                print(row, flush=True)
+
+    def play(run: Row) -> Row:
+        started = time.process_time()
+        shortfalls, _ = Run(known[run["variant"]], run["seed"]).play(POLICIES[run["policy"]](run["seed"]))
+        return {
+            "end": float(shortfalls[-LAST:].mean()),
+            "all": float(shortfalls.mean()),
+            "seconds": time.process_time() - started,
+        }
+
+    every = product(range(seeds), variants, POLICIES)
+    wanted = [{"policy": name, "variant": variant, "seed": seed} for seed, variant, name in every]
+    run_missing(results, wanted, play)
 
 
-def load(results: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
-
-
-def table(rows: list[dict[str, Any]]) -> str:
+def table(rows: list[Row]) -> str:
     """Return shortfalls in the last 30 experiments and in all 120, and seconds, over the seeds that both have."""
     lines = [
         "| plant | seeds | last 30: BoTorch (worst) | here (worst) | all 120: BoTorch | here | seconds | ratio |",

@@ -1,4 +1,4 @@
-"""Show Sphinx roles and private defaults as plain names, and link papers to "Cite"."""
+"""Show Sphinx roles and private names plainly; link papers, pages and pictures."""
 
 import re
 from posixpath import relpath
@@ -11,6 +11,18 @@ DEFAULTS = {
     "_INFORMATION": "InformationSharpness()",
 }
 DEFAULT = re.compile(r"\b(" + "|".join(DEFAULTS) + r")\b")
+# Base classes with private names, and private types in brackets after a public name.
+PRIVATE = r"(?:<[^>]+>)*_\w+(?:<[^>]+>)*"
+PRIVATE_BASE = re.compile(
+    rf'<p class="doc doc-class-bases">\s*Bases: <code>{PRIVATE}</code></p>'
+    rf"|\[{PRIVATE}\](?=</code>)"
+)
+# A page of these docs, named by its path in a docstring.
+PAGE = re.compile(r"<code>docs/([\w/-]+)\.md</code>")
+# One of several widths is not linked.
+PICTURE = re.compile(
+    r'<picture>.*?</picture>|<img [^>]*\bsrc="([^"]+)"[^>]*>', re.DOTALL
+)
 # What must not be linked: code, links, headings and the tags themselves.
 FIXED = re.compile(
     r"(<pre.*?</pre>|<code.*?</code>|<a\b.*?</a>|<h[1-6].*?</h[1-6]>|<[^>]+>)",
@@ -34,17 +46,30 @@ def on_files(files, **_):
 
 
 def on_page_content(html, page, **_):
-    """Show roles and defaults as plain names, and link each mention of a paper."""
+    """Show names plainly, and link pages, pictures and each mention of a paper."""
+    here = page.file.dest_uri.rpartition("/")[0] or "."
     html = ROLE.sub(lambda match: f"<code>{match[1].rpartition('.')[2]}</code>", html)
     html = DEFAULT.sub(lambda match: DEFAULTS[match[1]], html)
+    html = PRIVATE_BASE.sub("", html)
+    html = PAGE.sub(lambda match: _page(match[1], here), html)
+    html = PICTURE.sub(_to_file, html)
     if page.file.src_path == "cite.md":
         return html
-    cite = relpath("cite.html", page.file.dest_uri.rpartition("/")[0] or ".")
+    cite = relpath("cite.html", here)
     parts = FIXED.split(html)
     parts[::2] = [
         PAPER.sub(lambda match: _linked(match, cite), part) for part in parts[::2]
     ]
     return "".join(parts)
+
+
+def _page(name, here):
+    path = relpath(f"{name}.html", here)
+    return f'<a href="{path}"><code>{name}</code></a>'
+
+
+def _to_file(match):
+    return f'<a href="{match[1]}">{match[0]}</a>' if match[1] else match[0]
 
 
 def _linked(match, cite):

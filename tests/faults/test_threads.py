@@ -40,14 +40,19 @@ def play(policy, thread, guard):
     return refused
 
 
-class Unguarded:
-    """A lock that locks nothing."""
+def served(call, rounds):
+    """Call from several threads, each with a generator of its own; return how many calls were not refused."""
 
-    def __enter__(self):
-        return self
+    def calls(thread):
+        generator, done = np.random.default_rng(thread), 0
+        for _ in range(rounds):
+            with suppress(kb.UnavailableError):
+                call(thread, generator)
+                done += 1
+        return done
 
-    def __exit__(self, *reason):
-        return False
+    with ThreadPoolExecutor(THREADS) as pool:
+        return sum(pool.map(calls, range(THREADS)))
 
 
 @pytest.mark.usefixtures("eager_switches")
@@ -66,19 +71,12 @@ def test_without_a_lock_what_is_learned_is_counted(name):
     policy = POLICIES[name]()
     policy.update([0.1, 0.2], [0.3], 0.5)
 
-    def update(thread):
-        generator, done = np.random.default_rng(thread), 0
-        for _ in range(ROUNDS):
-            try:
-                policy.update(generator.random(2), generator.random(1), float(generator.random()))
-                done += 1
-            except kb.UnavailableError:
-                continue
-        return done
+    def update(thread, generator):
+        del thread
+        policy.update(generator.random(2), generator.random(1), float(generator.random()))
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        done = sum(pool.map(update, range(THREADS)))
-    assert policy.round_index == done + 1
+    done = served(update, ROUNDS)
+    assert policy.round_index == 1 + done
     found = policy.predict([0.1, 0.2], [[0.3]]).mean
     assert np.isfinite(found).all()
     if name == "k_ucb":
@@ -174,18 +172,11 @@ def test_select_under_which_the_model_changes_decides_or_is_refused():
 def test_threads_that_share_a_table_without_a_lock_learn_levels_with_their_rewards():
     policy = table()
 
-    def update(thread):
-        done = 0
-        for number in range(ROUNDS // 2):
-            try:
-                policy.update({"age": 0.5, "town": f"{thread}-{number}"}, f"arm {number % 3}", 0.5)
-                done += 1
-            except kb.UnavailableError:
-                continue
-        return done
+    def update(thread, generator):
+        number = int(generator.integers(10**9))
+        policy.update({"age": 0.5, "town": f"{thread}-{number}"}, f"arm {number % 3}", 0.5)
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        done = sum(pool.map(update, range(THREADS)))
+    done = served(update, ROUNDS // 2)
     assert policy.round_index == 3 + done
     assert len(policy.translator.levels["town"]) == 2 + done
     assert np.isfinite(policy.predict({"age": 0.5, "town": "Graz"}).mean).all()

@@ -105,6 +105,57 @@ def test_what_is_best_may_depend_on_the_context():
     assert len({additive.select([x, 0.0], np.eye(2)).index for x in (-1.0, 1.0)}) == 1
 
 
+@pytest.mark.parametrize("interactions", [True, False], ids=["products", "sum"])
+@pytest.mark.parametrize("actions", [np.eye(3), np.array([[500.0], [501.0], [502.0]])], ids=["arms", "described"])
+def test_far_columns_are_centred_in_the_kernel_that_is_named(actions, interactions):
+    generator, policy = np.random.default_rng(0), kb.lin_ucb(interactions=interactions, seed=0)
+    offset = np.array([1e6, 0.0])
+    rounds = []
+    for _ in range(40):
+        context, action = offset + generator.random(2), actions[generator.integers(3)]
+        rounds.append((context, action, context[0] - offset[0] + action[0] / actions.max()))
+        policy.update(*rounds[-1])
+    exact = kb.k_ucb(policy.posterior.kernel, seed=0)
+    for each in rounds:
+        exact.update(*each)
+    prediction, expected = (each.predict(offset + 0.5, actions) for each in (policy, exact))
+    np.testing.assert_allclose(prediction.mean, expected.mean, atol=1e-6)
+    np.testing.assert_allclose(prediction.std, expected.std, atol=1e-6)
+    np.testing.assert_allclose(prediction.mean, 0.5 + actions[:, 0] / actions.max(), atol=0.1)
+
+
+def test_a_choice_is_learned_right_after_an_update_that_failed_in_between():
+    policy, alone = kb.lin_ucb(seed=0), kb.lin_ucb(seed=0)
+    offered = [[500.0], [900.0]]
+    decision = policy.select([0.5], offered)
+    with pytest.raises(kb.InputError):
+        policy.update([0.5], [700.0], 1.0, outputs={"pressure": 1.0})
+    policy.update([0.5], decision.action, 1.0)
+    alone.update([0.5], decision.action, 1.0)
+    np.testing.assert_array_equal(policy.predict([0.5], offered).mean, alone.predict([0.5], offered).mean)
+
+
+def test_columns_near_0_and_models_without_an_intercept_are_left_alone():
+    for options, context in (({}, [99.0, 3.0]), ({"intercept": False}, [1e6, 3.0])):
+        policy = kb.lin_ucb(**options, seed=0)
+        policy.select(context, np.eye(2))
+        assert policy.posterior.feature_map.centre is None
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e6, 1.7e12])
+@pytest.mark.parametrize("actions", [np.eye(3), np.array([[0.1], [0.5], [0.9]])], ids=["arms", "described"])
+def test_an_offset_of_a_column_hides_nothing(actions, offset):
+    policy, generator, earned = kb.lin_ucb(seed=0), np.random.default_rng(0), 0.0
+    for number in range(120):
+        context = generator.random(2)
+        decision = policy.select([offset + context[0], context[1]], actions)
+        expected = (2.0 * context[0] - 1.0) * (1.0 - decision.index)
+        policy.update(decision.context, decision.action, expected + 0.1 * generator.standard_normal())
+        earned += expected * (number >= 60)
+    # the best action earns 1/2 on average, one at random 0
+    assert earned / 60 > 0.35
+
+
 def test_fourier_features_come_close_to_k_ucb():
     environment = kb.environments.Chessboard()
     exact = kb.run(kb.k_ucb(kb.Gaussian(0.3), seed=0), environment, 100, seed=0)

@@ -31,6 +31,21 @@ def test_a_mixed_kernel_is_the_sum_of_its_parts(bias, linear, smooth, lengthscal
     np.testing.assert_allclose(kernel.diag(X), np.diagonal(kernel(X)), atol=1e-9)
 
 
+@pytest.mark.parametrize("columns", [3, 30])
+def test_points_that_return_have_something_of_their_own(columns):
+    """However distances are computed: with many columns as differences of products, which rounding leaves above 0."""
+    X = np.repeat(1e3 + points(10, columns), 2, axis=0)
+    Y = X[::-1].copy()
+    with_own, without = (kb.Mixed(0.3, 0.8, 1.2, 0.7, centre=1e3, own=own) for own in (0.4, 0.0))
+    same = (X[:, None, :] == Y).all(axis=2)
+    np.testing.assert_allclose(with_own(X, Y) - without(X, Y), 0.4 * same, atol=1e-12)
+    np.testing.assert_allclose(with_own.diag(X), without.diag(X) + 0.4)
+    assert with_own.variance == pytest.approx(without.variance + 0.4)
+    np.testing.assert_array_equal(
+        weighted_gradient(with_own, X, Y, np.ones((20, 20))), weighted_gradient(without, X, Y, np.ones((20, 20)))
+    )
+
+
 METRIC = np.array([[0.6, -0.2, 0.0], [-0.2, 0.5, 0.1], [0.0, 0.1, 0.3]])
 
 

@@ -14,12 +14,11 @@ METRIC = np.array([[0.6, -0.2, 0.0], [-0.2, 0.5, 0.1], [0.0, 0.1, 0.3]])
 
 def described(generator, count=12):
     contexts, actions = generator.normal(size=(count, 3)), generator.normal(size=(count, 2))
+    actions[count // 2 :] = actions[: count - count // 2]
     rewards = generator.normal(size=count)
-    return (
-        contexts,
-        actions,
-        Block(Similarity.of(contexts, 3), decorrelated(contexts), Similarity.of(actions, 2), rewards),
-    )
+    same = (actions[:, None, :] == actions).all(axis=2).astype(float)
+    similarities = Similarity.of(contexts, 3), decorrelated(contexts), Similarity.of(actions, 2)
+    return contexts, actions, Block(*similarities, rewards, same_action=same)
 
 
 def decorrelated(contexts):
@@ -28,10 +27,10 @@ def decorrelated(contexts):
 
 def test_the_evidence_is_the_density_of_the_rewards():
     contexts, actions, block = described(np.random.default_rng(0))
-    parameters = np.log([0.3, 0.5, 0.6, 0.8, 0.7, 0.2, 0.4, 0.9, 1.3])
+    parameters = np.log([0.3, 0.5, 0.6, 0.8, 0.7, 0.2, 0.4, 0.9, 0.6, 1.3])
     evidence = block_evidence(parameters, [block], mean_precision=1.0)
     metric = (0.5 * np.eye(3) / 3 + 0.6 * METRIC) / 1.1
-    kernel = TensorProduct(Mixed(0.3, 1.1, 0.8, 0.7, metric=metric), Mixed(1.0, 0.4, 0.9, 1.3), 3)
+    kernel = TensorProduct(Mixed(0.3, 1.1, 0.8, 0.7, metric=metric), Mixed(1.0, 0.4, 0.9, 1.3, own=0.6), 3)
     covariance = kernel(np.hstack([contexts, actions])) + 0.2 * np.eye(12)
     density = multivariate_normal(np.full(12, evidence.mean), covariance).logpdf(block.rewards)
     assert evidence.value == pytest.approx(density - 0.5 * evidence.mean**2, abs=1e-9)
@@ -51,6 +50,6 @@ def test_gradients_are_those_of_differences(arms):
         ]
         parameters = np.log([0.3, 0.5, 0.6, 0.8, 0.7, 0.2])
     else:
-        blocks, parameters = [described(generator)[2]], np.log([0.3, 0.5, 0.6, 0.8, 0.7, 0.2, 0.4, 0.9, 1.3])
+        blocks, parameters = [described(generator)[2]], np.log([0.3, 0.5, 0.6, 0.8, 0.7, 0.2, 0.4, 0.9, 0.6, 1.3])
     slope = approx_fprime(parameters, lambda theta: block_evidence(theta, blocks, 1.0).value, 1e-6)
     np.testing.assert_allclose(block_evidence(parameters, blocks, 1.0).gradient, slope, atol=1e-4)

@@ -183,7 +183,9 @@ def test_tiny_rewards_are_not_exported(tmp_path):
         policy.export(tmp_path / "surface.json")
 
 
-@pytest.mark.parametrize(("offset", "spread"), [(1.7e12, 1e9), (1.7e12, 1.0), (0.0, 1e100), (1e150, 1e145)])
+@pytest.mark.parametrize(
+    ("offset", "spread"), [(1.7e12, 1e9), (1.7e12, 1.0), (0.0, 1e100), (0.0, 1e-200), (1e150, 1e145)]
+)
 @pytest.mark.parametrize("make", [kb.ek_ucb, kb.k_ucb], ids=["ek_ucb", "k_ucb"])
 @pytest.mark.parametrize("actions", [ARMS, np.array([[0.1], [0.5], [0.9]])], ids=["arms", "described"])
 def test_columns_may_be_dates_in_milliseconds(offset, spread, make, actions):

@@ -266,134 +266,6 @@ def test_pending_decisions_are_saved(tmp_path, history):
         resumed.tell(waiting[0].id, 0.0)
 
 
-class Failing:
-    """A Gaussian kernel whose n-th use from now on fails."""
-
-    def __init__(self):
-        self.kernel, self.left = kb.Gaussian(0.2), None
-
-    def _use(self):
-        if self.left is not None:
-            self.left -= 1
-            if self.left < 0:
-                self.left = None
-                raise RuntimeError("the kernel failed")
-
-    def __call__(self, X, Y=None):
-        self._use()
-        return self.kernel(X, X if Y is None else Y)
-
-    def diag(self, X):
-        self._use()
-        return self.kernel.diag(X)
-
-
-FAILING_CALLS = {
-    "tell": lambda policy: policy.tell(policy.pending[0], 1.0),
-    "expire": lambda policy: policy.expire(policy.pending[0]),
-    "update": lambda policy: policy.update([0.5], [0.5], 1.0),
-    "ask": lambda policy: policy.ask([0.5], ACTIONS),
-}
-ACTIONS = np.linspace(0, 1, 5)[:, None]
-
-
-@pytest.mark.parametrize("call", FAILING_CALLS)
-@pytest.mark.parametrize(
-    ("preset", "options"),
-    [(kb.ek_ucb, {}), (kb.ek_ucb, {"dictionary": kb.Kors(history="none")}), (kb.k_ucb, {}), (kb.cbkb, {})],
-    ids=["ek_ucb", "history-free", "k_ucb", "cbkb"],
-)
-def test_a_kernel_that_fails_leaves_pending_decisions_as_they_were(preset, options, call):
-    generator = np.random.default_rng(0)
-    for fails_at in range(12):
-        kernel = Failing()
-        policy = preset(kernel, regularization=0.05, seed=0, **options)
-        for x in generator.random(6):
-            policy.update([x], [1 - x], x)
-        for x in generator.random(4):
-            policy.ask([x], ACTIONS)
-        pending, rounds_learned, before = policy.pending, policy.round_index, policy.predict([0.4], ACTIONS)
-        kernel.left = fails_at
-        try:
-            FAILING_CALLS[call](policy)
-        except RuntimeError:
-            kernel.left = None
-            after = policy.predict([0.4], ACTIONS)
-            assert (policy.pending, policy.round_index) == (pending, rounds_learned)
-            np.testing.assert_allclose(after.mean, before.mean, rtol=0, atol=1e-12)
-            np.testing.assert_allclose(after.std, before.std, rtol=0, atol=1e-12)
-        kernel.left = None
-        for key in policy.pending:
-            policy.expire(key)
-        assert policy.posterior._pending.ahead is policy.posterior._pending.settled
-
-
-@pytest.mark.parametrize("fails_at", range(1, 40, 2))
-def test_a_batch_whose_kernel_fails_keeps_what_was_decided(fails_at):
-    kernel = Failing()
-    policy = kb.ek_ucb(kernel, regularization=0.01, seed=0)
-    generator = np.random.default_rng(1)
-    for x in generator.random(6):
-        policy.update([x], [1 - x], x)
-    asked = [policy.ask([x], ACTIONS).id for x in generator.random(4)]
-    kernel.left = fails_at
-    try:
-        batch = [
-            decision.id for decision in policy.select_batch(generator.random((6, 1)), ACTIONS, batch_variance_limit=1e3)
-        ]
-    except RuntimeError:
-        batch = list(policy.pending[4:])
-    kernel.left = None
-    assert policy.pending == (*asked, *batch)
-    for key in policy.pending:
-        policy.expire(key)
-    points, rewards = policy.observed_points, policy.posterior.observed_rewards
-    queries = np.hstack([np.full((5, 1), 0.4), ACTIONS])
-    expected = dense.nystrom(kb.Gaussian(0.2), policy.dictionary_points, points, rewards, 0.01, queries)
-    if policy.posterior._model.postponed is None and len(batch) == 6:
-        np.testing.assert_allclose(policy.predict([0.4], ACTIONS).mean, expected.mean, rtol=0, atol=1e-6)
-    assert np.isfinite(policy.predict([0.4], ACTIONS).std).all()
-
-
-def test_a_batch_in_a_box_is_checked_before_it_begins():
-    policy = kb.ek_ucb(kb.Gaussian(0.2), seed=0)
-    with pytest.raises(kb.InputError, match="contexts: expected finite"):
-        policy.select_batch([[0.1], [0.2], [np.nan]], kb.Box(0, 1), batch_variance_limit=1e3)
-    with pytest.raises(kb.InputError, match="contexts: expected finite"):
-        policy.select_many([[0.1], [np.nan]], kb.Box(0, 1))
-    assert policy.pending == ()
-    assert policy.dictionary_size == 0
-
-
-@pytest.mark.parametrize("name", ["ek_ucb", "k_ucb", "lin_ucb", "cbbkb", "thompson_sampling"])
-def test_ask_many_is_one_decision_per_context_as_ask_makes_them(name):
-    one, many = build(name), build(name)
-    contexts, actions = np.random.default_rng(0).random((7, 1)), np.linspace(0, 1, 9)[:, None]
-    singly = [one.ask(context, actions) for context in contexts]
-    together = many.ask_many(contexts, actions)
-    assert many.pending == tuple(decision.id for decision in together)
-    for first, second in zip(singly, together, strict=True):
-        np.testing.assert_array_equal(first.action, second.action)
-        assert (first.id, first.mean, first.std) == (second.id, second.mean, second.std)
-
-
-@pytest.mark.parametrize("actions", [np.linspace(0, 1, 9)[:, None], kb.Box(0.0, 1.0)], ids=["rows", "box"])
-def test_a_batch_in_one_context_explores_different_actions(actions):
-    policy = kb.ek_ucb(kb.Gaussian(0.2), regularization=0.1, seed=0)
-    decisions = policy.ask_many(np.full((4, 1), 0.5), actions)
-    chosen = np.sort([decision.action[0] for decision in decisions])
-    assert (np.diff(chosen) > 0.1).all()
-
-
-def test_ask_many_that_fails_leaves_nothing_pending():
-    policy = kb.ek_ucb(kb.Gaussian(0.2), seed=0)
-    for contexts in ([[0.1], [np.nan]], [[0.1, 0.2], [0.3]]):
-        with pytest.raises(kb.InputError):
-            policy.ask_many(contexts, [[0.0], [1.0]])
-    assert policy.pending == ()
-    assert policy.round_index == 0
-
-
 def test_a_decision_of_another_policy_is_refused():
     policy, other = (kb.ek_ucb(kb.Gaussian(0.3), seed=0) for _ in range(2))
     mine, theirs = policy.ask([0.1], [[0.2], [0.4]]), other.ask([0.7], [[0.2], [0.4]])
@@ -420,3 +292,13 @@ def test_a_named_decision_of_another_policy_is_refused():
         policy.tell(theirs, 1.0)
     policy.tell_many([mine], [1.0])
     assert policy.round_index == 1
+
+
+def test_decisions_of_several_columns_may_be_compared_and_searched_for():
+    policy = kb.thompson_sampling(kb.Gaussian(0.3), seed=0)
+    waiting = [policy.ask([0.1, 0.2 * number], np.eye(3)) for number in range(3)]
+    assert [decision == waiting[1] for decision in waiting] == [False, True, False]
+    assert waiting[0] == kb.Decision(**{name: getattr(waiting[0], name) for name in waiting[0].to_dict()})
+    assert waiting[0] != waiting[0].to_dict()
+    waiting.remove(waiting[1])
+    assert [decision.id for decision in waiting] == [0, 2]

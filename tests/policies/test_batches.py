@@ -113,3 +113,42 @@ def test_bad_batches_change_nothing():
         with pytest.raises(kb.InputError, match=match):
             policy.select_batch(contexts, actions, batch_variance_limit=limit)
     assert policy.pending == ()
+
+
+def test_a_batch_in_a_box_is_checked_before_it_begins():
+    policy = kb.ek_ucb(kb.Gaussian(0.2), seed=0)
+    with pytest.raises(kb.InputError, match="contexts: expected finite"):
+        policy.select_batch([[0.1], [0.2], [np.nan]], kb.Box(0, 1), batch_variance_limit=1e3)
+    with pytest.raises(kb.InputError, match="contexts: expected finite"):
+        policy.select_many([[0.1], [np.nan]], kb.Box(0, 1))
+    assert policy.pending == ()
+    assert policy.dictionary_size == 0
+
+
+@pytest.mark.parametrize("name", ["ek_ucb", "k_ucb", "lin_ucb", "cbbkb", "thompson_sampling"])
+def test_ask_many_is_one_decision_per_context_as_ask_makes_them(name):
+    one, many = build(name), build(name)
+    contexts, actions = np.random.default_rng(0).random((7, 1)), np.linspace(0, 1, 9)[:, None]
+    singly = [one.ask(context, actions) for context in contexts]
+    together = many.ask_many(contexts, actions)
+    assert many.pending == tuple(decision.id for decision in together)
+    for first, second in zip(singly, together, strict=True):
+        np.testing.assert_array_equal(first.action, second.action)
+        assert (first.id, first.mean, first.std) == (second.id, second.mean, second.std)
+
+
+@pytest.mark.parametrize("actions", [np.linspace(0, 1, 9)[:, None], kb.Box(0.0, 1.0)], ids=["rows", "box"])
+def test_a_batch_in_one_context_explores_different_actions(actions):
+    policy = kb.ek_ucb(kb.Gaussian(0.2), regularization=0.1, seed=0)
+    decisions = policy.ask_many(np.full((4, 1), 0.5), actions)
+    chosen = np.sort([decision.action[0] for decision in decisions])
+    assert (np.diff(chosen) > 0.1).all()
+
+
+def test_ask_many_that_fails_leaves_nothing_pending():
+    policy = kb.ek_ucb(kb.Gaussian(0.2), seed=0)
+    for contexts in ([[0.1], [np.nan]], [[0.1, 0.2], [0.3]]):
+        with pytest.raises(kb.InputError):
+            policy.ask_many(contexts, [[0.0], [1.0]])
+    assert policy.pending == ()
+    assert policy.round_index == 0

@@ -1,5 +1,6 @@
 """Continuous actions: the contract over every policy, and the laws of the search."""
 
+import math
 import pickle
 
 import boxes
@@ -301,3 +302,20 @@ def test_the_search_starts_on_every_hill(dimension, monkeypatch):
         assert np.abs(starts[0] - hill).max(axis=1).min() < 0.06
     different = len(np.unique(starts[0], axis=0))
     assert 20 < different <= box_search.PEAKS + box_search.FINE_PEAKS
+
+
+@pytest.mark.parametrize("make", [kb.ek_ucb, kb.thompson_sampling, kb.inverse_gap_weighting])
+@pytest.mark.parametrize("late", [False, True], ids=["select", "ask"])
+def test_a_learned_kernel_measures_actions_by_their_box(make, late):
+    policy, generator = make(seed=0), np.random.default_rng(0)
+    for _ in range(16):
+        context = generator.random(1)
+        if late:
+            decision = policy.ask(context, kb.Box([0.0], [1000.0]))
+            policy.tell(decision, math.sin(decision.action[0] / 200.0))
+        else:
+            decision = policy.select(context, kb.Box([0.0], [1000.0]))
+            policy.update(context, decision.action, math.sin(decision.action[0] / 200.0))
+    # a uniform value in the box has this standard deviation, whatever was played
+    assert policy.posterior.learner._columns.box == ((0.0,), (1000.0,))
+    assert policy.posterior.kernel_changes[-1].relative_lengthscales[1] < 2.0

@@ -124,6 +124,15 @@ def test_stages_may_be_skipped():
     assert stage_counts(policy) == [0, 0, 0, 1]
 
 
+def test_when_all_is_known_well_enough_the_largest_upper_bound_is_played():
+    """T = 16 and η = ¼: the widths of actions of length 1 and ½ are ¼ and ⅛, all at most 1/√T, and the means are 0."""
+    policy = kb.sup_kernel_ucb(kb.Linear(), horizon=16, regularization=1.0, confidence=kb.ConstantRadius(0.25), seed=0)
+    for _ in range(5):
+        decision = policy.select([], [[0.5, 0.0], [0.0, 1.0]])
+        assert decision.index == 1
+        assert decision.upper_bound == pytest.approx(0.25)
+
+
 @pytest.mark.parametrize("horizon", [0, -1, 2.5])
 def test_bad_horizons_are_named(horizon):
     with pytest.raises(kb.InputError, match="horizon"):

@@ -7,6 +7,7 @@ from test_weights import generalised_least_squares
 import kernel_bandits as kb
 from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.numerics.linalg import safe_sqrt
+from kernel_bandits.posteriors.changes import FIRST_TESTED
 
 KERNEL, RIDGE = kb.Matern(0.5), 0.2
 RULES = [kb.Kors(), kb.PosteriorVariance(), kb.Resampling(), kb.Kors(history="none")]
@@ -301,3 +302,12 @@ def test_bad_forgetting_is_an_error():
         kb.ek_ucb(KERNEL, forgetting=100)
     with pytest.raises(kb.InputError, match="given and fixed"):
         kb.ek_ucb(forgetting=kb.Wander(10.0))
+
+
+def test_residuals_count_from_the_first_tested_round_on():
+    policy = kb.k_ucb(KERNEL, regularization=RIDGE, forgetting=kb.Restart(), seed=0)
+    for number in range(FIRST_TESTED + 1):
+        untouched = policy.posterior._test
+        # far above what is predicted
+        policy.update([0.5], [0.5], 100.0 * (number + 1))
+        assert (policy.posterior._test.above > untouched.above) == (number >= FIRST_TESTED)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from bakeoff.game import Player, Shape
 from bakeoff.libraries.base import Entry, Library, Settings
-from bakeoff.problem import Offer
+from bakeoff.problem import FloatArray, Offer
 
 
 class Ours(Player):
-    """``kb.ek_ucb(seed=…)`` through the array interface, arms without features as unit vectors."""
+    """``kb.ek_ucb(seed=…)`` through the array interface: arms as unit vectors, with their features beside them."""
 
     def __init__(self, seed: int) -> None:
         import kernel_bandits as kb
@@ -16,10 +18,16 @@ class Ours(Player):
         self.policy = kb.ek_ucb(seed=seed)
 
     def choose(self, offer: Offer) -> int:
-        return self.policy.select(offer.context, offer.actions).index
+        return self.policy.select(offer.context, self._actions(offer)).index
 
     def learn(self, offer: Offer, arm: int, reward: float) -> None:
-        self.policy.update(offer.context, offer.actions[arm], reward)
+        self.policy.update(offer.context, self._actions(offer)[arm], reward)
+
+    def _actions(self, offer: Offer) -> FloatArray:
+        """Return what every library knows of the arms: their number and, where they are described, their features."""
+        if not offer.described:
+            return offer.actions
+        return np.hstack([np.eye(len(offer.actions)), offer.actions])
 
 
 def nothing_set(settings: Settings, shape: Shape, seed: int) -> Player:  # noqa: ARG001 (nothing is set)

@@ -44,7 +44,8 @@ def diabetes(measurements: bytes, progression: bytes) -> Problem:
 
 
 SOLD = (
-    "arms: ten prices, the middles of tenths; reward: the price if the value is not below it, else 0, over the highest"
+    "arms: ten prices, the 5 %, 15 %, …, 95 % quantiles; "
+    "reward: price / highest price if the value is at least the price, else 0"
 )
 TABLES = (
     Table(

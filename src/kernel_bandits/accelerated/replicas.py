@@ -147,7 +147,7 @@ def run_many(
 
     Returns:
         One record per replica, in order. ``select_seconds`` is the time of the batch, shared evenly over replicas and
-        rounds, and ``update_seconds`` is zero: the two are one program.
+            rounds, and ``update_seconds`` is zero: the two are one program.
     """
     horizon, batch_size = as_count("horizon", horizon), as_count("batch_size", batch_size)
     seeds = [replica.seed for replica in replicas] if seeds is None else list(seeds)

@@ -10,7 +10,17 @@ from scipy.special import roots_hermite
 
 from kernel_bandits.arrays import FloatArray, as_count
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import Exponential, Gaussian, Kernel, KernelLike, Linear, Matern, PerArm, TensorProduct
+from kernel_bandits.kernels import (
+    Exponential,
+    Gaussian,
+    Kernel,
+    KernelLike,
+    Linear,
+    Matern,
+    Mixed,
+    PerArm,
+    TensorProduct,
+)
 
 
 class FeatureMap(ABC):
@@ -26,26 +36,49 @@ class FeatureMap(ABC):
     def gradient(self, points: FloatArray, weights: FloatArray) -> FloatArray:
         """Return Σ_j weights_ij·∂φ_j(s_i)/∂s_i for points (n, d) and weights (n, D), shape (n, d)."""
 
-    def described(self, context_columns: int, arms: bool) -> tuple[FeatureMap, Kernel | None]:
+    def described(
+        self, context_columns: int, arms: bool, centre: FloatArray | None = None
+    ) -> tuple[FeatureMap, Kernel | None]:
         """Return the map for points whose leading columns are the context, and its kernel if that depends on them.
 
         Args:
             context_columns: how many there are.
             arms: whether actions are unit vectors that name arms.
+            centre: what is taken off columns that lie far from 0, shape (d,); None where none does.
         """
-        del context_columns, arms  # most maps treat all columns alike
+        del context_columns, arms, centre  # most maps treat all columns alike
         return self, None
 
 
+def _linear(offset: float, centre: FloatArray | None) -> Kernel:
+    """Return ⟨x − c, y − c⟩ + offset."""
+    if centre is None or not centre.any():
+        return Linear(offset=offset)
+    return Mixed(offset, len(centre), 0.0, centre=centre)
+
+
 class LinearFeatures(FeatureMap):
-    """The columns themselves, plus a constant 1 if the model has an intercept."""
+    """The columns themselves, plus a constant 1 if the model has an intercept.
+
+    With an intercept, columns far from 0 are taken about their first value: an intercept of prior variance 1 cannot
+    make up for a column of 10⁶ ± 1, and nothing would be learned of it.
+    """
 
     exact = True
 
-    def __init__(self, intercept: bool = True) -> None:
-        self.intercept = bool(intercept)
+    def __init__(self, intercept: bool = True, centre: FloatArray | None = None) -> None:
+        self.intercept, self.centre = bool(intercept), centre
+
+    def described(
+        self, context_columns: int, arms: bool, centre: FloatArray | None = None
+    ) -> tuple[FeatureMap, Kernel | None]:
+        del context_columns, arms
+        offset, centre = (1.0, centre) if self.intercept else (0.0, None)
+        return LinearFeatures(self.intercept, centre), _linear(offset, centre)
 
     def __call__(self, points: FloatArray) -> FloatArray:
+        if self.centre is not None:
+            points = points - self.centre
         return np.column_stack([points, np.ones(len(points))]) if self.intercept else points.copy()
 
     def gradient(self, points: FloatArray, weights: FloatArray) -> FloatArray:
@@ -59,26 +92,39 @@ class InteractionFeatures(FeatureMap):
     """Products of the columns of context and action, so that what is best may depend on the context.
 
     Described actions have (1, x) ⊗ (1, a); arms have one copy of (1, x) each. Before the first round says which columns
-    are the context, all of them are taken for a context of one arm.
+    are the context, all of them are taken for a context of one arm. Far columns are centred as in
+    :class:`LinearFeatures`.
     """
 
     exact = True
 
-    def __init__(self, intercept: bool = True, context_columns: int | None = None, arms: bool = False) -> None:
+    def __init__(
+        self,
+        intercept: bool = True,
+        context_columns: int | None = None,
+        arms: bool = False,
+        centre: FloatArray | None = None,
+    ) -> None:
         self.intercept, self.context_columns, self.arms = bool(intercept), context_columns, arms
+        self.centre = centre
 
-    def described(self, context_columns: int, arms: bool) -> tuple[FeatureMap, Kernel | None]:
-        offset = 1.0 if self.intercept else 0.0
-        contexts, actions = Linear(offset=offset), Linear(offset=offset)
+    def described(
+        self, context_columns: int, arms: bool, centre: FloatArray | None = None
+    ) -> tuple[FeatureMap, Kernel | None]:
+        offset, centre = (1.0, centre) if self.intercept else (0.0, None)
+        contexts = _linear(offset, None if centre is None else centre[:context_columns])
+        actions = _linear(offset, None if centre is None else centre[context_columns:])
         kernel: Kernel
         if arms:
             kernel = PerArm(contexts if context_columns else 1.0, context_columns)
         else:
             kernel = TensorProduct(contexts, actions, context_columns) if context_columns else actions
-        return InteractionFeatures(self.intercept, context_columns, arms), kernel
+        return InteractionFeatures(self.intercept, context_columns, arms, centre), kernel
 
     def _factors(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
         split = points.shape[1] if self.context_columns is None else self.context_columns
+        if self.centre is not None:
+            points = points - self.centre
         ones = np.ones((len(points), 1))
         contexts, actions = points[:, :split], points[:, split:]
         if self.intercept or not split:

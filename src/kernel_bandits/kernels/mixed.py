@@ -16,6 +16,8 @@ from kernel_bandits.numerics.linalg import times
 # From this many points and columns on, distances are computed as a product of matrices, if no squared norm is above
 # this: they lose the digits of what they are differences of, and k₅⸝₂ has no slope at 0 to make that matter.
 MANY_POINTS, MANY_COLUMNS, LARGEST_SQUARE = 16, 16, 1e5
+# Points are the same up to this distance: what rounding leaves of it where it is such a difference.
+SAME = 1e-5
 
 
 def _distances(left: FloatArray, right: FloatArray) -> FloatArray:
@@ -33,10 +35,10 @@ def _distances(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 class Mixed(Kernel):
-    """bias + linear·⟨x, My⟩ + smooth·k₅⸝₂(‖x − y‖/(ℓ·√n)), of standardised columns x = (s − centre)/scale.
+    """bias + linear·⟨x, My⟩ + smooth·m(‖x − y‖/(ℓ·√n)) + own·[x = y], of standardised x = (s − centre)/scale.
 
-    n is the number of variables, k₅⸝₂ the Matérn kernel of smoothness 5/2, and M = I/n unless a metric is given. The
-    linear part generalises far beyond the data, the smooth part near them.
+    n is the number of variables, m the Matérn kernel of smoothness 5/2, and M = I/n unless a metric is given. The
+    linear part generalises far beyond the data, the smooth part near them, and what a point has of its own not at all.
 
     Args:
         bias: variance of the constant part, at least 0.
@@ -48,6 +50,7 @@ class Mixed(Kernel):
         variables: n, how many variables the columns stand for; as many as columns unless given. The columns of one
             categorical variable count once.
         metric: M, symmetric and positive semidefinite, shape (d, d): which linear functions are likely.
+        own: variance of what a point has of its own, at least 0: for points that return, such as a few actions.
     """
 
     def __init__(
@@ -61,11 +64,12 @@ class Mixed(Kernel):
         scale: ArrayLike = 1.0,
         variables: int | None = None,
         metric: ArrayLike | None = None,
+        own: float = 0.0,
     ) -> None:
-        for name, value in (("bias", bias), ("linear", linear), ("smooth", smooth)):
+        for name, value in (("bias", bias), ("linear", linear), ("smooth", smooth), ("own", own)):
             if not (math.isfinite(value) and value >= 0.0):
                 raise InputError(f"{name}: expected a finite variance of at least 0, got {value!r}.")
-        self.bias, self.linear, self.smooth = float(bias), float(linear), float(smooth)
+        self.bias, self.linear, self.smooth, self.own = float(bias), float(linear), float(smooth), float(own)
         self.lengthscale = as_positive("lengthscale", lengthscale)
         self.centre, self.scale = as_floats("centre", centre).copy(), as_floats("scale", scale).copy()
         require_finite("centre", self.centre)
@@ -77,7 +81,7 @@ class Mixed(Kernel):
     @property
     def variance(self) -> float:
         """The prior variance at a point one standard deviation out in every column."""
-        return self.bias + self.linear + self.smooth
+        return self.bias + self.linear + self.smooth + self.own
 
     def _standardised(self, X: FloatArray) -> FloatArray:
         for name, values in (("centre", self.centre), ("scale", self.scale)):
@@ -100,6 +104,7 @@ class Mixed(Kernel):
         count = self._count(X)
         # r = √5·‖x − y‖/(ℓ√n), k₅⸝₂ = (1 + r + r²/3)·e⁻ʳ
         r = _distances(left, right)
+        same = self.own * (r <= SAME) if self.own else None
         r *= math.sqrt(5.0 / count) / self.lengthscale
         gram = np.multiply(r, 1.0 / 3.0)
         gram += 1.0
@@ -109,13 +114,15 @@ class Mixed(Kernel):
         gram *= np.exp(r, out=r)
         gram *= self.smooth
         gram += self.bias
+        if same is not None:
+            gram += same
         if self.linear:
             gram += times(self._weighted(left), np.ascontiguousarray(right.T))
         return gram
 
     def diag(self, X: FloatArray) -> FloatArray:
         standardised = self._standardised(X)
-        return (self.bias + self.smooth) + np.vecdot(self._weighted(standardised), standardised)
+        return (self.bias + self.smooth + self.own) + np.vecdot(self._weighted(standardised), standardised)
 
     def restricted(self, columns: NDArray[np.intp], point: FloatArray) -> Mixed:
         """Return the kernel of points that agree with a point (d,) outside these columns, as a kernel of the columns.
@@ -144,6 +151,7 @@ class Mixed(Kernel):
             scale=scale,
             variables=count,
             metric=metric,
+            own=self.own,
         )
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:

@@ -3,11 +3,11 @@
 Rewards are y = c + f(s) + noise. A *block* is a set of observations that share f: all of them, or those of one arm
 where arms share nothing. Its covariance is Σ = X ∘ A + λI with
 
-    X = b + l·L + w·W + s·S(ℓ)        A = 1 + l'·L' + s'·S'(ℓ')   or   A = 1 − κ·[another arm]
+    X = b + l·L + w·W + s·S(ℓ)        A = 1 + l'·L' + s'·S'(ℓ') + o'·[same action]   or   A = 1 − κ·[another arm]
 
 where L holds inner products, W those of decorrelated columns and S a Matérn kernel of contexts, L' and S' those of
-actions. Named arms have the correlation 1 − κ with each other; A = 1 within an arm. The log evidence of all blocks is
-the sum over blocks, at the mean c that makes it largest.
+actions; o' is what an action earns of its own, whatever its features. Named arms have the correlation 1 − κ with each
+other; A = 1 within an arm. The log evidence of all blocks is the sum over blocks, at the mean c that makes it largest.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.numerics.linalg import inverse_and_log_determinant
 
-# θ = log of (b, l, w, s, ℓ, λ), and of (l', s', ℓ') where actions are described or of κ where arms are correlated.
+# θ = log of (b, l, w, s, ℓ, λ), and of (l', s', o', ℓ') where actions are described or of κ where arms are correlated.
 BIAS, LINEAR, DECORRELATED, SMOOTH, LENGTH, NOISE = range(6)
-ACTION_LINEAR, ACTION_SMOOTH, ACTION_LENGTH = range(6, 9)
+ACTION_LINEAR, ACTION_SMOOTH, ACTION_OWN, ACTION_LENGTH = range(6, 10)
 CONTRAST = 6
+# The logarithm of a part that is not there.
+ABSENT = -60.0
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Block:
         actions: similarities of described actions.
         rewards: shape (n,).
         other_arm: 1 where two observations are of different arms and 0 elsewhere, shape (n, n), for correlated arms.
+        same_action: 1 where two observations are of the same described action, shape (n, n); None where few return.
     """
 
     contexts: Similarity
@@ -60,6 +63,7 @@ class Block:
     actions: Similarity | None
     rewards: FloatArray
     other_arm: FloatArray | None = None
+    same_action: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,8 @@ class _Parts:
         if block.actions is not None:
             action_smooth, action_slope = _smooth(block.actions.distances, values[ACTION_LENGTH])
             action = 1.0 + values[ACTION_LINEAR] * block.actions.products + values[ACTION_SMOOTH] * action_smooth
+            if block.same_action is not None:
+                action += values[ACTION_OWN] * block.same_action
         elif block.other_arm is not None:
             action = 1.0 - values[CONTRAST] * block.other_arm
         if action is not None:
@@ -124,6 +130,8 @@ class _Parts:
             by_action = by_covariance * self.context
             gradient[ACTION_LINEAR] = values[ACTION_LINEAR] * np.vdot(by_action, self.block.actions.products)
             gradient[ACTION_SMOOTH] = values[ACTION_SMOOTH] * np.vdot(by_action, self.action_smooth)
+            if self.block.same_action is not None:
+                gradient[ACTION_OWN] = values[ACTION_OWN] * np.vdot(by_action, self.block.same_action)
             gradient[ACTION_LENGTH] = values[ACTION_SMOOTH] * np.vdot(by_action, self.action_slope)
         if self.action is not None:
             by_covariance = by_covariance * self.action
@@ -139,7 +147,7 @@ def block_evidence(parameters: FloatArray, blocks: Sequence[Block], mean_precisi
     """Log evidence of blocks and its gradient, in O(Σn³).
 
     Args:
-        parameters: θ, shape (6,), (7,) where arms are correlated, or (9,) where actions are described.
+        parameters: θ, shape (6,), (7,) where arms are correlated, or (10,) where actions are described.
         blocks: the observations.
         mean_precision: of the prior of c about the mean reward 0; its exponent is part of the value.
 

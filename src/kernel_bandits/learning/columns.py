@@ -12,6 +12,9 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.kernels.mixed import Mixed
 from kernel_bandits.learning.units import NEGLIGIBLE_SPREAD
 
+# That of the smallest positive number, 2⁻¹⁰⁷⁴, and less.
+SMALLEST_POWER = -1100
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -64,10 +67,13 @@ class ColumnUnits:
         if not points.shape[1]:
             return cls(np.empty(0), np.empty(0), np.empty(0, dtype=bool), 1, np.empty((0, 0)))
         centre = points.mean(axis=0)
-        with np.errstate(over="ignore"):
-            variances = ((points - centre) ** 2).mean(axis=0)
+        # Squares of 1e-200 are 0. In units of a power of two they are not, and nothing is rounded otherwise.
+        powers = np.full(int(variables.max()) + 1, SMALLEST_POWER)
+        np.maximum.at(powers, variables, np.frexp(np.abs(points - centre).max(axis=0))[1])
+        scaled = np.ldexp(points - centre, -powers[variables])
         # One categorical variable is one coordinate: its indicators together vary by Σ p(1 − p).
-        spread = np.sqrt(np.bincount(variables, variances)[variables])
+        variances = np.bincount(variables, (scaled**2).mean(axis=0))
+        spread = np.ldexp(np.sqrt(variances), powers)[variables]
         varies = spread > NEGLIGIBLE_SPREAD * np.abs(centre)
         spread = np.where(varies & np.isfinite(spread), spread, 1.0)
         if before is not None:
@@ -91,7 +97,16 @@ class ColumnUnits:
         """Columns about their centre, in units of their spread."""
         return (points - self.centre) / self.spread
 
-    def kernel(self, bias: float, linear: float, smooth: float, lengthscale: float, decorrelated: float = 0.0) -> Mixed:
+    def kernel(
+        self,
+        bias: float,
+        linear: float,
+        smooth: float,
+        lengthscale: float,
+        *,
+        decorrelated: float = 0.0,
+        own: float = 0.0,
+    ) -> Mixed:
         """Return the kernel of these parts, in the units of the data."""
         metric, both = None, linear + decorrelated
         if decorrelated:
@@ -107,6 +122,7 @@ class ColumnUnits:
             scale=self.spread,
             variables=self.variables,
             metric=metric,
+            own=own,
         )
 
 

@@ -23,7 +23,7 @@ from kernel_bandits.learning import blocks, box
 from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
 from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units
 from kernel_bandits.learning.mixed_objective import MixedObjective, greatest_contrast
-from kernel_bandits.learning.mixed_prior import BOX_PRIOR, PRIOR, MixedPrior
+from kernel_bandits.learning.mixed_prior import BOX_PRIOR, DESCRIBED_PRIOR, PRIOR, MixedPrior
 
 # Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a known
 # kernel, since this one is uncertain too; and for two-valued rewards, at least.
@@ -31,6 +31,10 @@ BONUS, LEAST_BONUS = 1.5, 0.5
 # Of K arms that are correlated as negatively as they can be, an observation of one is worth 1/(K − 1)² of one of each
 # other: all in all 1 + 1/(K − 1), which beyond this many arms is not worth a posterior over all of them.
 MOST_CORRELATED_ARMS = 5
+# Described actions have something of their own if they return: from this many observations of each on, on average.
+PLAYS_OF_ONE_ACTION = 2
+# A smaller part is not there.
+ABSENT = 1e-12
 
 
 @dataclass(frozen=True)
@@ -70,11 +74,11 @@ class MixedModel:
 
     @property
     def shares(self) -> tuple[tuple[str, float], ...]:
-        """The parts of the variance of a reward: noise, constant, linear and smooth."""
+        """The parts of the variance of a reward: noise, constant, linear, smooth, and of single actions."""
         values = np.exp(self.parameters)
         bias, linear, decorrelated, smooth = values[: blocks.LENGTH].tolist()
         linear += decorrelated
-        by_linear, by_smooth = values[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH] if self.actions else (0.0, 0.0)
+        by_linear, by_smooth, own = values[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH] if self.actions else (0.0,) * 3
         # (b + l + s)(1 + l' + s'): what has a smooth factor is smooth, what is left with a linear one linear
         straight = linear * (1.0 + by_linear) + bias * by_linear
         parts = {
@@ -83,6 +87,8 @@ class MixedModel:
             "linear": float(straight),
             "smooth": float((bias + linear + smooth) * (1.0 + by_linear + by_smooth) - bias - straight),
         }
+        if own > ABSENT:
+            parts["of single actions"] = float((bias + linear + smooth) * own)
         total = sum(parts.values())
         return tuple((name, part / total) for name, part in parts.items())
 
@@ -110,7 +116,7 @@ class MixedSample:
         columns: what they are.
         arms: whether actions name arms.
         before: the model before, if there was one.
-        prior: of the parameters; by default ``BOX_PRIOR`` in a box and ``PRIOR`` elsewhere.
+        prior: of the parameters; by default ``PRIOR`` for arms, ``BOX_PRIOR`` in a box, ``DESCRIBED_PRIOR`` elsewhere.
     """
 
     def __init__(
@@ -123,7 +129,7 @@ class MixedSample:
         prior: MixedPrior | None = None,
     ) -> None:
         if prior is None:
-            prior = PRIOR if columns.box is None else BOX_PRIOR
+            prior = PRIOR if arms else DESCRIBED_PRIOR if columns.box is None else BOX_PRIOR
         split, dimension = columns.contexts, points.shape[1]
         self._split, self._arms, self._prior = split, arms, prior
         self._in_box = columns.box is not None
@@ -144,12 +150,22 @@ class MixedSample:
 
     def _block(self, rows: NDArray[np.intp]) -> Block:
         """Return some observations of one arm, or of described actions."""
-        described = None
+        described = same = None
         if self._actions is not None:
             described = Similarity.of(self._actions.standardised(self._described[rows]), self._actions.variables)
+            same = self._same_action
         contexts = self._standardised[rows]
         similarity = Similarity.of(contexts, self._contexts.variables)
-        return Block(similarity, contexts @ self._contexts.precision @ contexts.T, described, self._rewards[rows])
+        decorrelated = contexts @ self._contexts.precision @ contexts.T
+        return Block(similarity, decorrelated, described, self._rewards[rows], same_action=same)
+
+    @cached_property
+    def _same_action(self) -> FloatArray | None:
+        """1 where two observations are of the same action; None where actions return too seldom to be known."""
+        kinds = np.unique(self._described, axis=0, return_inverse=True)[1].reshape(-1)
+        if self._in_box or kinds.max() >= len(kinds) // PLAYS_OF_ONE_ACTION:
+            return None
+        return np.equal.outer(kinds, kinds).astype(np.float64)
 
     @cached_property
     def _all_arms(self) -> Block:
@@ -173,7 +189,10 @@ class MixedSample:
 
     @property
     def _is_two_valued(self) -> bool:
-        return len(self._values) == 2
+        """Whether rewards have two values, and not because the higher one is the price of a single action."""
+        if len(self._values) != 2:
+            return False
+        return self._arms or len(np.unique(self._described[self._rewards > 0.0], axis=0)) > 1
 
     def fit(self, before: MixedModel | None) -> MixedModel:
         """Return the model with the largest evidence times prior, near the prior where the evidence is thin."""
@@ -237,7 +256,7 @@ class MixedSample:
         square = self._spread**2
         values = np.exp(parameters)
         bias, linear, decorrelated, smooth = (values[: blocks.LENGTH] * square).tolist()
-        contexts = self._contexts.kernel(bias, linear, smooth, float(values[blocks.LENGTH]), decorrelated)
+        contexts = self._contexts.kernel(bias, linear, smooth, float(values[blocks.LENGTH]), decorrelated=decorrelated)
         variance = contexts.variance
         kernel: Kernel
         if self._actions is None:
@@ -245,18 +264,12 @@ class MixedSample:
             if len(values) > blocks.CONTRAST:
                 kernel = TensorProduct(contexts, self._arm_kernel(1.0 - float(values[blocks.CONTRAST])), self._split)
         else:
-            action = values[blocks.ACTION_LINEAR :]
-            actions = self._actions.kernel(1.0, *action.tolist())
-            variance *= actions.variance
-            if self._split:
-                kernel = TensorProduct(contexts, actions, self._split)
-            else:
-                kernel = self._actions.kernel(
-                    variance / actions.variance,
-                    variance / actions.variance * action[0],
-                    variance / actions.variance * action[1],
-                    float(action[2]),
-                )
+            straight, curved, own, length = values[blocks.ACTION_LINEAR :].tolist()
+            own = 0.0 if self._same_action is None else own
+            unit = 1.0 if self._split else variance
+            actions = self._actions.kernel(unit, unit * straight, unit * curved, length, own=unit * own)
+            variance *= 1.0 + straight + curved + own
+            kernel = TensorProduct(contexts, actions, self._split) if self._split else actions
         mean = self._centre + self._spread * evidence.mean
         return MixedModel(
             kernel,

@@ -16,8 +16,6 @@ from kernel_bandits.learning.mixed_prior import MixedPrior
 
 # Arms that are opposites up to this share: of two arms, one never says all of the other.
 NEARLY_OPPOSITE = 0.98
-# The logarithm of a part that is not there.
-ABSENT = -60.0
 
 
 def greatest_contrast(arms: int) -> float:
@@ -97,7 +95,7 @@ class MixedObjective:
     def minimum(self, starts: Sequence[FloatArray], absent: Sequence[int] = ()) -> tuple[FloatArray, float]:
         """Return the best θ found from the best of some starts, and its value; without the parts that are absent."""
         low, high = self._low.copy(), self._high.copy()
-        low[list(absent)] = high[list(absent)] = ABSENT
+        low[list(absent)] = high[list(absent)] = blocks.ABSENT
         clipped = [np.clip(start, low, high) for start in starts]
         start = min(clipped, key=lambda each: self(each)[0]) if len(clipped) > 1 else clipped[0]
         bounds = list(zip(low, high, strict=True))

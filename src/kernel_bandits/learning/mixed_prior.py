@@ -1,12 +1,14 @@
 """The prior of mixed kernels: where their parameters start, and how far the evidence has to carry them.
 
-It is 20 % constant, 40 % linear (half of that in decorrelated columns) and 40 % smooth, with a lengthscale of √n
-standard deviations. Everything is in units of the spread of the columns and of the rewards. The constants were chosen
-on development tables of the bake-off.
+For named arms it is 20 % constant, 40 % linear (half of that in decorrelated columns) and 40 % smooth in the contexts,
+with a lengthscale of √n standard deviations. Of described actions the constant part is what they earn in every context.
+It counts twice, since the effects of one factor are usually larger than those of two together. Everything is in units
+of the spread of the columns and of the rewards. The constants were chosen on development tables of the bake-off.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +31,7 @@ class MixedPrior:
         lengthscale: median, in standard deviations times √n.
         action_linear: median of the linear part of actions over their constant part.
         action_smooth: the same of the smooth part.
+        action_own: the same of what each action that returns earns of its own.
         action_lengthscale: as ``lengthscale``, of actions.
         width: of the logarithm of a share.
         lengthscale_width: of the logarithm of a lengthscale, where rewards have two values.
@@ -53,6 +56,7 @@ class MixedPrior:
     lengthscale: float = 1.0
     action_linear: float = 1.0
     action_smooth: float = 1.0
+    action_own: float = 0.5
     action_lengthscale: float = 1.0
     width: float = 1.0
     lengthscale_width: float = 0.3
@@ -71,10 +75,11 @@ class MixedPrior:
         """Return the median of θ for observations such as those of a block."""
         shares = self.signal * np.array([self.bias, self.linear, self.decorrelated, self.smooth])
         if block.actions is not None:
-            shares = shares / (1.0 + self.action_linear + self.action_smooth)
+            own = 0.0 if block.same_action is None else self.action_own
+            shares = shares / (1.0 + self.action_linear + self.action_smooth + own)
         medians = [*shares, self.lengthscale, 1.0 - self.signal]
         if block.actions is not None:
-            medians += [self.action_linear, self.action_smooth, self.action_lengthscale]
+            medians += [self.action_linear, self.action_smooth, own or math.exp(blocks.ABSENT), self.action_lengthscale]
         elif block.other_arm is not None:
             # arms that share nothing
             medians.append(1.0)
@@ -87,13 +92,14 @@ class MixedPrior:
         noise = self.noise_width if two_valued else self.free_noise_width
         widths = [self.width] * blocks.LENGTH + [length, noise]
         if block.actions is not None:
-            widths += [self.width, self.width, length]
+            widths += [self.width, self.width, self.width, length]
         elif block.other_arm is not None:
             widths.append(self.width)
         return np.array(widths)
 
 
 PRIOR = MixedPrior()
+DESCRIBED_PRIOR = MixedPrior(bias=0.4, linear=0.15, decorrelated=0.15, smooth=0.3)
 # Of the settings of a box: sensors move what settings do, and settings do it smoothly rather than along a line.
 BOX_PRIOR = MixedPrior(
     bias=0.6, linear=0.1, decorrelated=0.1, smooth=0.2, action_linear=0.5, action_smooth=2.0, action_lengthscale=0.7

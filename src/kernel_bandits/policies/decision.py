@@ -1,6 +1,6 @@
 """What a policy decides: the choice of a rule, the decision a caller sees, and the last choice kept for its update."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,7 +40,7 @@ LastChoice: TypeAlias = tuple[Choice | None, FloatArray, int]
 NOTHING_CHOSEN: LastChoice = (None, np.empty(0), -1)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Decision:
     """The action to play and what the policy believed about it.
 
@@ -73,6 +73,14 @@ class Decision:
     probabilities: FloatArray | None = None
     density: float | None = None
     safe: bool | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether all attributes are equal; arrays as a whole."""
+        if not isinstance(other, Decision):
+            return NotImplemented
+        return all(np.array_equal(getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+
+    __hash__ = None  # type: ignore[assignment]
 
     def to_dict(self) -> dict[str, int | float | list[float] | None]:
         """Return every attribute as plain numbers and lists, for a log: ``json.dumps(decision.to_dict())``."""

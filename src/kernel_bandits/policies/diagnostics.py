@@ -35,7 +35,8 @@ class Diagnostics:
             lengthscales relative to the spread of their columns, which show the columns that matter.
         residual_mean_square: the running mean of z², with z = (reward − mean)/√(std² + λ) of each reward before it was
             learned: near 1 if the model holds, above it if rewards surprise. 1 before there are enough.
-        warnings: in words, what has gone wrong: a process that has changed.
+        failed_refits: how often a kernel could not be learned, so that the one before stayed.
+        warnings: in words, what has gone wrong: a process that has changed, a kernel that cannot be learned.
     """
 
     observations: int
@@ -51,6 +52,7 @@ class Diagnostics:
     prior_mean: float
     kernel_changes: tuple[KernelChange, ...]
     residual_mean_square: float = 1.0
+    failed_refits: int = 0
     warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -79,7 +81,8 @@ class Diagnostics:
 def diagnose(policy: object, observations: int, posteriors: Sequence[Posterior[Any]], pending: int) -> Diagnostics:
     """Return the diagnostics of a policy with these posteriors that has learned this number of rewards."""
     residuals = getattr(policy, "residuals", Residuals())
-    warning = residuals.warning(any(isinstance(posterior, ForgettingPosterior) for posterior in posteriors))
+    changed = residuals.warning(any(isinstance(posterior, ForgettingPosterior) for posterior in posteriors))
+    found = (changed, *map(_failure, posteriors))
     # several models share one kernel
     first = next(iter(posteriors), None)
     return Diagnostics(
@@ -96,7 +99,19 @@ def diagnose(policy: object, observations: int, posteriors: Sequence[Posterior[A
         prior_mean=0.0 if first is None else first.prior_mean,
         kernel_changes=() if first is None else first.kernel_changes,
         residual_mean_square=residuals.mean_square,
-        warnings=() if warning is None else (warning,),
+        failed_refits=sum(posterior.failed_refits for posterior in posteriors),
+        warnings=tuple(warning for warning in found if warning is not None),
+    )
+
+
+def _failure(posterior: Posterior[Any]) -> str | None:
+    """Return in words how often a kernel could not be learned, and why the last time."""
+    if not posterior.failed_refits:
+        return None
+    times = "once" if posterior.failed_refits == 1 else f"{posterior.failed_refits} times"
+    return (
+        f"the kernel could not be learned {times}, the last time {posterior._facts.failure} The kernel before stays; "
+        "look for columns of extreme values, or pass a kernel."
     )
 
 

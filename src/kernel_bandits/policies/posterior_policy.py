@@ -148,7 +148,7 @@ class PosteriorPolicy(Policy):
 
         Returns:
             Decisions for the first contexts, at least one and at most n; tell their rewards, then pass the remaining
-            contexts. A kernel that fails ends the batch; at its first context the error is raised.
+                contexts. A kernel that fails ends the batch; at its first context the error is raised.
         """
         offers: Iterable[FloatArray | Box]
         if isinstance(actions, Box):
@@ -199,6 +199,9 @@ class PosteriorPolicy(Policy):
         dimensions = (context_columns, basis.anchors.shape[1] - context_columns)
         version = self._version()
         self._commit(version, steps, [(self._store, version + 1, sums.count, dimensions)])
+
+    def box_steps(self, box: Box) -> Steps:
+        return [(self.posterior.within_box, box.low, box.high)]
 
     def learn(self, point: FloatArray, reward: float, choice: Choice | None) -> Steps:
         evaluation, row = self._evaluation_of(point, choice)

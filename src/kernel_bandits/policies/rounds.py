@@ -191,9 +191,9 @@ class Rounds(Hooks):
         context: ArrayLike,
         action: ArrayLike,
         reward: float,
-        also: Sequence[Step] = (),
-        weight: float = 1.0,
-        outputs: Mapping[str, float] | None = None,
+        also: Sequence[Step],
+        weight: float,
+        outputs: Mapping[str, float] | None,
     ) -> None:
         """Call :meth:`update`, with steps of a policy around this one."""
         version, dimensions = self._version(), self._dimensions
@@ -276,7 +276,9 @@ class Rounds(Hooks):
                 failures.append(reason)
 
         try:
-            carry_out([(self._versions.pop, version), (describe,), (setitem, self._versions, version, None)])
+            # what was evaluated before the posterior saw these points is not used again
+            forgotten = (setattr, self, "_last", NOTHING_CHOSEN)
+            carry_out([(self._versions.pop, version), (describe,), forgotten, (setitem, self._versions, version, None)])
         except KeyError:
             raise _changed_meanwhile() from None
         if failures:

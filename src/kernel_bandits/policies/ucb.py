@@ -104,9 +104,6 @@ class UpperConfidenceBound(PosteriorPolicy):
             return first[None, :]
         return finalists(self.posterior, self._bonus(), context, box, self.generator)
 
-    def box_steps(self, box: Box) -> Steps:
-        return [(self.posterior.within_box, box.low, box.high)]
-
     def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float] | None:
         if self.exploration is None:
             return None

@@ -129,7 +129,7 @@ class Posterior(Reported, Generic[E]):
 
         Returns:
             n points (n, d), what each contributes (n,), and the rewards observed at them (n,); or None in their place
-            where the history is not kept and the points are anchors.
+                where the history is not kept and the points are anchors.
         """
 
     @abstractmethod

@@ -22,12 +22,22 @@ KERNELS = f"{kernels.__name__}."
 DIRECTION_TOLERANCE, NOISE_TOLERANCE = 1e-6, 1e-3
 # Below this share of k(s, s) a residual is rounding, and would add a row of noise to J.
 ROUNDING_TOLERANCE = 1e-12
+EPSILON = float(np.finfo(float).eps)
 
 
 def least_direction(prior_variance: FloatArray | float, regularization: float) -> FloatArray:
     """Return the squared length that a direction must exceed at points with this k(s, s)."""
     small = np.minimum(DIRECTION_TOLERANCE * prior_variance, NOISE_TOLERANCE * regularization)
     return np.maximum(small, ROUNDING_TOLERANCE * prior_variance)
+
+
+def require_resolution(kernel: KernelLike, prior_variance: float, regularization: float) -> None:
+    """Raise if k(s, s) is so large that its rounding is larger than λ: nothing could be learned beside it."""
+    if prior_variance * EPSILON > regularization:
+        raise InputError(
+            f"kernel: {kernel!r} reaches {prior_variance:.3g} at the given points, and rounding of that is more than "
+            f"λ = {regularization:g}; scale the columns to about 1, or give a larger λ."
+        )
 
 
 def kernel_gradient(

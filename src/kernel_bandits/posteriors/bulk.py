@@ -11,7 +11,7 @@ from kernel_bandits.dictionaries.base import Candidate
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.numerics.linalg import inverse_and_log_determinant, times
 from kernel_bandits.posteriors.anchored import AnchoredRegression
-from kernel_bandits.posteriors.basis import least_direction
+from kernel_bandits.posteriors.basis import least_direction, require_resolution
 from kernel_bandits.posteriors.history import Blocks, History, Thinned
 from kernel_bandits.posteriors.regression import batch_rows, sequential_factor
 
@@ -96,6 +96,7 @@ def _learn_quiet(model: AnchoredRegression, points: FloatArray, rewards: FloatAr
     features, residual, prior = model.basis(points)
     if not is_finite(features) or not is_finite(residual):
         raise InputError(f"kernel: {facts.kernel!r} returned values that are not finite in the log.")
+    require_resolution(facts.kernel, float(prior.max()), facts.regularization)
     variance = np.zeros(len(points))
     if model.dictionary.uses_variance:
         settled.settle()
@@ -167,6 +168,7 @@ def _enough(
 ) -> tuple[FloatArray, float, int, FloatArray]:
     """Return candidates, mean residual and most anchors that are enough for points (n, d) of a history, and Σφφᵀ."""
     largest = float(model.facts.kernel.diag(points).max())
+    require_resolution(model.facts.kernel, largest, model.facts.regularization)
     least = float(least_direction(largest, model.facts.regularization))
     mean_residual, limit, known = FIRST_RESIDUAL * min(level, largest), len(points), 0
     for done in range(1, MOST_PASSES + 1):

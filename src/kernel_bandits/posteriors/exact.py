@@ -113,7 +113,8 @@ class ExactRegression:
         if variance < -0.5 * self.regularization:
             raise InputError(
                 f"kernel: {self.kernel!r} is not positive definite on the observed points, or its diag(X) differs from "
-                f"k(x, x): a posterior variance came out as {variance:.3g}."
+                f"k(x, x): a posterior variance came out as {variance:.3g}. If its values are huge, that is rounding; "
+                "scale the columns to about 1, or give a larger λ."
             )
         return math.sqrt(max(variance, 0.0) + self.regularization / weight)
 

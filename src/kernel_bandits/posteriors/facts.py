@@ -56,7 +56,8 @@ class KernelChange:
         relative_lengthscales: of each column, context columns first, over the spread of what was played in it (√12
             standard deviations, the width of an interval of uniform values). A column at 10 or more hardly matters to
             the reward; infinite if it never varied.
-        shares: of the variance of the rewards, by part: noise, constant, linear, smooth; empty unless they are learned.
+        shares: of the variance of the rewards, by part: noise, constant, linear, smooth, and of single actions if they
+            return; empty unless they are learned.
         arm_correlation: of what two named arms earn in one context; 0 where arms share nothing.
     """
 
@@ -86,6 +87,8 @@ class Facts:
         bonus: how many standard deviations an upper bound should lie above the mean.
         unit: that of rewards which the kernel, λ and covariances are in; 1 unless their squares would underflow.
         shape: what rewards in a box show of the settings, as of :mod:`kernel_bandits.learning.box`.
+        failed_refits: how often a kernel could not be learned.
+        failure: why, the last time.
     """
 
     kernel: KernelLike
@@ -99,6 +102,8 @@ class Facts:
     bonus: float = 1.0
     unit: float = 1.0
     shape: int = CURVED
+    failed_refits: int = 0
+    failure: str = ""
 
     def __post_init__(self) -> None:
         self.kernel = as_kernel(self.kernel)

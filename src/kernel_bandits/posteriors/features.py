@@ -20,6 +20,17 @@ from kernel_bandits.posteriors.facts import Evaluation, Facts
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.regression import BATCH_ROWS, RidgeRegression, sequential_factor
 
+# Columns whose first values lie further from 0 than this are taken about them, where the features have an intercept.
+FAR = 100.0
+
+
+def _far_centre(points: FloatArray) -> FloatArray | None:
+    """Return the mean of the columns (d,) that lie far from 0, and 0 for the others; None if there are none."""
+    with np.errstate(over="ignore"):
+        means = points.mean(axis=0)
+    is_far = np.isfinite(means) & (np.abs(means) > FAR)
+    return np.where(is_far, means, 0.0) if is_far.any() else None
+
 
 @dataclass(slots=True)
 class _FeatureEvaluation(Evaluation):
@@ -49,7 +60,7 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         if self.round_index or self._pending.awaited:
             return
         arms = box is None and are_arms(points[:, context_columns:])
-        self.feature_map, kernel = self.feature_map.described(context_columns, arms)
+        self.feature_map, kernel = self.feature_map.described(context_columns, arms, _far_centre(points))
         self._facts.kernel = self.kernel if kernel is None else kernel
 
     @property

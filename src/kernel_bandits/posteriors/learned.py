@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -172,8 +172,10 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         self._learner.check(points)
         units, refit = self._units, None
         if len(points) >= self.learning.first_round:
-            with suppress(KernelBanditsError):
+            try:
                 units, refit = self._refitted(points, rewards, _sampler(self._seed, len(points)))
+            except KernelBanditsError as reason:
+                self._count_failure(reason)
         if refit is None:
             super().learn_history(points, rewards, candidates, weights)
             return
@@ -260,11 +262,18 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         if self._next is None or self.round_index < self._next:
             return
         # a kernel that cannot be computed on these data explains nothing: the one that can be stays
-        with suppress(KernelBanditsError):
+        try:
             self._learn_kernel()
+        except KernelBanditsError as reason:
+            self._count_failure(reason)
         self._next = self._learner.next_round(self.learning, self.round_index)
         if self._is_history_free and self._next > self.learning.warm_up:
             self._next = self._kept = None
+
+    def _count_failure(self, reason: KernelBanditsError) -> None:
+        """Take note of a kernel that could not be learned, in a copy that nobody else holds."""
+        self._facts.failed_refits += 1
+        self._facts.failure = f"in round {self.round_index}: {reason}"
 
     def _learn_kernel(self) -> None:
         """Change to the kernel that explains a sample best, if it is better by enough."""
@@ -281,6 +290,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             return
         self._adopt(refit, within, units)
 
+    # What overflows on the way is refused by name, or another model is found.
+    @np.errstate(divide="ignore", invalid="ignore", over="ignore")
     def _refitted(
         self, points: FloatArray, rewards: FloatArray, generator: np.random.Generator
     ) -> tuple[RewardUnits, Refit[Any] | None]:
@@ -296,6 +307,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         facts = within._facts
         facts.prior_mean, facts.unit = units.unit * refit.mean, units.unit
         facts.bonus, facts.shape = refit.bonus, refit.shape
+        facts.failed_refits, facts.failure = self._facts.failed_refits, self._facts.failure
         facts.kernel_changes = (*self.kernel_changes, refit.change(facts))
         self._model, self._within, self._facts, self._pending = refit.model, within, facts, within._pending
         self._units = units

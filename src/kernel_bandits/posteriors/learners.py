@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from kernel_bandits.actions import Box, are_arms
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import Kernel, KernelLike
+from kernel_bandits.kernels import Kernel, KernelLike, TensorProduct
 from kernel_bandits.kernels.mixed import Mixed, PerArm
 from kernel_bandits.learning.box import CURVED, unknown_kernel
-from kernel_bandits.learning.columns import Columns
+from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units
 from kernel_bandits.learning.evidence import log_marginal_likelihood
 from kernel_bandits.learning.fit import Sample
 from kernel_bandits.learning.mixed import MixedModel, MixedSample
-from kernel_bandits.learning.mixed_prior import PRIOR
+from kernel_bandits.learning.mixed_prior import DESCRIBED_PRIOR, PRIOR
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.learning.units import RewardModel, Units
 from kernel_bandits.posteriors.base import Posterior
@@ -262,6 +262,8 @@ class MixedLearner(Learner[MixedModel]):
         self._columns = Columns() if columns is None else columns
         self._arms = False
         self._far: FloatArray | None = None
+        # units of the described actions that were offered first
+        self._offered: ColumnUnits | None = None
 
     @property
     def start(self) -> None:
@@ -270,9 +272,12 @@ class MixedLearner(Learner[MixedModel]):
     def describe(self, context_columns: int, points: FloatArray, box: Box | None) -> None:
         self._columns = replace(self._columns, contexts=context_columns)
         self._arms = box is None and are_arms(points[:, context_columns:])
+        self._offered = None
         if box is not None:
             # nothing was played yet: a box that was offered before no longer counts
             self._columns = replace(self._columns, box=None).within(box.low, box.high)
+        elif not self._arms and len(points) > 1 and context_columns < points.shape[1]:
+            self._offered = action_units(points[:, context_columns:], self._columns, None)
         # what is common to the points on offer; a box is described by its low corner
         first = points.mean(axis=0)
         self._far = np.where(np.abs(first) > FAR, first, 0.0) if np.abs(first).max() > FAR else None
@@ -305,14 +310,21 @@ class MixedLearner(Learner[MixedModel]):
         if self._columns.box is not None:
             # the units of settings are those of the box; of the sensors nothing is known, and one may be 1e9
             return unknown_kernel(self._columns)
+        contexts = self._columns.contexts
         centre: FloatArray | float = 0.0
         scale: FloatArray | float = 1.0
         if self._far is not None:
-            centre = self._far[: self._columns.contexts] if self._arms else self._far
+            centre = self._far if self._offered is None and not self._arms else self._far[:contexts]
             scale = np.where(centre == 0.0, 1.0, np.abs(centre))
         linear = PRIOR.linear + PRIOR.decorrelated
         unknown = Mixed(PRIOR.bias, linear, PRIOR.smooth, PRIOR.lengthscale, centre=centre, scale=scale)
-        return PerArm(unknown, self._columns.contexts) if self._arms else unknown
+        if self._arms:
+            return PerArm(unknown, contexts)
+        if self._offered is None:
+            return unknown
+        # far from what was played: with a linear part only the extremes would be looked at
+        actions = self._offered.kernel(0.0, 0.0, 0.5, DESCRIBED_PRIOR.action_lengthscale, own=0.5)
+        return TensorProduct(unknown, actions, contexts) if contexts else actions
 
     def refit(
         self, points: FloatArray, rewards: FloatArray, model: MixedModel | None, generator: np.random.Generator

@@ -18,6 +18,7 @@ from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors import bulk, pruning
 from kernel_bandits.posteriors.anchored import AnchoredRegression, solved_anew
 from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.basis import EPSILON, require_resolution
 from kernel_bandits.posteriors.facts import Evaluation, Facts, require_finite_kernel, with_part
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.regression import RidgeRegression
@@ -186,6 +187,9 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         features, solved = evaluation.features[row], evaluation.solved[row]
         mean, residual = evaluation.mean.item(row), evaluation.residual.item(row)
         variance, prior = evaluation.explained.item(row), evaluation.prior_variance.item(row)
+        # looked at here first, for every round comes by
+        if prior * EPSILON > facts.regularization:
+            require_resolution(facts.kernel, prior, facts.regularization)
         # σ² = residual/λ + φᵀPφ
         candidate: Candidate = fast(Candidate, (features, residual, prior, residual / facts.regularization + variance))
         dictionary = model.dictionary
@@ -215,6 +219,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         model, facts, evaluation = self._model, self._facts, self.evaluate_finite(point[None, :])
         features, residual = evaluation.features[0], evaluation.residual.item(0)
         explained, prior = evaluation.explained.item(0), evaluation.prior_variance.item(0)
+        require_resolution(facts.kernel, prior, facts.regularization)
         # rules look at points and not at weights: an anchor stands for a place
         candidate = Candidate(features, residual, prior, residual / facts.regularization + explained)
         proposal = model.dictionary.propose(candidate)
@@ -235,12 +240,13 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         return None if self._model.history is None else self._model.history.weights
 
     def anticipate_steps(self, key: int, point: FloatArray, evaluation: _NystromEvaluation, row: int = 0) -> Steps:
-        model = self._model
+        model, facts = self._model, self._facts
         features, residual = evaluation.features[row], evaluation.residual.item(row)
         explained, prior = evaluation.explained.item(row), evaluation.prior_variance.item(row)
-        candidate = Candidate(features, residual, prior, residual / self._facts.regularization + explained)
+        require_resolution(facts.kernel, prior, facts.regularization)
+        candidate = Candidate(features, residual, prior, residual / facts.regularization + explained)
         proposal = model.dictionary.propose(candidate)
-        counted = (setattr, self._facts, "dimension", len(point))
+        counted = (setattr, facts, "dimension", len(point))
         if proposal.resample:
             twin = model.copy()
             carry_out(twin.pending.expect_steps(key, Awaited(point, features, residual)))
@@ -249,8 +255,8 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         admitted = model.admit(point, candidate, proposal)
         awaited = Awaited(point, admitted.features.copy(), admitted.residual)
         steps = [*admitted.pair.expect_steps(key, awaited), *admitted.steps, counted]
-        if admitted.residual_trace != self._facts.residual_trace:
-            steps.append((setattr, self._facts, "residual_trace", admitted.residual_trace))
+        if admitted.residual_trace != facts.residual_trace:
+            steps.append((setattr, facts, "residual_trace", admitted.residual_trace))
         return steps + model.dictionary.commit_steps(admitted.candidate, proposal, admitted.appended)
 
     def anticipate_many(self, points: Mapping[int, FloatArray]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from array import array
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from kernel_bandits.learning.rewards import Rewards, RewardUnits
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.facts import Evaluation, with_part
-from kernel_bandits.posteriors.history import History
+from kernel_bandits.posteriors.history import History, rewards_at
 from kernel_bandits.posteriors.learners import UNKNOWN_NOISE, Learner, Refit
 
 
@@ -140,20 +139,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
     def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         points, values, rewards = self._within.contributions(point)
         is_kept = rewards is not None and not self._is_history_free
-        return points, self.unit * values, self._rewards_at(points) if is_kept else None
-
-    def _rewards_at(self, points: FloatArray) -> FloatArray:
-        """Return the rewards as they came of points (n, d) of the history, in order; means where repeats are merged."""
-        observed, rewards = self._observations()
-        if len(points) == len(observed):
-            return rewards
-        # the points of one arm, or different points
-        earned = defaultdict[bytes, list[float]](list)
-        for each, reward in zip(observed, rewards.tolist(), strict=True):
-            earned[each.tobytes()].append(reward)
-        keys = [each.tobytes() for each in points]
-        is_merged = len(set(keys)) == len(keys)
-        return np.array([np.mean(earned[key]) if is_merged else earned[key].pop(0) for key in keys])
+        # as they came, where the posterior within learned them centred and bounded
+        return points, self.unit * values, rewards_at(points, *self._observations()) if is_kept else None
 
     def batch(self) -> AbstractContextManager[Callable[[FloatArray], float]]:
         return self._within.batch()

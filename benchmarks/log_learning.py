@@ -1,18 +1,26 @@
 """Large logs: rows per second and memory of ``logs.learn`` and ``offpolicy.evaluate``, beside the floor of BLAS.
 
-The floor is what the sums cannot do without: k(points, anchors), one triangular and one symmetric product per row, on
-arrays in memory. Reading Parquet comes on top. Both are measured in alternation.
+    python benchmarks/log_learning.py learn 1e7 [--repeats 3]     one process
+    python benchmarks/log_learning.py cluster 1e6                 two Dask workers, of which one is killed
+    python benchmarks/log_learning.py evaluate 1e6                a fixed action, by the API and by the command line
 
-Run: python benchmarks/log_learning.py [rows]
+The floor is what the sums cannot do without: k(points, anchors), one triangular and one symmetric product per row, on
+arrays in memory. Reading Parquet is not in it. Both are measured in alternation, in processor time.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import resource
+import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from time import process_time
+from threading import Timer
+from time import perf_counter, process_time
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -52,47 +60,126 @@ def floor_seconds(anchors: FloatArray, factor: FloatArray, rows: int) -> float:
     return process_time() - started
 
 
-def learned(path: Path) -> tuple[kb.Policy, float]:
+def learned(path: Path, client: Any = None) -> tuple[kb.Policy, float]:
+    """Return a policy that has learned the dataset, and the processor time of this process."""
     policy = kb.ek_ucb(KERNEL, dictionary=kb.Kors(history="none", max_size=ANCHORS), seed=0)
     started = process_time()
-    kb.logs.learn(policy, path, most_passes=1)
+    kb.logs.learn(policy, path, most_passes=1, client=client)
     return policy, process_time() - started
 
 
-def learning(rows: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder)
-        write(path, rows)
-        ratios = []
-        for _ in range(3):
-            policy, seconds = learned(path)
-            model = policy.posterior.model  # type: ignore[attr-defined]
-            floor = floor_seconds(model.basis.anchors, model.basis.factor, GROUP) * rows / GROUP
-            ratios.append(floor / seconds)
-            print(f"learn: {rows:,} rows in {seconds:.1f} s, {rows / seconds:,.0f} rows/s, {floor / seconds:.2f} floor")
-        fixed = kb.ek_ucb(KERNEL, dictionary=kb.Fixed(policy.posterior.dictionary_points, history="none"), seed=0)  # type: ignore[attr-defined]
-        for number, start in enumerate(range(0, rows, GROUP)):
-            table = block(min(GROUP, rows - start), number)
-            fixed.update_many(table[:, : COLUMNS - 1], table[:, COLUMNS - 1 : COLUMNS], table[:, -1])
-        probe = block(200, 7)[:, :-1]
-        one, other = policy.posterior.predict(probe), fixed.posterior.predict(probe)  # type: ignore[attr-defined]
-        print(f"update_many with these anchors differs by {np.abs(one.mean - other.mean).max():.1e}")
-    print(f"of the floor: {np.median(ratios):.2f} (median of {len(ratios)}), anchors {policy.dictionary_size}")
+def compare_with_update_many(policy: Any, rows: int) -> None:
+    """Print how far the posterior is from that of ``update_many`` with the same anchors."""
+    fixed: Any = kb.ek_ucb(KERNEL, dictionary=kb.Fixed(policy.posterior.dictionary_points, history="none"), seed=0)
+    for number, start in enumerate(range(0, rows, GROUP)):
+        table = block(min(GROUP, rows - start), number)
+        fixed.update_many(table[:, : COLUMNS - 1], table[:, COLUMNS - 1 : COLUMNS], table[:, -1])
+    print(f"update_many with these anchors differs by {distance(policy, fixed):.1e}")
 
 
-def evaluation(rows: int) -> None:
+def distance(one: Any, other: Any) -> float:
+    """Return the largest difference of means and standard deviations at 200 points."""
+    probe = block(200, 7)[:, :-1]
+    first, second = one.posterior.predict(probe), other.posterior.predict(probe)
+    return float(max(np.abs(first.mean - second.mean).max(), np.abs(first.std - second.std).max()))
+
+
+def learning(path: Path, rows: int, repeats: int) -> None:
+    write(path, rows)
+    before, ratios = memory(), []
+    for _ in range(repeats):
+        policy, seconds = learned(path)
+        model = policy.posterior.model  # type: ignore[attr-defined]
+        floor = floor_seconds(model.basis.anchors, model.basis.factor, GROUP) * rows / GROUP
+        ratios.append(floor / seconds)
+        print(
+            f"{rows:,} rows in {seconds:.1f} s, {rows / seconds:,.0f} rows/s, {floor / seconds:.2f} floor", flush=True
+        )
+    print(f"of the floor: {np.median(ratios):.2f} (median of {repeats}), anchors {policy.dictionary_size}")
+    print(f"largest resident memory {memory():,.0f} MiB; {before:,.0f} MiB before learning", flush=True)
+    compare_with_update_many(policy, rows)
+
+
+def on_cluster(path: Path, rows: int) -> None:
+    from distributed import Client, LocalCluster
+
+    write(path, rows)
+    started = perf_counter()
+    alone, _ = learned(path)
+    seconds = perf_counter() - started
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,  # type: ignore[no-untyped-call]
+        Client(cluster) as client,  # type: ignore[no-untyped-call]
+    ):
+        undisturbed = perf_counter()
+        shared, _ = learned(path, client)
+        undisturbed = perf_counter() - undisturbed
+        victim = next(iter(client.run(os.getpid).values()))
+        killer = Timer(undisturbed / 2, os.kill, (victim, signal.SIGKILL))
+        killer.start()
+        started = perf_counter()
+        disturbed, _ = learned(path, client)
+        ended = perf_counter() - started
+        in_time = killer.finished.is_set()
+        killer.cancel()
+    print(f"{rows:,} rows: alone {seconds:.1f} s, two workers {undisturbed:.1f} s, one of them killed {ended:.1f} s")
+    print(f"the worker was {'killed while it learned' if in_time else 'not killed in time'}")
+    print(f"differences from alone: {distance(shared, alone):.1e}, one killed {distance(disturbed, alone):.1e}")
+    compare_with_update_many(disturbed, rows)
+
+
+def evaluation(path: Path, rows: int) -> None:
     generator = np.random.default_rng(0)
     contexts, played = generator.random((rows, 5)), generator.integers(10, size=rows)
     rewards = (generator.random(rows) < 0.1 + 0.1 * contexts[:, 0]).astype(float)
+    columns = {**{f"context_{i}": contexts[:, i].copy() for i in range(5)}, "action": played, "reward": rewards}
+    file = path / "log.parquet"
+    parquet.write_table(pa.table({**columns, "propensity": np.full(rows, 0.1)}), file)
+    before = memory()
     log = kb.offpolicy.Log(contexts, played, rewards, np.full(rows, 0.1))
-    for name, model in {"without a model": None, "with a model": kb.offpolicy.RewardModel(kb.Gaussian(1.0))}.items():
+    models = {
+        "without a model": None,
+        "with a given kernel": kb.offpolicy.RewardModel(kb.Gaussian(1.0)),
+        "with nothing set": kb.offpolicy.RewardModel(),
+    }
+    for name, model in models.items():
         started = process_time()
-        kb.offpolicy.evaluate(log, 3, model=model)
-        print(f"evaluate {name}: {rows:,} rows in {process_time() - started:.1f} s of processor time")
+        found = kb.offpolicy.evaluate(log, 3, model=model)
+        print(f"evaluate {name}: {rows:,} rows in {process_time() - started:.1f} s, {found.recommended.value:.5f}")
+        print(f"  largest resident memory {memory():,.0f} MiB; {before:,.0f} MiB before", flush=True)
+    for option in ("--no-model", "--model"):
+        command = ["-m", "kernel_bandits", "evaluate", str(file), "--policy", "3", "--learned-share", "0", option]
+        used = child_seconds()
+        subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
+        used, peak = child_seconds() - used, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        print(f"kernel-bandits evaluate {option}: {used:.1f} s, largest resident memory {peak:,.0f} MiB", flush=True)
+
+
+def child_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def memory() -> float:
+    """Return the largest resident memory so far in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("learn", "cluster", "evaluate"))
+    parser.add_argument("rows", type=lambda text: int(float(text)))
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        if options.what == "learn":
+            learning(path, options.rows, options.repeats)
+        elif options.what == "cluster":
+            on_cluster(path, options.rows)
+        else:
+            evaluation(path, options.rows)
 
 
 if __name__ == "__main__":
-    rows = int(float(sys.argv[1])) if len(sys.argv) > 1 else 10_000_000
-    learning(rows)
-    evaluation(min(rows, 1_000_000))
-    print(f"largest resident memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB")
+    main()

@@ -107,5 +107,5 @@ def test_a_kernel_that_cannot_be_learned_is_counted_and_said_in_words():
 def test_before_anything_is_known_far_columns_are_measured_by_their_first_value():
     policy = kb.ek_ucb(seed=0)
     policy.select([4e6, 0.5], [[1.0], [3.0]])
-    np.testing.assert_array_equal(policy.posterior.kernel.centre, [4e6, 0.0, 0.0])
-    np.testing.assert_array_equal(policy.posterior.kernel.scale, [4e6, 1.0, 1.0])
+    np.testing.assert_array_equal(policy.posterior.kernel.context_kernel.centre, [4e6, 0.0])
+    np.testing.assert_array_equal(policy.posterior.kernel.context_kernel.scale, [4e6, 1.0])

@@ -10,12 +10,12 @@ from bakeoff.problem import FloatArray, Offer
 
 
 class Ours(Player):
-    """``kb.ek_ucb(seed=…)`` through the array interface: arms as unit vectors, with their features beside them."""
+    """A preset with nothing set through the array interface: arms as unit vectors, with their features beside them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, preset: str = "ek_ucb") -> None:
         import kernel_bandits as kb
 
-        self.policy = kb.ek_ucb(seed=seed)
+        self.policy = getattr(kb, preset)(seed=seed)
 
     def choose(self, offer: Offer) -> int:
         return self.policy.select(offer.context, self._actions(offer)).index

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.logs.log import ContinuousLog, blocks
+from kernel_bandits.logs.log import ContinuousLog
 from kernel_bandits.offpolicy import estimators
 from kernel_bandits.offpolicy.candidates import ContinuousCandidate, continuous_actions
 from kernel_bandits.offpolicy.estimators import Rounds
@@ -19,7 +19,6 @@ from kernel_bandits.offpolicy.overlap import overlap_of
 from kernel_bandits.offpolicy.reward_model import RewardModel
 from kernel_bandits.offpolicy.valuation import Estimate, Valuation
 
-ROWS_AT_ONCE = 4096
 # Bandwidths to choose from, in standard deviations of what was played.
 BANDWIDTHS = tuple(0.05 * 2.0 ** (0.5 * step) for step in range(10))
 # Estimates this many standard errors apart, in all, count as different.
@@ -123,11 +122,9 @@ def evaluate_continuous(
     predicted, direct = np.zeros(len(log)), np.zeros(len(log))
     if model is not None:
         fitted = model.fit(log.contexts, log.actions, log.rewards)
-        for rows in blocks(len(log), ROWS_AT_ONCE):
-            pairs = np.stack([log.actions[rows], wanted[rows]], axis=1)
-            contexts = np.broadcast_to(log.contexts[rows, None, :], (len(pairs), 2, log.contexts.shape[1]))
-            both = fitted.predict(np.concatenate([contexts, pairs], axis=2), rows)
-            predicted[rows], direct[rows] = both.T
+        rounds = np.arange(len(log))
+        predicted = fitted.predict(np.hstack([log.contexts, log.actions]), rounds)
+        direct = fitted.predict(np.hstack([log.contexts, wanted]), rounds)
     spread = log.actions.std(axis=0)
     if not (spread > 0.0).all():
         raise InputError("log: one coordinate of the action never varied; drop it.")

@@ -67,17 +67,15 @@ class CrossFit:
     models: tuple[Posterior[Any], ...]
     folds: NDArray[np.intp]
 
-    def predict(self, points: FloatArray, rows: slice) -> FloatArray:
-        """Return the predicted rewards at points (b, A, d) of some rounds, by models that did not learn them."""
-        folds, predicted = self.folds[rows], np.empty(points.shape[:2])
+    def predict(self, points: FloatArray, rounds: NDArray[np.intp]) -> FloatArray:
+        """Return the predicted rewards at points (k, d) of rounds (k,), by models that did not learn these rounds."""
+        folds, predicted = self.folds[rounds], np.empty(len(points))
         for fold, model in enumerate(self.models):
-            own = np.flatnonzero(folds == fold)
-            for part in _parts(own, max(1, ROWS_AT_ONCE // points.shape[1])):
-                flat = points[part].reshape(-1, points.shape[2])
-                predicted[part] = model.means(flat).reshape(len(part), -1)
+            for part in _parts(np.flatnonzero(folds == fold)):
+                predicted[part] = model.means(points[part])
         return predicted
 
 
-def _parts(rows: NDArray[np.intp], size: int) -> Iterator[NDArray[np.intp]]:
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]
+def _parts(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        yield rows[start : start + ROWS_AT_ONCE]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from copy import copy
-from functools import cache
+from typing import Any
 
 from kernel_bandits.environments import Table
 from kernel_bandits.errors import needs
@@ -11,20 +10,19 @@ from kernel_bandits.errors import needs
 
 def digits() -> Table:
     """Return handwritten digits: 1,797 rows, 64 grey levels, ten classes."""
-    return copy(_table("load_digits"))
+    with needs("scikit-learn", "sklearn"):
+        from sklearn.datasets import load_digits
+    return _table(load_digits())
 
 
 def breast_cancer() -> Table:
     """Return diagnoses from images of cells: 569 rows, 30 measurements, two classes."""
-    return copy(_table("load_breast_cancer"))
-
-
-@cache
-def _table(name: str) -> Table:
-    """Return a table that nobody has played; a study needs dozens of copies, and encoding takes a third of a second."""
     with needs("scikit-learn", "sklearn"):
-        from sklearn import datasets
-    bunch = getattr(datasets, name)()
+        from sklearn.datasets import load_breast_cancer
+    return _table(load_breast_cancer())
+
+
+def _table(bunch: Any) -> Table:
     columns, classes = map(str, bunch.feature_names), [str(name) for name in bunch.target_names]
     names = [*columns, "class"]
     rows = [(*map(float, row), classes[number]) for row, number in zip(bunch.data, bunch.target, strict=True)]

@@ -27,6 +27,15 @@ def test_a_linear_reward_is_taken_for_linear():
     assert shares["noise"] < 0.1
 
 
+def test_a_rough_reward_without_noise_is_not_taken_for_noise():
+    """Noise explains it too, 59 nats worse: more than the price of a short lengthscale."""
+    generator = np.random.default_rng(0)
+    contexts = generator.normal(size=(150, 2))
+    points = np.hstack([contexts, np.ones((150, 1))])
+    model = MixedSample(points, np.sin(8.0 * contexts[:, 0]), Columns(2), False, None).fit(None)
+    assert dict(model.shares)["noise"] < 0.1
+
+
 def test_clicks_are_mostly_noise():
     model = sample(lambda x, _a, g: float(g.random() < 0.1 + 0.05 * (x[0] > 0)), count=600)
     assert dict(model.shares)["noise"] > 0.5

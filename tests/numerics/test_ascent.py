@@ -146,3 +146,15 @@ def test_a_wall_is_near_if_the_next_step_would_reach_it():
     # where the step would pass it, the coordinate is scaled by itself
     steep = 100.0 * g
     np.testing.assert_allclose(_direction(x, steep, curvature), steep / 10.0)
+
+
+@pytest.mark.parametrize("slope", [1.0, -1.0, 3.0])
+def test_a_plane_is_climbed_to_its_corner(slope):
+    ends, values = ascend(
+        lambda x: (slope * x.sum(axis=1), np.full(x.shape, slope)),
+        np.random.default_rng(0).random((5, 3)),
+        first_step=0.1,
+        tolerance=1e-12,
+    )
+    np.testing.assert_allclose(ends, float(slope > 0.0), atol=1e-9)
+    np.testing.assert_allclose(values, max(3.0 * slope, 0.0), atol=1e-9)

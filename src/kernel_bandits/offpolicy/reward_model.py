@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_count
+from kernel_bandits.dictionaries import Kors
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.policies import ek_ucb
+from kernel_bandits.policies import UpperConfidenceBound, ek_ucb
 from kernel_bandits.posteriors.base import Posterior
 
 # Points predicted at once.
@@ -28,6 +29,7 @@ class RewardModel:
         regularization: λ; learned too if the kernel is.
         folds: K; the rounds of a fold are predicted by a model of the K − 1 others.
         most_rows: a model learns a sample of at most this many rounds.
+        most_anchors: with a given kernel, a model has at most this many anchors.
         seed: of folds and samples.
     """
 
@@ -35,12 +37,14 @@ class RewardModel:
     regularization: float = 0.1
     folds: int = 3
     most_rows: int = 5_000
+    most_anchors: int = 500
     seed: int = 0
 
     def __post_init__(self) -> None:
         if as_count("folds", self.folds) < 2:
             raise InputError(f"folds: expected at least 2, got {self.folds}.")
         as_count("most_rows", self.most_rows)
+        as_count("most_anchors", self.most_anchors)
 
     def fit(self, contexts: FloatArray, actions: FloatArray, rewards: FloatArray) -> CrossFit:
         """Learn one model for each fold of a log: contexts (n, d_x), actions that were played (n, d_a), rewards."""
@@ -54,10 +58,15 @@ class RewardModel:
             rows = np.flatnonzero(folds != fold)
             if len(rows) > self.most_rows:
                 rows = np.sort(generator.choice(rows, self.most_rows, replace=False))
-            policy = ek_ucb(self.kernel, regularization=self.regularization, seed=self.seed)
+            policy = self._policy()
             policy.update_many(contexts[rows], actions[rows], rewards[rows])
             models.append(policy.posterior)
         return CrossFit(tuple(models), folds)
+
+    def _policy(self) -> UpperConfidenceBound:
+        # where most points are far from each other, anchors would be as many as rounds, at a cost of n³
+        limit: dict[str, Any] = {} if self.kernel is None else {"dictionary": Kors(max_size=self.most_anchors)}
+        return ek_ucb(self.kernel, regularization=self.regularization, seed=self.seed, **limit)
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,19 @@ def test_vowpal_wabbit_decision_json(tmp_path):
     np.testing.assert_array_equal(log.catalogue, np.eye(2))
 
 
+ROUND = '"action": 0, "reward": 1, "propensity": 0.5'
+UNEVEN = [
+    (
+        f'{{{ROUND}, "probabilities": [0.5, 0.5]}}\n{{{ROUND}, "probabilities": [1.0]}}',
+        "row 1: probabilities: expected a list of 2 numbers",
+    ),
+    (f'{{{ROUND}, "probabilities": 0.5}}', "row 0: probabilities: expected a list"),
+    (
+        f'{{{ROUND}, "probabilities": [0.5, 0.5]}}\n{{{ROUND}, "probabilities": [0.5, "half"]}}',
+        "row 1: probabilities: expected a list of 2 numbers",
+    ),
+    (f'{{{ROUND}, "context": {{"user": {{"age": 3}}}}}}', "row 0: context_user: expected a number or a text"),
+]
 DAMAGED = [
     ("log.csv", "action,reward,propensity\n0,1,0.5\n1,x,0.5", "row 1: reward: expected a number, got 'x'"),
     ("log.csv", "action,reward,propensity\n0,1,0.5\n1,1", "row 1: columns: expected 3 values, got 2"),
@@ -155,6 +168,10 @@ DAMAGED = [
     ("log.vw", "2:-1:0.5 | a:high", "row 0: features"),
     ("log.dsjson", '{"a": [1], "p": [1.0], "c": {}}', "row 0: line: expected a labelled decision with"),
     ("log.xls", "", "format: expected one of"),
+    ("log.csv", "action,action,reward,propensity\n0,1,1,0.5", "got 'action' twice"),
+    ("log.csv", "action,reward,propensity\nred,1,0.5\n,1,0.5", "row 1: action: expected an action, got none"),
+    ("log.csv", "action,reward,propensity\n0,1,0.5\n123456789,1,0.5", "row 1: action: expected a number below 10000"),
+    *(("log.jsonl", text, words) for text, words in UNEVEN),
 ]
 
 
@@ -163,6 +180,12 @@ def test_damaged_files_are_refused_with_the_row_named(tmp_path, name, text, word
     (tmp_path / name).write_text(text)
     with pytest.raises(kb.InputError, match=words):
         logs.read(tmp_path / name)
+
+
+def test_what_spreadsheets_add_is_skipped(tmp_path):
+    (tmp_path / "log.csv").write_text("\ufeffaction,reward,propensity\n0,1,0.5\n1,0,0.5\n\n", encoding="utf-8")
+    log = logs.read(tmp_path / "log.csv")
+    assert log.played.tolist() == [0, 1]
 
 
 def test_missing_files_and_cells(tmp_path):

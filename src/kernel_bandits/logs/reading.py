@@ -16,10 +16,12 @@ from kernel_bandits.logs.tables import (
     as_columns,
     encoded,
     is_numeric,
+    lists,
     numbers,
     read_csv,
     read_json_lines,
     read_parquet,
+    require_plain,
 )
 from kernel_bandits.logs.vowpal import read_decision_json, read_text
 
@@ -38,6 +40,8 @@ _TABLES: dict[str, Callable[[Path], Columns]] = {
     "csv": read_csv,
     "jsonl": lambda path: as_columns(read_json_lines(path)),
 }
+# Numbers of actions are rows of a catalogue; larger ones are rather identifiers.
+MOST_ACTIONS = 10_000
 # The names of the Open Bandit Dataset, and what they are here.
 _OPEN_BANDIT = {"action": "item_id", "reward": "click", "propensity": "propensity_score"}
 
@@ -107,7 +111,7 @@ def _as_log(
     propensities = numbers("propensity", _column(columns, names["propensity"] or "propensity", "propensity"))
     offered = "action_index" if "action_index" in columns else "index" if "index" in columns else "action"
     played, labels = _actions(_column(columns, names["action"] or offered, "action"), actions is not None)
-    table = np.array(columns["probabilities"], dtype=float) if "probabilities" in columns else None
+    table = lists("probabilities", columns["probabilities"]) if "probabilities" in columns else None
     if table is not None and actions is None and labels == tuple(range(len(labels))):
         labels = tuple(range(table.shape[1]))
     catalogue = np.eye(len(labels)) if actions is None else np.asarray(actions, dtype=float)
@@ -134,7 +138,14 @@ def _actions(values: Sequence[Any], are_rows: bool) -> tuple[Any, tuple[Any, ...
         if found.min() < 0:
             row = int(found.argmin())
             raise refuse("action", row, "a number from 0", found[row])
+        if found.max() >= MOST_ACTIONS:
+            row = int(found.argmax())
+            raise refuse("action", row, f"a number below {MOST_ACTIONS}, or identifiers as texts", found[row])
         return found, tuple(range(int(found.max()) + 1))
+    require_plain("action", values)
+    empty = [row for row, value in enumerate(values) if value == ""]
+    if empty:
+        raise refuse("action", empty[0], "an action", "none")
     names = tuple(sorted(set(values), key=str))
     places = {name: place for place, name in enumerate(names)}
     return np.array([places[value] for value in values], dtype=np.intp), names

@@ -37,15 +37,19 @@ def read_parquet(path: Path) -> Columns:
 
 def read_csv(path: Path) -> Columns:
     """Read a CSV file with a header as columns of text."""
-    with path.open(newline="", encoding="utf-8") as file:
+    # spreadsheets begin a file with a byte order mark, and some end it with an empty line
+    with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)
         header = next(reader, None)
         if not header:
             raise InputError(f"{path}: expected a line of column names, got an empty file.")
+        twice = [name for name in dict.fromkeys(header) if name and header.count(name) > 1]
+        if twice:
+            raise InputError(f"{path}: expected columns with different names, got {twice[0]!r} twice; rename one.")
         rows: list[list[str]] = []
-        for number, row in enumerate(reader):
+        for row in filter(None, reader):
             if len(row) != len(header):
-                raise refuse("columns", number, f"{len(header)} values", len(row))
+                raise refuse("columns", len(rows), f"{len(header)} values", len(row))
             rows.append(row)
     # a column without a name numbers the rows, as pandas writes them
     return {name: [row[place] for row in rows] for place, name in enumerate(header) if name}
@@ -113,6 +117,27 @@ def numbers(name: str, values: Sequence[Any]) -> FloatArray:
         raise
 
 
+def lists(name: str, values: Sequence[Any]) -> FloatArray:
+    """Return a column of lists of equal length as numbers (n, k), or an error that names the row."""
+    width = np.size(values[0])
+    table = np.empty((len(values), width))
+    for row, value in enumerate(values):
+        if np.ndim(value) != 1 or len(value) != width:
+            raise refuse(name, row, f"a list of {width} numbers", repr(value))
+        try:
+            table[row] = value
+        except (TypeError, ValueError):
+            raise refuse(name, row, f"a list of {width} numbers", repr(value)) from None
+    return table
+
+
+def require_plain(name: str, values: Sequence[Any]) -> None:
+    """Raise unless every value of a column is one text or one number."""
+    for row, value in enumerate(values):
+        if isinstance(value, (Mapping, list)):
+            raise refuse(name, row, "a number or a text", repr(value))
+
+
 def is_numeric(values: Sequence[Any]) -> bool:
     """Return whether a column reads as numbers."""
     try:
@@ -130,6 +155,7 @@ def encoded(columns: Columns, names: Sequence[str]) -> FloatArray:
         if is_numeric(values):
             parts.append(numbers(name, values)[:, None])
             continue
+        require_plain(name, values)
         levels = list(dict.fromkeys(values))
         if len(levels) > MOST_LEVELS:
             raise InputError(

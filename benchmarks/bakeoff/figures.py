@@ -15,6 +15,10 @@ from bakeoff.comparison import Ranking, cliques
 from bakeoff.report import Report
 
 CURVE_TABLES = 8
+# Okabe and Ito's colours, which colour-blind readers can distinguish; dashes tell lines apart in grey.
+OURS = "#D55E00"
+OTHERS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#777777", "#000000")
+DASHES = ("--", "-.", ":", (0, (6, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (5, 5)))
 # Fixed so that the same records give the same file.
 METADATA = {"Date": None}
 mpl.rcParams["svg.hashsalt"] = "bakeoff"
@@ -55,7 +59,7 @@ def draw_speed(report: Report, path: Path) -> None:
     figure, axes = plt.subplots(figsize=(6.5, 4))
     for name, (rank, milliseconds) in report.speed().items():
         is_ours = name == report.ours
-        axes.plot(milliseconds, rank, "D" if is_ours else "o", color="C3" if is_ours else "0.4", markersize=8)
+        axes.plot(milliseconds, rank, "D" if is_ours else "o", color=OURS if is_ours else "0.4", markersize=8)
         axes.annotate(report.libraries[name].name, (milliseconds, rank), (7, 4), textcoords="offset points")
     axes.set(xscale="log", xlabel="median time per decision and update [ms]", ylabel="mean rank (1 is best)")
     axes.invert_yaxis()
@@ -71,25 +75,27 @@ def draw_curves(report: Report, path: Path) -> None:
     rows = -(-len(shown) // columns)
     figure, grid = plt.subplots(rows, columns, figsize=(3.8 * columns, 2.1 * rows), squeeze=False)
     names = [*report.competitors, *report.role("skyline")]
-    colours = {
-        name: "C3" if name == report.ours else f"C{(0, 1, 2, 4, 5, 6, 7, 8, 9)[i % 9]}" for i, name in enumerate(names)
-    }
+    others = [name for name in names if name != report.ours]
+    colours = {name: OTHERS[place % len(OTHERS)] for place, name in enumerate(others)} | {report.ours: OURS}
+    dashes = {name: DASHES[place % len(DASHES)] for place, name in enumerate(others)}
     for axes, table in zip(grid.flat, shown, strict=False):
         for name in names:
             if name in table.by_library and len(table.by_library[name].curve):
                 rounds, means = table.by_library[name].curve.T
-                style = "--" if report.libraries[name].role == "skyline" else "-"
+                style = dashes.get(name, "-")
                 width = 2.0 if name == report.ours else 1.0
                 label = report.libraries[name].name
-                axes.plot(rounds, means, style, color=colours[name], linewidth=width, label=label)
+                axes.plot(rounds, means, linestyle=style, color=colours[name], linewidth=width, label=label)
         axes.set_title(table.table.name, fontsize=10)
         axes.set_xscale("log")
         axes.tick_params(labelsize=8)
     for axes in grid.flat[len(shown) :]:
         axes.axis("off")
+    figure.supxlabel("round", fontsize=10, y=0.065)
+    figure.supylabel("mean reward so far", fontsize=10)
     handles = {label: line for axes in grid.flat for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=3, fontsize=9, frameon=False)
-    figure.tight_layout(rect=(0, 0.06, 1, 1))
+    figure.tight_layout(rect=(0.01, 0.07, 1, 1))
     _save(figure, path)
 
 

@@ -72,13 +72,15 @@ def header(report: Report, bakeoff: Bakeoff) -> str:
     """Say what is compared, and our mean rank."""
     ranks = report.rank_by_table()
     synthetic = sum(table.table.is_synthetic for table in report.tables)
+    screened = bakeoff.extent.screening
+    first = "the first shuffle" if screened == 1 else f"the first {screened} shuffles"
     lines = [
         "# The bake-off: real tables, every peer at its best",
         f"{len(report.tables) - synthetic} real tables, and {synthetic} made by programs, are played as bandits. "
         "A row is a context; the arms are its possible classes, prices or alternatives; only the reward of the arm "
         f"that was played is seen. Each table is shuffled up to {bakeoff.extent.shuffles} times, and at most "
         f"{bakeoff.extent.horizon:,} rows of each shuffle are played, the same for every library. "
-        f"Every setting of a peer plays the first {bakeoff.extent.screening}, and the {bakeoff.extent.finalists} best "
+        f"Every setting of a peer plays {first}, and the {bakeoff.extent.finalists} best "
         "settings of each algorithm play the rest. On each table a peer is judged by the algorithm and setting that "
         "turned out best, **in hindsight**. Ours is `kb.ek_ucb(seed=…)` with **nothing set**, the same call "
         "everywhere.",

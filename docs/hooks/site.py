@@ -31,7 +31,7 @@ FIXED = re.compile(
 # a mention may be broken between two lines
 AUTHORS = r"[A-Z][\w.-]+(?:(?:,\s[A-Z]\w+)?\s(?:&amp;|and)\s[A-Z]\w+|\set\sal\.)?"
 YEAR = r"(?:19|20)\d\d"
-PAPER = re.compile(rf"({AUTHORS}),?\s(?:\(({YEAR})\)|({YEAR})\b)")
+PAPER = re.compile(rf"({AUTHORS}),?\s+(?:\(({YEAR})\)|({YEAR})\b)")
 ENTRY = re.compile(r"^### (.+?): .*\{ #(\w+) \}$", re.MULTILINE)
 
 papers: dict[str, str] = {}

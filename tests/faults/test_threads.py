@@ -137,6 +137,55 @@ def test_a_call_under_which_the_model_changes_is_refused_and_changes_nothing(mak
         assert not done
 
 
+READS = {
+    "predict": lambda p, _: p.predict(CONTEXTS[70], OFFERS[70]),
+    "explain": lambda p, decision: p.explain(decision),
+    "predict_outputs": lambda p, _: p.predict_outputs(CONTEXTS[70], OFFERS[70]),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_model_that_changes_while_it_is_read_is_not_read(read):
+    kernel = Intruder()
+    policy = kb.ek_ucb(kernel, seed=0)
+    policy.constrained({"pressure": kb.Below(8.0, kernel)}, safe_actions=[[0.1]], if_unsafe="flag")
+    for context, offered in zip(CONTEXTS[:10], OFFERS[:10], strict=True):
+        policy.update(context, offered[0], 0.5, outputs={"pressure": 5.0})
+    decision = policy.select(CONTEXTS[70], OFFERS[70])
+    kernel.intrude = lambda: policy.update(CONTEXTS[72], [0.9], 0.25, outputs={})
+    with pytest.raises(kb.UnavailableError, match="another thread"):
+        READS[read](policy, decision)
+    assert policy.round_index == 11
+
+
+@pytest.mark.usefixtures("eager_switches")
+@pytest.mark.parametrize("name", ["ek_ucb", "k_ucb", "table"])
+def test_a_policy_that_is_saved_while_another_thread_changes_it_is_saved_whole_or_not_at_all(name, tmp_path):
+    policy = table() if name == "table" else played(POLICIES[name], 15)
+    saved = threading.Event()
+
+    def change():
+        for number in range(300):
+            if saved.is_set():
+                return
+            with suppress(kb.UnavailableError):
+                if name == "table":
+                    policy.update({"age": 0.5, "town": str(number)}, "red", 0.5)
+                else:
+                    policy.update(CONTEXTS[number % 80], OFFERS[number % 80, 0], 0.5)
+
+    with ThreadPoolExecutor(1) as pool:
+        changes = pool.submit(change)
+        while not changes.done() and not saved.is_set():
+            with suppress(kb.UnavailableError):
+                policy.save(tmp_path / "policy.kb")
+                # plays a round or two, and refuses a policy that cannot
+                kb.load(tmp_path / "policy.kb")
+                if policy.round_index > 60:
+                    saved.set()
+    changes.result()
+
+
 @pytest.mark.parametrize("libraries", [[], [(lambda: 1, lambda _threads: None)]], ids=["one thread", "threads"])
 def test_an_error_of_a_model_that_changes_underneath_is_blamed_on_the_change(libraries, monkeypatch):
     monkeypatch.setattr(one_thread, "libraries", libraries)

@@ -166,6 +166,12 @@ def test_fourier_features_come_close_to_k_ucb():
     assert quadrature.dictionary_size == 400
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+def test_before_the_first_round_the_kernel_has_the_intercept_and_nothing_else_at_zero(intercept):
+    kernel = kb.lin_ucb(intercept=intercept, seed=0).posterior.kernel
+    np.testing.assert_array_equal(kernel.diag(np.array([[0.0, 0.0], [1.0, 2.0]])), [intercept, intercept + 5.0])
+
+
 def test_history_is_not_kept():
     policy = kb.lin_ucb(seed=0)
     policy.update([0.5], [0.5], 1.0)

@@ -141,6 +141,7 @@ def test_median_lengthscale_follows_the_units():
         (lambda: kb.Polynomial(2, offset=-1.0), "offset"),
         (lambda: kb.Constant(-1.0), "value"),
         (lambda: kb.Gaussian([1.0, 2.0])(points(0)), "2 lengthscales were given for points with 3 columns"),
+        (lambda: kb.Gaussian([1.0, 2.0]).diag(points(0)), "2 lengthscales were given for points with 3 columns"),
         (lambda: kb.TensorProduct(kb.Linear(), kb.Linear(), 3)(points(0), points(1)), "at least one action column"),
         (lambda: kb.Gaussian(1.0) + "rbf", "kernel"),
         (lambda: kb.ek_ucb(kb.Gaussian), "kernel"),

@@ -228,3 +228,15 @@ def test_kernels_that_cannot_be_learned_are_named():
             RewardModel.of(kernel, 0.1)
     assert RewardModel.of(2.5 * kb.Gaussian(0.3), 0.1).variance == 2.5
     assert RewardModel.of(kb.Gaussian(0.3) * 2.5, 0.1).kernel.lengthscale == 0.3
+
+
+def test_a_model_near_the_best_is_improved():
+    points, rewards = data(40, noise=0.2)
+    sample = Sample(points, rewards)
+    best = sample.fit(kb.Gaussian(), None)
+    near = RewardModel(
+        best.kernel.with_lengthscale(1.25 * best.kernel.lengthscale), best.variance, best.noise, best.mean
+    )
+    again = sample.fit(kb.Gaussian(), near)
+    assert sample.score(near).objective < sample.score(best).objective - 0.1
+    assert sample.score(again).objective > sample.score(best).objective - 0.05

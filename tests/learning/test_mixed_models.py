@@ -27,6 +27,15 @@ def test_a_linear_reward_is_taken_for_linear():
     assert shares["noise"] < 0.1
 
 
+def test_a_rough_reward_without_noise_is_not_taken_for_noise():
+    """Noise explains it too, 59 nats worse: more than the price of a short lengthscale."""
+    generator = np.random.default_rng(0)
+    contexts = generator.normal(size=(150, 2))
+    points = np.hstack([contexts, np.ones((150, 1))])
+    model = MixedSample(points, np.sin(8.0 * contexts[:, 0]), Columns(2), False, None).fit(None)
+    assert dict(model.shares)["noise"] < 0.1
+
+
 def test_clicks_are_mostly_noise():
     model = sample(lambda x, _a, g: float(g.random() < 0.1 + 0.05 * (x[0] > 0)), count=600)
     assert dict(model.shares)["noise"] > 0.5
@@ -146,3 +155,13 @@ def test_the_evidence_counts_from_sixteen_observations_of_each_function_on(arms)
         assert (sampled._power > 0.0) == (count == 16 * arms)
         is_median = dict(sampled.fit(None).shares)["noise"] == pytest.approx(0.1)
         assert is_median == (count < 16 * arms)
+
+
+def test_the_bonus_of_two_valued_rewards_is_what_may_be_hoped_for():
+    """A mean of 5.5 between 5 and 7 with σ = ½: success has the value c + σ²/(c − lower), 1·σ above the mean."""
+    generator = np.random.default_rng(0)
+    points = np.hstack([generator.normal(size=(40, 2)), np.eye(2)[generator.integers(2, size=40)]])
+    sampled = MixedSample(points, np.where(np.arange(40) % 4, 5.0, 7.0), Columns(2), True, None)
+    assert sampled._bonus(5.5, 0.5) == pytest.approx(1.0)
+    # no more than the way to the upper value
+    assert sampled._bonus(5.5, 0.9) == pytest.approx(1.5 / 0.9)

@@ -137,3 +137,24 @@ def test_a_step_is_as_long_as_the_curvature_says_up_to_the_longest(dimension, se
     np.testing.assert_allclose(step[inside], newton[inside])
     np.testing.assert_allclose(np.abs(step).max(axis=1), np.minimum(longest[:, 0], LONGEST_STEP))
     np.testing.assert_allclose(step * longest, newton * np.abs(step).max(axis=1, keepdims=True), rtol=1e-9)
+
+
+def test_a_wall_is_near_if_the_next_step_would_reach_it():
+    """g_i/B_ii is 10⁻⁴ here and the wall 0.005 away: no coordinate is held back, and the step is B⁻¹g."""
+    x, g, curvature = np.array([[0.005, 0.5]]), np.array([[-1e-3, 1e-3]]), np.array([[[10.0, 5.0], [5.0, 10.0]]])
+    np.testing.assert_allclose(_direction(x, g, curvature), np.linalg.solve(curvature[0], g[0])[None, :])
+    # where the step would pass it, the coordinate is scaled by itself
+    steep = 100.0 * g
+    np.testing.assert_allclose(_direction(x, steep, curvature), steep / 10.0)
+
+
+@pytest.mark.parametrize("slope", [1.0, -1.0, 3.0])
+def test_a_plane_is_climbed_to_its_corner(slope):
+    ends, values = ascend(
+        lambda x: (slope * x.sum(axis=1), np.full(x.shape, slope)),
+        np.random.default_rng(0).random((5, 3)),
+        first_step=0.1,
+        tolerance=1e-12,
+    )
+    np.testing.assert_allclose(ends, float(slope > 0.0), atol=1e-9)
+    np.testing.assert_allclose(values, max(3.0 * slope, 0.0), atol=1e-9)

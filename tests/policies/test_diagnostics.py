@@ -101,3 +101,41 @@ def test_diagnostics_print_one_line_each():
     shares = state.kernel_changes[-1].relative_lengthscales
     assert lines[-1] == f"lengthscales over the spread of their columns: {shares[0]:.3g}, {shares[1]:.3g}"
     assert "kernel_changes" not in str(kb.uniform(seed=0).diagnostics())
+
+
+EXPLAINED = {
+    "ek_ucb": kb.ek_ucb,
+    "k_ucb": kb.k_ucb,
+    "resampled": lambda seed: kb.ek_ucb(dictionary=kb.Resampling(), seed=seed),
+    "resampled, given": lambda seed: kb.ek_ucb(
+        kb.Gaussian(0.5), learn_kernel=True, dictionary=kb.Resampling(), seed=seed
+    ),
+    "window": lambda seed: kb.ek_ucb(forgetting=kb.Window(20), seed=seed),
+    "thompson_sampling": kb.thompson_sampling,
+}
+
+
+@pytest.mark.parametrize("repeats", [False, True], ids=["different", "repeated"])
+@pytest.mark.parametrize("actions", [np.eye(3), np.array([[0.0], [0.5], [1.0]])], ids=["arms", "described"])
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_the_rewards_of_an_explanation_are_those_of_its_points(name, actions, repeats):
+    policy, generator, earned = EXPLAINED[name](seed=0), np.random.default_rng(0), {}
+    for number in range(30):
+        context = np.array([number % 3 / 2.0]) if repeats else generator.random(1)
+        decision = policy.select(context, actions)
+        reward = 10.0 * decision.index + generator.random()
+        policy.update(context, decision.action, reward)
+        earned.setdefault((*context, *decision.action), []).append(reward)
+    explanation = policy.explain(policy.select([0.5], actions), count=1000)
+    assert len(explanation.points) == len(explanation.rewards) > 0
+    for point, reward in zip(explanation.points, explanation.rewards, strict=True):
+        known = earned[tuple(point)]
+        assert any(reward == pytest.approx(each, rel=1e-9) for each in [*known, np.mean(known)])
+
+
+def test_without_a_history_an_arm_that_was_never_played_is_explained_by_nothing():
+    policy = kb.ek_ucb(dictionary=kb.Kors(history="none"), seed=0)
+    policy.update([0.5], [1.0, 0.0], 1.0)
+    decision = policy.select([0.5], [[0.0, 1.0]])
+    explanation = policy.explain(decision)
+    assert (len(explanation.points), explanation.rewards, explanation.mean) == (0, None, decision.mean)

@@ -204,3 +204,18 @@ def test_select_writes_nothing_and_saving_goes_on(tmp_path):
 def test_bad_arguments_are_named(arguments, options, words):
     with pytest.raises(kb.InputError, match=words):
         kb.family_ucb(arguments, **{"confidence": RADIUS, **options})
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["update", "tell"])
+def test_a_kernel_is_credited_with_what_it_earned(late):
+    policy = kb.family_ucb(KERNELS, confidence=RADIUS, regularization=RIDGE, seed=0)
+    generator = np.random.default_rng(0)
+    for _ in range(15):
+        context, actions = generator.random(1), generator.random((4, 1))
+        if late:
+            policy.tell(policy.ask(context, actions), 0.75)
+        else:
+            policy.update(context, policy.select(context, actions).action, 0.75)
+    assert sum(member.plays for member in policy.members) == 15
+    for member in policy.members:
+        assert member.rewards == pytest.approx(0.75 * member.plays)

@@ -249,6 +249,17 @@ def test_one_action_and_no_context(variant):
         policy.update([], decision.action, float(t))
 
 
+@pytest.mark.parametrize("preset", [kb.ek_ucb, kb.k_ucb, kb.thompson_sampling, kb.inverse_gap_weighting, kb.lin_ucb])
+def test_arms_without_a_context_are_told_apart_with_nothing_set(preset):
+    policy, generator, arms = preset(seed=0), np.random.default_rng(0), np.eye(4)
+    worth = np.array([0.2, 0.4, 0.9, 0.6])
+    policy.update_many(np.zeros((8, 0)), np.tile(arms, (2, 1)), np.tile(worth, 2) + 0.1 * generator.normal(size=8))
+    for _ in range(120):
+        index = policy.select([], arms).index
+        policy.update([], arms[index], worth[index] + 0.1 * generator.normal())
+    assert policy.predict([], arms).mean.argmax() == 2
+
+
 def test_lists_integers_and_single_precision_are_welcome(variant):
     name, options = variant
     policy, same = build(name, **options), build(name, **options)

@@ -144,6 +144,13 @@ def test_inverse_densities_recover_integrals(name, options):
     assert terms.mean() == pytest.approx(2.0, abs=5 * terms.std() / np.sqrt(80) + 1e-12)
 
 
+def test_where_all_actions_look_alike_inverse_gap_weighting_is_uniform_in_a_box():
+    policy = build("inverse_gap_weighting")
+    decisions = [policy.select(CONTEXT, kb.Box([0.0], [2.0])) for _ in range(30)]
+    assert [decision.density for decision in decisions] == pytest.approx([0.5] * 30)
+    assert np.ptp([decision.action[0] for decision in decisions]) > 1.0
+
+
 def test_ucb_without_a_floor_has_no_density():
     assert build("ek_ucb").select(CONTEXT, kb.Box(0.0, 1.0)).density is None
 

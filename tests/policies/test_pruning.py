@@ -23,6 +23,29 @@ def trained(seed, lengthscale, regularization, number, rounds, scale):
     return policy, generator
 
 
+def both(policy, context, actions):
+    """The decisions with pruning and without."""
+    state = policy.generator.bit_generator.state
+    pruned = policy.select(context, actions)
+    policy.generator.bit_generator.state = state
+    minimum = pruning.MINIMUM_ACTIONS
+    try:
+        pruning.MINIMUM_ACTIONS = 10**9
+        return pruned, policy.select(context, actions)
+    finally:
+        pruning.MINIMUM_ACTIONS = minimum
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_same_choice_with_a_kernel_of_large_variance(seed):
+    generator = np.random.default_rng(seed)
+    policy = kb.ek_ucb(100.0**2 * kb.Gaussian(0.15), regularization=1.0, seed=seed)
+    points = generator.random((60, 3))
+    policy.update_many(points[:, :1], points[:, 1:], 100.0 * np.sin(9.0 * points.sum(axis=1)))
+    pruned, plain = both(policy, generator.random(1), generator.random((800, 2)))
+    np.testing.assert_array_equal(pruned.action, plain.action)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -38,16 +61,7 @@ def test_same_choice_as_without_pruning(seed, lengthscale, regularization, numbe
     actions = generator.random((600, 2))
     if repeats:
         actions[300:] = actions[:300]
-    context = generator.random(1)
-    state = policy.generator.bit_generator.state
-    pruned = policy.select(context, actions)
-    policy.generator.bit_generator.state = state
-    minimum = pruning.MINIMUM_ACTIONS
-    try:
-        pruning.MINIMUM_ACTIONS = 10**9
-        plain = policy.select(context, actions)
-    finally:
-        pruning.MINIMUM_ACTIONS = minimum
+    pruned, plain = both(policy, generator.random(1), actions)
     # of two equal actions rounding may prefer either
     np.testing.assert_array_equal(pruned.action, plain.action)
     # products of few rows round otherwise than products of many, and small regularizations amplify that

@@ -219,3 +219,18 @@ def test_a_late_reward_is_compared_with_what_all_others_predict_of_it(name):
     if name != "exact":
         # the exact posterior takes the std that counts the point itself, which costs no further factorisation
         np.testing.assert_allclose(found[1], expected.std, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("awaited", [0, 5])
+def test_the_covariance_of_an_exact_posterior_counts_what_is_awaited(awaited):
+    generator, kernel = np.random.default_rng(0), kb.Gaussian(0.4)
+    posterior, points, queries = ExactPosterior(kernel, 0.1), generator.random((12, 2)), generator.random((6, 2))
+    for point in points:
+        posterior.update(point, float(point[0]))
+    more = generator.random((awaited, 2))
+    for key, point in enumerate(more):
+        posterior.anticipate(key, point, posterior.evaluate(point[None, :]))
+    played = np.vstack([points, more])
+    solved = np.linalg.solve(kernel(played) + 0.1 * np.eye(len(played)), kernel(played, queries))
+    expected = kernel(queries) - kernel(queries, played) @ solved
+    np.testing.assert_allclose(posterior.covariance(queries, posterior.evaluate(queries)), expected, atol=1e-10)

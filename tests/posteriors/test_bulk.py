@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Fixed, Kors, PosteriorVariance
-from kernel_bandits.posteriors import ExactPosterior, NystromPosterior
+from kernel_bandits.posteriors import ExactPosterior, NystromPosterior, bulk
+from kernel_bandits.posteriors.anchored import AnchoredRegression
 from kernel_bandits.posteriors.bulk import ANCHORS_PER_DIMENSION, UNEXPLAINED_SHARE
 
 KERNEL = 2.0 * kb.Matern([0.3, 0.5])
@@ -215,3 +216,21 @@ def test_scores_far_below_the_noise():
     posterior.learn_history(points, rewards, points)
     assert posterior.dictionary.draws == posterior.dictionary_size == 30
     assert_is_dense(posterior, points, rewards)
+
+
+def test_anchors_are_chosen_from_a_bounded_number_of_candidates(monkeypatch):
+    """A first handful of them misses most of a rough function: more join them, up to the limit and no further."""
+    monkeypatch.setattr(bulk, "MOST_CANDIDATES", 40)
+    sizes, rebuild = [], AnchoredRegression.rebuild
+
+    def recording(model, candidates, *arguments):
+        sizes.append(len(candidates))
+        return rebuild(model, candidates, *arguments)
+
+    monkeypatch.setattr(AnchoredRegression, "rebuild", recording)
+    generator = np.random.default_rng(0)
+    points = generator.random((300, 2))
+    posterior = NystromPosterior(kb.Gaussian(0.1), 0.01, kb.Kors(), generator)
+    posterior.learn_history(points, np.sin(20.0 * points[:, 0]), points[:20])
+    assert sizes[0] == 20 < max(sizes) <= 40
+    assert posterior.dictionary_size <= 40

@@ -7,7 +7,7 @@ import pytest
 from short_runs import study
 
 from kernel_bandits.environments import Table
-from kernel_bandits.experiments import execute
+from kernel_bandits.experiments import Failure, execute, executor
 from kernel_bandits.posteriors import LearnedPosterior
 from reproduce.figures import StudyFigures
 from reproduce.real_tables import figure
@@ -54,3 +54,12 @@ def test_a_figure_without_its_package_is_named_with_what_installs_it(tmp_path):
     assert set(found.names) == {"here", "gone"}
     assert list(found.unavailable) == ["gone"]
     assert "pip install" in found.unavailable["gone"]
+
+
+def test_worker_processes_play_the_tables():
+    runs = [
+        replace(run, horizon=3) for run in study("real_tables").capped(seeds=1).runs if run.policy.name == "uniform"
+    ]
+    outcomes = list(executor(jobs=2)(runs))
+    assert [outcome for outcome in outcomes if isinstance(outcome, Failure)] == []
+    assert {outcome.run.environment.label for outcome in outcomes} == {"Digits", "Breast cancer"}

@@ -89,7 +89,7 @@ def page(title: str, sections: Sequence[Section], full_command: str = "") -> str
     shortened = dict.fromkeys(section.shortened for section in sections if section.shortened)
     return environment.get_template("report.html").render(
         title=title,
-        shortened="; ".join(shortened),
+        shortened="".join(shortened) if len(shortened) < 2 else "fewer rounds and seeds, as each figure says",
         full_command=full_command,
         headlines=[section.headline for section in sections if section.headline],
         runs=_runs(sections),

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,15 @@ FORMAT = 4
 DIGEST_BYTES = hashlib.sha256().digest_size
 
 
-def save(policy: object, path: str | os.PathLike[str]) -> None:
+def save(policy: object, path: str | os.PathLike[str], require_unchanged: Callable[[], None] | None = None) -> None:
     """Write a policy with all it has learned, its generators and its pending decisions to a file, atomically.
 
     An older file of that name stays until the new one is complete.
+
+    Args:
+        policy: to write.
+        path: of the file.
+        require_unchanged: raises if the policy was changed while it was read; called before anything is written.
     """
     target = as_path("save", path)
     encoder = Encoder()
@@ -32,10 +38,13 @@ def save(policy: object, path: str | os.PathLike[str]) -> None:
     described = [{"dtype": block.dtype.str, "shape": block.shape, "order": _layout(block)} for block in encoder.arrays]
     manifest = json.dumps({"library": __version__, "policy": tree, "arrays": described}, allow_nan=False).encode()
     head = MAGIC + FORMAT.to_bytes(4, "big") + len(manifest).to_bytes(8, "big") + manifest
+    parts = [head, *(block.tobytes(order=_layout(block)) for block in encoder.arrays)]
+    if require_unchanged is not None:
+        require_unchanged()
     try:
         with atomic_write(target) as file:
             digest = hashlib.sha256()
-            for part in (head, *(block.tobytes(order=_layout(block)) for block in encoder.arrays)):
+            for part in parts:
                 digest.update(part)
                 file.write(part)
             file.write(digest.digest())

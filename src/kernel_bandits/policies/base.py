@@ -297,7 +297,8 @@ class Policy(Rounds):
     @final
     def diagnostics(self) -> Diagnostics:
         """Return the state of the policy in numbers: sizes, dimensions, drift, memory."""
-        return diagnose(self, self.round_index, self.posteriors, len(self.pending))
+        with self._reading():
+            return diagnose(self, self.round_index, self.posteriors, len(self.pending))
 
     @final
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -305,7 +306,8 @@ class Policy(Rounds):
 
         A file of this name is replaced.
         """
-        persistence.save(self, path)
+        with self._reading() as require_unchanged:
+            persistence.save(self, path, require_unchanged)
 
     @final
     def reseed(self, seed: Seed) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,10 +37,19 @@ Node: TypeAlias = dict[str, Any]
 FORMAT = "kernel-bandits surface 1"
 
 
-def export(posterior: Posterior[Any], path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> None:
-    """Write mean and standard deviation of a posterior as a function of the joint point to a JSON file, atomically."""
+def export(
+    posterior: Posterior[Any],
+    path: str | os.PathLike[str],
+    columns: Sequence[str] | None,
+    require_unchanged: Callable[[], None],
+) -> None:
+    """Write mean and standard deviation of a posterior as a function of the joint point to a JSON file, atomically.
+
+    Before anything is written, ``require_unchanged`` raises if the posterior was changed while it was read.
+    """
     target = as_path("export", path)
     content = json.dumps(described(posterior, columns), allow_nan=False).encode()
+    require_unchanged()
     try:
         with atomic_write(target) as file:
             file.write(content)

@@ -127,7 +127,9 @@ class PosteriorPolicy(Policy):
                 "actions: predict takes rows and was given a Box; pass rows, for instance "
                 "box.sample(generator, 100), or decision.action[None, :] for the one that select chose."
             )
-        return self.posterior.predict(pair(context, actions, *self._dimensions))
+        points = pair(context, actions, *self._dimensions)
+        with self._reading():
+            return self.posterior.predict(points)
 
     def select_batch(
         self, contexts: ArrayLike, actions: ArrayLike | Box, *, batch_variance_limit: float = 10.0
@@ -168,7 +170,8 @@ class PosteriorPolicy(Policy):
             path: of the file.
             columns: names of the columns, context columns first; ``column 0`` and so on unless given.
         """
-        export(self.posterior, path, columns)
+        with self._reading() as require_unchanged:
+            export(self.posterior, path, columns, require_unchanged)
 
     def explain(self, decision: Decision, count: int = 5) -> Explanation:
         """Return the past points that contribute most to a decision's mean, and the exploration in its bound.
@@ -178,8 +181,9 @@ class PosteriorPolicy(Policy):
         if not isinstance(decision, Decision):
             raise InputError(f"decision: expected what select or ask returned, got {type(decision).__name__}.")
         point = pair(decision.context, decision.action[None, :], *self._dimensions)[0]
-        points, contributions, rewards = self.posterior.contributions(point)
-        total, prior_mean = float(contributions.sum()), self.posterior.prior_mean
+        with self._reading():
+            points, contributions, rewards = self.posterior.contributions(point)
+            total, prior_mean = float(contributions.sum()), self.posterior.prior_mean
         strongest = np.argsort(-np.abs(contributions), kind="stable")[: as_count("count", count)]
         return Explanation(
             mean=prior_mean + total,

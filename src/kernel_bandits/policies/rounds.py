@@ -1,6 +1,7 @@
 """A round of a policy: choosing an action, and learning its reward."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import setitem
 from typing import Any, final
 
@@ -255,6 +256,22 @@ class Rounds(Hooks):
         is_own = isinstance(reason, (MemoryError, UnavailableError)) or not isinstance(reason, Exception)
         if not is_own and version not in self._versions:
             raise _changed_meanwhile() from reason
+
+    @contextmanager
+    def _reading(self) -> Iterator[Callable[[], None]]:
+        """Raise if another thread changes the model meanwhile; yields what raises if it has been changed so far."""
+        version = self._version()
+
+        def require_unchanged() -> None:
+            if version not in self._versions:
+                raise _changed_meanwhile()
+
+        try:
+            yield require_unchanged
+        except Exception as reason:
+            self._blame_others(version, reason)
+            raise
+        require_unchanged()
 
     def _commit(self, version: int, planned: Steps | None, steps: Sequence[Step]) -> None:
         """Carry out the steps of the model, then those of the policy, the last of which is :meth:`_store`."""

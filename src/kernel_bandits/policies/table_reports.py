@@ -75,7 +75,9 @@ class TableReports(ABC):
 
     def predict(self, context: RowLike, actions: Offer | None = None) -> Prediction:
         """Return mean and standard deviation of the expected reward of each action, shape (A,); writes nothing."""
-        return self._model("predict").predict(*self.encode(context, actions))
+        model = self._model("predict")
+        with model._reading():
+            return model.predict(*self.encode(context, actions))
 
     def _model(self, verb: str) -> PosteriorPolicy:
         if not isinstance(self.inner, PosteriorPolicy):
@@ -91,12 +93,14 @@ class TableReports(ABC):
         """
         if not isinstance(decision, NamedDecision):
             raise InputError(f"decision: expected what select or ask returned, got {type(decision).__name__}.")
-        found = self._model("explain").explain(decision.encoded, count)
-        return named_explanation(self.translator, found, decision.arm)
+        model = self._model("explain")
+        with model._reading():
+            return named_explanation(self.translator, model.explain(decision.encoded, count), decision.arm)
 
     def diagnostics(self) -> NamedDiagnostics:
         """Describe the policy: sizes, dimensions, memory, and how much each variable matters."""
-        return NamedDiagnostics(self.inner.diagnostics(), self.relevance(), self.translator.levels)
+        with self.inner._reading():
+            return NamedDiagnostics(self.inner.diagnostics(), self.relevance(), self.translator.levels)
 
     def relevance(self) -> dict[str, float]:
         """Return how much the expected reward depends on each variable, as in :class:`NamedDiagnostics`.
@@ -137,7 +141,8 @@ class TableReports(ABC):
                     "code, so a transformer cannot be saved; describe the columns by kb.Features, or keep the "
                     "transformer in your own pipeline and save a policy over arrays (policy.inner)."
                 )
-        persistence.save(self, path)
+        with self.inner._reading() as require_unchanged:
+            persistence.save(self, path, require_unchanged)
 
     def __repr__(self) -> str:
         described = ", ".join(name for _, name in self.features.layout.variables)

@@ -141,7 +141,8 @@ class UpperConfidenceBound(PosteriorPolicy):
     def predict_outputs(self, context: ArrayLike, actions: ArrayLike) -> dict[str, Prediction]:
         """Return mean and standard deviation of each constrained output, by name, for each action; writes nothing."""
         points = pair(context, actions, *self._dimensions)
-        return {} if self.guards is None else self.guards.predict(points)
+        with self._reading():
+            return {} if self.guards is None else self.guards.predict(points)
 
     def _best(self, points: FloatArray) -> tuple[Choice, FloatArray, NDArray[np.intp] | None]:
         """Return the point with the largest bound; and the bounds of the points that may have it, and their rows."""

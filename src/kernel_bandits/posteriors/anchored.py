@@ -12,7 +12,13 @@ from kernel_bandits.arrays import FloatArray, as_points
 from kernel_bandits.commit import Steps, attributes, carry_out, replace_state, take_over
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, PlayedPoints, Proposal
 from kernel_bandits.errors import KernelBanditsError, UnavailableError
-from kernel_bandits.numerics.linalg import symmetric_times_vector, times, transpose_times_vector
+from kernel_bandits.numerics.linalg import (
+    symmetric_times_vector,
+    times,
+    times_upper,
+    times_vector,
+    transpose_times_vector,
+)
 from kernel_bandits.posteriors.basis import AnchorBasis, least_direction, require_finite_between_points
 from kernel_bandits.posteriors.facts import Facts, with_part
 from kernel_bandits.posteriors.history import BLOCK_ROWS, Block, Blocks, History
@@ -177,6 +183,21 @@ class AnchoredRegression:
         explained = float(features @ symmetric_times_vector(settled.covariance, features))
         variance = awaited.residual + self.facts.regularization * explained
         return float(features @ settled.weights), math.sqrt(max(variance, 0.0))
+
+    def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        """Return the points that the mean at a point is a sum over, their terms, and their rewards if they are kept."""
+        basis, history, settled = self.basis, self.history, self.pending.settled
+        gram = basis.gram(point[None, :])
+        if history is None:
+            # mean = Σ_j k(s, z_j)·[Jᵀw]_j
+            return basis.anchors.copy(), gram[0] * basis.weights(settled.weights), None
+        # mean = Σ_i r_i·φ(s_i)ᵀPφ(s) with φ(s_i)ᵀPφ(s) = k_Z(s_i)ᵀJᵀPφ(s)
+        coefficients = basis.weights(times_vector(settled.covariance, times_upper(gram, basis.factor)[0]))
+        values, rewards = [np.empty(0)], [np.empty(0)]
+        for points, counts, sums in history.blocks():
+            values.append(sums * times_vector(basis.gram(points), coefficients))
+            rewards.append(sums / counts)
+        return history.rows, np.concatenate(values), np.concatenate(rewards)
 
     def current(self, key: int) -> Awaited:
         """Return an anticipated point in the coordinates of the anchors there are now."""

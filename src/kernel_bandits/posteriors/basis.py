@@ -192,6 +192,6 @@ class AnchorBasis:
 
     def extended(self, point: FloatArray, coefficients: FloatArray, pivot: float) -> Self:
         """Return the basis with one more anchor, whose :meth:`direction` has these coefficients and this length."""
-        anchors = np.concatenate([self.anchors.reshape(-1, len(point)), point[None, :]])
+        anchors = np.concatenate([self.anchors.reshape(len(self.factor), len(point)), point[None, :]])
         factor = linalg.border_inverse_factor(self.factor, coefficients, pivot)
         return type(self)(self.kernel, self.regularization, anchors, factor)

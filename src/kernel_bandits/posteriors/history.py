@@ -1,6 +1,7 @@
 """Observations that only ever grow, kept in blocks: growth copies nothing and a pass over them is blocked already."""
 
 from array import array
+from collections import defaultdict
 from collections.abc import Iterator
 from copy import copy
 from itertools import repeat
@@ -180,3 +181,21 @@ class History:
         if not self._size:
             return np.empty(0)
         return np.concatenate([sums / counts if self._counts else sums for _, counts, sums in self.blocks()])
+
+
+def rewards_at(points: FloatArray, observed: FloatArray, rewards: FloatArray) -> FloatArray:
+    """Return the rewards of some observed points (n, d), in order; means where repeats are merged.
+
+    Args:
+        points: all that were observed, those of one arm, or each different one once.
+        observed: all points in the order of the history, shape (t, d).
+        rewards: shape (t,).
+    """
+    if len(points) == len(observed):
+        return rewards
+    earned = defaultdict[bytes, list[float]](list)
+    for each, reward in zip(observed, rewards.tolist(), strict=True):
+        earned[each.tobytes()].append(reward)
+    keys = [each.tobytes() for each in points]
+    is_merged = len(set(keys)) == len(keys)
+    return np.array([np.mean(earned[key]) if is_merged else earned[key].pop(0) for key in keys])

@@ -20,7 +20,7 @@ from kernel_bandits.learning.rewards import Rewards, RewardUnits
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.facts import Evaluation, with_part
-from kernel_bandits.posteriors.history import History
+from kernel_bandits.posteriors.history import History, rewards_at
 from kernel_bandits.posteriors.learners import UNKNOWN_NOISE, Learner, Refit
 
 
@@ -138,7 +138,9 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
 
     def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         points, values, rewards = self._within.contributions(point)
-        return points, self.unit * values, None if rewards is None else self.observed_rewards
+        is_kept = rewards is not None and not self._is_history_free
+        # as they came, where the posterior within learned them centred and bounded
+        return points, self.unit * values, rewards_at(points, *self._observations()) if is_kept else None
 
     def batch(self) -> AbstractContextManager[Callable[[FloatArray], float]]:
         return self._within.batch()

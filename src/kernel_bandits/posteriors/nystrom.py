@@ -128,18 +128,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         return covariance
 
     def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-        basis, history, settled = self._model.basis, self._model.history, self._pending.settled
-        gram = basis.gram(point[None, :])
-        if history is None:
-            # mean = Σ_j k(s, z_j)·[Jᵀw]_j
-            return self.dictionary_points, gram[0] * basis.weights(settled.weights), None
-        # mean = Σ_i r_i·φ(s_i)ᵀPφ(s) with φ(s_i)ᵀPφ(s) = k_Z(s_i)ᵀJᵀPφ(s)
-        coefficients = basis.weights(linalg.times_vector(settled.covariance, linalg.times_upper(gram, basis.factor)[0]))
-        values, rewards = [np.empty(0)], [np.empty(0)]
-        for points, counts, sums in history.blocks():
-            values.append(sums * linalg.times_vector(basis.gram(points), coefficients))
-            rewards.append(sums / counts)
-        return history.rows, np.concatenate(values), np.concatenate(rewards)
+        return self._model.contributions(point)
 
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _NystromEvaluation]:
         basis = self._model.basis
@@ -215,18 +204,23 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         steps += model.remember_steps(point, reward, admitted.residual_trace + admitted.residual)
         return steps + model.dictionary.commit_steps(admitted.candidate, proposal, admitted.appended)
 
+    def _candidate(self, evaluation: _NystromEvaluation, row: int) -> Candidate:
+        """Return one of the evaluated points as a rule sees it."""
+        residual, prior = evaluation.residual.item(row), evaluation.prior_variance.item(row)
+        require_resolution(self._facts.kernel, prior, self._facts.regularization)
+        variance = residual / self._facts.regularization + evaluation.explained.item(row)
+        return Candidate(evaluation.features[row], residual, prior, variance)
+
     def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
         model, facts, evaluation = self._model, self._facts, self.evaluate_finite(point[None, :])
-        features, residual = evaluation.features[0], evaluation.residual.item(0)
-        explained, prior = evaluation.explained.item(0), evaluation.prior_variance.item(0)
-        require_resolution(facts.kernel, prior, facts.regularization)
         # rules look at points and not at weights: an anchor stands for a place
-        candidate = Candidate(features, residual, prior, residual / facts.regularization + explained)
+        candidate = self._candidate(evaluation, 0)
         proposal = model.dictionary.propose(candidate)
         if proposal.resample:
             twin = model.copy()
-            carry_out(twin.pending.observe_weighted_steps(features, reward, weight))
-            carry_out(twin.remember_steps(point, reward, facts.residual_trace + weight * residual, weight))
+            carry_out(twin.pending.observe_weighted_steps(candidate.features, reward, weight))
+            trace = facts.residual_trace + weight * evaluation.residual.item(0)
+            carry_out(twin.remember_steps(point, reward, trace, weight))
             twin.resample()
             return model.replace_steps(twin)
         admitted = model.admit(point, candidate, proposal)
@@ -241,15 +235,13 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
     def anticipate_steps(self, key: int, point: FloatArray, evaluation: _NystromEvaluation, row: int = 0) -> Steps:
         model, facts = self._model, self._facts
-        features, residual = evaluation.features[row], evaluation.residual.item(row)
-        explained, prior = evaluation.explained.item(row), evaluation.prior_variance.item(row)
-        require_resolution(facts.kernel, prior, facts.regularization)
-        candidate = Candidate(features, residual, prior, residual / facts.regularization + explained)
+        candidate = self._candidate(evaluation, row)
         proposal = model.dictionary.propose(candidate)
         counted = (setattr, facts, "dimension", len(point))
         if proposal.resample:
             twin = model.copy()
-            carry_out(twin.pending.expect_steps(key, Awaited(point, features, residual)))
+            awaited = Awaited(point, candidate.features, evaluation.residual.item(row))
+            carry_out(twin.pending.expect_steps(key, awaited))
             twin.resample()
             return [*model.replace_steps(twin), counted]
         admitted = model.admit(point, candidate, proposal)

@@ -158,3 +158,8 @@ def test_a_plane_is_climbed_to_its_corner(slope):
     )
     np.testing.assert_allclose(ends, float(slope > 0.0), atol=1e-9)
     np.testing.assert_allclose(values, max(3.0 * slope, 0.0), atol=1e-9)
+
+
+def test_a_coordinate_that_is_pushed_against_its_wall_stays():
+    x, g = np.array([[1.0, 0.5], [0.0, 0.5]]), np.array([[0.5, 0.1], [-0.5, 0.1]])
+    np.testing.assert_allclose(_direction(x, g, np.tile(np.eye(2), (2, 1, 1))), [[0.0, 0.1], [0.0, 0.1]])

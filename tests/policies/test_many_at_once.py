@@ -142,3 +142,17 @@ def test_bad_offers_are_named(contexts, actions, words):
     policy.update_many(*log(30))
     with pytest.raises(kb.InputError, match=words):
         policy.select_many(contexts, actions)
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=map(variant_name, VARIANTS))
+def test_an_action_has_at_least_one_column(name, options):
+    policy = build(name, **options)
+    for call in (
+        lambda: policy.update([0.5, 0.5, 0.5], [], 1.0),
+        lambda: policy.update([], [], 1.0),
+        lambda: policy.update_many([[0.5, 0.5, 0.5]], [[]], [1.0]),
+        lambda: policy.select([0.5, 0.5, 0.5], [[]]),
+    ):
+        with pytest.raises(kb.InputError, match="at least one column"):
+            call()
+    policy.update([0.5, 0.5], [0.5], 1.0)

@@ -386,17 +386,3 @@ def test_choosing_for_others_in_between_leaves_an_update_as_it_was(variant):
     points = kb.actions.pair(context, actions)
     for one, other in zip(models(policy), models(twin), strict=True):
         np.testing.assert_array_equal(one.predict(points).mean, other.predict(points).mean)
-
-
-def test_an_action_has_at_least_one_column(variant):
-    name, options = variant
-    policy = build(name, **options)
-    for call in (
-        lambda: policy.update([0.5, 0.5, 0.5], [], 1.0),
-        lambda: policy.update([], [], 1.0),
-        lambda: policy.update_many([[0.5, 0.5, 0.5]], [[]], [1.0]),
-        lambda: policy.select([0.5, 0.5, 0.5], [[]]),
-    ):
-        with pytest.raises(kb.InputError, match="at least one column"):
-            call()
-    policy.update([0.5, 0.5], [0.5], 1.0)

@@ -57,10 +57,14 @@ def draw_ranks(ranking: Ranking, path: Path) -> None:
 def draw_speed(report: Report, path: Path) -> None:
     """Draw mean rank against time per decision, one point per library at its best."""
     figure, axes = plt.subplots(figsize=(6.5, 4))
-    for name, (rank, milliseconds) in report.speed().items():
+    speeds = report.speed()
+    slowest = max((milliseconds for _, milliseconds in speeds.values()), default=0.0)
+    for name, (rank, milliseconds) in speeds.items():
         is_ours = name == report.ours
         axes.plot(milliseconds, rank, "D" if is_ours else "o", color=OURS if is_ours else "0.4", markersize=8)
-        axes.annotate(report.libraries[name].name, (milliseconds, rank), (7, 4), textcoords="offset points")
+        # towards the middle, so that no name leaves the frame
+        offset, side = ((-7, 4), "right") if milliseconds == slowest else ((7, 4), "left")
+        axes.annotate(report.libraries[name].name, (milliseconds, rank), offset, textcoords="offset points", ha=side)
     axes.set(xscale="log", xlabel="median time per decision and update [ms]", ylabel="mean rank (1 is best)")
     axes.invert_yaxis()
     axes.grid(alpha=0.3)

@@ -36,6 +36,20 @@ def test_all_estimators_find_the_truth(log):
     assert robust.standard_error < 0.7 * weighted.standard_error
 
 
+@pytest.mark.parametrize("shrinkage", [0.0, 1.0, 1e9])
+def test_the_interval_of_a_shrunk_estimate_allows_for_its_bias(log, shrinkage):
+    """With the model alone, λ = 0, the estimate is as biased as can be; with a huge λ it is doubly robust."""
+    some, broken = log.rows(slice(0, 500)), RewardModel(kb.Gaussian(0.7), regularization=100.0)
+    found = offpolicy.evaluate(some, target_table(some.contexts), model=broken, shrinkage=shrinkage).estimates
+    shrunk, robust = found["shrunk doubly robust"], found["doubly robust"]
+    assert shrunk.low <= min(shrunk.value, robust.value)
+    assert shrunk.high >= max(shrunk.value, robust.value)
+    if shrinkage == 1e9:
+        assert (shrunk.low, shrunk.high) == pytest.approx((robust.low, robust.high), abs=1e-6)
+    else:
+        assert abs(robust.value - shrunk.value) > 0.01
+
+
 def test_one_fit_serves_several_candidates(log):
     some = log.rows(slice(0, 300))
     fitted = offpolicy.fitted_model(some, MODEL)

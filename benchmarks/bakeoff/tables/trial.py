@@ -60,5 +60,7 @@ TABLES = (
         thornton,
         (1850, 3, len(INTERVALS)),
         "arms: five amounts of money; reward: 1 − amount / 3 $ if the person came, else 0; replayed",
+        # the prior of described actions was chosen on it
+        is_development=True,
     ),
 )

@@ -14,9 +14,9 @@ from kernel_bandits.kernels.base import Kernel, KernelLike, as_kernel, weighted_
 from kernel_bandits.numerics.linalg import times
 
 # From this many points and columns on, distances are computed as a product of matrices, if no squared norm is above
-# this: they lose the digits of what they are differences of, and k₅⸝₂ has no slope at 0 to make that matter.
+# this: they lose the digits of what they are differences of, and m has no slope at 0 to make that matter.
 MANY_POINTS, MANY_COLUMNS, LARGEST_SQUARE = 16, 16, 1e5
-# Points are the same up to this distance: what rounding leaves of it where it is such a difference.
+# Points this close are the same: rounding leaves no more of the distance of a point to itself.
 SAME = 1e-5
 
 
@@ -102,7 +102,7 @@ class Mixed(Kernel):
         left = self._standardised(X)
         right = left if Y is None else self._standardised(Y)
         count = self._count(X)
-        # r = √5·‖x − y‖/(ℓ√n), k₅⸝₂ = (1 + r + r²/3)·e⁻ʳ
+        # r = √5·‖x − y‖/(ℓ√n), m = (1 + r + r²/3)·e⁻ʳ
         r = _distances(left, right)
         same = self.own * (r <= SAME) if self.own else None
         r *= math.sqrt(5.0 / count) / self.lengthscale
@@ -156,7 +156,7 @@ class Mixed(Kernel):
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         left, right, count = self._standardised(X), self._standardised(Y), self._count(X)
-        # dk₅⸝₂/dq = −⁵⁄₆·(1 + r)·e⁻ʳ in q = ‖x − y‖²/(ℓ²n), and ∂q/∂x = 2(x − y)/(ℓ²n)
+        # dm/dq = −⁵⁄₆·(1 + r)·e⁻ʳ in q = ‖x − y‖²/(ℓ²n), and ∂q/∂x = 2(x − y)/(ℓ²n)
         squared = 1.0 / (self.lengthscale**2 * count)
         r = math.sqrt(5.0 * squared) * cdist(left, right)
         slopes = weights * ((-5.0 / 6.0 * self.smooth) * (1.0 + r) * np.exp(-r))
@@ -165,13 +165,14 @@ class Mixed(Kernel):
         return by_column / self.scale
 
     def diag_gradient(self, X: FloatArray) -> FloatArray:
-        # k(x, x) = bias + smooth + linear·⟨x, Mx⟩
+        # k(x, x) = bias + smooth + own + linear·⟨x, Mx⟩
         return 2.0 * self._weighted(self._standardised(X)) / self.scale
 
     def __repr__(self) -> str:
+        own = f", own={self.own:.3g}" if self.own else ""
         return (
             f"Mixed(bias={self.bias:.3g}, linear={self.linear:.3g}, smooth={self.smooth:.3g}, "
-            f"lengthscale={self.lengthscale:.3g})"
+            f"lengthscale={self.lengthscale:.3g}{own})"
         )
 
 

@@ -33,8 +33,6 @@ BONUS, LEAST_BONUS = 1.5, 0.5
 MOST_CORRELATED_ARMS = 5
 # Described actions have something of their own if they return: from this many observations of each on, on average.
 PLAYS_OF_ONE_ACTION = 2
-# A smaller part is not there.
-ABSENT = 1e-12
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,8 @@ class MixedModel:
             "linear": float(straight),
             "smooth": float((bias + linear + smooth) * (1.0 + by_linear + by_smooth) - bias - straight),
         }
-        if own > ABSENT:
+        # far above what is absent, and far below what is there
+        if own > math.exp(0.5 * blocks.ABSENT):
             parts["of single actions"] = float((bias + linear + smooth) * own)
         total = sum(parts.values())
         return tuple((name, part / total) for name, part in parts.items())
@@ -187,7 +186,7 @@ class MixedSample:
         power = min(1.0, 2.0 / max(kurtosis - 1.0, 1e-9))
         return power * (self._prior.two_valued_power if self._is_two_valued else 1.0)
 
-    @property
+    @cached_property
     def _is_two_valued(self) -> bool:
         """Whether rewards have two values, and not because the higher one is the price of a single action."""
         if len(self._values) != 2:

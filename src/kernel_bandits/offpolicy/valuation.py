@@ -191,11 +191,7 @@ def compare(
     settings = (level, interval_method, None)
     one, other = (_valuation(log, each, fitted, (None, None), settings, seed) for each in (first, second))
     differences = {name: one.terms[name] - other.terms[name] for name in one.terms}
-    unbiased = {name: differences[RECOMMENDED] for name in SHRUNK if name in differences}
-    estimates = {
-        name: _estimate(terms, None, settings, seed, unbiased.get(name)) for name, terms in differences.items()
-    }
-    return Comparison(estimates, one, other)
+    return Comparison(_estimates(differences, {}, settings, seed), one, other)
 
 
 def _valuation(
@@ -208,14 +204,24 @@ def _valuation(
 ) -> Valuation:
     rounds, unseen = summarise(log, candidate, fitted)
     terms, chosen = all_terms(rounds, fitted is not None, *parameters)
-    unbiased = {name: terms[RECOMMENDED] for name in SHRUNK if name in terms}
-    estimates = {
-        name: _estimate(values, chosen.get(name), settings, seed, unbiased.get(name)) for name, values in terms.items()
-    }
+    estimates = _estimates(terms, chosen, settings, seed)
     first = RECOMMENDED if RECOMMENDED in terms else next(iter(terms))
     gain = _estimate(terms[first] - log.rewards, None, settings, seed)
     overlap = overlap_of(rounds.weights, unseen)
     return Valuation(estimates, overlap, float(log.rewards.mean()), gain, settings[0], terms)
+
+
+def _estimates(
+    terms: Mapping[str, FloatArray],
+    chosen: Mapping[str, float],
+    settings: tuple[float, Method, float | None],
+    seed: int,
+) -> dict[str, Estimate]:
+    """Return the estimate of each estimator's terms, with the parameters that were chosen."""
+    unbiased = dict.fromkeys(SHRUNK, terms.get(RECOMMENDED))
+    return {
+        name: _estimate(values, chosen.get(name), settings, seed, unbiased.get(name)) for name, values in terms.items()
+    }
 
 
 def _estimate(
@@ -231,7 +237,7 @@ def _estimate(
         return Estimate(np.nan, -np.inf, np.inf, np.inf, parameter)
     low, high = interval(terms, level, method, np.random.default_rng(seed), width)
     if unbiased is not None and np.isfinite(unbiased).all():
-        # where the interval would be about the unbiased mean, it reaches there as well
+        # it also covers the same interval about the unbiased mean
         bias = float((unbiased - terms).mean())
         low, high = low + min(bias, 0.0), high + max(bias, 0.0)
     return Estimate(float(terms.mean()), low, high, float(terms.std() / np.sqrt(len(terms))), parameter)

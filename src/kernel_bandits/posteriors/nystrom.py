@@ -176,7 +176,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         features, solved = evaluation.features[row], evaluation.solved[row]
         mean, residual = evaluation.mean.item(row), evaluation.residual.item(row)
         variance, prior = evaluation.explained.item(row), evaluation.prior_variance.item(row)
-        # looked at here first, for every round comes by
+        # the cheap half of the check, since every round passes here
         if prior * EPSILON > facts.regularization:
             require_resolution(facts.kernel, prior, facts.regularization)
         # σ² = residual/λ + φᵀPφ

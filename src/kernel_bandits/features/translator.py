@@ -14,6 +14,7 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.features.arms import ARM
 from kernel_bandits.features.description import Features
 from kernel_bandits.features.offers import Action, Offer
+from kernel_bandits.features.portable import Node, variables
 from kernel_bandits.features.rows import RowLike
 from kernel_bandits.features.values import Level, nearest, shown
 
@@ -118,6 +119,10 @@ class Translator:
     def features_of(self, action: Action) -> dict[str, Any]:
         """Return the features of an action as a row, with the name of its arm under ``"arm"`` where it has one."""
         return self._actions.row_of(action)
+
+    def variables(self) -> list[Node]:
+        """Return how each variable is encoded now, as :meth:`TablePolicy.export` writes it."""
+        return variables(self._contexts, self._actions)
 
     @property
     def levels(self) -> dict[str, tuple[Level, ...]]:

@@ -160,6 +160,19 @@ def test_a_model_that_changes_while_it_is_read_is_not_read(read):
     assert policy.round_index == 11
 
 
+def test_two_changes_are_not_taken_for_none():
+    kernel = Intruder()
+    policy = played(lambda: kb.ek_ucb(kernel, seed=0), 15)
+
+    def change_twice():
+        policy.update(CONTEXTS[72], [0.9], 0.25)
+        policy.ask(CONTEXTS[73], OFFERS[73])
+
+    kernel.intrude = change_twice
+    with pytest.raises(kb.UnavailableError, match="another thread"):
+        policy.predict(CONTEXTS[70], OFFERS[70])
+
+
 class Unlocked(kb.kernels.Kernel):
     """A kernel at which another thread changes the policy, once, while the policy is copied."""
 

@@ -156,6 +156,21 @@ def test_groups_share_a_lengthscale_in_units_of_their_spread():
     assert one == pytest.approx(other)
 
 
+def test_parameters_are_logarithms_in_units_of_the_sample_and_lead_back_to_the_model():
+    points, rewards = data(30, irrelevant=1)
+    units = Units(points * [1.0, 10.0, 0.1], rewards, np.array([0, 1, 1]))
+    # the second and third column have one lengthscale in units of their spread
+    lengthscales = np.array([0.3, 0.7, 0.7]) * units.spreads
+    model = RewardModel(kb.Matern(lengthscales), 2.0, 0.05, 3.0)
+    parameters = units.parameters(model)
+    expected = np.log([0.3, 0.7, 2.0 / units.reward_spread**2, 0.05 / units.reward_spread**2])
+    np.testing.assert_allclose(parameters, expected)
+    mean = (3.0 - units.reward_centre) / units.reward_spread
+    again = units.model(kb.Matern(), parameters, mean)
+    np.testing.assert_allclose(again.kernel.lengthscale, lengthscales)
+    np.testing.assert_allclose([again.variance, again.noise, again.mean], [2.0, 0.05, 3.0])
+
+
 def test_scores_tell_the_better_model():
     sample = Sample(*data(100))
     best = sample.fit(kb.Gaussian(), None)

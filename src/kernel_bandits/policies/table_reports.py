@@ -10,7 +10,6 @@ from typing import Any, Self
 from kernel_bandits import persistence
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits.features.arms import ARM
 from kernel_bandits.features.description import Features
 from kernel_bandits.features.offers import Offer
 from kernel_bandits.features.relevance import relevance
@@ -70,7 +69,7 @@ class TableReports(ABC):
     @property
     def arms(self) -> tuple[Level, ...]:
         """Every arm that was described or learned."""
-        return self.translator.levels.get(ARM, ())
+        return self.translator.arms
 
     def encode(self, context: RowLike, actions: Offer | None = None) -> tuple[FloatArray, FloatArray]:
         """Return the arrays of a row and the actions, shapes (d_x,) and (A, d_a), with the levels known now."""

@@ -29,7 +29,7 @@ def sixth_pays(index, generator):
 
 
 @pytest.mark.parametrize("actions", [np.eye(5), PRICES], ids=["arms", "prices"])
-@pytest.mark.parametrize("awaited", [0, 40])
+@pytest.mark.parametrize("awaited", [0, 40, 235])
 def test_no_action_of_a_list_is_played_less_than_its_share(actions, awaited):
     counts = played(kb.ek_ucb(seed=0), 235, actions, sixth_pays, awaited=awaited)
     assert counts.min() >= int(math.sqrt(230) / 5) == 3

@@ -29,11 +29,13 @@ def overdue(posterior: Posterior[Any], points: FloatArray, context_columns: int)
     played = posterior.round_index + len(awaited)
     quota = int(math.sqrt(played) / len(points))
     # Between (jA)² and (jA)² + A the j-th play of each action falls due; later nothing has changed.
-    is_due = 0 < quota and played < (quota * len(points)) ** 2 + len(points)
+    is_due = quota > 0 and played < (quota * len(points)) ** 2 + len(points)
     if not is_due or posterior.approximation == "history-free":
         return np.empty(0, dtype=np.intp)
-    known = np.concatenate([posterior.observed_points, *(point[None, :] for point in awaited.values())])
-    actions, labels = np.unique(np.concatenate([points, known])[:, context_columns:], axis=0, return_inverse=True)
+    # before the first reward the history has no width yet
+    known = [posterior.observed_points] if posterior.round_index else []
+    rows = np.concatenate([points, *known, *(point[None, :] for point in awaited.values())])
+    actions, labels = np.unique(rows[:, context_columns:], axis=0, return_inverse=True)
     labels = labels.reshape(-1)
     quota = int(math.sqrt(played) / len(actions))
     plays = np.bincount(labels[len(points) :], minlength=len(actions))

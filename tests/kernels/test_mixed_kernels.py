@@ -31,6 +31,15 @@ def test_a_mixed_kernel_is_the_sum_of_its_parts(bias, linear, smooth, lengthscal
     np.testing.assert_allclose(kernel.diag(X), np.diagonal(kernel(X)), atol=1e-9)
 
 
+def test_many_points_of_many_columns_are_as_far_apart_as_a_few():
+    X, Y = 0.05 * points(300, 40), 0.05 * points(300, 40, seed=1)
+    kernel = kb.Mixed(0.0, 0.0, 1.0, lengthscale=0.2)
+    rows = [kernel(X, Y[start : start + 1]) for start in range(300)]
+    np.testing.assert_allclose(kernel(X, Y), np.hstack(rows), atol=1e-12)
+    # at most 1e-7 of a distance is left of a point and itself
+    np.testing.assert_allclose(np.diagonal(kernel(X)), 1.0, atol=1e-9)
+
+
 @pytest.mark.parametrize("columns", [3, 30])
 def test_points_that_return_have_something_of_their_own(columns):
     """However distances are computed: with many columns as differences of products, which rounding leaves above 0."""

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 
-from kernel_bandits.kernels import Mixed, TensorProduct
+from kernel_bandits.kernels import Mixed, Shear, TensorProduct
 from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
 
 # What a precision matrix of three correlated columns may be.
@@ -53,3 +53,35 @@ def test_gradients_are_those_of_differences(arms):
         blocks, parameters = [described(generator)[2]], np.log([0.3, 0.5, 0.6, 0.8, 0.7, 0.2, 0.4, 0.9, 0.6, 1.3])
     slope = approx_fprime(parameters, lambda theta: block_evidence(theta, blocks, 1.0).value, 1e-6)
     np.testing.assert_allclose(block_evidence(parameters, blocks, 1.0).gradient, slope, atol=1e-4)
+
+
+def in_box(generator, count=14):
+    """Observations in a box of two settings, with three sensors, and what they are made of."""
+    sensors, settings = generator.normal(size=(count, 3)), generator.normal(size=(count, 2))
+    similarities = Similarity.of(sensors, 3), decorrelated(sensors), Similarity.of(settings, 2)
+    unit = np.sqrt(2.0)
+    block = Block(*similarities, generator.normal(size=count), settings=settings / unit, sensors=sensors / unit)
+    parameters = np.log([0.3, 0.5, 0.6, 0.8, 0.7, 0.2, 0.4, 0.9, np.exp(-60.0), 1.3, 0.5, 2.0])
+    moves = np.array([[0.3, -0.2, 0.1], [0.0, 0.4, -0.5]])
+    return sensors, settings, block, np.append(parameters, moves.ravel()), moves
+
+
+def test_settings_that_sensors_move_have_the_evidence_of_a_sheared_kernel():
+    sensors, settings, block, parameters, moves = in_box(np.random.default_rng(2))
+    evidence = block_evidence(parameters, [block], mean_precision=1.0)
+    metric = (0.5 * np.eye(3) / 3 + 0.6 * METRIC) / 1.1
+    kernel = TensorProduct(
+        Mixed(0.3, 1.1, 0.8, 0.7, metric=metric),
+        Mixed(1.0, 0.4, 0.9, 1.3, scale=[0.5, 2.0]),
+        3,
+        Shear(moves, np.zeros(3)),
+    )
+    covariance = kernel(np.hstack([sensors, settings])) + 0.2 * np.eye(14)
+    density = multivariate_normal(np.full(14, evidence.mean), covariance).logpdf(block.rewards)
+    assert evidence.value == pytest.approx(density - 0.5 * evidence.mean**2, abs=1e-9)
+
+
+def test_gradients_by_widths_and_moves_are_those_of_differences():
+    _, _, block, parameters, _ = in_box(np.random.default_rng(3))
+    slope = approx_fprime(parameters, lambda theta: block_evidence(theta, [block], 1.0).value, 1e-6)
+    np.testing.assert_allclose(block_evidence(parameters, [block], 1.0).gradient, slope, atol=1e-4)

@@ -32,17 +32,30 @@ class MixedObjective:
         two_valued: whether rewards have two values.
         power: by which the evidence is raised.
         arms: how many arms there are, where they are correlated.
+        moved: whether each setting of a box has a width of its own, and moves with the sensors.
 
     Attributes:
         medians: of θ under the prior.
     """
 
     def __init__(
-        self, observations: Sequence[Block], prior: MixedPrior, two_valued: bool, power: float, arms: int = 0
+        self,
+        observations: Sequence[Block],
+        prior: MixedPrior,
+        two_valued: bool,
+        power: float,
+        arms: int = 0,
+        moved: bool = False,
     ) -> None:
         self._blocks, self._prior, self._power = observations, prior, power
         self.medians = prior.medians(observations[0])
         self._widths = prior.widths(observations[0], two_valued)
+        settings, sensors = observations[0].settings, observations[0].sensors
+        if moved and settings is not None and sensors is not None:
+            columns = settings.shape[1]
+            widths = [prior.setting_width] * columns + [prior.moves_width] * (columns * sensors.shape[1])
+            self.medians = np.append(self.medians, np.zeros(len(widths)))
+            self._widths = np.append(self._widths, widths)
         self._low, self._high = self.medians - prior.reach, self.medians + prior.reach
         if observations[0].other_arm is not None:
             self._high[blocks.CONTRAST] = greatest_contrast(arms)

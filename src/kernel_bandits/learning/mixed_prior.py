@@ -36,6 +36,8 @@ class MixedPrior:
         width: of the logarithm of a share.
         lengthscale_width: of the logarithm of a lengthscale, where rewards have two values.
         free_lengthscale_width: the same for other rewards.
+        setting_width: of the logarithm of the width of one setting of a box over that of all.
+        moves_width: of how far a sensor moves what a setting does, in standard deviations of either.
         noise_width: of the logarithm of the noise, where rewards have two values.
         free_noise_width: the same for other rewards.
         total_width: of the logarithm of signal and noise together over the variance of the rewards, which they make up.
@@ -61,6 +63,8 @@ class MixedPrior:
     width: float = 1.0
     lengthscale_width: float = 0.3
     free_lengthscale_width: float = 0.7
+    setting_width: float = 0.7
+    moves_width: float = 0.3
     noise_width: float = 0.7
     free_noise_width: float = 1.0
     total_width: float = 1.0

@@ -7,7 +7,9 @@ where arms share nothing. Its covariance is Σ = X ∘ A + λI with
 
 where L holds inner products, W those of decorrelated columns and S a Matérn kernel of contexts, L' and S' those of
 actions; o' is what an action earns of its own, whatever its features. Named arms have the correlation 1 − κ with each
-other; A = 1 within an arm. The log evidence of all blocks is the sum over blocks, at the mean c that makes it largest.
+other; A = 1 within an arm. The columns may be warped first, all but those of W (:class:`Warp`).
+
+The log evidence of all blocks is the sum over blocks, at the mean c that makes it largest.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from scipy.spatial.distance import cdist
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.learning.columns import weight_count
+from kernel_bandits.learning.warp import Warp, WarpSizes
 from kernel_bandits.numerics.linalg import inverse_and_log_determinant
 
 # θ = log of (b, l, w, s, ℓ, λ), and of (l', s', o', ℓ') where actions are described or of κ where arms are correlated.
@@ -64,20 +67,28 @@ class Similarity:
         """How many variables may have a weight of their own."""
         return weight_count(self.labels)
 
-    def weighted(self, relevance: FloatArray) -> Similarity:
-        """Return the similarities of columns multiplied by exp(relevance) of their variable."""
-        if not len(relevance):
+    def warped(self, relevance: FloatArray, offsets: FloatArray | None = None) -> Similarity:
+        """Return the similarities of (columns − offsets)·exp(relevance of their variable)."""
+        if not len(relevance) and offsets is None:
             return self
-        return Similarity.of(self.columns * np.exp(relevance)[self.labels], self.count, self.labels)
+        columns = self.columns if offsets is None else self.columns - offsets
+        return Similarity.of(columns * self.factors(relevance), self.count, self.labels)
 
-    def relevance_gradient(self, by_products: FloatArray, by_distances: FloatArray) -> FloatArray:
-        """Return ∂F/∂relevance for symmetric ∂F/∂products and ∂F/∂distances, both (m, m)."""
-        x = self.columns
-        # ∂⟨x, y⟩/∂ρ_j = 2·x_j·y_j, and Σ_ab G_ab(x_aj − x_bj)² = 2·Σ_a x_aj²·(G1)_a − 2·x_jᵀGx_j
-        linear = np.einsum("ij,ij->j", x, by_products @ x)
-        smooth = 2.0 * (by_distances.sum(axis=1) @ (x * x) - np.einsum("ij,ij->j", x, by_distances @ x))
+    def factors(self, relevance: FloatArray) -> FloatArray:
+        """Return what each column is multiplied by, shape (d,)."""
+        return np.exp(relevance)[self.labels] if len(relevance) else np.ones(len(self.labels))
+
+    def column_gradient(self, by_products: FloatArray, by_distances: FloatArray) -> FloatArray:
+        """Return ∂F/∂columns, shape (m, d), for symmetric ∂F/∂products and ∂F/∂distances, both (m, m)."""
+        # ∂/∂x_a of Σ B_ab⟨x_a, x_b⟩ + Σ C_ab‖x_a − x_b‖² is 2·Σ_b B_ab·x_b + 4·Σ_b C_ab(x_a − x_b)
+        by_columns = (2.0 * by_products - 4.0 * by_distances) @ self.columns
+        by_columns += 4.0 * by_distances.sum(axis=1)[:, None] * self.columns
+        return by_columns / self.count
+
+    def relevance_gradient(self, by_columns: FloatArray) -> FloatArray:
+        """Return ∂F/∂relevance of each variable from ∂F/∂columns, of columns that are warped."""
         slopes = np.zeros(self.weights)
-        np.add.at(slopes, self.labels, 2.0 / self.count * (linear + smooth))
+        np.add.at(slopes, self.labels, np.einsum("ij,ij->j", self.columns, by_columns))
         return slopes
 
 
@@ -92,6 +103,7 @@ class Block:
         rewards: shape (n,).
         other_arm: 1 where two observations are of different arms and 0 elsewhere, shape (n, n), for correlated arms.
         same_action: 1 where two observations are of the same described action, shape (n, n); None where few return.
+        movable: whether contexts may move what actions do.
     """
 
     contexts: Similarity
@@ -100,27 +112,32 @@ class Block:
     rewards: FloatArray
     other_arm: FloatArray | None = None
     same_action: FloatArray | None = None
+    movable: bool = False
 
     @property
-    def weights(self) -> tuple[int, int]:
-        """How many variables of contexts and of actions may have a weight of their own."""
-        return self.contexts.weights, 0 if self.actions is None else self.actions.weights
+    def warp_sizes(self) -> WarpSizes:
+        """How much of a warp there is to learn."""
+        if self.actions is None:
+            return WarpSizes(self.contexts.weights, 0, (0, 0))
+        shape = (len(self.actions.labels), len(self.contexts.labels))
+        return WarpSizes(self.contexts.weights, self.actions.weights, shape if self.movable and all(shape) else (0, 0))
 
-    def weighted(self, relevance: FloatArray) -> Block:
-        """Return the block with variables multiplied by exp(relevance): those of contexts, then those of actions."""
-        split = self.weights[0]
-        actions = None if self.actions is None else self.actions.weighted(relevance[split:])
-        return replace(self, contexts=self.contexts.weighted(relevance[:split]), actions=actions)
+    def warped(self, warp: Warp) -> Block:
+        """Return the block of warped columns."""
+        actions = self.actions
+        if actions is not None:
+            offsets = self.contexts.columns @ warp.moves.T if warp.moves.size else None
+            actions = actions.warped(warp.actions, offsets)
+        return replace(self, contexts=self.contexts.warped(warp.contexts), actions=actions)
 
 
 @dataclass(frozen=True)
 class BlockEvidence:
-    """Log evidence F, ∂F/∂θ and, where it was asked for, ∂F/∂relevance; and the mean c at which they are taken."""
+    """Log evidence F, its gradient in θ and in the numbers of a warp if there is one, and the mean c."""
 
     value: float
     gradient: FloatArray
     mean: float
-    relevance_gradient: FloatArray
 
 
 def _smooth(distances: FloatArray, lengthscale: float) -> tuple[FloatArray, FloatArray]:
@@ -194,17 +211,26 @@ class _Parts:
         gradient[LENGTH] = values[SMOOTH] * np.vdot(by_covariance, by_length)
         return gradient
 
-    def relevance_gradient(self, values: FloatArray, by_covariance: FloatArray) -> FloatArray:
-        """Return ∂F/∂relevance of the variables of contexts, then of those of actions."""
-        slopes, (of_contexts, of_actions) = [], self.block.weights
-        if of_contexts:
+    def warp_gradient(self, values: FloatArray, by_covariance: FloatArray, block: Block, warp: Warp) -> FloatArray:
+        """Return ∂F/∂(ρ, ρ', M) in one row; the block is the one before it was warped."""
+        sizes, slopes = block.warp_sizes, []
+        if sizes.contexts:
             by_context = by_covariance if self.action is None else by_covariance * self.action
             by_distance = values[SMOOTH] * by_context * self.context_slope
-            slopes.append(self.block.contexts.relevance_gradient(values[LINEAR] * by_context, by_distance))
-        if of_actions and self.block.actions is not None:
+            contexts = self.block.contexts
+            slopes.append(
+                contexts.relevance_gradient(contexts.column_gradient(values[LINEAR] * by_context, by_distance))
+            )
+        actions = self.block.actions
+        if actions is not None and sizes.total > sizes.contexts:
             by_action = by_covariance * self.context
             by_distance = values[ACTION_SMOOTH] * by_action * self.action_slope
-            slopes.append(self.block.actions.relevance_gradient(values[ACTION_LINEAR] * by_action, by_distance))
+            by_columns = actions.column_gradient(values[ACTION_LINEAR] * by_action, by_distance)
+            if sizes.actions:
+                slopes.append(actions.relevance_gradient(by_columns))
+            if warp.moves.size:
+                # a' = (a − Mx)·exp ρ'
+                slopes.append(-((by_columns * actions.factors(warp.actions)).T @ block.contexts.columns).ravel())
         return np.concatenate([*slopes, np.empty(0)])
 
 
@@ -214,7 +240,7 @@ def _by_length(similarity: Similarity, slope: FloatArray) -> FloatArray:
 
 
 def block_evidence(
-    parameters: FloatArray, blocks: Sequence[Block], mean_precision: float, *, of_relevance: bool = False
+    parameters: FloatArray, blocks: Sequence[Block], mean_precision: float, *, warp: Warp | None = None
 ) -> BlockEvidence:
     """Log evidence of blocks and its gradient, in O(Σn³).
 
@@ -222,26 +248,27 @@ def block_evidence(
         parameters: θ, shape (6,), (7,) where arms are correlated, or (10,) where actions are described.
         blocks: the observations.
         mean_precision: of the prior of c about the mean reward 0; its exponent is part of the value.
-        of_relevance: whether to compute the gradient in the relevance of variables.
+        warp: of their columns; the gradient then goes on with its numbers. None for none.
 
     Raises:
         KernelBanditsError: if a covariance is not positive definite at θ.
     """
     values = np.exp(parameters)
-    parts, mean = _parts_and_mean(values, blocks, mean_precision)
+    warped = blocks if warp is None else [block.warped(warp) for block in blocks]
+    parts, mean = _parts_and_mean(values, warped, mean_precision)
     value, gradient = -0.5 * mean_precision * mean * mean, np.zeros(len(values))
-    relevance_gradient = np.zeros(sum(blocks[0].weights) if of_relevance else 0)
-    for part in parts:
+    warp_gradient = np.zeros(0 if warp is None else blocks[0].warp_sizes.total)
+    for part, block in zip(parts, blocks, strict=True):
         rewards = part.block.rewards - mean
         misfit = part.inverse @ rewards
         value -= 0.5 * (float(rewards @ misfit) + part.log_determinant + len(rewards) * math.log(2.0 * math.pi))
         by_covariance = part.by_covariance(misfit)
         gradient += part.gradient(values, by_covariance)
-        if of_relevance:
-            relevance_gradient += part.relevance_gradient(values, by_covariance)
+        if warp is not None:
+            warp_gradient += part.warp_gradient(values, by_covariance, block, warp)
     if not math.isfinite(value):
         raise KernelBanditsError("The evidence is not finite at these parameters.")
-    return BlockEvidence(value, gradient, mean, relevance_gradient)
+    return BlockEvidence(value, np.append(gradient, warp_gradient), mean)
 
 
 def surprises(parameters: FloatArray, blocks: Sequence[Block], mean_precision: float) -> list[FloatArray]:

@@ -14,6 +14,7 @@ from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.learning import blocks
 from kernel_bandits.learning.blocks import Block, BlockEvidence, block_evidence, surprises
 from kernel_bandits.learning.mixed_prior import MixedPrior
+from kernel_bandits.learning.warp import Warp
 
 # Arms that are opposites up to this share: of two arms, one never says all of the other.
 NEARLY_OPPOSITE = 0.98
@@ -60,11 +61,11 @@ class MixedObjective:
         """The number of observations."""
         return sum(len(block.rewards) for block in self.blocks)
 
-    def weighted(self, relevance: FloatArray) -> MixedObjective:
-        """Return the objective of the same observations with weighted variables, see :class:`Block`."""
-        weighted = copy.copy(self)
-        weighted.blocks = [block.weighted(relevance) for block in self.blocks]
-        return weighted
+    def warped(self, warp: Warp) -> MixedObjective:
+        """Return the objective of the same observations with warped columns."""
+        warped = copy.copy(self)
+        warped.blocks = [block.warped(warp) for block in self.blocks]
+        return warped
 
     def evidence(self, parameters: FloatArray) -> BlockEvidence:
         """Return the log evidence at θ."""

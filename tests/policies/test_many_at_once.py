@@ -156,3 +156,17 @@ def test_an_action_has_at_least_one_column(name, options):
         with pytest.raises(kb.InputError, match="at least one column"):
             call()
     policy.update([0.5, 0.5], [0.5], 1.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_repeats_in_a_log_are_drawn_as_they_are_one_by_one(seed):
+    """Above k(s, s), μ makes KORS draw points again that add no direction, and scores fall with each of them."""
+    generator = np.random.default_rng(seed)
+    rows, rewards = generator.random((6, 1))[generator.integers(6, size=300)], generator.normal(size=300)
+    rule = kb.Kors(leverage_regularization=5.0)
+    many, single = (kb.ek_ucb(kb.Gaussian(0.3), dictionary=rule, seed=seed) for _ in range(2))
+    many.update_many(np.empty((300, 0)), rows, rewards)
+    for row, reward in zip(rows, rewards.tolist(), strict=True):
+        single.update([], row, reward)
+    draws = [policy.posterior.model.dictionary.draws for policy in (many, single)]
+    assert draws[0] == draws[1] > 2 * many.dictionary_size

@@ -43,4 +43,11 @@ def overdue(posterior: Posterior[Any], points: FloatArray, context_columns: int)
     actions, labels = np.unique(rows[:, context_columns:], axis=0, return_inverse=True)
     labels = labels.reshape(-1)
     counts = np.bincount(labels[len(points) :], minlength=len(actions))
-    return np.flatnonzero(counts[labels[: len(points)]] < int(plays / len(actions)))
+    rare = np.flatnonzero(counts[labels[: len(points)]] < int(plays / len(actions)))
+    if not len(rare):
+        return rare
+    evaluation = posterior.evaluate_finite(points)
+    # what t normal deviations exceed with probability 1/√(4π·log t) at most: Σ P(z > √(2 log t))
+    radius = math.sqrt(2.0 * math.log(played))
+    hopes = evaluation.mean[rare] + radius * evaluation.std[rare]
+    return rare[hopes >= evaluation.mean.max()]

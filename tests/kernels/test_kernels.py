@@ -162,3 +162,12 @@ def test_the_lengthscale_is_what_was_given(make):
     before = several(np.zeros((1, 2)), np.full((1, 2), 0.1))
     several.lengthscale[:] = 9.0
     np.testing.assert_array_equal(several(np.zeros((1, 2)), np.full((1, 2), 0.1)), before)
+
+
+def test_polynomials_by_their_formula():
+    X, Y = np.random.default_rng(0).normal(size=(4, 2)), np.random.default_rng(1).normal(size=(3, 2))
+    scales = np.array([0.5, 4.0])
+    expected = np.array([[(x[0] * y[0] / 0.25 + x[1] * y[1] / 16.0 + 0.3) ** 2 for y in Y] for x in X])
+    kernel = kb.Polynomial(2, scales, offset=0.3)
+    np.testing.assert_allclose(kernel(X, Y), expected)
+    np.testing.assert_allclose(kernel.diag(X), np.diagonal(kernel(X)))

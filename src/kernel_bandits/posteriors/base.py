@@ -17,6 +17,7 @@ from kernel_bandits.errors import UnavailableError
 from kernel_bandits.kernels import require_columns
 from kernel_bandits.posteriors.facts import (
     Evaluation,
+    Fulfilled,
     Prediction,
     require_finite_kernel,
 )
@@ -198,6 +199,16 @@ class Posterior(Reported, Generic[E]):
         twin.observe_weighted(twin.awaited_point(key), reward, weight)
         twin.abandon(key)
         return [replace_state(self, twin)]
+
+    def anticipate_many_steps(self, points: Mapping[int, FloatArray]) -> tuple[int, Steps]:
+        """Prepare :meth:`anticipate` of leading points together: how many, 0 by default, and the steps."""
+        del points
+        return 0, []
+
+    def fulfil_many_steps(self, keys: Sequence[int], rewards: FloatArray) -> Fulfilled | None:
+        """Prepare :meth:`fulfil` of points together; None by default, for one by one."""
+        del keys, rewards
+        return None
 
     @abstractmethod
     def abandon_steps(self, keys: Collection[int]) -> Steps:

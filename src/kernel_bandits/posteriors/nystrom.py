@@ -19,7 +19,7 @@ from kernel_bandits.posteriors import bulk, pruning
 from kernel_bandits.posteriors.anchored import AnchoredRegression, solved_anew
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.basis import EPSILON, require_resolution
-from kernel_bandits.posteriors.facts import Evaluation, Facts, require_finite_kernel, with_part
+from kernel_bandits.posteriors.facts import Evaluation, Facts, Fulfilled, require_finite_kernel, with_part
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.regression import RidgeRegression
 
@@ -254,6 +254,12 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
     def anticipate_many(self, points: Mapping[int, FloatArray]) -> None:
         # no coins are flipped: where a history is learned, anchors are chosen
         self._model.count_awaited({key: Awaited(point, point) for key, point in points.items()})
+
+    def anticipate_many_steps(self, points: Mapping[int, FloatArray]) -> tuple[int, Steps]:
+        return bulk.anticipate_quiet(self._model, points)
+
+    def fulfil_many_steps(self, keys: Sequence[int], rewards: FloatArray) -> Fulfilled | None:
+        return bulk.fulfil_together(self._model, keys, rewards)
 
     def predict_awaited(self, key: int) -> tuple[float, float]:
         return self._model.predict_awaited(key)

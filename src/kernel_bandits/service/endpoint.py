@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -12,7 +11,7 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.service.bodies import parse_json
+from kernel_bandits.service.bodies import parse_json, to_json
 from kernel_bandits.service.commands import RefusedError
 from kernel_bandits.service.keys import Keys, RateLimit
 from kernel_bandits.service.metrics import Metrics
@@ -217,7 +216,7 @@ async def send_reply(receive: Receive, send: Send, reply: Reply) -> None:
     start = {"type": "http.response.start", "status": reply.status, "headers": headers}
     if not isinstance(content, AsyncIterator):
         if not isinstance(content, bytes):
-            content = b"" if content is None else json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+            content = b"" if content is None else to_json(content)
         headers.append((b"content-length", str(len(content)).encode()))
         await send(start)
         await send({"type": "http.response.body", "body": content})

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_bandits.errors import InputError, KernelBanditsError, needs
-from kernel_bandits.service.events import Event, encode
+from kernel_bandits.service.events import Event, decode, encode, encode_finite, whole_blocks
 
 with needs("SQLAlchemy", "service"):
     import sqlalchemy as sql
@@ -119,8 +119,13 @@ class Store:
 
     def read_all(self, loop: str, after: int = 0) -> Iterator[Event]:
         """Yield the events of a loop after a number, in order."""
-        while events := self.read(loop, after):
+        for events in self.read_blocks(loop, after):
             yield from events
+
+    def read_blocks(self, loop: str, after: int = 0) -> Iterator[Sequence[Event]]:
+        """Yield the events of a loop after a number, in order, some whole blocks at a time."""
+        while events := whole_blocks(self.read(loop, after), READ_AT_ONCE):
+            yield events
             after = events[-1].number
 
     def find(self, loop: str, decision: str) -> dict[str, Event]:
@@ -224,7 +229,7 @@ class Log:
                         "kind": one.kind,
                         "decision": one.decision,
                         "time": one.time,
-                        "body": encode(one.body),
+                        "body": encode_finite(one.body),
                     }
                     for one in events
                 ],
@@ -302,7 +307,7 @@ class _PostgresLeadership(Leadership):
 
 
 def _event(row: Any) -> Event:
-    return Event(row[1], row[2], json.loads(row[4]), row[3], row[0])
+    return Event(row[1], row[2], decode(row[4]), row[3], row[0])
 
 
 def _as_url(address: str) -> URL:

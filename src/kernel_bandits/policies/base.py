@@ -252,7 +252,8 @@ class Policy(Together):
         """
         if not isinstance(ids, Iterable):
             raise InputError(f"ids: expected those of several decisions, got {ids!r}.")
-        keys = self._ledger.require_all_open("tell", [self._open_key("tell", id) for id in ids])
+        plain = [id if type(id) is int else self._open_key("tell", id) for id in ids]
+        keys = self._ledger.require_all_open("tell", plain)
         numbers = [as_reward(reward) for reward in as_vector("rewards", rewards, len(keys)).tolist()]
         done = self._tell_together(keys, numbers) if outputs is None else 0
         keys, numbers = keys[done:], numbers[done:]

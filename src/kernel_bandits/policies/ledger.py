@@ -70,7 +70,10 @@ class Ledger:
 
     def require_all_open(self, verb: str, keys: Sequence[int]) -> list[int]:
         """Return ids as plain integers, or raise an error if one is not open or appears twice."""
-        plain = [self.require_open(verb, key) for key in keys]
+        if all(type(key) is int and key in self._open for key in keys):
+            plain = list(keys)
+        else:
+            plain = [self.require_open(verb, key) for key in keys]
         if len(set(plain)) < len(plain):
             twice = next(key for key in plain if plain.count(key) > 1)
             raise InputError(f"{verb}: decision {twice} appears twice among the ids; a reward counts once.")

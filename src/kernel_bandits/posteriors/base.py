@@ -94,6 +94,11 @@ class Posterior(Reported, Generic[E]):
         del gram, prior  # a posterior without anchors has no use for them
         return self.evaluate(points)
 
+    def evaluate_rounds(self, points: FloatArray, split: int) -> E:
+        """Evaluate n rounds (n, A, d) that offer the same actions, in the columns from ``split`` on; n·A rows."""
+        del split  # where nothing is gained by it
+        return self.evaluate(points.reshape(-1, points.shape[2]))
+
     def group_columns(self, labels: NDArray[np.intp]) -> None:
         """Take note, before the first round, of which columns encode one variable, shape (d,)."""
         del labels  # a kernel that is given knows its columns

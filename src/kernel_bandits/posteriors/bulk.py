@@ -1,6 +1,5 @@
 """Many observations at once: logs, learned at the speed of matrix products, and whole histories, for chosen anchors."""
 
-import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
@@ -135,7 +134,7 @@ def anticipate_quiet(model: AnchoredRegression, points: Mapping[int, FloatArray]
     if not len(model.basis) or model.dictionary.uses_variance or model.dictionary.merges_repeats:
         return 0, []
     rows = np.array(list(points.values()))
-    dictionary = copy.deepcopy(model.dictionary)
+    dictionary = model.dictionary.twin()
     features, residual, quiet = _absorb(model, dictionary, rows)
     if not quiet:
         return 0, []
@@ -143,8 +142,8 @@ def anticipate_quiet(model: AnchoredRegression, points: Mapping[int, FloatArray]
     solved = times(features[:quiet], ahead.covariance)
     ahead.observe_many(features[:quiet], solved, sequential_factor(features[:quiet], solved), np.zeros(quiet))
     # copies, since a row of an array keeps all of it
-    kept = zip(points, map(np.copy, rows), map(np.copy, features), residual.tolist(), strict=True)
-    awaited = {key: Awaited(*one) for key, *one in islice(kept, quiet)}
+    kept = islice(zip(points, rows, features, residual.tolist(), strict=True), quiet)
+    awaited = {key: Awaited(row.copy(), own.copy(), left) for key, row, own, left in kept}
     return quiet, [
         (setattr, pending, "ahead", ahead),
         (pending.awaited.update, awaited),

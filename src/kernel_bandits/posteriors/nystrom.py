@@ -108,6 +108,11 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         del points
         return self._evaluate(gram, prior)
 
+    def evaluate_rounds(self, points: FloatArray, split: int) -> _NystromEvaluation:
+        basis = self._model.basis
+        prior = basis.kernel.diag(points.reshape(-1, points.shape[2]))
+        return self._evaluate(basis.gram_of_rounds(points, split), prior)
+
     def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         pending, facts = self._pending, self._facts
         features, residual = self._model.basis.coordinates(gram, prior)

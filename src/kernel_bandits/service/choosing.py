@@ -20,10 +20,10 @@ from kernel_bandits import persistence
 from kernel_bandits.actions import Box
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.features.values import nearest, shown
-from kernel_bandits.policies.decision import NOTHING_CHOSEN
+from kernel_bandits.policies.decision import NOTHING_CHOSEN, Decision
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.table import TablePolicy
-from kernel_bandits.policies.table_records import NamedDecision, as_plain
+from kernel_bandits.policies.table_records import as_plain
 
 # A policy that raises one of these has changed nothing.
 REFUSED = (KernelBanditsError, np.linalg.LinAlgError, ArithmeticError)
@@ -72,25 +72,19 @@ def choose(policy: TablePolicy, asked: Asked) -> Chosen:
     if isinstance(offer, Box):
         if excluded:
             raise InputError("excluded: a box has no arms to leave out; offer a smaller box.")
-        return _chosen(policy.select(row, offer), 0)
-    actions = policy.translator.offered(offer)
-    mask = _mask(policy, actions, excluded) if excluded else None
-    return _chosen(policy.select(row, actions, mask), len(actions) if mask is None else sum(mask))
+        decision, offered = policy.select(row, offer), 0
+    else:
+        actions = policy.translator.offered(offer)
+        mask = _mask(policy, actions, excluded) if excluded else None
+        decision = policy.select(row, actions, mask)
+        offered = len(actions) if mask is None else sum(mask)
+    return _chosen(decision.encoded, as_plain(decision.action), as_plain(decision.arm), offered)
 
 
-def _chosen(decision: NamedDecision, offered: int) -> Chosen:
-    table, propensity = decision.probabilities, decision.propensity
-    if propensity is None and offered == 1:
-        propensity = 1.0
-    return Chosen(
-        as_plain(decision.action),
-        as_plain(decision.arm),
-        propensity,
-        None if table is None else table.tolist(),
-        decision.mean,
-        decision.std,
-        offered,
-    )
+def _chosen(decision: Decision, action: Any, arm: Any, offered: int) -> Chosen:
+    propensity = 1.0 if decision.propensity is None and offered == 1 else decision.propensity
+    table = None if decision.probabilities is None else decision.probabilities.tolist()
+    return Chosen(action, arm, propensity, table, decision.mean, decision.std, offered)
 
 
 def choose_many(policy: TablePolicy, asked: Sequence[Asked]) -> list[Chosen | KernelBanditsError]:
@@ -111,14 +105,18 @@ def choose_many(policy: TablePolicy, asked: Sequence[Asked]) -> list[Chosen | Ke
 
 def _choose_alike(policy: TablePolicy, asked: Sequence[Asked], places: Sequence[int]) -> dict[int, Chosen]:
     """Choose at places that have one offer; those that have to be looked at one by one are left out."""
-    offer, table = asked[places[0]].offer, policy.translator
+    table, rows = policy.translator, [asked[place].row for place in places]
     try:
-        decisions = policy.select_many([asked[place].row for place in places], offer)
+        offered = table.offered(asked[places[0]].offer)
+        decisions = policy.inner.select_many(table.contexts(rows)[0], table.actions(offered)[0])
     except KernelBanditsError:
         good = [place for place in places if _is_encoded(policy, asked[place].row)]
         return _choose_alike(policy, asked, good) if 1 < len(good) < len(places) else {}
-    offered = len(table.offered(offer))
-    return {place: _chosen(decision, offered) for place, decision in zip(places, decisions, strict=True)}
+    actions, arms = as_plain(offered), as_plain([table.arm_of(action) for action in offered])
+    return {
+        place: _chosen(decision, actions[decision.index], arms[decision.index], len(offered))
+        for place, decision in zip(places, decisions, strict=True)
+    }
 
 
 def _is_encoded(policy: TablePolicy, row: Mapping[str, Any]) -> bool:

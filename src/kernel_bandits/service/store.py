@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from kernel_bandits.service.events import Event, decode, encode, encode_finite, 
 with needs("SQLAlchemy", "service"):
     import sqlalchemy as sql
     from sqlalchemy import event as hooks
-    from sqlalchemy.engine import URL, Connection, Engine, make_url
+    from sqlalchemy.engine import URL, Connection, Dialect, Engine, make_url
     from sqlalchemy.exc import ArgumentError, SQLAlchemyError
     from sqlalchemy.exc import DBAPIError as DatabaseError
 
@@ -198,13 +199,8 @@ class Log:
 
     def read(self, after: int, limit: int = READ_AT_ONCE) -> list[Event]:
         """Return the events after a number, in order, at most ``limit``."""
-        query = (
-            sql.select(*_COLUMNS)
-            .where(EVENTS.c.loop == self._loop, EVENTS.c.number > after)
-            .order_by(EVENTS.c.number)
-            .limit(limit)
-        )
-        return [_event(row) for row in self._connection.execute(query)]
+        found = self._connection.execute(_READ, {"of": self._loop, "after": after, "most": limit})
+        return [_event(row) for row in found]
 
     def find_many(self, decisions: Sequence[str]) -> dict[str, dict[str, Event]]:
         """Return the events of decisions, by decision and kind."""
@@ -220,23 +216,27 @@ class Log:
     def append(self, events: Sequence[Event]) -> None:
         """Append events that have their numbers and times."""
         if events:
-            self._connection.execute(
-                _INSERT,
-                [
-                    {
-                        "loop": self._loop,
-                        "number": one.number,
-                        "kind": one.kind,
-                        "decision": one.decision,
-                        "time": one.time,
-                        "body": encode_finite(one.body),
-                    }
-                    for one in events
-                ],
-            )
+            rows = [
+                (self._loop, one.number, one.kind, one.decision, one.time, encode_finite(one.body)) for one in events
+            ]
+            self._connection.exec_driver_sql(_insertion(self._connection.dialect), rows)
 
 
-_INSERT = sql.insert(EVENTS)
+# Built once: a statement takes longer to write than to execute.
+_READ = (
+    sql.select(*_COLUMNS)
+    .where(EVENTS.c.loop == sql.bindparam("of"), EVENTS.c.number > sql.bindparam("after"))
+    .order_by(EVENTS.c.number)
+    .limit(sql.bindparam("most", type_=sql.Integer))
+)
+
+
+@lru_cache
+def _insertion(dialect: Dialect) -> str:
+    """Return the statement that appends an event, in the words of the database's driver."""
+    mark = "?" if dialect.paramstyle == "qmark" else "%s"
+    columns = [column.name for column in EVENTS.columns]
+    return f"INSERT INTO {EVENTS.name} ({', '.join(columns)}) VALUES ({', '.join([mark] * len(columns))})"
 
 
 class Leadership(ABC):

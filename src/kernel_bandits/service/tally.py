@@ -27,12 +27,13 @@ class Sums:
     def add(self, reward: float, weight: float = 1.0) -> None:
         """Add a reward with its weight."""
         square = weight * weight
+        scaled = square * reward
         self.count += 1
         self.weight += weight
         self.weighted += weight * reward
         self.ww += square
-        self.wwr += square * reward
-        self.wwrr += square * reward * reward
+        self.wwr += scaled
+        self.wwrr += scaled * reward
 
     def merge(self, other: Sums) -> None:
         """Add all that another has summed."""
@@ -118,6 +119,9 @@ class Tally:
         return arm if arm in self.plays or len(self.plays) < MOST_ARMS else OTHERS
 
     def _bucket(self, time: float) -> Bucket:
+        # most events are of the last span, or of one before it
+        if self.buckets and time < self.buckets[-1].start + self.width:
+            return self.buckets[-1]
         start = math.floor(time / self.width) * self.width
         if not self.buckets or start > self.buckets[-1].start:
             while self.buckets and (start - self.buckets[0].start) / self.width >= BUCKETS:

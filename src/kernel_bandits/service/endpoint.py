@@ -162,14 +162,13 @@ def _query(scope: Scope) -> dict[str, str]:
 
 async def read_body(receive: Receive, headers: Mapping[str, str], most: int) -> bytes:
     """Return the body of a request; refuse one that is too long without keeping it."""
-    too_long = RefusedError(413, "too_long", f"the body: expected at most {most} bytes.")
     length = headers.get("content-length", "0")
     if not length.isascii() or not length.isdigit():
-        raise too_long
+        raise _too_long(most)
     if int(length[:20]) > most:
         if int(length[:20]) <= DRAINED * most:
             await _drain(receive)
-        raise too_long
+        raise _too_long(most)
     parts, size = [], 0
     while True:
         message = await receive()
@@ -178,10 +177,14 @@ async def read_body(receive: Receive, headers: Mapping[str, str], most: int) -> 
         part = message.get("body", b"")
         size += len(part)
         if size > most:
-            raise too_long
+            raise _too_long(most)
         parts.append(part)
         if not message.get("more_body"):
             return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_long(most: int) -> RefusedError:
+    return RefusedError(413, "too_long", f"the body: expected at most {most} bytes.")
 
 
 async def _drain(receive: Receive) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any
 
 from kernel_bandits.service.choosing import REFUSED, await_many, from_bytes, reseed, tell_many, to_bytes, update_many
-from kernel_bandits.service.events import Event, blocks, encode
+from kernel_bandits.service.events import Event, blocks, encode_finite
 from kernel_bandits.service.settings import LoopSettings
 from kernel_bandits.service.store import Snapshot
 from kernel_bandits.service.tally import Tally
@@ -46,6 +47,10 @@ class Open:
     learnable: bool = True
 
 
+# all attributes, without copies of what they hold
+_values = attrgetter(*(one.name for one in fields(Open)))
+
+
 class Replica:
     """A policy, its open decisions and its tally after some events of a loop.
 
@@ -81,7 +86,7 @@ class Replica:
         """Return the state as a snapshot."""
         state = {
             "time": self.time,
-            "open": {decision: astuple(one) for decision, one in self.open.items()},
+            "open": {decision: _values(one) for decision, one in self.open.items()},
             "tally": self.tally.dump(),
         }
         content = to_bytes(self.policy, self.settings.seed)
@@ -90,7 +95,7 @@ class Replica:
     def digest(self) -> str:
         """Return a digest of all bits of the state."""
         snapshot = self.snapshot()
-        body = encode(snapshot.state).encode()
+        body = encode_finite(snapshot.state).encode()
         return hashlib.sha256(body + snapshot.policy + str(snapshot.number).encode()).hexdigest()
 
     def apply(self, events: Sequence[Event]) -> None:

@@ -7,7 +7,6 @@ lasts for the transaction. So events are numbered without gaps, in the order in 
 from __future__ import annotations
 
 import hashlib
-import json
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_bandits.errors import InputError, KernelBanditsError, needs
-from kernel_bandits.service.events import Event, decode, encode, encode_finite, whole_blocks
+from kernel_bandits.service.events import Event, decode, encode_finite, whole_blocks
 
 with needs("SQLAlchemy", "service"):
     import sqlalchemy as sql
@@ -148,7 +147,7 @@ class Store:
         )
         with _plain_errors(), self._reading.connect() as connection:
             row = connection.execute(query).first()
-        return None if row is None else Snapshot(row[0], row[1], json.loads(row[2]), bytes(row[3]))
+        return None if row is None else Snapshot(row[0], row[1], decode(row[2]), bytes(row[3]))
 
     def write_snapshot(self, loop: str, snapshot: Snapshot) -> None:
         """Keep a snapshot in place of the oldest ones."""
@@ -161,7 +160,7 @@ class Store:
                     loop=loop,
                     number=snapshot.number,
                     fingerprint=snapshot.fingerprint,
-                    state=encode(snapshot.state),
+                    state=encode_finite(snapshot.state),
                     policy=snapshot.policy,
                 )
             )

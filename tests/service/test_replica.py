@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from kernel_bandits.service.choosing import Asked, choose
-from kernel_bandits.service.events import Event
+from kernel_bandits.service.events import BLOCK, Event, blocks, whole_blocks
 from kernel_bandits.service.replica import Replica
 from kernel_bandits.service.settings import parse_settings
 from kernel_bandits.service.store import Snapshot, Store, StoreError
@@ -88,6 +88,21 @@ def test_a_snapshot_and_the_rest_of_the_log_have_the_same_bits(options):
         second = Replica.restore(settings, first.snapshot())
         second.apply(events[cut:])
         assert second.digest() == live.digest()
+
+
+def test_blocks_are_those_of_transactions_and_never_too_long():
+    times = [1.0] * 3 + [2.0] * 600 + [3.0]
+    events = [Event("late", f"d{n}", {}, time, n + 1) for n, time in enumerate(times)]
+    found = list(blocks(events))
+    assert [event for block in found for event in block] == events
+    assert all(len({event.time for event in block}) == 1 and len(block) <= BLOCK for block in found)
+    # what is a block does not depend on where reading begins
+    for limit in (300, 400, 1000):
+        read, start = [], 0
+        while some := whole_blocks(events[start : start + limit], limit):
+            read += list(blocks(some))
+            start += len(some)
+        assert read == found
 
 
 def test_processes_toss_coins_of_their_own():

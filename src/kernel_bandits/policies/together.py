@@ -14,7 +14,7 @@ from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.policies.rounds import Rounds
 
 # Rewards that are learned by one matrix product. A few are learned faster one by one.
-FEWEST, MOST = 8, 256
+FEWEST, MOST = 8, 128
 
 
 class Together(Rounds):

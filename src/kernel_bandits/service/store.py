@@ -124,7 +124,7 @@ class Store:
 
     def read_blocks(self, loop: str, after: int = 0) -> Iterator[Sequence[Event]]:
         """Yield the events of a loop after a number, in order, some whole blocks at a time."""
-        while events := whole_blocks(self.read(loop, after), READ_AT_ONCE):
+        while events := whole_blocks(self.read(loop, after, READ_AT_ONCE), READ_AT_ONCE):
             yield events
             after = events[-1].number
 

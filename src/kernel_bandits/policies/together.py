@@ -44,32 +44,40 @@ class Together(Rounds):
         keys = list(range(self._ledger.issued, self._ledger.issued + len(points)))
         start, window = 0, len(points)
         while start < len(points):
-            done = self._await_leading(keys[start : start + window], points[start : start + window], dimensions, also)
+            some = slice(start, start + min(window, MOST))
+            done = self._await_together(keys[some], points[some], dimensions, also)
             start += done
+            if done < len(keys[some]):
+                # this one changes the dictionary, or there are few
+                self._await_one(keys[start], points[start].copy(), dimensions, also)
+                start += 1
             # points behind one that changes the dictionary are evaluated in vain: aim at the gap between two
-            window = 2 * (done + 1)
+            window = max(2 * (done + 1), FEWEST)
         return keys
 
-    def _await_leading(
+    def _await_together(
         self, keys: Sequence[int], points: FloatArray, dimensions: tuple[int, int], also: Sequence[Step]
     ) -> int:
-        """Await the leading points, at least one; return how many."""
+        """Await as many of the leading points as are counted together; return how many."""
+        if len(keys) < FEWEST:
+            return 0
         version = self._version()
         try:
-            done, planned = 0, list[Step]()
-            if len(keys) >= FEWEST:
-                with threads_for(self.dictionary_size, len(keys)) or nullcontext():
-                    done, planned = self.anticipate_many(keys[:MOST], points[:MOST])
-            stored = (self._store, version + 1, self._rewards_learned, dimensions)
-            steps = [*self._ledger.issue_steps(done or 1), *also, stored]
+            with threads_for(self.dictionary_size, len(keys)) or nullcontext():
+                done, planned = self.anticipate_many(keys, points)
             if done:
-                self._commit(version, planned, steps)
-            else:
-                self._change_model(version, steps, self.anticipate, keys[0], points[0].copy(), None)
+                stored = (self._store, version + 1, self._rewards_learned, dimensions)
+                self._commit(version, planned, [*self._ledger.issue_steps(done), *also, stored])
         except Exception as reason:
             self._blame_others(version, reason)
             raise
-        return done or 1
+        return done
+
+    def _await_one(self, key: int, point: FloatArray, dimensions: tuple[int, int], also: Sequence[Step]) -> None:
+        version = self._version()
+        stored = (self._store, version + 1, self._rewards_learned, dimensions)
+        steps = [*self._ledger.issue_steps(), *also, stored]
+        self._change_model(version, steps, self.anticipate, key, point, None)
 
     def _tell_together(self, keys: Sequence[int], rewards: Sequence[float]) -> int:
         """Learn the rewards of as many of the leading open decisions as are learned together; return how many."""

@@ -95,8 +95,8 @@ class Posterior(Reported, Generic[E]):
         return self.evaluate(points)
 
     def evaluate_rounds(self, points: FloatArray, split: int) -> E:
-        """Evaluate n rounds (n, A, d) that offer the same actions, in the columns from ``split`` on; n·A rows."""
-        del split  # where nothing is gained by it
+        """Evaluate n rounds (n, A, d) that offer the same actions, in the columns from ``split`` on: n·A rows."""
+        del split
         return self.evaluate(points.reshape(-1, points.shape[2]))
 
     def group_columns(self, labels: NDArray[np.intp]) -> None:
@@ -205,9 +205,8 @@ class Posterior(Reported, Generic[E]):
         twin.abandon(key)
         return [replace_state(self, twin)]
 
-    def anticipate_many_steps(self, points: Mapping[int, FloatArray]) -> tuple[int, Steps]:
+    def anticipate_many_steps(self, points: Mapping[int, FloatArray]) -> tuple[int, Steps]:  # noqa: ARG002 (one by one)
         """Prepare :meth:`anticipate` of leading points together: how many, 0 by default, and the steps."""
-        del points
         return 0, []
 
     def fulfil_many_steps(self, keys: Sequence[int], rewards: FloatArray) -> Fulfilled | None:

@@ -297,14 +297,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
     @contextmanager
     def batch(self) -> Iterator[Callable[[FloatArray], float]]:
-        basis, frozen = self._model.basis, self._pending.ahead.covariance.copy()
-
-        def variance(point: FloatArray) -> float:
-            features, residual, _ = basis(point[None, :])
-            explained = features[0] @ linalg.symmetric_times_vector(frozen, features[0])
-            # σ² = residual/λ + φᵀPφ
-            return residual.item(0) / self.regularization + float(explained)
-
+        variance = self._model.frozen_variance()
         try:
             self._model.postpone()
             yield variance

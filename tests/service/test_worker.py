@@ -131,7 +131,7 @@ def test_a_silent_decision_gets_its_reward(tmp_path):
     service = Service(tmp_path / "events.db", text)
     service.decide()
     service.decide("deferred", active=False)
-    for _ in range(500):
+    for _ in range(6000):
         if service.counts()["silent"]:
             break
         threading.Event().wait(0.01)

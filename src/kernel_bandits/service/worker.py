@@ -21,7 +21,7 @@ BATCH = 256
 # Seconds before a model that failed is built again.
 PAUSE = 1.0
 # A snapshot is followed by none for this many times as long as it took: it grows with the pending decisions.
-SNAPSHOT_REST = 50.0
+SNAPSHOT_REST = 100.0
 _log = logging.getLogger("kernel_bandits.service")
 
 

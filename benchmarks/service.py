@@ -252,7 +252,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
         send_rewards(arguments.port, warm.ids, generator)
         total, block = len(warm.ids), 0
         while block < arguments.blocks or total < arguments.events:
-            empty = Load(arguments.port, "/v1/empty", [b"{}"], arguments.seconds)
+            empty = Load(arguments.port, "/v1/empty", [b"{}"], arguments.empty_seconds or arguments.seconds)
             marks = [processor_seconds(server.pid)]
             floor = asyncio.run(empty.run())
             marks.append(processor_seconds(server.pid))
@@ -300,6 +300,7 @@ def _wait(port: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each block")
+    parser.add_argument("--empty-seconds", type=float, default=0.0, help="of each block of empty requests, if others")
     parser.add_argument("--blocks", type=int, default=4)
     parser.add_argument("--events", type=int, default=0, help="go on until this number of decisions were made")
     parser.add_argument("--database", default="")

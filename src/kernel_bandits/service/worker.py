@@ -20,8 +20,8 @@ from kernel_bandits.service.store import READ_AT_ONCE, Store, StoreError
 BATCH = 256
 # Seconds before a model that failed is built again.
 PAUSE = 1.0
-# A snapshot is followed by none for this many times as long as it took: it grows with the pending decisions.
-SNAPSHOT_REST = 100.0
+# A snapshot holds every pending decision, so it is worth writing after this many events for each of them.
+EVENTS_PER_PENDING = 10
 _log = logging.getLogger("kernel_bandits.service")
 
 
@@ -65,7 +65,6 @@ class Worker:
         self._queue: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._replica: Replica | None = None
         self._snapshot_number = 0
-        self._snapshot_due = 0.0
         self._looked = 0.0
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=f"loop {settings.name}", daemon=True)
@@ -243,10 +242,8 @@ class Worker:
         replica = self._replica
         if replica is None or replica.applied == self._snapshot_number:
             return
-        if not force and replica.applied - self._snapshot_number < self._service.snapshot_events:
-            return
-        started = time.monotonic()
-        if not force and started < self._snapshot_due:
+        fewest = max(self._service.snapshot_events, EVENTS_PER_PENDING * len(replica.open))
+        if not force and replica.applied - self._snapshot_number < fewest:
             return
         try:
             self._store.write_snapshot(self.settings.name, replica.snapshot())
@@ -254,8 +251,6 @@ class Worker:
             _log.warning("no snapshot: %s", reason, extra={"loop": self.settings.name})
             return
         self._snapshot_number = replica.applied
-        now = time.monotonic()
-        self._snapshot_due = now + SNAPSHOT_REST * (now - started)
 
 
 def replay(settings: LoopSettings, store: Store) -> Replica:

@@ -26,6 +26,8 @@ EXPERIMENTS, LAST = 120, 30
 PEAK = 40.0
 # The part of its height that still counts as felt.
 FELT = 0.1
+# Steps towards the highest yield where peaks overlap or the plateau is tilted.
+STEPS = 20
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,9 @@ class Plant:
         noise: its standard deviation, in units of yield.
         peaks: heights of further peaks over that of the highest.
         aspect: how much wider the peak is in its last setting than in its first.
+        oblique: whether the axes of the peak are turned at random, which makes a ridge across the settings. The peak
+            then stays in the box.
+        level: how far the sensors move the whole yield, in units of yield per standard deviation.
         sensing: how sensors vary: independently, as flags, or as a slow walk.
         sensor_units: centre and spread of the sensors.
     """
@@ -71,6 +76,8 @@ class Plant:
     noise: float = 1.0
     peaks: tuple[float, ...] = ()
     aspect: float = 1.0
+    oblique: bool = False
+    level: float = 0.0
     sensing: Literal["independent", "flags", "walk"] = "independent"
     sensor_units: tuple[float, float] = (0.0, 1.0)
 
@@ -107,6 +114,11 @@ class Run:
         self.heights = PEAK * np.array([1.0, *plant.peaks])
         others = instance.uniform(plant.margin, 1.0 - plant.margin, (len(plant.peaks), plant.matter))
         self.centres = np.concatenate([self.centres, others])
+        # a random rotation
+        turned = np.linalg.qr(instance.standard_normal((plant.matter, plant.matter)))[0]
+        self.axes = turned if plant.oblique else np.eye(plant.matter)
+        slopes = instance.standard_normal(plant.sensors)
+        self.slopes = plant.level * slopes / max(np.linalg.norm(slopes), 1e-12)
         self.state = np.zeros(plant.sensors)
 
     def sense(self) -> np.ndarray:
@@ -118,24 +130,48 @@ class Run:
             drawn = np.sign(drawn)
         return plant.sensor_units[0] + plant.sensor_units[1] * drawn
 
+    def _sensed(self, context: np.ndarray) -> np.ndarray:
+        return (context - self.plant.sensor_units[0]) / self.plant.sensor_units[1]
+
+    def _peaks(self, context: np.ndarray) -> np.ndarray:
+        """The centres of the peaks, shape (n, d)."""
+        centres = self.centres + self.directions @ np.tanh(self._sensed(context))
+        return np.clip(centres, 0.0, 1.0) if self.plant.oblique else centres
+
+    def _bumps(self, context: np.ndarray, fractions: np.ndarray) -> np.ndarray:
+        """What each peak adds at fractions (n, d_a) of the box, shape (n, peaks)."""
+        plant = self.plant
+        offsets = (fractions[:, None, : plant.matter] - self._peaks(context)) @ self.axes / plant.widths
+        heights: np.ndarray = self.heights * np.exp(-0.5 * (offsets**2).sum(axis=2))
+        return heights
+
     def _yield(self, context: np.ndarray, fractions: np.ndarray) -> np.ndarray:
         """Expected yields at fractions (n, d_a) of the box."""
-        plant = self.plant
-        sensed = (context - plant.sensor_units[0]) / plant.sensor_units[1]
-        centres = self.centres + self.directions @ np.tanh(sensed)
-        offsets = (fractions[:, None, : plant.matter] - centres) / plant.widths
-        bumps = (self.heights * np.exp(-0.5 * (offsets**2).sum(axis=2))).sum(axis=1)
-        return plant.plateau + bumps + plant.tilt * (fractions.mean(axis=1) - 0.5)
+        plant, bumps = self.plant, self._bumps(context, fractions).sum(axis=1)
+        level = plant.plateau + float(self.slopes @ self._sensed(context))
+        return level + bumps + plant.tilt * (fractions.mean(axis=1) - 0.5)
 
     def expected(self, context: np.ndarray, action: np.ndarray) -> float:
         return float(self._yield(context, self.box.fractions(action[None, :]))[0])
 
     def best(self, context: np.ndarray) -> float:
-        """The yield of the highest peak, or of the nearest point of the box."""
-        sensed = (context - self.plant.sensor_units[0]) / self.plant.sensor_units[1]
-        fractions = np.full((len(self.centres), self.plant.settings), 0.5)
-        fractions[:, : self.plant.matter] = np.clip(self.centres + self.directions @ np.tanh(sensed), 0.0, 1.0)
-        return float(self._yield(context, fractions).max())
+        """The highest yield in the box."""
+        plant = self.plant
+        # a slope of the plateau is steepest in settings that do not matter otherwise
+        fractions = np.full((len(self.centres), plant.settings), 0.5 + 0.5 * np.sign(plant.tilt))
+        peaks = self._peaks(context)
+        fractions[:, : plant.matter] = np.clip(peaks, 0.0, 1.0)
+        highest = float(self._yield(context, fractions).max())
+        if plant.tilt or plant.peaks:
+            # the gradient is 0 where x = (Σ b_i·c_i + C·slope)/Σ b_i, with the bumps b_i at x and their covariance C
+            covariance = (self.axes * plant.widths**2) @ self.axes.T
+            shift = covariance.sum(axis=1) * plant.tilt / plant.settings
+            for _ in range(STEPS):
+                bumps = self._bumps(context, fractions)
+                towards = (bumps @ peaks + shift) / bumps.sum(axis=1, keepdims=True)
+                fractions[:, : plant.matter] = np.clip(towards, 0.0, 1.0)
+            highest = max(highest, float(self._yield(context, fractions).max()))
+        return highest
 
     def play(self, policy: kb.Policy) -> tuple[np.ndarray, np.ndarray]:
         """Shortfalls (120,) and which of the plays were on a wall."""

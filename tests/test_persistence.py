@@ -17,6 +17,7 @@ from test_policy_contract import VARIANTS, build, rounds, variant_name
 
 import kernel_bandits as kb
 from kernel_bandits import persistence
+from kernel_bandits.kernels import Shear
 from kernel_bandits.persistence import classes
 
 
@@ -59,10 +60,11 @@ def test_a_resumed_run_continues_bit_for_bit(variant, tmp_path):
     [
         kb.Matern(0.4, smoothness=2.5) + kb.Linear(),
         kb.TensorProduct(kb.Gaussian(0.3), kb.Exponential(0.5), context_dimension=2),
+        kb.TensorProduct(kb.Gaussian(0.3), kb.Matern(0.5), 2, Shear(np.array([[0.2, -0.4]]), np.zeros(2))),
         2.0 * kb.Gaussian([0.3, 0.4, 0.5]),
         sk.RBF(0.5) + sk.WhiteKernel(0.1),
     ],
-    ids=["sum", "tensor", "scaled", "scikit-learn"],
+    ids=["sum", "tensor", "sheared", "scaled", "scikit-learn"],
 )
 def test_kernels_come_back_as_they_were(kernel, tmp_path):
     policy = kb.ek_ucb(kernel, seed=0)

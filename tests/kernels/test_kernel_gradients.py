@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
-from kernel_bandits.kernels import Differentiable, diagonal_gradient, weighted_gradient
+from kernel_bandits.kernels import Differentiable, Shear, diagonal_gradient, weighted_gradient
 from kernel_bandits.kernels.timed import Timed
 
 SCALES = [0.3, 0.7, 2.0]
@@ -28,6 +28,8 @@ OWN = [
     kb.Linear() * kb.Matern(1.0) + kb.Exponential(0.5),
     kb.TensorProduct(kb.Polynomial(2), kb.Matern(0.5), context_dimension=2),
     kb.TensorProduct(kb.Gaussian(0.5), kb.Linear(0.5) + kb.Gaussian(0.2), context_dimension=1),
+    kb.TensorProduct(kb.Linear(), kb.Matern(0.5), 1, Shear(np.array([[0.7], [-0.4]]), np.array([0.2]))),
+    kb.TensorProduct(kb.Gaussian(0.5), kb.Linear(0.5), 2, Shear(np.array([[0.7, -0.4]]), np.zeros(2))),
     Timed(kb.Matern(0.5), half_life=3.0),
 ]
 FOREIGN = [

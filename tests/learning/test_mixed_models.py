@@ -165,3 +165,37 @@ def test_the_bonus_of_two_valued_rewards_is_what_may_be_hoped_for():
     assert sampled._bonus(5.5, 0.5) == pytest.approx(1.0)
     # no more than the way to the upper value
     assert sampled._bonus(5.5, 0.9) == pytest.approx(1.5 / 0.9)
+
+
+def plant(moves, widths, count=80, seed=0, noise=0.05):
+    """The model of a peak over three settings of different units that two sensors move, and how far it moves it."""
+    generator = np.random.default_rng(seed)
+    low, width = np.array([150.0, 1.0, -20.0]), np.array([100.0, 4.0, 0.5])
+    sensors, fractions = generator.normal(size=(count, 2)), generator.random((count, 3))
+    offsets = (fractions - 0.5 - sensors @ np.transpose(moves)) / widths
+    rewards = np.exp(-0.5 * (offsets**2).sum(axis=1)) + noise * generator.normal(size=count)
+    columns = Columns(2).within(low, low + width)
+    points = np.hstack([300.0 + 7.0 * sensors, low + width * fractions])
+    return MixedSample(points, rewards, columns, False, None).fit(None), width
+
+
+def test_each_setting_of_a_box_has_a_width_if_it_needs_one():
+    model, _ = plant(np.zeros((3, 2)), [0.1, 0.4, 50.0])
+    narrow, wide, irrelevant = model.relative_lengthscales(5)[2:]
+    assert narrow < 0.6 * wide
+    assert irrelevant > 1.5 * wide
+
+
+def test_sensors_that_move_the_peak_shear_the_kernel():
+    moves = np.array([[0.1, 0.0], [0.0, -0.1], [0.05, 0.05]])
+    model, width = plant(moves, [0.25, 0.25, 0.25], count=120)
+    # in the units of the data: settings over sensors
+    found = model.kernel.shear.slopes / width[:, None] * 7.0
+    np.testing.assert_allclose(found, moves, atol=0.04)
+    np.testing.assert_allclose(model.kernel.shear.centre, 300.0, atol=2.0)
+
+
+def test_noise_moves_nothing():
+    model, _ = plant(np.zeros((3, 2)), [1e-3, 1e-3, 1e-3], noise=1.0)
+    assert np.abs(model.warp.moves).max() < 0.1
+    assert np.abs(model.warp.actions).max() < 0.3

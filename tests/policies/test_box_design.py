@@ -219,3 +219,33 @@ def test_the_design_goes_on_while_no_reward_has_come_and_while_all_are_equal():
     fractions = BOX.fractions(np.array(actions))
     assert ((fractions > 0.0) & (fractions < 1.0)).all()
     assert len(np.unique(fractions, axis=0)) == 2 * SIZE + 1
+
+
+def test_every_third_point_beyond_the_first_follows_the_strongest_hint():
+    policy, generator = kb.ek_ucb(seed=0), np.random.default_rng(0)
+    box, hinted = kb.Box([0.0, 0.0], [1.0, 1.0]), np.array([0.3, 0.7])
+    policy.select([], box)
+    near = hinted + np.array([[0.0, 0.02], [0.02, 0.0], [-0.02, 0.0]])
+    known = np.concatenate([box.sample(generator, 18), near])
+    # a little more than usual at three neighbours: none of them stands out
+    rewards = [*np.resize([-1.0, 1.0, 0.3, -0.3], 18).tolist(), 1.0, 1.0, 1.0]
+    for action, reward in zip(known, rewards, strict=True):
+        policy.update([], action, reward)
+    assert policy.posterior.shape == FLAT
+    asked = [policy.ask([], box).action for _ in range(6)]
+    distances = np.linalg.norm(np.array(asked) - hinted, axis=1)
+    assert distances[0] < 0.2
+    # one that is pending does not repeat itself
+    assert not np.array_equal(asked[0], asked[3])
+    # the others go on with the design
+    assert (distances[[1, 2, 4, 5]] > 0.2).any()
+
+
+def test_a_weak_peak_in_strong_noise_is_found():
+    box, peak, heights = kb.Box(np.zeros(4), np.ones(4)), np.array([0.0, 0.4, 0.6, 0.5]), []
+    policy, generator = kb.ek_ucb(seed=2), np.random.default_rng(2)
+    for _ in range(90):
+        action = policy.select([], box).action
+        heights.append(40.0 * np.exp(-((action - peak) ** 2).sum() / (2.0 * 0.2**2)))
+        policy.update([], action, 50.0 + heights[-1] + 3.0 * float(generator.standard_normal()))
+    assert np.mean(heights[-15:]) > 33.0

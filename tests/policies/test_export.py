@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
+from kernel_bandits.kernels import Shear
 
 PAGE = Path(__file__).parents[2] / "docs" / "export.md"
 KERNELS = [
     kb.Gaussian(0.5),
     2.0 * kb.Matern([0.5, 1.0, 2.0], smoothness=1.5) + 0.5 * kb.Linear(),
     kb.TensorProduct(kb.Exponential(0.7), kb.Matern(0.6), 1) * kb.Polynomial(2, offset=1.0),
+    kb.TensorProduct(kb.Exponential(0.7), kb.Matern(0.6), 1, Shear(np.array([[0.5], [-2.0]]), np.array([0.3]))),
     kb.Mixed(1.0, 0.5, 2.0, 0.7, centre=[0.5, 0.4, 0.3], scale=[1.0, 2.0, 0.5]),
 ]
 

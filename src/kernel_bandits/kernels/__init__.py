@@ -22,7 +22,7 @@ from kernel_bandits.kernels.base import (
     register_with_scikit_learn,
     weighted_gradient,
 )
-from kernel_bandits.kernels.composite import TensorProduct, require_columns, require_gram
+from kernel_bandits.kernels.composite import Shear, TensorProduct, require_columns, require_gram
 from kernel_bandits.kernels.dot_product import Linear, Polynomial
 from kernel_bandits.kernels.lengthscales import Lengthscale, median_lengthscale
 from kernel_bandits.kernels.mixed import Mixed, PerArm
@@ -42,6 +42,7 @@ __all__ = [
     "PerArm",
     "Polynomial",
     "Product",
+    "Shear",
     "Stationary",
     "Sum",
     "TensorProduct",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from kernel_bandits.arrays import FloatArray, as_count
+from kernel_bandits.arrays import FloatArray, as_count, as_floats, require_finite
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels.base import (
     Kernel,
@@ -15,9 +17,37 @@ from kernel_bandits.kernels.base import (
     diagonal_gradient,
     weighted_gradient,
 )
+from kernel_bandits.numerics.linalg import times
 
 # A kernel is checked on this many points of the first round, up to this share of its largest value.
 FIRST_POINTS, ROUNDING = 4, 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Shear:
+    """Actions that the context moves: a − M(x − centre).
+
+    Attributes:
+        slopes: M, shape (d_a, d_x).
+        centre: shape (d_x,).
+    """
+
+    slopes: FloatArray
+    centre: FloatArray
+
+    def __post_init__(self) -> None:
+        for name in ("slopes", "centre"):
+            object.__setattr__(self, name, as_floats(name, getattr(self, name)).copy())
+            require_finite(name, getattr(self, name))
+        if self.slopes.ndim != 2 or self.centre.shape != self.slopes.shape[1:]:
+            raise InputError(
+                f"slopes: expected shape (d_a, d_x) and a centre of shape (d_x,), got {self.slopes.shape} and "
+                f"{self.centre.shape}."
+            )
+
+    def offsets(self, contexts: FloatArray) -> FloatArray:
+        """Return M(x − centre) for contexts (n, d_x), shape (n, d_a)."""
+        return times(contexts - self.centre, np.ascontiguousarray(self.slopes.T))
 
 
 class TensorProduct(Kernel):
@@ -30,12 +60,20 @@ class TensorProduct(Kernel):
         context_kernel: the kernel of the first ``context_dimension`` columns.
         action_kernel: the kernel of the remaining columns.
         context_dimension: d_x.
+        shear: how contexts move actions: k_action is of a − M(x − centre) then. None for not at all.
     """
 
-    def __init__(self, context_kernel: KernelLike, action_kernel: KernelLike, context_dimension: int) -> None:
+    def __init__(
+        self,
+        context_kernel: KernelLike,
+        action_kernel: KernelLike,
+        context_dimension: int,
+        shear: Shear | None = None,
+    ) -> None:
         self.context_kernel = as_kernel(context_kernel)
         self.action_kernel = as_kernel(action_kernel)
         self.context_dimension = as_count("context_dimension", context_dimension)
+        self.shear = shear
 
     def _split(self, X: FloatArray, share_context: bool = True) -> tuple[FloatArray, FloatArray]:
         if X.shape[1] <= self.context_dimension:
@@ -47,7 +85,8 @@ class TensorProduct(Kernel):
         # most rows that differ at all differ at the ends
         if share_context and (contexts[-1] == contexts[0]).all() and (contexts == contexts[0]).all():
             contexts = contexts[:1]
-        return contexts, X[:, self.context_dimension :]
+        actions = X[:, self.context_dimension :]
+        return contexts, actions if self.shear is None else actions - self.shear.offsets(contexts)
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
         if Y is None:
@@ -66,7 +105,14 @@ class TensorProduct(Kernel):
         of_context = weights * self.action_kernel(actions, other_actions)
         of_action = weights * self.context_kernel(contexts, other_contexts)
         by_context = weighted_gradient(self.context_kernel, contexts, other_contexts, of_context)
-        return np.hstack([by_context, weighted_gradient(self.action_kernel, actions, other_actions, of_action)])
+        by_action = weighted_gradient(self.action_kernel, actions, other_actions, of_action)
+        return self._joined(by_context, by_action)
+
+    def _joined(self, by_context: FloatArray, by_action: FloatArray) -> FloatArray:
+        """Return the gradient by joint points from those by contexts and by the actions that they move."""
+        if self.shear is not None:
+            by_context = by_context - by_action @ self.shear.slopes
+        return np.hstack([by_context, by_action])
 
     def gradient_from(self, X: FloatArray, Y: FloatArray, weights: FloatArray, first: int) -> FloatArray:
         if first != self.context_dimension:
@@ -82,7 +128,7 @@ class TensorProduct(Kernel):
         if by_context is None or by_action is None:
             return None
         by_context *= self.action_kernel.diag(actions)[:, None]
-        return np.hstack([by_context, by_action * self.context_kernel.diag(contexts)[:, None]])
+        return self._joined(by_context, by_action * self.context_kernel.diag(contexts)[:, None])
 
     def in_context(self, context: FloatArray, others: FloatArray) -> InContext | None:
         """Return k((x, a), z) for a context x and fixed points z (m, d) as a function of the action a.
@@ -94,10 +140,19 @@ class TensorProduct(Kernel):
             return None
         contexts = context[None, :]
         prior = float(self.context_kernel.diag(contexts)[0])
-        return InContext(self.action_kernel, self.context_kernel(contexts, other_contexts), prior)
+        offset = None if self.shear is None else self.shear.offsets(contexts)
+        return InContext(self.action_kernel, self.context_kernel(contexts, other_contexts), prior, offset)
+
+    def actions_seen_from(self, context: FloatArray, others: FloatArray) -> FloatArray:
+        """Return the actions that are in a context what those of other points (m, d) are in theirs, shape (m, d_a)."""
+        contexts, actions = others[:, : self.context_dimension], others[:, self.context_dimension :]
+        if self.shear is None:
+            return actions
+        return actions - self.shear.offsets(contexts) + self.shear.offsets(context[None, :])
 
     def __repr__(self) -> str:
-        return f"TensorProduct({self.context_kernel!r}, {self.action_kernel!r}, {self.context_dimension})"
+        moved = "" if self.shear is None else ", shear"
+        return f"TensorProduct({self.context_kernel!r}, {self.action_kernel!r}, {self.context_dimension}{moved})"
 
 
 class InContext(Kernel):
@@ -107,22 +162,26 @@ class InContext(Kernel):
         kernel: of the actions.
         factors: k(x, y) of the context x and the contexts y of the fixed points, shape (1, m) or (1, 1).
         prior: k(x, x).
+        offset: what the context moves all actions by, shape (1, d_a); None for nothing.
     """
 
-    def __init__(self, kernel: KernelLike, factors: FloatArray, prior: float) -> None:
-        self._kernel, self._factors, self._prior = kernel, factors, prior
+    def __init__(self, kernel: KernelLike, factors: FloatArray, prior: float, offset: FloatArray | None = None) -> None:
+        self._kernel, self._factors, self._prior, self._offset = kernel, factors, prior, offset
+
+    def _moved(self, X: FloatArray) -> FloatArray:
+        return X if self._offset is None else X - self._offset
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
-        return self._factors * self._kernel(X, Y)
+        return self._factors * self._kernel(self._moved(X), None if Y is None else self._moved(Y))
 
     def diag(self, X: FloatArray) -> FloatArray:
-        return self._prior * self._kernel.diag(X)
+        return self._prior * self._kernel.diag(self._moved(X))
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
-        return weighted_gradient(self._kernel, X, Y, weights * self._factors)
+        return weighted_gradient(self._kernel, self._moved(X), self._moved(Y), weights * self._factors)
 
     def diag_gradient(self, X: FloatArray) -> FloatArray | None:
-        gradient = diagonal_gradient(self._kernel, X)
+        gradient = diagonal_gradient(self._kernel, self._moved(X))
         return None if gradient is None else self._prior * gradient
 
 

@@ -7,20 +7,25 @@ where arms share nothing. Its covariance is Σ = X ∘ A + λI with
 
 where L holds inner products, W those of decorrelated columns and S a Matérn kernel of contexts, L' and S' those of
 actions; o' is what an action earns of its own, whatever its features. Named arms have the correlation 1 − κ with each
-other; A = 1 within an arm. The log evidence of all blocks is the sum over blocks, at the mean c that makes it largest.
+other; A = 1 within an arm. The columns may be warped first, all but those of W (:class:`Warp`).
+
+The log evidence of all blocks is the sum over blocks, at the mean c that makes it largest.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
+from kernel_bandits.learning.columns import weight_count
+from kernel_bandits.learning.warp import Warp, WarpSizes
 from kernel_bandits.numerics.linalg import inverse_and_log_determinant
 
 # θ = log of (b, l, w, s, ℓ, λ), and of (l', s', o', ℓ') where actions are described or of κ where arms are correlated.
@@ -33,16 +38,58 @@ ABSENT = -60.0
 
 @dataclass(frozen=True)
 class Similarity:
-    """Inner products ⟨x, y⟩/n and squared distances ‖x − y‖²/n between the points of a block, both (n, n)."""
+    """Inner products ⟨x, y⟩/n and squared distances ‖x − y‖²/n between the points of a block, both (m, m).
+
+    Attributes:
+        products: the first.
+        distances: the second.
+        columns: the points, standardised, shape (m, d).
+        labels: the variable of each column, shape (d,).
+        count: n, how many variables vary.
+    """
 
     products: FloatArray
     distances: FloatArray
+    columns: FloatArray
+    labels: NDArray[np.intp]
+    count: int
 
     @classmethod
-    def of(cls, standardised: FloatArray, variables: int) -> Similarity:
-        """Those of standardised columns that stand for a number of variables."""
-        count = max(variables, 1)
-        return cls(standardised @ standardised.T / count, cdist(standardised, standardised, "sqeuclidean") / count)
+    def of(cls, standardised: FloatArray, count: int, labels: NDArray[np.intp] | None = None) -> Similarity:
+        """Those of standardised columns that stand for a number of variables; each for one of its own by default."""
+        count = max(count, 1)
+        products, distances = standardised @ standardised.T, cdist(standardised, standardised, "sqeuclidean")
+        labels = np.arange(standardised.shape[1]) if labels is None else labels
+        return cls(products / count, distances / count, standardised, labels, count)
+
+    @property
+    def weights(self) -> int:
+        """How many variables may have a weight of their own."""
+        return weight_count(self.labels)
+
+    def warped(self, relevance: FloatArray, offsets: FloatArray | None = None) -> Similarity:
+        """Return the similarities of (columns − offsets)·exp(relevance of their variable)."""
+        if not len(relevance) and offsets is None:
+            return self
+        columns = self.columns if offsets is None else self.columns - offsets
+        return Similarity.of(columns * self.factors(relevance), self.count, self.labels)
+
+    def factors(self, relevance: FloatArray) -> FloatArray:
+        """Return what each column is multiplied by, shape (d,)."""
+        return np.exp(relevance)[self.labels] if len(relevance) else np.ones(len(self.labels))
+
+    def column_gradient(self, by_products: FloatArray, by_distances: FloatArray) -> FloatArray:
+        """Return ∂F/∂columns, shape (m, d), for symmetric ∂F/∂products and ∂F/∂distances, both (m, m)."""
+        # ∂/∂x_a of Σ B_ab⟨x_a, x_b⟩ + Σ C_ab‖x_a − x_b‖² is 2·Σ_b B_ab·x_b + 4·Σ_b C_ab(x_a − x_b)
+        by_columns = (2.0 * by_products - 4.0 * by_distances) @ self.columns
+        by_columns += 4.0 * by_distances.sum(axis=1)[:, None] * self.columns
+        return by_columns / self.count
+
+    def relevance_gradient(self, by_columns: FloatArray) -> FloatArray:
+        """Return ∂F/∂relevance of each variable from ∂F/∂columns, of columns that are warped."""
+        slopes = np.zeros(self.weights)
+        np.add.at(slopes, self.labels, np.einsum("ij,ij->j", self.columns, by_columns))
+        return slopes
 
 
 @dataclass(frozen=True)
@@ -56,6 +103,7 @@ class Block:
         rewards: shape (n,).
         other_arm: 1 where two observations are of different arms and 0 elsewhere, shape (n, n), for correlated arms.
         same_action: 1 where two observations are of the same described action, shape (n, n); None where few return.
+        movable: whether contexts may move what actions do.
     """
 
     contexts: Similarity
@@ -64,11 +112,28 @@ class Block:
     rewards: FloatArray
     other_arm: FloatArray | None = None
     same_action: FloatArray | None = None
+    movable: bool = False
+
+    @property
+    def warp_sizes(self) -> WarpSizes:
+        """How much of a warp there is to learn."""
+        if self.actions is None:
+            return WarpSizes(self.contexts.weights, 0, (0, 0))
+        shape = (len(self.actions.labels), len(self.contexts.labels))
+        return WarpSizes(self.contexts.weights, self.actions.weights, shape if self.movable and all(shape) else (0, 0))
+
+    def warped(self, warp: Warp) -> Block:
+        """Return the block of warped columns."""
+        actions = self.actions
+        if actions is not None:
+            offsets = self.contexts.columns @ warp.moves.T if warp.moves.size else None
+            actions = actions.warped(warp.actions, offsets)
+        return replace(self, contexts=self.contexts.warped(warp.contexts), actions=actions)
 
 
 @dataclass(frozen=True)
 class BlockEvidence:
-    """Log evidence F, ∂F/∂θ, and the mean c at which they are taken."""
+    """Log evidence F, its gradient in θ and in the numbers of a warp if there is one, and the mean c."""
 
     value: float
     gradient: FloatArray
@@ -76,12 +141,12 @@ class BlockEvidence:
 
 
 def _smooth(distances: FloatArray, lengthscale: float) -> tuple[FloatArray, FloatArray]:
-    """Return the Matérn kernel of smoothness 5/2 and its derivative in log ℓ."""
-    # r² = 5q/ℓ²: k = (1 + r + r²/3)e⁻ʳ and ∂k/∂log ℓ = r²(1 + r)e⁻ʳ/3
+    """Return the Matérn kernel of smoothness 5/2 and its derivative in the squared distances q."""
+    # r² = 5q/ℓ²: k = (1 + r + r²/3)e⁻ʳ and ∂k/∂q = −⁵⁄₆·(1 + r)e⁻ʳ/ℓ²
     squared = (5.0 / lengthscale**2) * distances
     r = np.sqrt(squared)
     decay = np.exp(-r)
-    return (1.0 + r + squared / 3.0) * decay, squared * (1.0 + r) * decay / 3.0
+    return (1.0 + r + squared / 3.0) * decay, (-5.0 / 6.0 / lengthscale**2) * (1.0 + r) * decay
 
 
 @dataclass(frozen=True)
@@ -118,10 +183,12 @@ class _Parts:
         inverse, log_determinant = inverse_and_log_determinant(covariance)
         return cls(block, context, smooth, slope, action, action_smooth, action_slope, inverse, log_determinant)
 
-    def gradient(self, values: FloatArray, misfit: FloatArray) -> FloatArray:
-        """Return ∂F/∂θ with α = Σ⁻¹(y − c)."""
-        # ∂F/∂Σ = ½(ααᵀ − Σ⁻¹)
-        by_covariance = 0.5 * (np.multiply.outer(misfit, misfit) - self.inverse)
+    def by_covariance(self, misfit: FloatArray) -> FloatArray:
+        """Return ∂F/∂Σ = ½(ααᵀ − Σ⁻¹) with α = Σ⁻¹(y − c)."""
+        return 0.5 * (np.multiply.outer(misfit, misfit) - self.inverse)
+
+    def gradient(self, values: FloatArray, by_covariance: FloatArray) -> FloatArray:
+        """Return ∂F/∂θ."""
         gradient = np.zeros(len(values))
         gradient[NOISE] = values[NOISE] * np.trace(by_covariance)
         if self.block.other_arm is not None:
@@ -132,39 +199,76 @@ class _Parts:
             gradient[ACTION_SMOOTH] = values[ACTION_SMOOTH] * np.vdot(by_action, self.action_smooth)
             if self.block.same_action is not None:
                 gradient[ACTION_OWN] = values[ACTION_OWN] * np.vdot(by_action, self.block.same_action)
-            gradient[ACTION_LENGTH] = values[ACTION_SMOOTH] * np.vdot(by_action, self.action_slope)
+            by_length = _by_length(self.block.actions, self.action_slope)
+            gradient[ACTION_LENGTH] = values[ACTION_SMOOTH] * np.vdot(by_action, by_length)
         if self.action is not None:
             by_covariance = by_covariance * self.action
         gradient[BIAS] = values[BIAS] * by_covariance.sum()
         gradient[LINEAR] = values[LINEAR] * np.vdot(by_covariance, self.block.contexts.products)
         gradient[DECORRELATED] = values[DECORRELATED] * np.vdot(by_covariance, self.block.decorrelated)
         gradient[SMOOTH] = values[SMOOTH] * np.vdot(by_covariance, self.context_smooth)
-        gradient[LENGTH] = values[SMOOTH] * np.vdot(by_covariance, self.context_slope)
+        by_length = _by_length(self.block.contexts, self.context_slope)
+        gradient[LENGTH] = values[SMOOTH] * np.vdot(by_covariance, by_length)
         return gradient
 
+    def warp_gradient(self, values: FloatArray, by_covariance: FloatArray, block: Block, warp: Warp) -> FloatArray:
+        """Return ∂F/∂(ρ, ρ', M) in one row; the block is the one before it was warped."""
+        sizes, slopes = block.warp_sizes, []
+        if sizes.contexts:
+            by_context = by_covariance if self.action is None else by_covariance * self.action
+            by_distance = values[SMOOTH] * by_context * self.context_slope
+            contexts = self.block.contexts
+            slopes.append(
+                contexts.relevance_gradient(contexts.column_gradient(values[LINEAR] * by_context, by_distance))
+            )
+        actions = self.block.actions
+        if actions is not None and sizes.total > sizes.contexts:
+            by_action = by_covariance * self.context
+            by_distance = values[ACTION_SMOOTH] * by_action * self.action_slope
+            by_columns = actions.column_gradient(values[ACTION_LINEAR] * by_action, by_distance)
+            if sizes.actions:
+                slopes.append(actions.relevance_gradient(by_columns))
+            if warp.moves.size:
+                # a' = (a − Mx)·exp ρ'
+                slopes.append(-((by_columns * actions.factors(warp.actions)).T @ block.contexts.columns).ravel())
+        return np.concatenate([*slopes, np.empty(0)])
 
-def block_evidence(parameters: FloatArray, blocks: Sequence[Block], mean_precision: float) -> BlockEvidence:
+
+def _by_length(similarity: Similarity, slope: FloatArray) -> FloatArray:
+    """Return ∂k/∂log ℓ = −2q·∂k/∂q."""
+    return -2.0 * similarity.distances * slope
+
+
+def block_evidence(
+    parameters: FloatArray, blocks: Sequence[Block], mean_precision: float, *, warp: Warp | None = None
+) -> BlockEvidence:
     """Log evidence of blocks and its gradient, in O(Σn³).
 
     Args:
         parameters: θ, shape (6,), (7,) where arms are correlated, or (10,) where actions are described.
         blocks: the observations.
         mean_precision: of the prior of c about the mean reward 0; its exponent is part of the value.
+        warp: of their columns; the gradient then goes on with its numbers. None for none.
 
     Raises:
         KernelBanditsError: if a covariance is not positive definite at θ.
     """
     values = np.exp(parameters)
-    parts, mean = _parts_and_mean(values, blocks, mean_precision)
+    warped = blocks if warp is None else [block.warped(warp) for block in blocks]
+    parts, mean = _parts_and_mean(values, warped, mean_precision)
     value, gradient = -0.5 * mean_precision * mean * mean, np.zeros(len(values))
-    for part in parts:
+    warp_gradient = np.zeros(0 if warp is None else blocks[0].warp_sizes.total)
+    for part, block in zip(parts, blocks, strict=True):
         rewards = part.block.rewards - mean
         misfit = part.inverse @ rewards
         value -= 0.5 * (float(rewards @ misfit) + part.log_determinant + len(rewards) * math.log(2.0 * math.pi))
-        gradient += part.gradient(values, misfit)
+        by_covariance = part.by_covariance(misfit)
+        gradient += part.gradient(values, by_covariance)
+        if warp is not None:
+            warp_gradient += part.warp_gradient(values, by_covariance, block, warp)
     if not math.isfinite(value):
         raise KernelBanditsError("The evidence is not finite at these parameters.")
-    return BlockEvidence(value, gradient, mean)
+    return BlockEvidence(value, np.append(gradient, warp_gradient), mean)
 
 
 def surprises(parameters: FloatArray, blocks: Sequence[Block], mean_precision: float) -> list[FloatArray]:

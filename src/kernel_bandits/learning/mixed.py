@@ -17,13 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.kernels import Kernel, TensorProduct
+from kernel_bandits.kernels import Kernel, Shear, TensorProduct
 from kernel_bandits.kernels.mixed import Mixed, PerArm
 from kernel_bandits.learning import blocks, box
 from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
 from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units
 from kernel_bandits.learning.mixed_objective import MixedObjective, greatest_contrast
 from kernel_bandits.learning.mixed_prior import BOX_PRIOR, DESCRIBED_PRIOR, PRIOR, MixedPrior
+from kernel_bandits.learning.warp import NO_WARP, Warp
+from kernel_bandits.learning.warp_objective import WarpObjective
 
 # Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a known
 # kernel, since this one is uncertain too; and for two-valued rewards, at least.
@@ -49,6 +51,7 @@ class MixedModel:
         actions: units of the action columns; None where they name arms.
         power: by which the evidence counted; 0 where only level and spread of the rewards were learned.
         evidence: the log evidence of the sample, in nats.
+        warp: of the columns that the kernel compares.
         shape: what the rewards of a box show of the settings; ``CURVED`` elsewhere.
     """
 
@@ -61,6 +64,7 @@ class MixedModel:
     actions: ColumnUnits | None
     power: float
     evidence: float
+    warp: Warp
     shape: int = box.CURVED
 
     @property
@@ -75,8 +79,11 @@ class MixedModel:
         """The parts of the variance of a reward: noise, constant, linear, smooth, and of single actions."""
         values = np.exp(self.parameters)
         bias, linear, decorrelated, smooth = values[: blocks.LENGTH].tolist()
-        linear += decorrelated
-        by_linear, by_smooth, own = values[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH] if self.actions else (0.0,) * 3
+        linear = linear * self.contexts.mean_square(self.warp.contexts) + decorrelated
+        by_linear = by_smooth = own = 0.0
+        if self.actions is not None:
+            by_linear, by_smooth, own = values[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH].tolist()
+            by_linear *= self.actions.mean_square(self.warp.actions)
         # (b + l + s)(1 + l' + s'): what has a smooth factor is smooth, what is left with a linear one linear
         straight = linear * (1.0 + by_linear) + bias * by_linear
         parts = {
@@ -96,14 +103,15 @@ class MixedModel:
         values = np.exp(self.parameters)
         relative = np.zeros(dimension)
         split = len(self.contexts.varies)
-        relative[:split] = _relative(self.contexts, values[blocks.LENGTH])
+        relative[:split] = _relative(self.contexts, values[blocks.LENGTH], self.warp.contexts)
         if self.actions is not None:
-            relative[split:] = _relative(self.actions, values[blocks.ACTION_LENGTH])
+            relative[split:] = _relative(self.actions, values[blocks.ACTION_LENGTH], self.warp.actions)
         return tuple(relative.tolist())
 
 
-def _relative(units: ColumnUnits, lengthscale: float) -> FloatArray:
-    return np.where(units.varies, lengthscale * math.sqrt(units.variables / 12.0), math.inf)
+def _relative(units: ColumnUnits, lengthscale: float, relevance: FloatArray) -> FloatArray:
+    shrink = np.exp(-relevance)[units.labels] if len(relevance) else 1.0
+    return np.where(units.varies, shrink * lengthscale * math.sqrt(units.variables / 12.0), math.inf)
 
 
 class MixedSample:
@@ -151,12 +159,14 @@ class MixedSample:
         """Return some observations of one arm, or of described actions."""
         described = same = None
         if self._actions is not None:
-            described = Similarity.of(self._actions.standardised(self._described[rows]), self._actions.variables)
+            actions = self._actions.standardised(self._described[rows])
+            described = Similarity.of(actions, self._actions.variables, self._actions.labels)
             same = self._same_action
         contexts = self._standardised[rows]
-        similarity = Similarity.of(contexts, self._contexts.variables)
+        similarity = Similarity.of(contexts, self._contexts.variables, self._contexts.labels)
         decorrelated = contexts @ self._contexts.precision @ contexts.T
-        return Block(similarity, decorrelated, described, self._rewards[rows], same_action=same)
+        rewards = self._rewards[rows]
+        return Block(similarity, decorrelated, described, rewards, same_action=same, movable=self._in_box)
 
     @cached_property
     def _same_action(self) -> FloatArray | None:
@@ -210,13 +220,24 @@ class MixedSample:
         noisy, noisy_value = objective.minimum([mostly_noise])
         if noisy[blocks.NOISE] > parameters[blocks.NOISE] and noisy_value <= value + self._price:
             parameters = noisy
+        shape = box.shape(objective, parameters) if self._in_box else box.CURVED
         if self._arms and self._split and 2 <= len(self._blocks) <= MOST_CORRELATED_ARMS:
             together, correlated, value = self._correlated(parameters, before)
             # arms that share nothing are κ = 1
             if value < together(np.append(parameters, 0.0))[0]:
-                return self._model(together, correlated, power)
-        model = self._model(objective, parameters, power)
-        return replace(model, shape=box.shape(objective, parameters)) if self._in_box else model
+                objective, parameters = together, correlated
+        return replace(self._warped(objective, parameters, before), shape=shape)
+
+    def _warped(self, objective: MixedObjective, parameters: FloatArray, before: MixedModel | None) -> MixedModel:
+        """Return the model of warped columns, found from one of columns that all count alike."""
+        total = objective.blocks[0].warp_sizes.total
+        if not total:
+            return self._model(objective, parameters, objective.power)
+        starts = [(parameters, np.zeros(total))]
+        if before is not None and before.parameters.shape == parameters.shape:
+            starts.append((before.parameters, before.warp.flat))
+        parameters, warp = WarpObjective(objective).minimum(starts)
+        return self._model(objective.warped(warp), parameters, objective.power, warp)
 
     @property
     def _price(self) -> float:
@@ -229,7 +250,7 @@ class MixedSample:
         """Return the objective of correlated arms, its minimum and the value there."""
         arms = len(self._blocks)
         objective = MixedObjective([self._all_arms], self._prior, self._is_two_valued, self._power, arms)
-        opposite = objective.highest[blocks.CONTRAST]
+        opposite = objective.high[blocks.CONTRAST]
         starts = [np.append(parameters, contrast) for contrast in (opposite, 0.5 * opposite, -1.0)]
         if before is not None and len(before.parameters) == len(starts[0]):
             starts.append(before.parameters)
@@ -238,24 +259,29 @@ class MixedSample:
     def evidence_gained(self, found: MixedModel, before: MixedModel) -> float:
         """Return the log evidence of a model of this sample less that of the one before, on the same observations."""
         if not (found.correlation or before.correlation):
-            return found.evidence - block_evidence(before.parameters, self._blocks, mean_precision=1.0).value
-        after, value = (self._evidence_of_all_arms(model.parameters) for model in (found, before))
-        return after - value
+            warped = [block.warped(before.warp) for block in self._blocks]
+            return found.evidence - block_evidence(before.parameters, warped, mean_precision=1.0).value
+        return self._evidence_of_all_arms(found) - self._evidence_of_all_arms(before)
 
-    def _evidence_of_all_arms(self, parameters: FloatArray) -> float:
-        """Return the log evidence of θ, with κ or without, on the observations of all arms."""
+    def _evidence_of_all_arms(self, model: MixedModel) -> float:
+        """Return the log evidence of a model of correlated arms, or of others, on the observations of all arms."""
+        parameters = model.parameters
         contrast = parameters[blocks.CONTRAST] if len(parameters) > blocks.CONTRAST else 0.0
         # two arms can be more opposite than three: the model before may not have known them all
         contrast = min(contrast, greatest_contrast(len(self._blocks)))
         theta = np.append(parameters[: blocks.CONTRAST], contrast)
-        return block_evidence(theta, [self._all_arms], mean_precision=1.0).value
+        return block_evidence(theta, [self._all_arms.warped(model.warp)], mean_precision=1.0).value
 
-    def _model(self, objective: MixedObjective, parameters: FloatArray, power: float) -> MixedModel:
+    def _model(
+        self, objective: MixedObjective, parameters: FloatArray, power: float, warp: Warp = NO_WARP
+    ) -> MixedModel:
         evidence = objective.evidence(parameters)
         square = self._spread**2
         values = np.exp(parameters)
         bias, linear, decorrelated, smooth = (values[: blocks.LENGTH] * square).tolist()
-        contexts = self._contexts.kernel(bias, linear, smooth, float(values[blocks.LENGTH]), decorrelated=decorrelated)
+        contexts = self._contexts.kernel(
+            bias, linear, smooth, float(values[blocks.LENGTH]), decorrelated=decorrelated, relevance=warp.contexts
+        )
         variance = contexts.variance
         kernel: Kernel
         if self._actions is None:
@@ -266,9 +292,11 @@ class MixedSample:
             straight, curved, own, length = values[blocks.ACTION_LINEAR :].tolist()
             own = 0.0 if self._same_action is None else own
             unit = 1.0 if self._split else variance
-            actions = self._actions.kernel(unit, unit * straight, unit * curved, length, own=unit * own)
-            variance *= 1.0 + straight + curved + own
-            kernel = TensorProduct(contexts, actions, self._split) if self._split else actions
+            actions = self._actions.kernel(
+                unit, unit * straight, unit * curved, length, own=unit * own, relevance=warp.actions
+            )
+            variance *= 1.0 + straight * self._actions.mean_square(warp.actions) + curved + own
+            kernel = TensorProduct(contexts, actions, self._split, self._shear(warp)) if self._split else actions
         mean = self._centre + self._spread * evidence.mean
         return MixedModel(
             kernel,
@@ -280,7 +308,15 @@ class MixedSample:
             self._actions,
             power,
             evidence.value,
+            warp,
         )
+
+    def _shear(self, warp: Warp) -> Shear | None:
+        """Return how contexts move actions, in the units of the data."""
+        if not warp.moves.any() or self._actions is None:
+            return None
+        slopes = self._actions.spread[:, None] * warp.moves / self._contexts.spread
+        return Shear(slopes * self._contexts.varies, self._contexts.centre)
 
     def _arm_kernel(self, correlation: float) -> Mixed:
         """Return the kernel of arms of which those observed have this correlation, and others none."""

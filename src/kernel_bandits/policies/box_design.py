@@ -10,8 +10,9 @@ import numpy as np
 
 from kernel_bandits.actions import Box, join
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.learning.box import FLAT, PLANE
-from kernel_bandits.policies.box_search import sobol
+from kernel_bandits.kernels.lengthscales import squared_distances
+from kernel_bandits.learning.box import FLAT, NORMAL_MEDIAN, PLANE
+from kernel_bandits.policies.box_search import around, sobol
 from kernel_bandits.posteriors.base import Posterior
 
 # Points of the design for each coordinate that is free, and besides.
@@ -19,6 +20,10 @@ PER_COORDINATE, BESIDES = 3, 3
 # Points for each free coordinate while rewards show no more than a plane, the number that Loeppky, Sacks & Welch (2009)
 # recommend for a function of unknown shape.
 FOR_A_PLANE = 10
+# Once a design goes on because rewards show too little, one point in this many follows the strongest hint of a peak.
+HINTS = 3
+# Standard deviation of the peak that hints are weighed for, in widths of the box times √d: distances grow as √d.
+HINT_WIDTH = 0.1
 # Points of design and later ones together, but at most twice the design: uniform points that all miss an eighth of the
 # box have a probability of (7/8)ⁿ, 5 % for 23 of them.
 IN_ALL = math.ceil(math.log(0.05) / math.log(7.0 / 8.0))
@@ -37,7 +42,8 @@ class BoxDesign:
 
     The design goes on for as long as rewards show nothing of the settings: there is nothing to gain from a choice then,
     and the next point may be the first on a peak. While they show a plane, there is something to gain, and the design
-    ends sooner.
+    ends sooner. Beyond its first points every third one follows the strongest hint of a peak: where noise is strong, a
+    single reward on the slope of a peak does not stand out, but a second one next to it does.
 
     A model that was fitted to one peak is sure that there is no higher one: rewards on a plateau say nothing of peaks
     elsewhere, and the bounds of a Gaussian process do not allow for them. Therefore some points are played later, ever
@@ -65,6 +71,8 @@ class BoxDesign:
         if not shows_nothing and played >= size:
             number = later(size, played + 1)
             return self._later_action(posterior, context, box, number) if number > later(size, played) else None
+        if played >= self._first(free) and played % HINTS == 0 and _has_hints(posterior):
+            return self._hint(posterior, box, played)
         waiting = {point[-box.dimension :].tobytes() for point in awaited.values()}
         # after one has expired, the count points at actions that are pending
         while True:
@@ -74,7 +82,34 @@ class BoxDesign:
             played += 1
 
     def _size(self, posterior: Posterior[Any], free: int) -> int:
-        return FOR_A_PLANE * free if posterior.shape == PLANE else PER_COORDINATE * free + BESIDES
+        return FOR_A_PLANE * free if posterior.shape == PLANE else self._first(free)
+
+    def _first(self, free: int) -> int:
+        return PER_COORDINATE * free + BESIDES
+
+    def _hint(self, posterior: Posterior[Any], box: Box, played: int) -> FloatArray:
+        """Return where the rewards speak most for a peak, shape (d_a,), whatever the sensors."""
+        observed = posterior.observed_points
+        awaited = list(posterior.awaited_points.values())
+        points = np.concatenate([observed, awaited]) if awaited else observed
+        places = box.fractions(points[:, -box.dimension :])
+        surplus = np.zeros(len(places))
+        surplus[: len(observed)] = _surplus(posterior.observed_rewards)
+
+        def strength(fractions: FloatArray) -> FloatArray:
+            # z = Σ b_i·r_i/√(Σ b_i²), by which a bump b explains the rewards r better than noise does: by ½z² nats; of
+            # those to come, r = 0 is expected
+            bumps = np.exp(-0.5 / (HINT_WIDTH**2 * box.dimension) * squared_distances(fractions, places))
+            return bumps @ surplus / np.sqrt((bumps**2).sum(axis=1) + np.finfo(float).tiny)
+
+        covering = box.fractions(self._actions(0, box)[:CANDIDATES])
+        best = covering[[strength(covering).argmax()]]
+        own = np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, played))
+        generator = np.random.default_rng(own)
+        near = around(best, HINT_WIDTH * math.sqrt(box.dimension), generator)
+        # those beyond a wall were moved onto it, and bounds are large there anyway
+        inside = np.concatenate([best, near[((near > 0.0) & (near < 1.0)).all(axis=1)]])
+        return box.at(inside[[strength(inside).argmax()]])[0]
 
     def _action(self, number: int, box: Box) -> FloatArray:
         """Return a point of the design, shape (d_a,)."""
@@ -98,6 +133,20 @@ class BoxDesign:
         # Σ_x cov(x, a)²/(var(a) + λ), the criterion of Cohn (1996)
         shares = covariance / np.sqrt(np.diagonal(covariance) + posterior.regularization)
         return actions[(shares**2).sum(axis=0).argmax()]
+
+
+def _has_hints(posterior: Posterior[Any]) -> bool:
+    """Return whether rewards are there, and differ."""
+    if posterior.approximation == "history-free" or not posterior.round_index:
+        return False
+    return float(np.ptp(posterior.observed_rewards)) > 0.0
+
+
+def _surplus(rewards: FloatArray) -> FloatArray:
+    """Return rewards above their median, within bounds that hold for all of them at once if they are normal."""
+    surplus = rewards - np.median(rewards)
+    usual = float(np.median(np.abs(surplus))) / NORMAL_MEDIAN
+    return np.clip(surplus, -AT_ONCE * usual, AT_ONCE * usual) if usual else surplus
 
 
 def later(size: int, played: int) -> int:

@@ -25,6 +25,7 @@ from kernel_bandits.kernels import (
     PerArm,
     Polynomial,
     Product,
+    Shear,
     Stationary,
     Sum,
     TensorProduct,
@@ -104,7 +105,7 @@ def described(posterior: Posterior[Any], columns: Sequence[str] | None = None) -
 
 
 def as_node(kernel: KernelLike, start: int, stop: int) -> Node:
-    """Return a kernel on the columns from start to stop as a tree of sums, products and five elementary functions."""
+    """Return a kernel on the columns from start to stop as a tree of sums, products, linear maps and six functions."""
     columns = [start, stop]
     if isinstance(kernel, Constant):
         return {"kind": "constant", "value": kernel.value}
@@ -120,12 +121,28 @@ def as_node(kernel: KernelLike, start: int, stop: int) -> Node:
     if isinstance(kernel, TensorProduct):
         split = start + kernel.context_dimension
         parts = [as_node(kernel.context_kernel, start, split), as_node(kernel.action_kernel, split, stop)]
-        return {"kind": "product", "parts": parts}
+        product: Node = {"kind": "product", "parts": parts}
+        return product if kernel.shear is None else _moved(product, kernel.shear, columns)
     if isinstance(kernel, PerArm):
         split = start + kernel.context_dimension
         parts = [as_node(kernel.context_kernel, start, split), {"kind": "same", "columns": [split, stop]}]
         return {"kind": "product", "parts": parts}
     raise InputError(f"export: {kernel!r} has no portable form; use a kernel of this library.")
+
+
+def _moved(node: Node, shear: Shear, columns: list[int]) -> Node:
+    """Return a node of points whose columns are first mapped by s ← Ms + offset: a − slopes·(x − centre) of actions."""
+    matrix = np.eye(columns[1] - columns[0])
+    actions, contexts = shear.slopes.shape
+    matrix[-actions:, :contexts] = -shear.slopes
+    offset = np.concatenate([np.zeros(contexts), shear.slopes @ shear.centre])
+    return {
+        "kind": "moved",
+        "columns": columns,
+        "matrix": matrix.tolist(),
+        "offset": offset.tolist(),
+        "kernel": node,
+    }
 
 
 def _kind(kernel: Stationary) -> str:

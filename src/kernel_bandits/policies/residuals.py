@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -10,6 +11,9 @@ from kernel_bandits.posteriors.changes import FIRST_TESTED, TOLERATED, next_stat
 
 # With this limit of the CUSUM test a stream of standard normals alarms once in about 10,000 rounds (Siegmund 1985).
 LIMIT = 8.0
+# A warning ends after this many rewards without another alarm: a shift that stays, beyond 5/8 of a standard deviation,
+# raises one sooner.
+CALM = 64
 # Share of the newest residual in the running mean of squares.
 SHARE = 1.0 / 64.0
 # A reward that is about to be learned, the mean and std predicted of it, λ and its unit, t, and how often the kernel
@@ -23,6 +27,9 @@ TOGETHER = 64
 class Residuals:
     """Standardised residuals z = (reward − mean)/√(std² + λ) of the rewards as they came.
 
+    The test measures them in units of their own scale where it is above 1: a model that has just been fitted may be too
+    sure of itself, which is no change of the process.
+
     Attributes:
         count: how many there were.
         mean_square: the running mean of z², near 1 for a model that holds.
@@ -31,6 +38,7 @@ class Residuals:
         changed_at: the observation at which a change was seen last; None if none was.
         shifted_up: whether rewards were larger than predicted then.
         kernel_changes: how often the kernel had changed.
+        calm: rewards since a change was seen last.
     """
 
     count: int = 0
@@ -40,11 +48,12 @@ class Residuals:
     changed_at: int | None = None
     shifted_up: bool = False
     kernel_changes: int = 0
+    calm: int = 0
 
     def after(self, predicted: Iterable[Predicted]) -> Residuals:
         """Return these with further rewards, oldest first, and what was predicted of them."""
         count, square, above, below = self.count, self.mean_square, self.above, self.below
-        changed_at, shifted_up, changes = self.changed_at, self.shifted_up, self.kernel_changes
+        changed_at, shifted_up, changes, calm = self.changed_at, self.shifted_up, self.kernel_changes, self.calm
         for reward, mean, std, regularization, unit, round_index, kernel_changes in predicted:
             if kernel_changes != changes:
                 above, below, changes = 0.0, 0.0, kernel_changes
@@ -52,15 +61,16 @@ class Residuals:
                 continue
             z = residual(reward, mean, std, regularization, unit)
             square += max(SHARE, 1.0 / (count + 2)) * (z * z - square)
-            above, below = next_statistics(above, below, z, TOLERATED)
+            above, below = next_statistics(above, below, z / math.sqrt(max(square, 1.0)), TOLERATED)
             count += 1
+            calm += 1
             if max(above, below) > LIMIT:
-                changed_at, shifted_up, above, below = round_index, above > below, 0.0, 0.0
-        return Residuals(count, square, above, below, changed_at, shifted_up, changes)
+                changed_at, shifted_up, above, below, calm = round_index, above > below, 0.0, 0.0, 0
+        return Residuals(count, square, above, below, changed_at, shifted_up, changes, calm)
 
     def warning(self, forgets: bool) -> str | None:
-        """Return in words what has changed; None if nothing has."""
-        if self.changed_at is None:
+        """Return in words what has changed; None if nothing has, or if rewards have long been as predicted again."""
+        if self.changed_at is None or self.calm >= CALM:
             return None
         advice = (
             "a shorter half-life or window follows it faster"

@@ -23,6 +23,7 @@ from kernel_bandits.policies.constraints import Constraint, Guards
 from kernel_bandits.policies.decision import Choice, scattered
 from kernel_bandits.policies.exploration import Exploration, floor_words, shared
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
+from kernel_bandits.policies.short_list import overdue
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.facts import Prediction
 
@@ -151,7 +152,12 @@ class UpperConfidenceBound(PosteriorPolicy):
     def _best(self, points: FloatArray) -> tuple[Choice, FloatArray, NDArray[np.intp] | None]:
         """Return the point with the largest bound; and the bounds of the points that may have it, and their rows."""
         posterior, bonus = self.posterior, self._bonus()
-        contenders, evaluation = posterior.contenders(points, bonus)
+        due = None if self.design is None else overdue(posterior, points, self._dimensions[0] or 0)
+        contenders: NDArray[np.intp] | None
+        if due is not None and len(due):
+            contenders, evaluation = due, posterior.evaluate_finite(points[due])
+        else:
+            contenders, evaluation = posterior.contenders(points, bonus)
         means, stds = evaluation.mean, evaluation.std
         # one standard deviation is the default
         upper_bounds = means + (stds if bonus == 1.0 else bonus * stds)
@@ -181,7 +187,7 @@ class UpperConfidenceBound(PosteriorPolicy):
         return replace(chosen, propensity=probabilities.item(row), probabilities=probabilities)
 
     def choose_many(self, points: FloatArray) -> list[Choice]:
-        if self.guards is not None:
+        if self.guards is not None or self._has_overdue(points):
             return [self.choose(offered) for offered in points]
         number_of_actions = points.shape[1]
         choices: list[Choice] = []
@@ -189,6 +195,13 @@ class UpperConfidenceBound(PosteriorPolicy):
         for start in range(0, len(points), step):
             choices += self._choose_block(points[start : start + step])
         return choices
+
+    def _has_overdue(self, points: FloatArray) -> bool:
+        """Return whether an action of one of the rounds (n, A, d) has to be played."""
+        if self.design is None:
+            return False
+        split = self._dimensions[0] or 0
+        return any(len(overdue(self.posterior, offered, split)) for offered in points)
 
     def _choose_block(self, points: FloatArray) -> list[Choice]:
         """Choose one of the points (n, A, d) in each of n rounds by one matrix product."""

@@ -137,7 +137,8 @@ class AnchorBasis:
         kernel = self.kernel.in_context(context, self.anchors)
         if kernel is None:
             return None
-        return type(self)(kernel, self.regularization, self.anchors[:, len(context) :], self.factor)
+        actions = self.kernel.actions_seen_from(context, self.anchors)
+        return type(self)(kernel, self.regularization, actions, self.factor)
 
     def gram(self, points: FloatArray) -> FloatArray:
         """Return k(points, anchors) in an array that may be overwritten; a foreign kernel may keep what it returns."""

@@ -1,0 +1,50 @@
+"""A warning of a change: when it is raised, and when it ends."""
+
+import numpy as np
+
+from kernel_bandits.policies.residuals import CALM, LIMIT, Residuals
+from kernel_bandits.posteriors.changes import FIRST_TESTED, TOLERATED
+
+RIDGE = 0.25
+
+
+def compared(residuals, deviations, start=FIRST_TESTED):
+    """Residuals after rewards that were this many standard deviations above what was predicted of them."""
+    for number, z in enumerate(deviations):
+        residuals = residuals.after([(3.0 + 0.5 * z, 3.0, 0.0, RIDGE, 1.0, start + number, 0)])
+    return residuals
+
+
+def test_a_warning_says_when_and_ends_once_rewards_are_as_predicted_again():
+    calm = compared(Residuals(), np.resize([0.5, -0.5], 200))
+    assert calm.warning(False) is None
+    changed = compared(calm, [-2.0] * 20, start=FIRST_TESTED + 200)
+    assert f"around observation {changed.changed_at}" in changed.warning(False)
+    assert "below" in changed.warning(False)
+    assert FIRST_TESTED + 200 < changed.changed_at < FIRST_TESTED + 220
+    again = compared(changed, [0.5, -0.5] * (CALM // 2 - 10), start=FIRST_TESTED + 220)
+    assert again.warning(False) is not None
+    assert compared(again, [0.5, -0.5] * 10, start=FIRST_TESTED + 264).warning(False) is None
+
+
+def test_a_warning_stays_for_as_long_as_rewards_stay_away():
+    # the statistic grows by the shift less what is tolerated
+    shift = TOLERATED + 1.2 * LIMIT / CALM
+    residuals = Residuals()
+    for number in range(6):
+        residuals = compared(residuals, [shift] * CALM, start=FIRST_TESTED + CALM * number)
+        assert "above" in residuals.warning(False)
+
+
+def test_a_model_that_is_too_sure_of_itself_is_no_change():
+    # three times the standard deviation that the model expects, on either side
+    deviations = 3.0 * np.random.default_rng(0).standard_normal(300)
+    residuals = compared(Residuals(), deviations)
+    assert residuals.mean_square > 3.0
+    assert residuals.changed_at is None
+
+
+def test_one_by_one_is_together():
+    deviations = np.random.default_rng(1).standard_normal(80)
+    predicted = [(z, 0.0, 0.0, 1.0, 1.0, number, 0) for number, z in enumerate(deviations)]
+    assert Residuals().after(predicted) == Residuals().after(predicted[:30]).after(predicted[30:])

@@ -29,8 +29,8 @@ def overdue(posterior: Posterior[Any], points: FloatArray, context_columns: int)
     The actions are those on offer and those that were played. Where actions hardly ever return there are about as many
     as rounds, and none is overdue. Neither is any where the history is not kept: nobody has counted.
     """
-    awaited = posterior.awaited_points
-    played = posterior.round_index + len(awaited)
+    # counted before the points are looked up: there may be thousands
+    played = posterior.round_index + len(posterior._pending.awaited)
     plays = FORCED * math.sqrt(played)
     quota = int(plays / len(points))
     # From (jA/2)² on, for A rounds, the j-th play of each action falls due; later nothing has changed.
@@ -39,7 +39,8 @@ def overdue(posterior: Posterior[Any], points: FloatArray, context_columns: int)
         return np.empty(0, dtype=np.intp)
     # before the first reward the history has no width yet
     known = [posterior.observed_points] if posterior.round_index else []
-    rows = np.concatenate([points, *known, *(point[None, :] for point in awaited.values())])
+    awaited = posterior.awaited_points.values()
+    rows = np.concatenate([points, *known, *(point[None, :] for point in awaited)])
     actions, labels = np.unique(rows[:, context_columns:], axis=0, return_inverse=True)
     labels = labels.reshape(-1)
     counts = np.bincount(labels[len(points) :], minlength=len(actions))

@@ -34,7 +34,7 @@ table { font: 6.9pt/1.25 'DejaVu Sans', sans-serif; }
 th, td { border-bottom: 0.3pt solid #999; padding: 0.7mm 1.2mm; vertical-align: top; }
 th { border-bottom: 0.8pt solid #333; } tr { break-inside: avoid; }
 code { font: 0.88em 'DejaVu Sans Mono', monospace; }
-sub { font-size: 0.75em; line-height: 0; }
+sub { font-size: 0.75em; line-height: 0; vertical-align: -0.25em; }
 img { max-width: 100%; max-height: 125mm; display: block; margin: 2mm auto; }
 img[alt="reproduce-environments"] { max-height: 50mm; }
 img[alt="reproduce-bump_projection"], img[alt="reproduce-table_1"] { max-height: 100mm; }

@@ -244,6 +244,9 @@ class MixedSample:
     ) -> tuple[MixedObjective, FloatArray]:
         """Return objective and minimum with widths of the settings that the sensors move, if these earn their price."""
         moved = MixedObjective(self._blocks, self._prior, self._is_two_valued, self._power, moved=True)
+        if len(moved.medians) == len(parameters) + 1:
+            # the width of a single setting is its lengthscale
+            return objective, parameters
         starts = [np.append(parameters, np.zeros(len(moved.medians) - len(parameters)))]
         if before is not None and len(before.parameters) == len(moved.medians):
             starts.append(before.parameters)

@@ -64,7 +64,7 @@ class MixedPrior:
     lengthscale_width: float = 0.3
     free_lengthscale_width: float = 0.7
     setting_width: float = 0.7
-    moves_width: float = 0.3
+    moves_width: float = 0.2
     noise_width: float = 0.7
     free_noise_width: float = 1.0
     total_width: float = 1.0

@@ -1,5 +1,7 @@
 """The evidence of mixed kernels: a multivariate normal density, and its derivatives."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
@@ -85,3 +87,26 @@ def test_gradients_by_widths_and_moves_are_those_of_differences():
     _, _, block, parameters, _ = in_box(np.random.default_rng(3))
     slope = approx_fprime(parameters, lambda theta: block_evidence(theta, [block], 1.0).value, 1e-6)
     np.testing.assert_allclose(block_evidence(parameters, [block], 1.0).gradient, slope, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["arms", "described", "correlated"])
+def test_gradients_in_the_relevance_of_variables_are_those_of_differences(kind):
+    """Three context columns of two variables, and two action columns."""
+    generator, labels = np.random.default_rng(2), np.array([0, 1, 1])
+    theta = np.log([0.3, 0.5, 0.6, 0.8, 0.7, 0.2])
+    contexts, _, block = described(generator)
+    block = replace(block, contexts=Similarity.of(contexts, 2, labels))
+    if kind == "described":
+        theta = np.append(theta, np.log([0.4, 0.9, 0.6, 1.3]))
+    else:
+        block = replace(block, actions=None, same_action=None)
+    if kind == "correlated":
+        arms = generator.integers(3, size=12)
+        theta, block = np.append(theta, 0.3), replace(block, other_arm=(arms[:, None] != arms).astype(float))
+    relevance = np.array([0.4, -0.7, 1.1, 0.2] if kind == "described" else [0.4, -0.7])
+
+    def evidence(weights):
+        return block_evidence(theta, [block.weighted(weights)], 1.0, of_relevance=True)
+
+    slope = approx_fprime(relevance, lambda weights: evidence(weights).value, 1e-6)
+    np.testing.assert_allclose(evidence(relevance).relevance_gradient, slope, atol=1e-4)

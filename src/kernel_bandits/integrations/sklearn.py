@@ -34,7 +34,7 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
     Args:
         kernel: covariance of rows, ours or one of ``sklearn.gaussian_process.kernels``, whose hyper-parameters stay as
             they are. None for one that is learned with the noise, as by :func:`ek_ucb`: constant, linear and smooth
-            parts, at rounds 4, 8, 16, ….
+            parts, at rounds 4, 6, 9, ….
         regularization: the λ of the ridge; the noise variance in the units of the target that the model sees. Learned
             with the kernel if none is given.
         normalize_y: whether to subtract the mean from the target and divide it by its standard deviation. Both are

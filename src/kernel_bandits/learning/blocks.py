@@ -17,13 +17,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
+from kernel_bandits.learning.columns import weight_count
 from kernel_bandits.numerics.linalg import inverse_and_log_determinant
 
 # θ = log of (b, l, w, s, ℓ, λ), and of (l', s', o', ℓ') where actions are described or of κ where arms are correlated.
@@ -38,16 +40,50 @@ ABSENT = -60.0
 
 @dataclass(frozen=True)
 class Similarity:
-    """Inner products ⟨x, y⟩/n and squared distances ‖x − y‖²/n between the points of a block, both (n, n)."""
+    """Inner products ⟨x, y⟩/n and squared distances ‖x − y‖²/n between the points of a block, both (m, m).
+
+    Attributes:
+        products: the first.
+        distances: the second.
+        columns: the points, standardised, shape (m, d).
+        labels: the variable of each column, shape (d,).
+        count: n, how many variables vary.
+    """
 
     products: FloatArray
     distances: FloatArray
+    columns: FloatArray
+    labels: NDArray[np.intp]
+    count: int
 
     @classmethod
-    def of(cls, standardised: FloatArray, variables: int) -> Similarity:
-        """Those of standardised columns that stand for a number of variables."""
-        count = max(variables, 1)
-        return cls(standardised @ standardised.T / count, cdist(standardised, standardised, "sqeuclidean") / count)
+    def of(cls, standardised: FloatArray, count: int, labels: NDArray[np.intp] | None = None) -> Similarity:
+        """Those of standardised columns that stand for a number of variables; each for one of its own by default."""
+        count = max(count, 1)
+        products, distances = standardised @ standardised.T, cdist(standardised, standardised, "sqeuclidean")
+        labels = np.arange(standardised.shape[1]) if labels is None else labels
+        return cls(products / count, distances / count, standardised, labels, count)
+
+    @property
+    def weights(self) -> int:
+        """How many variables may have a weight of their own."""
+        return weight_count(self.labels)
+
+    def weighted(self, relevance: FloatArray) -> Similarity:
+        """Return the similarities of columns multiplied by exp(relevance) of their variable."""
+        if not len(relevance):
+            return self
+        return Similarity.of(self.columns * np.exp(relevance)[self.labels], self.count, self.labels)
+
+    def relevance_gradient(self, by_products: FloatArray, by_distances: FloatArray) -> FloatArray:
+        """Return ∂F/∂relevance for symmetric ∂F/∂products and ∂F/∂distances, both (m, m)."""
+        x = self.columns
+        # ∂⟨x, y⟩/∂ρ_j = 2·x_j·y_j, and Σ_ab G_ab(x_aj − x_bj)² = 2·Σ_a x_aj²·(G1)_a − 2·x_jᵀGx_j
+        linear = np.einsum("ij,ij->j", x, by_products @ x)
+        smooth = 2.0 * (by_distances.sum(axis=1) @ (x * x) - np.einsum("ij,ij->j", x, by_distances @ x))
+        slopes = np.zeros(self.weights)
+        np.add.at(slopes, self.labels, 2.0 / self.count * (linear + smooth))
+        return slopes
 
 
 @dataclass(frozen=True)
@@ -81,6 +117,17 @@ class Block:
         widths, moves = box_parameters(parameters, self.settings.shape[1])
         return (self.settings - self.sensors @ moves.T) / widths
 
+    @property
+    def weights(self) -> tuple[int, int]:
+        """How many variables of contexts and of actions may have a weight of their own."""
+        return self.contexts.weights, 0 if self.actions is None else self.actions.weights
+
+    def weighted(self, relevance: FloatArray) -> Block:
+        """Return the block with variables multiplied by exp(relevance): those of contexts, then those of actions."""
+        split = self.weights[0]
+        actions = None if self.actions is None else self.actions.weighted(relevance[split:])
+        return replace(self, contexts=self.contexts.weighted(relevance[:split]), actions=actions)
+
 
 def box_parameters(parameters: FloatArray, settings: int) -> tuple[FloatArray, FloatArray]:
     """Return the widths w (d,) and moves M (d, d_x) of d settings; (0,) and (0, 0) where θ has neither."""
@@ -92,20 +139,21 @@ def box_parameters(parameters: FloatArray, settings: int) -> tuple[FloatArray, F
 
 @dataclass(frozen=True)
 class BlockEvidence:
-    """Log evidence F, ∂F/∂θ, and the mean c at which they are taken."""
+    """Log evidence F, ∂F/∂θ and, where it was asked for, ∂F/∂relevance; and the mean c at which they are taken."""
 
     value: float
     gradient: FloatArray
     mean: float
+    relevance_gradient: FloatArray
 
 
 def _smooth(distances: FloatArray, lengthscale: float) -> tuple[FloatArray, FloatArray]:
-    """Return the Matérn kernel of smoothness 5/2 and its derivative in log ℓ."""
-    # r² = 5q/ℓ²: k = (1 + r + r²/3)e⁻ʳ and ∂k/∂log ℓ = r²(1 + r)e⁻ʳ/3
+    """Return the Matérn kernel of smoothness 5/2 and its derivative in the squared distances q."""
+    # r² = 5q/ℓ²: k = (1 + r + r²/3)e⁻ʳ and ∂k/∂q = −⁵⁄₆·(1 + r)e⁻ʳ/ℓ²
     squared = (5.0 / lengthscale**2) * distances
     r = np.sqrt(squared)
     decay = np.exp(-r)
-    return (1.0 + r + squared / 3.0) * decay, squared * (1.0 + r) * decay / 3.0
+    return (1.0 + r + squared / 3.0) * decay, (-5.0 / 6.0 / lengthscale**2) * (1.0 + r) * decay
 
 
 @dataclass(frozen=True)
@@ -161,11 +209,12 @@ class _Parts:
             log_determinant,
         )
 
-    def gradient(self, misfit: FloatArray) -> FloatArray:
-        """Return ∂F/∂θ with α = Σ⁻¹(y − c)."""
-        values = np.exp(self.parameters)
-        # ∂F/∂Σ = ½(ααᵀ − Σ⁻¹)
-        by_covariance = 0.5 * (np.multiply.outer(misfit, misfit) - self.inverse)
+    def by_covariance(self, misfit: FloatArray) -> FloatArray:
+        """Return ∂F/∂Σ = ½(ααᵀ − Σ⁻¹) with α = Σ⁻¹(y − c)."""
+        return 0.5 * (np.multiply.outer(misfit, misfit) - self.inverse)
+
+    def gradient(self, values: FloatArray, by_covariance: FloatArray) -> FloatArray:
+        """Return ∂F/∂θ."""
         gradient = np.zeros(len(values))
         gradient[NOISE] = values[NOISE] * np.trace(by_covariance)
         if self.block.other_arm is not None:
@@ -176,27 +225,26 @@ class _Parts:
             gradient[ACTION_SMOOTH] = values[ACTION_SMOOTH] * np.vdot(by_action, self.action_smooth)
             if self.block.same_action is not None:
                 gradient[ACTION_OWN] = values[ACTION_OWN] * np.vdot(by_action, self.block.same_action)
-            gradient[ACTION_LENGTH] = values[ACTION_SMOOTH] * np.vdot(by_action, self.action_slope)
+            by_length = _by_length(self.actions, self.action_slope)
+            gradient[ACTION_LENGTH] = values[ACTION_SMOOTH] * np.vdot(by_action, by_length)
             if self.moved is not None:
-                gradient[DESCRIBED:] = self._by_box(values, by_action, self.actions.distances, self.moved)
+                gradient[DESCRIBED:] = self._by_box(values, by_action, self.moved)
         if self.action is not None:
             by_covariance = by_covariance * self.action
         gradient[BIAS] = values[BIAS] * by_covariance.sum()
         gradient[LINEAR] = values[LINEAR] * np.vdot(by_covariance, self.block.contexts.products)
         gradient[DECORRELATED] = values[DECORRELATED] * np.vdot(by_covariance, self.block.decorrelated)
         gradient[SMOOTH] = values[SMOOTH] * np.vdot(by_covariance, self.context_smooth)
-        gradient[LENGTH] = values[SMOOTH] * np.vdot(by_covariance, self.context_slope)
+        by_length = _by_length(self.block.contexts, self.context_slope)
+        gradient[LENGTH] = values[SMOOTH] * np.vdot(by_covariance, by_length)
         return gradient
 
-    def _by_box(
-        self, values: FloatArray, by_action: FloatArray, distances: FloatArray, moved: FloatArray
-    ) -> FloatArray:
+    def _by_box(self, values: FloatArray, by_action: FloatArray, moved: FloatArray) -> FloatArray:
         """Return ∂F/∂ of log w and of M, shape (d + d·d_x,), from ∂F/∂A."""
         assert self.block.sensors is not None
-        # ∂S'/∂log ℓ' = −2q·∂S'/∂q with q = ‖a' − b'‖²; at q = 0 the difference a' − b' is 0 too
-        shares = np.divide(self.action_slope, distances, out=np.zeros_like(distances), where=distances > 0.0)
-        by_distance = values[ACTION_SMOOTH] * by_action * shares
-        # ∂F/∂a' = 2l'·Ba' − 2·Σ_b C_ab(a' − b') with B = ∂F/∂A and C = −2·∂F/∂q
+        # C = −2·∂F/∂q with q = ‖a' − b'‖²
+        by_distance = -2.0 * values[ACTION_SMOOTH] * by_action * self.action_slope
+        # ∂F/∂a' = 2l'·Ba' − 2·Σ_b C_ab(a' − b') with B = ∂F/∂A
         by_moved = 2.0 * (values[ACTION_LINEAR] * by_action + by_distance) @ moved
         by_moved -= 2.0 * by_distance.sum(axis=1)[:, None] * moved
         # a' = (a − Mx)/w
@@ -204,8 +252,28 @@ class _Parts:
         by_moves = -(by_moved / widths).T @ self.block.sensors
         return np.concatenate([-(moved * by_moved).sum(axis=0), by_moves.ravel()])
 
+    def relevance_gradient(self, values: FloatArray, by_covariance: FloatArray) -> FloatArray:
+        """Return ∂F/∂relevance of the variables of contexts, then of those of actions."""
+        slopes, (of_contexts, of_actions) = [], self.block.weights
+        if of_contexts:
+            by_context = by_covariance if self.action is None else by_covariance * self.action
+            by_distance = values[SMOOTH] * by_context * self.context_slope
+            slopes.append(self.block.contexts.relevance_gradient(values[LINEAR] * by_context, by_distance))
+        if of_actions and self.block.actions is not None:
+            by_action = by_covariance * self.context
+            by_distance = values[ACTION_SMOOTH] * by_action * self.action_slope
+            slopes.append(self.block.actions.relevance_gradient(values[ACTION_LINEAR] * by_action, by_distance))
+        return np.concatenate([*slopes, np.empty(0)])
 
-def block_evidence(parameters: FloatArray, blocks: Sequence[Block], mean_precision: float) -> BlockEvidence:
+
+def _by_length(similarity: Similarity, slope: FloatArray) -> FloatArray:
+    """Return ∂k/∂log ℓ = −2q·∂k/∂q."""
+    return -2.0 * similarity.distances * slope
+
+
+def block_evidence(
+    parameters: FloatArray, blocks: Sequence[Block], mean_precision: float, *, of_relevance: bool = False
+) -> BlockEvidence:
     """Log evidence of blocks and its gradient, in O(Σn³).
 
     Args:
@@ -213,20 +281,26 @@ def block_evidence(parameters: FloatArray, blocks: Sequence[Block], mean_precisi
             (10 + d + d·d_x,) with the widths of d settings of a box and how d_x sensors move them.
         blocks: the observations.
         mean_precision: of the prior of c about the mean reward 0; its exponent is part of the value.
+        of_relevance: whether to compute the gradient in the relevance of variables.
 
     Raises:
         KernelBanditsError: if a covariance is not positive definite at θ.
     """
+    values = np.exp(parameters)
     parts, mean = _parts_and_mean(parameters, blocks, mean_precision)
-    value, gradient = -0.5 * mean_precision * mean * mean, np.zeros(len(parameters))
+    value, gradient = -0.5 * mean_precision * mean * mean, np.zeros(len(values))
+    relevance_gradient = np.zeros(sum(blocks[0].weights) if of_relevance else 0)
     for part in parts:
         rewards = part.block.rewards - mean
         misfit = part.inverse @ rewards
         value -= 0.5 * (float(rewards @ misfit) + part.log_determinant + len(rewards) * math.log(2.0 * math.pi))
-        gradient += part.gradient(misfit)
+        by_covariance = part.by_covariance(misfit)
+        gradient += part.gradient(values, by_covariance)
+        if of_relevance:
+            relevance_gradient += part.relevance_gradient(values, by_covariance)
     if not math.isfinite(value):
         raise KernelBanditsError("The evidence is not finite at these parameters.")
-    return BlockEvidence(value, gradient, mean)
+    return BlockEvidence(value, gradient, mean, relevance_gradient)
 
 
 def surprises(parameters: FloatArray, blocks: Sequence[Block], mean_precision: float) -> list[FloatArray]:

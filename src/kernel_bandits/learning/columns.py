@@ -14,6 +14,14 @@ from kernel_bandits.learning.units import NEGLIGIBLE_SPREAD
 
 # That of the smallest positive number, 2⁻¹⁰⁷⁴, and less.
 SMALLEST_POWER = -1100
+# The relevance of variables that all count alike.
+ALIKE: FloatArray = np.empty(0)
+
+
+def weight_count(labels: NDArray[np.intp]) -> int:
+    """Return how many variables of columns (d,) may have a weight of their own: all, or none where there is one."""
+    variables = int(labels.max(initial=-1)) + 1
+    return variables if variables > 1 else 0
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,7 @@ class ColumnUnits:
         varies: which columns did.
         variables: how many variables they stand for.
         precision: shape (d, d): the inverse correlations W of the columns, shrunk, with ⟨x, Wx⟩ = 1 on average.
+        labels: the variable of each column, shape (d,), numbered from 0.
     """
 
     centre: FloatArray
@@ -60,12 +69,13 @@ class ColumnUnits:
     varies: NDArray[np.bool_]
     variables: int
     precision: FloatArray
+    labels: NDArray[np.intp]
 
     @classmethod
     def measured(cls, points: FloatArray, variables: NDArray[np.intp], before: ColumnUnits | None) -> ColumnUnits:
         """Those of a sample, at least as wide as before: a policy that plays what is good sees less and less."""
         if not points.shape[1]:
-            return cls(np.empty(0), np.empty(0), np.empty(0, dtype=bool), 1, np.empty((0, 0)))
+            return cls(np.empty(0), np.empty(0), np.empty(0, dtype=bool), 1, np.empty((0, 0)), variables)
         centre = points.mean(axis=0)
         # Squares of 1e-200 are 0. In units of a power of two they are not, and nothing is rounded otherwise.
         powers = np.full(int(variables.max()) + 1, SMALLEST_POWER)
@@ -80,7 +90,8 @@ class ColumnUnits:
             wider = np.where(varies, np.maximum(spread, before.spread), before.spread)
             spread, varies = np.where(before.varies, wider, spread), varies | before.varies
         count = len(np.unique(variables[varies]))
-        return cls(centre, spread, varies, max(count, 1), _precision((points - centre) / spread, varies))
+        precision = _precision((points - centre) / spread, varies)
+        return cls(centre, spread, varies, max(count, 1), precision, variables)
 
     @classmethod
     def of_box(cls, low: FloatArray, high: FloatArray) -> ColumnUnits:
@@ -91,7 +102,19 @@ class ColumnUnits:
         # a uniform value has a standard deviation of 1/√12 of its range
         spread = np.where(varies, width / math.sqrt(12.0), 1.0)
         count = max(int(varies.sum()), 1)
-        return cls(0.5 * (low + high), spread, varies, count, np.diag(varies / count))
+        return cls(0.5 * (low + high), spread, varies, count, np.diag(varies / count), np.arange(len(low)))
+
+    @property
+    def weights(self) -> int:
+        """How many variables may have a weight of their own."""
+        return weight_count(self.labels)
+
+    def mean_square(self, relevance: FloatArray) -> float:
+        """Return the mean of exp(2·relevance) over the variables that vary; 1 where none has a weight of its own."""
+        if not len(relevance):
+            return 1.0
+        varying = np.unique(self.labels[self.varies])
+        return float(np.exp(2.0 * relevance[varying]).mean()) if len(varying) else 1.0
 
     def standardised(self, points: FloatArray) -> FloatArray:
         """Columns about their centre, in units of their spread."""
@@ -110,12 +133,21 @@ class ColumnUnits:
         *,
         decorrelated: float = 0.0,
         own: float = 0.0,
+        relevance: FloatArray = ALIKE,
     ) -> Mixed:
-        """Return the kernel of these parts, in the units of the data."""
+        """Return the kernel of these parts, in the units of the data, with weighted variables but in W."""
+        scale, precision = self.spread, self.precision
+        if len(relevance):
+            # l·⟨x, y⟩ and ‖x − y‖/ℓ stay the same if columns shrink by c, l grows by c² and ℓ shrinks by c
+            square = self.mean_square(relevance)
+            linear, lengthscale = linear * square, lengthscale / math.sqrt(square)
+            shrink = math.sqrt(square) * np.exp(-relevance)[self.labels]
+            # ⟨x, Wx⟩ stays as it is
+            scale, precision = scale * shrink, precision * np.multiply.outer(shrink, shrink)
         metric, both = None, linear + decorrelated
         if decorrelated:
             # l·⟨x, y⟩/n + w·⟨x, Wy⟩ = (l + w)·⟨x, My⟩
-            metric = decorrelated / both * self.precision
+            metric = decorrelated / both * precision
             metric.flat[:: len(metric) + 1] += linear / both / self.variables
         return Mixed(
             bias,
@@ -123,7 +155,7 @@ class ColumnUnits:
             smooth,
             lengthscale,
             centre=self.centre,
-            scale=self.spread,
+            scale=scale,
             variables=self.variables,
             metric=metric,
             own=own,

@@ -21,9 +21,10 @@ from kernel_bandits.kernels import Kernel, Shear, TensorProduct
 from kernel_bandits.kernels.mixed import Mixed, PerArm
 from kernel_bandits.learning import blocks, box
 from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
-from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units
+from kernel_bandits.learning.columns import ALIKE, Columns, ColumnUnits, action_units
 from kernel_bandits.learning.mixed_objective import MixedObjective, greatest_contrast
 from kernel_bandits.learning.mixed_prior import BOX_PRIOR, DESCRIBED_PRIOR, PRIOR, MixedPrior
+from kernel_bandits.learning.relevance import RelevanceObjective
 
 # Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a known
 # kernel, since this one is uncertain too; and for two-valued rewards, at least.
@@ -52,6 +53,7 @@ class MixedModel:
         actions: units of the action columns; None where they name arms.
         power: by which the evidence counted; 0 where only level and spread of the rewards were learned.
         evidence: the log evidence of the sample, in nats.
+        relevance: ρ of each variable of contexts, then of actions, where there are several: it counts exp ρ times.
         shape: what the rewards of a box show of the settings; ``CURVED`` elsewhere.
     """
 
@@ -64,6 +66,7 @@ class MixedModel:
     actions: ColumnUnits | None
     power: float
     evidence: float
+    relevance: FloatArray
     shape: int = box.CURVED
 
     @property
@@ -78,8 +81,12 @@ class MixedModel:
         """The parts of the variance of a reward: noise, constant, linear, smooth, and of single actions."""
         values = np.exp(self.parameters)
         bias, linear, decorrelated, smooth = values[: blocks.LENGTH].tolist()
-        linear += decorrelated
-        by_linear, by_smooth, own = values[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH] if self.actions else (0.0,) * 3
+        of_contexts, of_actions = _split_relevance(self.relevance, self.contexts)
+        linear = linear * self.contexts.mean_square(of_contexts) + decorrelated
+        by_linear = by_smooth = own = 0.0
+        if self.actions is not None:
+            by_linear, by_smooth, own = values[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH].tolist()
+            by_linear *= self.actions.mean_square(of_actions)
         # (b + l + s)(1 + l' + s'): what has a smooth factor is smooth, what is left with a linear one linear
         straight = linear * (1.0 + by_linear) + bias * by_linear
         parts = {
@@ -99,17 +106,24 @@ class MixedModel:
         values = np.exp(self.parameters)
         relative = np.zeros(dimension)
         split = len(self.contexts.varies)
-        relative[:split] = _relative(self.contexts, values[blocks.LENGTH])
+        of_contexts, of_actions = _split_relevance(self.relevance, self.contexts)
+        relative[:split] = _relative(self.contexts, values[blocks.LENGTH], of_contexts)
         if self.actions is not None:
-            relative[split:] = _relative(self.actions, values[blocks.ACTION_LENGTH])
+            relative[split:] = _relative(self.actions, values[blocks.ACTION_LENGTH], of_actions)
             widths, _ = blocks.box_parameters(self.parameters, dimension - split)
             if len(widths):
                 relative[split:] *= widths
         return tuple(relative.tolist())
 
 
-def _relative(units: ColumnUnits, lengthscale: float) -> FloatArray:
-    return np.where(units.varies, lengthscale * math.sqrt(units.variables / 12.0), math.inf)
+def _split_relevance(relevance: FloatArray, contexts: ColumnUnits) -> tuple[FloatArray, FloatArray]:
+    """Return the relevance of the variables of contexts, and of those of actions."""
+    return relevance[: contexts.weights], relevance[contexts.weights :]
+
+
+def _relative(units: ColumnUnits, lengthscale: float, relevance: FloatArray) -> FloatArray:
+    shrink = np.exp(-relevance)[units.labels] if len(relevance) else 1.0
+    return np.where(units.varies, shrink * lengthscale * math.sqrt(units.variables / 12.0), math.inf)
 
 
 class MixedSample:
@@ -158,13 +172,13 @@ class MixedSample:
         described = same = settings = sensors = None
         if self._actions is not None:
             standardised = self._actions.standardised(self._described[rows])
-            described = Similarity.of(standardised, self._actions.variables)
+            described = Similarity.of(standardised, self._actions.variables, self._actions.labels)
             same = self._same_action
             if self._in_box:
                 unit = math.sqrt(self._actions.variables)
                 settings, sensors = standardised / unit, self._standardised[rows] / unit
         contexts = self._standardised[rows]
-        similarity = Similarity.of(contexts, self._contexts.variables)
+        similarity = Similarity.of(contexts, self._contexts.variables, self._contexts.labels)
         decorrelated = contexts @ self._contexts.precision @ contexts.T
         return Block(
             similarity,
@@ -228,16 +242,16 @@ class MixedSample:
         noisy, noisy_value = objective.minimum([mostly_noise])
         if noisy[blocks.NOISE] > parameters[blocks.NOISE] and noisy_value <= value + self._price:
             parameters = noisy
+        shape = box.shape(objective, parameters) if self._in_box else box.CURVED
         if self._arms and self._split and 2 <= len(self._blocks) <= MOST_CORRELATED_ARMS:
             together, correlated, value = self._correlated(parameters, before)
             # arms that share nothing are κ = 1
             if value < together(np.append(parameters, 0.0))[0]:
-                return self._model(together, correlated, power)
-        if not self._in_box:
-            return self._model(objective, parameters, power)
-        shape = box.shape(objective, parameters)
-        objective, parameters = self._moved(objective, parameters, before)
-        return replace(self._model(objective, parameters, power), shape=shape)
+                objective, parameters = together, correlated
+        if self._in_box:
+            objective, parameters = self._moved(objective, parameters, before)
+            return replace(self._model(objective, parameters, power), shape=shape)
+        return self._weighted(objective, parameters, before)
 
     def _moved(
         self, objective: MixedObjective, parameters: FloatArray, before: MixedModel | None
@@ -254,6 +268,16 @@ class MixedSample:
         earned = objective(parameters)[0] - value
         return (moved, found) if earned > BOX_PRICES * self._price else (objective, parameters)
 
+    def _weighted(self, objective: MixedObjective, parameters: FloatArray, before: MixedModel | None) -> MixedModel:
+        """Return the model in which variables count as much as they matter, found from one in which all count alike."""
+        if not sum(objective.blocks[0].weights):
+            return self._model(objective, parameters, objective.power)
+        starts = [(parameters, np.zeros(sum(objective.blocks[0].weights)))]
+        if before is not None and before.parameters.shape == parameters.shape:
+            starts.append((before.parameters, before.relevance))
+        parameters, relevance = RelevanceObjective(objective).minimum(starts)
+        return self._model(objective.weighted(relevance), parameters, objective.power, relevance)
+
     @property
     def _price(self) -> float:
         """What a parameter has to earn, in nats."""
@@ -265,7 +289,7 @@ class MixedSample:
         """Return the objective of correlated arms, its minimum and the value there."""
         arms = len(self._blocks)
         objective = MixedObjective([self._all_arms], self._prior, self._is_two_valued, self._power, arms)
-        opposite = objective.highest[blocks.CONTRAST]
+        opposite = objective.high[blocks.CONTRAST]
         starts = [np.append(parameters, contrast) for contrast in (opposite, 0.5 * opposite, -1.0)]
         if before is not None and len(before.parameters) == len(starts[0]):
             starts.append(before.parameters)
@@ -274,24 +298,30 @@ class MixedSample:
     def evidence_gained(self, found: MixedModel, before: MixedModel) -> float:
         """Return the log evidence of a model of this sample less that of the one before, on the same observations."""
         if not (found.correlation or before.correlation):
-            return found.evidence - block_evidence(before.parameters, self._blocks, mean_precision=1.0).value
-        after, value = (self._evidence_of_all_arms(model.parameters) for model in (found, before))
-        return after - value
+            weighted = [block.weighted(before.relevance) for block in self._blocks]
+            return found.evidence - block_evidence(before.parameters, weighted, mean_precision=1.0).value
+        return self._evidence_of_all_arms(found) - self._evidence_of_all_arms(before)
 
-    def _evidence_of_all_arms(self, parameters: FloatArray) -> float:
-        """Return the log evidence of θ, with κ or without, on the observations of all arms."""
+    def _evidence_of_all_arms(self, model: MixedModel) -> float:
+        """Return the log evidence of a model of correlated arms, or of others, on the observations of all arms."""
+        parameters = model.parameters
         contrast = parameters[blocks.CONTRAST] if len(parameters) > blocks.CONTRAST else 0.0
         # two arms can be more opposite than three: the model before may not have known them all
         contrast = min(contrast, greatest_contrast(len(self._blocks)))
         theta = np.append(parameters[: blocks.CONTRAST], contrast)
-        return block_evidence(theta, [self._all_arms], mean_precision=1.0).value
+        return block_evidence(theta, [self._all_arms.weighted(model.relevance)], mean_precision=1.0).value
 
-    def _model(self, objective: MixedObjective, parameters: FloatArray, power: float) -> MixedModel:
+    def _model(
+        self, objective: MixedObjective, parameters: FloatArray, power: float, relevance: FloatArray = ALIKE
+    ) -> MixedModel:
         evidence = objective.evidence(parameters)
         square = self._spread**2
         values = np.exp(parameters)
         bias, linear, decorrelated, smooth = (values[: blocks.LENGTH] * square).tolist()
-        contexts = self._contexts.kernel(bias, linear, smooth, float(values[blocks.LENGTH]), decorrelated=decorrelated)
+        of_contexts, of_actions = _split_relevance(relevance, self._contexts)
+        contexts = self._contexts.kernel(
+            bias, linear, smooth, float(values[blocks.LENGTH]), decorrelated=decorrelated, relevance=of_contexts
+        )
         variance = contexts.variance
         kernel: Kernel
         if self._actions is None:
@@ -303,9 +333,10 @@ class MixedSample:
             own = 0.0 if self._same_action is None else own
             unit = 1.0 if self._split else variance
             widths, moves = blocks.box_parameters(parameters, len(self._actions.spread))
-            units = self._actions.wider(widths)
-            actions = units.kernel(unit, unit * straight, unit * curved, length, own=unit * own)
-            variance *= 1.0 + straight + curved + own
+            actions = self._actions.wider(widths).kernel(
+                unit, unit * straight, unit * curved, length, own=unit * own, relevance=of_actions
+            )
+            variance *= 1.0 + straight * self._actions.mean_square(of_actions) + curved + own
             kernel = TensorProduct(contexts, actions, self._split, self._shear(moves)) if self._split else actions
         mean = self._centre + self._spread * evidence.mean
         return MixedModel(
@@ -318,6 +349,7 @@ class MixedSample:
             self._actions,
             power,
             evidence.value,
+            relevance,
         )
 
     def _shear(self, moves: FloatArray) -> Shear | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 
@@ -16,6 +17,8 @@ from kernel_bandits.learning.mixed_prior import MixedPrior
 
 # Arms that are opposites up to this share: of two arms, one never says all of the other.
 NEARLY_OPPOSITE = 0.98
+# The value where there is none.
+IMPOSSIBLE = 1e12
 
 
 def greatest_contrast(arms: int) -> float:
@@ -35,7 +38,12 @@ class MixedObjective:
         moved: whether each setting of a box has a width of its own, and moves with the sensors.
 
     Attributes:
+        blocks: the observations.
+        prior: of θ.
+        power: by which the evidence is raised.
         medians: of θ under the prior.
+        low: no parameter is smaller than this,
+        high: and none larger than this.
     """
 
     def __init__(
@@ -47,7 +55,7 @@ class MixedObjective:
         arms: int = 0,
         moved: bool = False,
     ) -> None:
-        self._blocks, self._prior, self._power = observations, prior, power
+        self.blocks, self.prior, self.power = observations, prior, power
         self.medians = prior.medians(observations[0])
         self._widths = prior.widths(observations[0], two_valued)
         settings, sensors = observations[0].settings, observations[0].sensors
@@ -56,47 +64,52 @@ class MixedObjective:
             widths = [prior.setting_width] * columns + [prior.moves_width] * (columns * sensors.shape[1])
             self.medians = np.append(self.medians, np.zeros(len(widths)))
             self._widths = np.append(self._widths, widths)
-        self._low, self._high = self.medians - prior.reach, self.medians + prior.reach
+        self.low, self.high = self.medians - prior.reach, self.medians + prior.reach
         if observations[0].other_arm is not None:
-            self._high[blocks.CONTRAST] = greatest_contrast(arms)
+            self.high[blocks.CONTRAST] = greatest_contrast(arms)
 
     @property
     def count(self) -> int:
         """The number of observations."""
-        return sum(len(block.rewards) for block in self._blocks)
+        return sum(len(block.rewards) for block in self.blocks)
 
-    @property
-    def highest(self) -> FloatArray:
-        """No parameter is larger than this."""
-        return self._high
+    def weighted(self, relevance: FloatArray) -> MixedObjective:
+        """Return the objective of the same observations with weighted variables, see :class:`Block`."""
+        weighted = copy.copy(self)
+        weighted.blocks = [block.weighted(relevance) for block in self.blocks]
+        return weighted
 
     def evidence(self, parameters: FloatArray) -> BlockEvidence:
         """Return the log evidence at θ."""
-        return block_evidence(parameters, self._blocks, mean_precision=1.0)
+        return block_evidence(parameters, self.blocks, mean_precision=1.0)
 
     def surprises(self, parameters: FloatArray) -> FloatArray:
         """Return by how many standard deviations each reward exceeds what the others predict of it, shape (n,)."""
-        return np.concatenate(surprises(parameters, self._blocks, mean_precision=1.0))
+        return np.concatenate(surprises(parameters, self.blocks, mean_precision=1.0))
 
     def __call__(self, parameters: FloatArray) -> tuple[float, FloatArray]:
         """Return the value and its gradient; a large value where the evidence cannot be computed."""
         try:
             evidence = self.evidence(parameters)
         except KernelBanditsError:
-            return 1e12, np.zeros(len(parameters))
+            return IMPOSSIBLE, np.zeros(len(parameters))
+        penalty, gradient = self.penalty(parameters)
+        return penalty - self.power * evidence.value, gradient - self.power * evidence.gradient
+
+    def penalty(self, parameters: FloatArray) -> tuple[float, FloatArray]:
+        """Return −log of the prior of θ, up to a constant, and its gradient."""
         offset = (parameters - self.medians) / self._widths
         total, slope = self._log_total(parameters)
-        width = self._prior.total_width
+        width = self.prior.total_width
         penalty = 0.5 * (float(offset @ offset) + (total / width) ** 2)
-        gradient = offset / self._widths + total / width**2 * slope - self._power * evidence.gradient
-        return penalty - self._power * evidence.value, gradient
+        return penalty, offset / self._widths + total / width**2 * slope
 
     def _log_total(self, parameters: FloatArray) -> tuple[float, FloatArray]:
         """Return the log of signal plus noise, in units of the variance of the rewards, and its gradient."""
         values = np.exp(parameters)
         parts, factor = values[: blocks.LENGTH], 1.0
         gradient = np.zeros(len(values))
-        if self._blocks[0].actions is not None:
+        if self.blocks[0].actions is not None:
             factors = values[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH]
             factor = 1.0 + float(factors.sum())
             gradient[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH] = parts.sum() * factors
@@ -107,11 +120,11 @@ class MixedObjective:
 
     def minimum(self, starts: Sequence[FloatArray], absent: Sequence[int] = ()) -> tuple[FloatArray, float]:
         """Return the best θ found from the best of some starts, and its value; without the parts that are absent."""
-        low, high = self._low.copy(), self._high.copy()
+        low, high = self.low.copy(), self.high.copy()
         low[list(absent)] = high[list(absent)] = blocks.ABSENT
         clipped = [np.clip(start, low, high) for start in starts]
         start = min(clipped, key=lambda each: self(each)[0]) if len(clipped) > 1 else clipped[0]
         bounds = list(zip(low, high, strict=True))
-        options = {"maxiter": self._prior.iterations}
+        options = {"maxiter": self.prior.iterations}
         found = minimize(self, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         return found.x, float(found.fun)

@@ -41,6 +41,7 @@ class MixedPrior:
         noise_width: of the logarithm of the noise, where rewards have two values.
         free_noise_width: the same for other rewards.
         total_width: of the logarithm of signal and noise together over the variance of the rewards, which they make up.
+        relevance_width: of the logarithm by which one variable may count more or less than the others.
         reach: no parameter leaves its median by more than this factor, as a logarithm.
         observations: per function, before anything but the level and the spread of the rewards is learned. Fewer say
             more of the policy that chose them than of the reward.
@@ -48,6 +49,7 @@ class MixedPrior:
         sample_size: at most this many observations of one function are looked at, and twice that of several.
         correlated_sample_size: the same of correlated arms.
         iterations: of the optimiser.
+        relevance_iterations: the same where the relevance of variables is learned as well.
     """
 
     signal: float = 0.9
@@ -68,12 +70,14 @@ class MixedPrior:
     noise_width: float = 0.7
     free_noise_width: float = 1.0
     total_width: float = 1.0
+    relevance_width: float = 0.3
     reach: float = 5.0
     observations: int = 16
     two_valued_power: float = 0.5
     sample_size: int = 400
     correlated_sample_size: int = 600
     iterations: int = 15
+    relevance_iterations: int = 30
 
     def medians(self, block: Block) -> FloatArray:
         """Return the median of θ for observations such as those of a block."""

@@ -22,6 +22,7 @@ from kernel_bandits.policies.constraints import Constraint, Guards
 from kernel_bandits.policies.decision import Choice, scattered
 from kernel_bandits.policies.exploration import Exploration, floor_words, shared
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
+from kernel_bandits.policies.short_list import overdue
 from kernel_bandits.policies.ties import tied_rows
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.facts import Prediction
@@ -147,7 +148,11 @@ class UpperConfidenceBound(PosteriorPolicy):
     def _best(self, points: FloatArray) -> tuple[Choice, FloatArray, NDArray[np.intp] | None]:
         """Return the point with the largest bound; and the bounds of the points that may have it, and their rows."""
         posterior, bonus = self.posterior, self._bonus()
-        contenders, evaluation = posterior.contenders(points, bonus)
+        due = None if self.design is None else overdue(posterior, points, self._dimensions[0] or 0)
+        if due is not None and len(due):
+            contenders, evaluation = due, posterior.evaluate_finite(points[due])
+        else:
+            contenders, evaluation = posterior.contenders(points, bonus)
         means, stds = evaluation.mean, evaluation.std
         # one standard deviation is the default
         upper_bounds = means + (stds if bonus == 1.0 else bonus * stds)

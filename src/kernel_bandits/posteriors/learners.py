@@ -40,8 +40,9 @@ UNKNOWN_NOISE = 0.1
 REFERENCE_POINTS = 128
 # Squares of larger numbers, such as the milliseconds of a date, leave little of λ in a sum with it.
 FAR = 1e6
-# In a box every experiment counts: as long as they are few, the kernel is learned at shorter intervals.
-FEW_EXPERIMENTS, BOX_GROWTH = 256, 1.2
+# As long as observations are few, every one of them counts, and the kernel is learned at shorter intervals; in a box at
+# the shortest, where each is an experiment.
+FEW_OBSERVATIONS, GROWTH, BOX_GROWTH = 256, 1.4, 1.2
 M = TypeVar("M")
 
 
@@ -284,9 +285,10 @@ class MixedLearner(Learner[MixedModel]):
 
     def next_round(self, learning: KernelLearning, round_index: int) -> int:
         later = learning.after(round_index)
-        if self._columns.box is None or round_index >= FEW_EXPERIMENTS:
+        if round_index >= FEW_OBSERVATIONS:
             return later
-        return min(later, max(learning.first_round, round_index + 1, math.ceil(BOX_GROWTH * round_index)))
+        growth = GROWTH if self._columns.box is None else BOX_GROWTH
+        return min(later, max(learning.first_round, round_index + 1, math.ceil(growth * round_index)))
 
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
         self._columns = self._columns.within(low, high)

@@ -1,0 +1,110 @@
+"""Variables that count more or less than others: earned by evidence, and the same in the fit and in the kernel."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import kernel_bandits as kb
+from kernel_bandits.learning.columns import Columns
+from kernel_bandits.learning.mixed import MixedSample
+
+
+def tables(reward, count=300, columns=8, seed=0, actions=None):
+    """A sample in which only the first column matters to the reward of each of three arms."""
+    generator = np.random.default_rng(seed)
+    contexts = generator.normal(size=(count, columns))
+    arms = generator.integers(3, size=count)
+    rewards = np.array([reward(x, a, generator) for x, a in zip(contexts, arms, strict=True)])
+    offered = np.eye(3) if actions is None else actions
+    return np.hstack([contexts, offered[arms]]), rewards, Columns(columns)
+
+
+def bent(x, arm, generator):
+    return np.sin(2.5 * x[0] + 2.0 * arm) + 0.1 * generator.normal()
+
+
+def test_the_one_column_that_matters_is_found():
+    points, rewards, columns = tables(bent)
+    model = MixedSample(points, rewards, columns, True, None).fit(None)
+    lengths = np.array(model.relative_lengthscales(points.shape[1]))[:8]
+    assert lengths[0] < 0.3 * lengths[1:].min()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_variables_of_pure_noise_count_alike(seed):
+    points, rewards, columns = tables(lambda _x, _a, generator: generator.normal(), seed=seed)
+    model = MixedSample(points, rewards, columns, True, None).fit(None)
+    assert np.abs(model.relevance).max() < 0.5
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_variables_that_matter_alike_count_alike(count):
+    def reward(x, arm, generator):
+        return np.sin(x[:count].sum() + arm) + 0.1 * generator.normal()
+
+    points, rewards, columns = tables(reward, columns=count)
+    model = MixedSample(points, rewards, columns, True, None).fit(None)
+    assert np.ptp(model.relevance) < 0.5
+
+
+@pytest.mark.parametrize("actions", [None, np.array([[0.0, 5.0], [1.0, 7.0], [2.5, 2.0]])], ids=["arms", "described"])
+def test_the_kernel_is_the_one_that_was_fitted(actions):
+    """Its density of the rewards is the evidence of the model, with weights and with all parts."""
+    points, rewards, columns = tables(bent, count=120, actions=actions)
+    sample = MixedSample(points, rewards, columns, actions is None, None)
+    model = sample.fit(None)
+    assert model.relevance.any()
+    spread = rewards.std()
+    # in units of the rewards, to which the evidence refers: y/s has the covariance Σ/s²
+    covariance = (model.kernel(points) + model.noise * np.eye(len(points))) / spread**2
+    residuals, mean = (rewards - model.mean) / spread, (model.mean - rewards.mean()) / spread
+    value = -0.5 * (
+        residuals @ np.linalg.solve(covariance, residuals)
+        + np.linalg.slogdet(covariance)[1]
+        + len(points) * np.log(2.0 * np.pi)
+        + mean**2
+    )
+    assert value == pytest.approx(model.evidence, abs=1e-5)
+
+
+def test_the_shares_are_those_of_the_kernel():
+    points, rewards, columns = tables(lambda x, a, generator: (a - 1.0) * x[0] + 0.3 * generator.normal())
+    model = MixedSample(points, rewards, columns, True, None).fit(None)
+    shares = dict(model.shares)
+    total = model.kernel.diag(points).mean() + model.noise
+    assert shares["noise"] == pytest.approx(model.noise / total, rel=0.15)
+
+
+def test_evidence_is_gained_over_a_model_without_weights():
+    points, rewards, columns = tables(bent)
+    sample = MixedSample(points, rewards, columns, True, None)
+    model = sample.fit(None)
+    alike = replace(model, relevance=np.zeros_like(model.relevance))
+    assert sample.evidence_gained(model, model) == pytest.approx(0.0, abs=1e-8)
+    assert sample.evidence_gained(model, alike) > 10.0
+
+
+def test_a_variable_of_several_columns_has_one_weight():
+    generator = np.random.default_rng(0)
+    levels = generator.integers(4, size=300)
+    contexts = np.hstack([np.eye(4)[levels], generator.normal(size=(300, 5))])
+    rewards = np.array([0.0, 3.0, -1.0, 1.0])[levels] + 0.1 * generator.normal(size=300)
+    points = np.hstack([contexts, np.ones((300, 1)), np.zeros((300, 1))])
+    model = MixedSample(points, rewards, Columns(9, (0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7)), True, None).fit(None)
+    assert len(model.relevance) == 6
+    assert model.relevance.argmax() == 0
+    lengths = np.array(model.relative_lengthscales(11))
+    assert np.ptp(lengths[:4]) == 0.0
+
+
+def test_many_columns_that_do_not_matter_cost_little():
+    """Three arms, twelve columns, of which one decides; nothing set."""
+    generator, policy, right = np.random.default_rng(0), kb.ek_ucb(seed=0), 0
+    for step in range(400):
+        context = generator.normal(size=12)
+        best = int(np.digitize(context[0], [-0.5, 0.5]))
+        decision = policy.select(context, np.eye(3))
+        policy.update(context, decision.action, float(decision.index == best))
+        right += (decision.index == best) * (step >= 200)
+    assert right / 200 > 0.9

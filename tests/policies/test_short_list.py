@@ -1,0 +1,90 @@
+"""Actions of a short list that are played now and then, however little is expected of them."""
+
+import math
+
+import numpy as np
+import pytest
+
+import kernel_bandits as kb
+from kernel_bandits.policies.short_list import overdue
+
+PRICES = np.array([[0.0], [0.3], [0.9], [1.7], [2.6]])
+
+
+def played(policy, rounds, actions, reward, seed=0, contexts=2, awaited=0):
+    """Play rounds, the last few without telling a reward, and return how often each action was played."""
+    generator, counts = np.random.default_rng(seed), np.zeros(len(actions), dtype=int)
+    for number in range(rounds):
+        context = generator.normal(size=contexts)
+        ask = number >= rounds - awaited
+        decision = (policy.ask if ask else policy.select)(context, actions)
+        counts[decision.index] += 1
+        if not ask:
+            policy.update(context, decision.action, reward(decision.index, generator))
+    return counts
+
+
+def sixth_pays(index, generator):
+    return float(index == 0) + 0.01 * generator.normal()
+
+
+@pytest.mark.parametrize("actions", [np.eye(5), PRICES], ids=["arms", "prices"])
+@pytest.mark.parametrize("awaited", [0, 40, 235])
+def test_no_action_of_a_list_is_played_less_than_its_share(actions, awaited):
+    counts = played(kb.ek_ucb(seed=0), 235, actions, sixth_pays, awaited=awaited)
+    assert counts.min() >= int(math.sqrt(230) / 5) == 3
+
+
+def test_forced_plays_are_few():
+    """What is forced is √t in all: the best action is played in nearly all of the rounds."""
+    counts = played(kb.ek_ucb(seed=0), 400, np.eye(5), sixth_pays)
+    assert counts[0] >= 400 - 3 * math.sqrt(400)
+
+
+def test_actions_that_never_return_are_never_overdue():
+    generator, policy = np.random.default_rng(0), kb.ek_ucb(seed=0)
+    for _ in range(60):
+        context, actions = generator.normal(size=1), generator.random((2, 3))
+        points = np.hstack([np.repeat(context[None, :], 2, axis=0), actions])
+        assert not len(overdue(policy.posterior, points, 1))
+        decision = policy.select(context, actions)
+        policy.update(context, decision.action, generator.normal())
+
+
+def test_a_given_kernel_forces_nothing():
+    kernel = kb.TensorProduct(kb.Gaussian(1.0), kb.Gaussian(1.0), 2)
+    counts = played(kb.ek_ucb(kernel, regularization=1e-4, seed=0), 235, PRICES, sixth_pays)
+    assert counts.min() < 3
+
+
+def test_constraints_come_first():
+    """An action that is not known to be safe is not played because it is overdue."""
+    limit = kb.Below(0.5, kb.Gaussian(0.2))
+    policy = kb.ek_ucb(seed=0).constrained({"heat": limit}, safe_actions=PRICES[:2])
+    generator = np.random.default_rng(0)
+    for _ in range(120):
+        context = generator.normal(size=2)
+        decision = policy.select(context, PRICES)
+        policy.update(context, decision.action, 1.0, outputs={"heat": float(decision.action[0])})
+        assert decision.action[0] < 0.5
+
+
+def test_a_forced_play_has_its_probability():
+    """With a floor of ε it is played with probability 1 − ε + ε/A, and the others with ε/A."""
+    generator, policy, rounds = np.random.default_rng(0), kb.ek_ucb(seed=0, exploration_floor=0.05), 225
+    for number in range(rounds):
+        index = 0 if number % 25 else 1 + number // 25 % 3
+        policy.update(generator.normal(size=2), np.eye(5)[index], sixth_pays(index, generator))
+    decision = policy.select(generator.normal(size=2), np.eye(5))
+    np.testing.assert_allclose(decision.probabilities, [0.01, 0.01, 0.01, 0.01, 0.96])
+
+
+def test_a_saved_policy_looks_when_the_other_one_does(tmp_path):
+    policy = kb.ek_ucb(seed=0)
+    played(policy, 97, PRICES, sixth_pays)
+    policy.save(tmp_path / "policy.kb")
+    again = kb.load(tmp_path / "policy.kb")
+    assert (
+        played(policy, 20, PRICES, sixth_pays, seed=1).tolist()
+        == played(again, 20, PRICES, sixth_pays, seed=1).tolist()
+    )

@@ -29,8 +29,8 @@ from kernel_bandits.learning.relevance import RelevanceObjective
 # Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a known
 # kernel, since this one is uncertain too; and for two-valued rewards, at least.
 BONUS, LEAST_BONUS = 1.5, 0.5
-# The same in a box: on the slope of a peak the variance is as small as what was seen of it, and a small bonus climbs step
-# by step. Chosen among 1.5, 2, 2.7 and 3.6 on twelve plants of benchmarks/process_random.py.
+# The same in a box: on the slope of a peak the variance is as small as what was seen of it, and a small bonus climbs
+# step by step. Chosen among 1.5, 2, 2.7 and 3.6 on twelve plants of benchmarks/process_random.py.
 BOX_BONUS = 3.0
 # Of K arms that are correlated as negatively as they can be, an observation of one is worth 1/(K − 1)² of one of each
 # other: all in all 1 + 1/(K − 1), which beyond this many arms is not worth a posterior over all of them.

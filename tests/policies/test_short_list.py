@@ -32,11 +32,11 @@ def sixth_pays(index, generator):
 @pytest.mark.parametrize("awaited", [0, 40, 235])
 def test_no_action_of_a_list_is_played_less_than_its_share(actions, awaited):
     counts = played(kb.ek_ucb(seed=0), 235, actions, sixth_pays, awaited=awaited)
-    assert counts.min() >= int(math.sqrt(230) / 5) == 3
+    assert counts.min() >= int(2.0 * math.sqrt(230) / 5) == 6
 
 
 def test_forced_plays_are_few():
-    """What is forced is √t in all: the best action is played in nearly all of the rounds."""
+    """What is forced is 2√t in all: the best action is played in nearly all of the other rounds."""
     counts = played(kb.ek_ucb(seed=0), 400, np.eye(5), sixth_pays)
     assert counts[0] >= 400 - 3 * math.sqrt(400)
 
@@ -54,7 +54,7 @@ def test_actions_that_never_return_are_never_overdue():
 def test_a_given_kernel_forces_nothing():
     kernel = kb.TensorProduct(kb.Gaussian(1.0), kb.Gaussian(1.0), 2)
     counts = played(kb.ek_ucb(kernel, regularization=1e-4, seed=0), 235, PRICES, sixth_pays)
-    assert counts.min() < 3
+    assert counts.min() < 6
 
 
 def test_constraints_come_first():
@@ -73,7 +73,7 @@ def test_a_forced_play_has_its_probability():
     """With a floor of ε it is played with probability 1 − ε + ε/A, and the others with ε/A."""
     generator, policy, rounds = np.random.default_rng(0), kb.ek_ucb(seed=0, exploration_floor=0.05), 225
     for number in range(rounds):
-        index = 0 if number % 25 else 1 + number // 25 % 3
+        index = 1 + number // 8 % 3 if number % 8 == 0 else 0
         policy.update(generator.normal(size=2), np.eye(5)[index], sixth_pays(index, generator))
     decision = policy.select(generator.normal(size=2), np.eye(5))
     np.testing.assert_allclose(decision.probabilities, [0.01, 0.01, 0.01, 0.01, 0.96])

@@ -7,8 +7,7 @@ where arms share nothing. Its covariance is Σ = X ∘ A + λI with
 
 where L holds inner products, W those of decorrelated columns and S a Matérn kernel of contexts, L' and S' those of
 actions; o' is what an action earns of its own, whatever its features. Named arms have the correlation 1 − κ with each
-other; A = 1 within an arm. In a box L' and S' may be of a' = (a − Mx)/w: each setting has a width w_j of its own, and
-the sensors x move what settings a do.
+other; A = 1 within an arm. The columns may be warped first, all but those of W (:class:`Warp`).
 
 The log evidence of all blocks is the sum over blocks, at the mean c that makes it largest.
 """
@@ -26,13 +25,12 @@ from scipy.spatial.distance import cdist
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.learning.columns import weight_count
+from kernel_bandits.learning.warp import Warp, WarpSizes
 from kernel_bandits.numerics.linalg import inverse_and_log_determinant
 
 # θ = log of (b, l, w, s, ℓ, λ), and of (l', s', o', ℓ') where actions are described or of κ where arms are correlated.
-# In a box the log of the widths w may follow, and then M row by row, which is no logarithm.
 BIAS, LINEAR, DECORRELATED, SMOOTH, LENGTH, NOISE = range(6)
 ACTION_LINEAR, ACTION_SMOOTH, ACTION_OWN, ACTION_LENGTH = range(6, 10)
-DESCRIBED = 10
 CONTRAST = 6
 # The logarithm of a part that is not there.
 ABSENT = -60.0
@@ -69,20 +67,28 @@ class Similarity:
         """How many variables may have a weight of their own."""
         return weight_count(self.labels)
 
-    def weighted(self, relevance: FloatArray) -> Similarity:
-        """Return the similarities of columns multiplied by exp(relevance) of their variable."""
-        if not len(relevance):
+    def warped(self, relevance: FloatArray, offsets: FloatArray | None = None) -> Similarity:
+        """Return the similarities of (columns − offsets)·exp(relevance of their variable)."""
+        if not len(relevance) and offsets is None:
             return self
-        return Similarity.of(self.columns * np.exp(relevance)[self.labels], self.count, self.labels)
+        columns = self.columns if offsets is None else self.columns - offsets
+        return Similarity.of(columns * self.factors(relevance), self.count, self.labels)
 
-    def relevance_gradient(self, by_products: FloatArray, by_distances: FloatArray) -> FloatArray:
-        """Return ∂F/∂relevance for symmetric ∂F/∂products and ∂F/∂distances, both (m, m)."""
-        x = self.columns
-        # ∂⟨x, y⟩/∂ρ_j = 2·x_j·y_j, and Σ_ab G_ab(x_aj − x_bj)² = 2·Σ_a x_aj²·(G1)_a − 2·x_jᵀGx_j
-        linear = np.einsum("ij,ij->j", x, by_products @ x)
-        smooth = 2.0 * (by_distances.sum(axis=1) @ (x * x) - np.einsum("ij,ij->j", x, by_distances @ x))
+    def factors(self, relevance: FloatArray) -> FloatArray:
+        """Return what each column is multiplied by, shape (d,)."""
+        return np.exp(relevance)[self.labels] if len(relevance) else np.ones(len(self.labels))
+
+    def column_gradient(self, by_products: FloatArray, by_distances: FloatArray) -> FloatArray:
+        """Return ∂F/∂columns, shape (m, d), for symmetric ∂F/∂products and ∂F/∂distances, both (m, m)."""
+        # ∂/∂x_a of Σ B_ab⟨x_a, x_b⟩ + Σ C_ab‖x_a − x_b‖² is 2·Σ_b B_ab·x_b + 4·Σ_b C_ab(x_a − x_b)
+        by_columns = (2.0 * by_products - 4.0 * by_distances) @ self.columns
+        by_columns += 4.0 * by_distances.sum(axis=1)[:, None] * self.columns
+        return by_columns / self.count
+
+    def relevance_gradient(self, by_columns: FloatArray) -> FloatArray:
+        """Return ∂F/∂relevance of each variable from ∂F/∂columns, of columns that are warped."""
         slopes = np.zeros(self.weights)
-        np.add.at(slopes, self.labels, 2.0 / self.count * (linear + smooth))
+        np.add.at(slopes, self.labels, np.einsum("ij,ij->j", self.columns, by_columns))
         return slopes
 
 
@@ -97,8 +103,7 @@ class Block:
         rewards: shape (n,).
         other_arm: 1 where two observations are of different arms and 0 elsewhere, shape (n, n), for correlated arms.
         same_action: 1 where two observations are of the same described action, shape (n, n); None where few return.
-        settings: the columns of a box, in the units of the distances of actions, shape (n, d).
-        sensors: the columns of contexts there, shape (n, d_x).
+        movable: whether contexts may move what actions do.
     """
 
     contexts: Similarity
@@ -107,44 +112,32 @@ class Block:
     rewards: FloatArray
     other_arm: FloatArray | None = None
     same_action: FloatArray | None = None
-    settings: FloatArray | None = None
-    sensors: FloatArray | None = None
-
-    def moved(self, parameters: FloatArray) -> FloatArray | None:
-        """Return a' = (a − Mx)/w of the settings of a box, shape (n, d); None where θ has neither."""
-        if self.settings is None or self.sensors is None or len(parameters) <= DESCRIBED:
-            return None
-        widths, moves = box_parameters(parameters, self.settings.shape[1])
-        return (self.settings - self.sensors @ moves.T) / widths
+    movable: bool = False
 
     @property
-    def weights(self) -> tuple[int, int]:
-        """How many variables of contexts and of actions may have a weight of their own."""
-        return self.contexts.weights, 0 if self.actions is None else self.actions.weights
+    def warp_sizes(self) -> WarpSizes:
+        """How much of a warp there is to learn."""
+        if self.actions is None:
+            return WarpSizes(self.contexts.weights, 0, (0, 0))
+        shape = (len(self.actions.labels), len(self.contexts.labels))
+        return WarpSizes(self.contexts.weights, self.actions.weights, shape if self.movable and all(shape) else (0, 0))
 
-    def weighted(self, relevance: FloatArray) -> Block:
-        """Return the block with variables multiplied by exp(relevance): those of contexts, then those of actions."""
-        split = self.weights[0]
-        actions = None if self.actions is None else self.actions.weighted(relevance[split:])
-        return replace(self, contexts=self.contexts.weighted(relevance[:split]), actions=actions)
-
-
-def box_parameters(parameters: FloatArray, settings: int) -> tuple[FloatArray, FloatArray]:
-    """Return the widths w (d,) and moves M (d, d_x) of d settings; (0,) and (0, 0) where θ has neither."""
-    if len(parameters) <= DESCRIBED:
-        return np.empty(0), np.empty((0, 0))
-    split = DESCRIBED + settings
-    return np.exp(parameters[DESCRIBED:split]), parameters[split:].reshape(settings, -1)
+    def warped(self, warp: Warp) -> Block:
+        """Return the block of warped columns."""
+        actions = self.actions
+        if actions is not None:
+            offsets = self.contexts.columns @ warp.moves.T if warp.moves.size else None
+            actions = actions.warped(warp.actions, offsets)
+        return replace(self, contexts=self.contexts.warped(warp.contexts), actions=actions)
 
 
 @dataclass(frozen=True)
 class BlockEvidence:
-    """Log evidence F, ∂F/∂θ and, where it was asked for, ∂F/∂relevance; and the mean c at which they are taken."""
+    """Log evidence F, its gradient in θ and in the numbers of a warp if there is one, and the mean c."""
 
     value: float
     gradient: FloatArray
     mean: float
-    relevance_gradient: FloatArray
 
 
 def _smooth(distances: FloatArray, lengthscale: float) -> tuple[FloatArray, FloatArray]:
@@ -161,31 +154,25 @@ class _Parts:
     """A block at one θ: X and A with their pieces, Σ⁻¹ and log det Σ."""
 
     block: Block
-    parameters: FloatArray
     context: FloatArray
     context_smooth: FloatArray
     context_slope: FloatArray
     action: FloatArray | None
-    actions: Similarity | None
-    moved: FloatArray | None
     action_smooth: FloatArray
     action_slope: FloatArray
     inverse: FloatArray
     log_determinant: float
 
     @classmethod
-    def at(cls, block: Block, parameters: FloatArray) -> _Parts:
-        values = np.exp(parameters)
+    def at(cls, block: Block, values: FloatArray) -> _Parts:
         smooth, slope = _smooth(block.contexts.distances, values[LENGTH])
         context = values[BIAS] + values[LINEAR] * block.contexts.products + values[SMOOTH] * smooth
         context += values[DECORRELATED] * block.decorrelated
         action, action_smooth, action_slope = None, np.empty(0), np.empty(0)
         covariance = context.copy()
-        moved = block.moved(parameters)
-        actions = block.actions if moved is None else Similarity.of(moved, 1)
-        if actions is not None:
-            action_smooth, action_slope = _smooth(actions.distances, values[ACTION_LENGTH])
-            action = 1.0 + values[ACTION_LINEAR] * actions.products + values[ACTION_SMOOTH] * action_smooth
+        if block.actions is not None:
+            action_smooth, action_slope = _smooth(block.actions.distances, values[ACTION_LENGTH])
+            action = 1.0 + values[ACTION_LINEAR] * block.actions.products + values[ACTION_SMOOTH] * action_smooth
             if block.same_action is not None:
                 action += values[ACTION_OWN] * block.same_action
         elif block.other_arm is not None:
@@ -194,20 +181,7 @@ class _Parts:
             covariance *= action
         covariance.flat[:: len(covariance) + 1] += values[NOISE]
         inverse, log_determinant = inverse_and_log_determinant(covariance)
-        return cls(
-            block,
-            parameters,
-            context,
-            smooth,
-            slope,
-            action,
-            actions,
-            moved,
-            action_smooth,
-            action_slope,
-            inverse,
-            log_determinant,
-        )
+        return cls(block, context, smooth, slope, action, action_smooth, action_slope, inverse, log_determinant)
 
     def by_covariance(self, misfit: FloatArray) -> FloatArray:
         """Return ∂F/∂Σ = ½(ααᵀ − Σ⁻¹) with α = Σ⁻¹(y − c)."""
@@ -219,16 +193,14 @@ class _Parts:
         gradient[NOISE] = values[NOISE] * np.trace(by_covariance)
         if self.block.other_arm is not None:
             gradient[CONTRAST] = -values[CONTRAST] * np.vdot(by_covariance * self.context, self.block.other_arm)
-        if self.actions is not None:
+        if self.block.actions is not None:
             by_action = by_covariance * self.context
-            gradient[ACTION_LINEAR] = values[ACTION_LINEAR] * np.vdot(by_action, self.actions.products)
+            gradient[ACTION_LINEAR] = values[ACTION_LINEAR] * np.vdot(by_action, self.block.actions.products)
             gradient[ACTION_SMOOTH] = values[ACTION_SMOOTH] * np.vdot(by_action, self.action_smooth)
             if self.block.same_action is not None:
                 gradient[ACTION_OWN] = values[ACTION_OWN] * np.vdot(by_action, self.block.same_action)
-            by_length = _by_length(self.actions, self.action_slope)
+            by_length = _by_length(self.block.actions, self.action_slope)
             gradient[ACTION_LENGTH] = values[ACTION_SMOOTH] * np.vdot(by_action, by_length)
-            if self.moved is not None:
-                gradient[DESCRIBED:] = self._by_box(values, by_action, self.moved)
         if self.action is not None:
             by_covariance = by_covariance * self.action
         gradient[BIAS] = values[BIAS] * by_covariance.sum()
@@ -239,30 +211,26 @@ class _Parts:
         gradient[LENGTH] = values[SMOOTH] * np.vdot(by_covariance, by_length)
         return gradient
 
-    def _by_box(self, values: FloatArray, by_action: FloatArray, moved: FloatArray) -> FloatArray:
-        """Return ∂F/∂ of log w and of M, shape (d + d·d_x,), from ∂F/∂A."""
-        assert self.block.sensors is not None
-        # C = −2·∂F/∂q with q = ‖a' − b'‖²
-        by_distance = -2.0 * values[ACTION_SMOOTH] * by_action * self.action_slope
-        # ∂F/∂a' = 2l'·Ba' − 2·Σ_b C_ab(a' − b') with B = ∂F/∂A
-        by_moved = 2.0 * (values[ACTION_LINEAR] * by_action + by_distance) @ moved
-        by_moved -= 2.0 * by_distance.sum(axis=1)[:, None] * moved
-        # a' = (a − Mx)/w
-        widths = box_parameters(self.parameters, moved.shape[1])[0]
-        by_moves = -(by_moved / widths).T @ self.block.sensors
-        return np.concatenate([-(moved * by_moved).sum(axis=0), by_moves.ravel()])
-
-    def relevance_gradient(self, values: FloatArray, by_covariance: FloatArray) -> FloatArray:
-        """Return ∂F/∂relevance of the variables of contexts, then of those of actions."""
-        slopes, (of_contexts, of_actions) = [], self.block.weights
-        if of_contexts:
+    def warp_gradient(self, values: FloatArray, by_covariance: FloatArray, block: Block, warp: Warp) -> FloatArray:
+        """Return ∂F/∂(ρ, ρ', M) in one row; the block is the one before it was warped."""
+        sizes, slopes = block.warp_sizes, []
+        if sizes.contexts:
             by_context = by_covariance if self.action is None else by_covariance * self.action
             by_distance = values[SMOOTH] * by_context * self.context_slope
-            slopes.append(self.block.contexts.relevance_gradient(values[LINEAR] * by_context, by_distance))
-        if of_actions and self.block.actions is not None:
+            contexts = self.block.contexts
+            slopes.append(
+                contexts.relevance_gradient(contexts.column_gradient(values[LINEAR] * by_context, by_distance))
+            )
+        actions = self.block.actions
+        if actions is not None and sizes.total > sizes.contexts:
             by_action = by_covariance * self.context
             by_distance = values[ACTION_SMOOTH] * by_action * self.action_slope
-            slopes.append(self.block.actions.relevance_gradient(values[ACTION_LINEAR] * by_action, by_distance))
+            by_columns = actions.column_gradient(values[ACTION_LINEAR] * by_action, by_distance)
+            if sizes.actions:
+                slopes.append(actions.relevance_gradient(by_columns))
+            if warp.moves.size:
+                # a' = (a − Mx)·exp ρ'
+                slopes.append(-((by_columns * actions.factors(warp.actions)).T @ block.contexts.columns).ravel())
         return np.concatenate([*slopes, np.empty(0)])
 
 
@@ -272,49 +240,47 @@ def _by_length(similarity: Similarity, slope: FloatArray) -> FloatArray:
 
 
 def block_evidence(
-    parameters: FloatArray, blocks: Sequence[Block], mean_precision: float, *, of_relevance: bool = False
+    parameters: FloatArray, blocks: Sequence[Block], mean_precision: float, *, warp: Warp | None = None
 ) -> BlockEvidence:
     """Log evidence of blocks and its gradient, in O(Σn³).
 
     Args:
-        parameters: θ, shape (6,), (7,) where arms are correlated, or (10,) where actions are described;
-            (10 + d + d·d_x,) with the widths of d settings of a box and how d_x sensors move them.
+        parameters: θ, shape (6,), (7,) where arms are correlated, or (10,) where actions are described.
         blocks: the observations.
         mean_precision: of the prior of c about the mean reward 0; its exponent is part of the value.
-        of_relevance: whether to compute the gradient in the relevance of variables.
+        warp: of their columns; the gradient then goes on with its numbers. None for none.
 
     Raises:
         KernelBanditsError: if a covariance is not positive definite at θ.
     """
     values = np.exp(parameters)
-    parts, mean = _parts_and_mean(parameters, blocks, mean_precision)
+    warped = blocks if warp is None else [block.warped(warp) for block in blocks]
+    parts, mean = _parts_and_mean(values, warped, mean_precision)
     value, gradient = -0.5 * mean_precision * mean * mean, np.zeros(len(values))
-    relevance_gradient = np.zeros(sum(blocks[0].weights) if of_relevance else 0)
-    for part in parts:
+    warp_gradient = np.zeros(0 if warp is None else blocks[0].warp_sizes.total)
+    for part, block in zip(parts, blocks, strict=True):
         rewards = part.block.rewards - mean
         misfit = part.inverse @ rewards
         value -= 0.5 * (float(rewards @ misfit) + part.log_determinant + len(rewards) * math.log(2.0 * math.pi))
         by_covariance = part.by_covariance(misfit)
         gradient += part.gradient(values, by_covariance)
-        if of_relevance:
-            relevance_gradient += part.relevance_gradient(values, by_covariance)
+        if warp is not None:
+            warp_gradient += part.warp_gradient(values, by_covariance, block, warp)
     if not math.isfinite(value):
         raise KernelBanditsError("The evidence is not finite at these parameters.")
-    return BlockEvidence(value, gradient, mean, relevance_gradient)
+    return BlockEvidence(value, np.append(gradient, warp_gradient), mean)
 
 
 def surprises(parameters: FloatArray, blocks: Sequence[Block], mean_precision: float) -> list[FloatArray]:
     """Return by how many standard deviations the rewards of each block exceed what the others predict of them."""
-    parts, mean = _parts_and_mean(parameters, blocks, mean_precision)
+    parts, mean = _parts_and_mean(np.exp(parameters), blocks, mean_precision)
     # without reward i, its prediction misses it by α_i/(Σ⁻¹)_ii with variance 1/(Σ⁻¹)_ii
     return [part.inverse @ (part.block.rewards - mean) / np.sqrt(part.inverse.diagonal()) for part in parts]
 
 
-def _parts_and_mean(
-    parameters: FloatArray, blocks: Sequence[Block], mean_precision: float
-) -> tuple[list[_Parts], float]:
-    """Return the blocks at θ, and the mean c at which their evidence is largest."""
-    parts = [_Parts.at(block, parameters) for block in blocks]
+def _parts_and_mean(values: FloatArray, blocks: Sequence[Block], mean_precision: float) -> tuple[list[_Parts], float]:
+    """Return the blocks at exp θ, and the mean c at which their evidence is largest."""
+    parts = [_Parts.at(block, values) for block in blocks]
     sums = [part.inverse.sum(axis=0) for part in parts]
     # c = 1ᵀΣ⁻¹y/(1ᵀΣ⁻¹1 + precision); F is stationary in c there, so its other derivatives ignore c
     weight = sum(float(total.sum()) for total in sums) + mean_precision

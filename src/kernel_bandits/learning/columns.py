@@ -120,10 +120,6 @@ class ColumnUnits:
         """Columns about their centre, in units of their spread."""
         return (points - self.centre) / self.spread
 
-    def wider(self, widths: FloatArray) -> ColumnUnits:
-        """Return units that are wider by a factor for each column, shape (d,); these if there are none."""
-        return replace(self, spread=self.spread * widths) if len(widths) else self
-
     def kernel(
         self,
         bias: float,

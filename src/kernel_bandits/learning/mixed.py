@@ -21,10 +21,11 @@ from kernel_bandits.kernels import Kernel, Shear, TensorProduct
 from kernel_bandits.kernels.mixed import Mixed, PerArm
 from kernel_bandits.learning import blocks, box
 from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
-from kernel_bandits.learning.columns import ALIKE, Columns, ColumnUnits, action_units
+from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units
 from kernel_bandits.learning.mixed_objective import MixedObjective, greatest_contrast
 from kernel_bandits.learning.mixed_prior import BOX_PRIOR, DESCRIBED_PRIOR, PRIOR, MixedPrior
-from kernel_bandits.learning.relevance import RelevanceObjective
+from kernel_bandits.learning.warp import NO_WARP, Warp
+from kernel_bandits.learning.warp_objective import WarpObjective
 
 # Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a known
 # kernel, since this one is uncertain too; and for two-valued rewards, at least.
@@ -35,9 +36,6 @@ BOX_BONUS = 3.0
 # Of K arms that are correlated as negatively as they can be, an observation of one is worth 1/(K − 1)² of one of each
 # other: all in all 1 + 1/(K − 1), which beyond this many arms is not worth a posterior over all of them.
 MOST_CORRELATED_ARMS = 5
-# Widths and moves of the settings of a box have to earn this many times the price of a parameter. Most of them stay
-# near their prior, so that they cost less than a price each; on noise they earned up to 4.4 nats, 2.3 prices.
-BOX_PRICES = 3.0
 # Described actions have something of their own if they return: from this many observations of each on, on average.
 PLAYS_OF_ONE_ACTION = 2
 
@@ -56,7 +54,7 @@ class MixedModel:
         actions: units of the action columns; None where they name arms.
         power: by which the evidence counted; 0 where only level and spread of the rewards were learned.
         evidence: the log evidence of the sample, in nats.
-        relevance: ρ of each variable of contexts, then of actions, where there are several: it counts exp ρ times.
+        warp: of the columns that the kernel compares.
         shape: what the rewards of a box show of the settings; ``CURVED`` elsewhere.
     """
 
@@ -69,7 +67,7 @@ class MixedModel:
     actions: ColumnUnits | None
     power: float
     evidence: float
-    relevance: FloatArray
+    warp: Warp
     shape: int = box.CURVED
 
     @property
@@ -84,12 +82,11 @@ class MixedModel:
         """The parts of the variance of a reward: noise, constant, linear, smooth, and of single actions."""
         values = np.exp(self.parameters)
         bias, linear, decorrelated, smooth = values[: blocks.LENGTH].tolist()
-        of_contexts, of_actions = _split_relevance(self.relevance, self.contexts)
-        linear = linear * self.contexts.mean_square(of_contexts) + decorrelated
+        linear = linear * self.contexts.mean_square(self.warp.contexts) + decorrelated
         by_linear = by_smooth = own = 0.0
         if self.actions is not None:
             by_linear, by_smooth, own = values[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH].tolist()
-            by_linear *= self.actions.mean_square(of_actions)
+            by_linear *= self.actions.mean_square(self.warp.actions)
         # (b + l + s)(1 + l' + s'): what has a smooth factor is smooth, what is left with a linear one linear
         straight = linear * (1.0 + by_linear) + bias * by_linear
         parts = {
@@ -109,19 +106,10 @@ class MixedModel:
         values = np.exp(self.parameters)
         relative = np.zeros(dimension)
         split = len(self.contexts.varies)
-        of_contexts, of_actions = _split_relevance(self.relevance, self.contexts)
-        relative[:split] = _relative(self.contexts, values[blocks.LENGTH], of_contexts)
+        relative[:split] = _relative(self.contexts, values[blocks.LENGTH], self.warp.contexts)
         if self.actions is not None:
-            relative[split:] = _relative(self.actions, values[blocks.ACTION_LENGTH], of_actions)
-            widths, _ = blocks.box_parameters(self.parameters, dimension - split)
-            if len(widths):
-                relative[split:] *= widths
+            relative[split:] = _relative(self.actions, values[blocks.ACTION_LENGTH], self.warp.actions)
         return tuple(relative.tolist())
-
-
-def _split_relevance(relevance: FloatArray, contexts: ColumnUnits) -> tuple[FloatArray, FloatArray]:
-    """Return the relevance of the variables of contexts, and of those of actions."""
-    return relevance[: contexts.weights], relevance[contexts.weights :]
 
 
 def _relative(units: ColumnUnits, lengthscale: float, relevance: FloatArray) -> FloatArray:
@@ -172,26 +160,16 @@ class MixedSample:
 
     def _block(self, rows: NDArray[np.intp]) -> Block:
         """Return some observations of one arm, or of described actions."""
-        described = same = settings = sensors = None
+        described = same = None
         if self._actions is not None:
-            standardised = self._actions.standardised(self._described[rows])
-            described = Similarity.of(standardised, self._actions.variables, self._actions.labels)
+            actions = self._actions.standardised(self._described[rows])
+            described = Similarity.of(actions, self._actions.variables, self._actions.labels)
             same = self._same_action
-            if self._in_box:
-                unit = math.sqrt(self._actions.variables)
-                settings, sensors = standardised / unit, self._standardised[rows] / unit
         contexts = self._standardised[rows]
         similarity = Similarity.of(contexts, self._contexts.variables, self._contexts.labels)
         decorrelated = contexts @ self._contexts.precision @ contexts.T
-        return Block(
-            similarity,
-            decorrelated,
-            described,
-            self._rewards[rows],
-            same_action=same,
-            settings=settings,
-            sensors=sensors,
-        )
+        rewards = self._rewards[rows]
+        return Block(similarity, decorrelated, described, rewards, same_action=same, movable=self._in_box)
 
     @cached_property
     def _same_action(self) -> FloatArray | None:
@@ -251,35 +229,18 @@ class MixedSample:
             # arms that share nothing are κ = 1
             if value < together(np.append(parameters, 0.0))[0]:
                 objective, parameters = together, correlated
-        if self._in_box:
-            objective, parameters = self._moved(objective, parameters, before)
-            return replace(self._model(objective, parameters, power), shape=shape)
-        return self._weighted(objective, parameters, before)
+        return replace(self._warped(objective, parameters, before), shape=shape)
 
-    def _moved(
-        self, objective: MixedObjective, parameters: FloatArray, before: MixedModel | None
-    ) -> tuple[MixedObjective, FloatArray]:
-        """Return objective and minimum with widths of the settings that the sensors move, if these earn their price."""
-        moved = MixedObjective(self._blocks, self._prior, self._is_two_valued, self._power, moved=True)
-        if len(moved.medians) == len(parameters) + 1:
-            # the width of a single setting is its lengthscale
-            return objective, parameters
-        starts = [np.append(parameters, np.zeros(len(moved.medians) - len(parameters)))]
-        if before is not None and len(before.parameters) == len(moved.medians):
-            starts.append(before.parameters)
-        found, value = moved.minimum(starts)
-        earned = objective(parameters)[0] - value
-        return (moved, found) if earned > BOX_PRICES * self._price else (objective, parameters)
-
-    def _weighted(self, objective: MixedObjective, parameters: FloatArray, before: MixedModel | None) -> MixedModel:
-        """Return the model in which variables count as much as they matter, found from one in which all count alike."""
-        if not sum(objective.blocks[0].weights):
+    def _warped(self, objective: MixedObjective, parameters: FloatArray, before: MixedModel | None) -> MixedModel:
+        """Return the model of warped columns, found from one of columns that all count alike."""
+        total = objective.blocks[0].warp_sizes.total
+        if not total:
             return self._model(objective, parameters, objective.power)
-        starts = [(parameters, np.zeros(sum(objective.blocks[0].weights)))]
+        starts = [(parameters, np.zeros(total))]
         if before is not None and before.parameters.shape == parameters.shape:
-            starts.append((before.parameters, before.relevance))
-        parameters, relevance = RelevanceObjective(objective).minimum(starts)
-        return self._model(objective.weighted(relevance), parameters, objective.power, relevance)
+            starts.append((before.parameters, before.warp.flat))
+        parameters, warp = WarpObjective(objective).minimum(starts)
+        return self._model(objective.warped(warp), parameters, objective.power, warp)
 
     @property
     def _price(self) -> float:
@@ -301,8 +262,8 @@ class MixedSample:
     def evidence_gained(self, found: MixedModel, before: MixedModel) -> float:
         """Return the log evidence of a model of this sample less that of the one before, on the same observations."""
         if not (found.correlation or before.correlation):
-            weighted = [block.weighted(before.relevance) for block in self._blocks]
-            return found.evidence - block_evidence(before.parameters, weighted, mean_precision=1.0).value
+            warped = [block.warped(before.warp) for block in self._blocks]
+            return found.evidence - block_evidence(before.parameters, warped, mean_precision=1.0).value
         return self._evidence_of_all_arms(found) - self._evidence_of_all_arms(before)
 
     def _evidence_of_all_arms(self, model: MixedModel) -> float:
@@ -312,18 +273,17 @@ class MixedSample:
         # two arms can be more opposite than three: the model before may not have known them all
         contrast = min(contrast, greatest_contrast(len(self._blocks)))
         theta = np.append(parameters[: blocks.CONTRAST], contrast)
-        return block_evidence(theta, [self._all_arms.weighted(model.relevance)], mean_precision=1.0).value
+        return block_evidence(theta, [self._all_arms.warped(model.warp)], mean_precision=1.0).value
 
     def _model(
-        self, objective: MixedObjective, parameters: FloatArray, power: float, relevance: FloatArray = ALIKE
+        self, objective: MixedObjective, parameters: FloatArray, power: float, warp: Warp = NO_WARP
     ) -> MixedModel:
         evidence = objective.evidence(parameters)
         square = self._spread**2
         values = np.exp(parameters)
         bias, linear, decorrelated, smooth = (values[: blocks.LENGTH] * square).tolist()
-        of_contexts, of_actions = _split_relevance(relevance, self._contexts)
         contexts = self._contexts.kernel(
-            bias, linear, smooth, float(values[blocks.LENGTH]), decorrelated=decorrelated, relevance=of_contexts
+            bias, linear, smooth, float(values[blocks.LENGTH]), decorrelated=decorrelated, relevance=warp.contexts
         )
         variance = contexts.variance
         kernel: Kernel
@@ -332,15 +292,14 @@ class MixedSample:
             if len(values) > blocks.CONTRAST:
                 kernel = TensorProduct(contexts, self._arm_kernel(1.0 - float(values[blocks.CONTRAST])), self._split)
         else:
-            straight, curved, own, length = values[blocks.ACTION_LINEAR : blocks.DESCRIBED].tolist()
+            straight, curved, own, length = values[blocks.ACTION_LINEAR :].tolist()
             own = 0.0 if self._same_action is None else own
             unit = 1.0 if self._split else variance
-            widths, moves = blocks.box_parameters(parameters, len(self._actions.spread))
-            actions = self._actions.wider(widths).kernel(
-                unit, unit * straight, unit * curved, length, own=unit * own, relevance=of_actions
+            actions = self._actions.kernel(
+                unit, unit * straight, unit * curved, length, own=unit * own, relevance=warp.actions
             )
-            variance *= 1.0 + straight * self._actions.mean_square(of_actions) + curved + own
-            kernel = TensorProduct(contexts, actions, self._split, self._shear(moves)) if self._split else actions
+            variance *= 1.0 + straight * self._actions.mean_square(warp.actions) + curved + own
+            kernel = TensorProduct(contexts, actions, self._split, self._shear(warp)) if self._split else actions
         mean = self._centre + self._spread * evidence.mean
         return MixedModel(
             kernel,
@@ -352,14 +311,14 @@ class MixedSample:
             self._actions,
             power,
             evidence.value,
-            relevance,
+            warp,
         )
 
-    def _shear(self, moves: FloatArray) -> Shear | None:
-        """Return how sensors move the settings, in the units of the data."""
-        if not moves.size or self._actions is None:
+    def _shear(self, warp: Warp) -> Shear | None:
+        """Return how contexts move actions, in the units of the data."""
+        if not warp.moves.any() or self._actions is None:
             return None
-        slopes = self._actions.spread[:, None] * moves / self._contexts.spread
+        slopes = self._actions.spread[:, None] * warp.moves / self._contexts.spread
         return Shear(slopes * self._contexts.varies, self._contexts.centre)
 
     def _arm_kernel(self, correlation: float) -> Mixed:

@@ -14,6 +14,7 @@ from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.learning import blocks
 from kernel_bandits.learning.blocks import Block, BlockEvidence, block_evidence, surprises
 from kernel_bandits.learning.mixed_prior import MixedPrior
+from kernel_bandits.learning.warp import Warp
 
 # Arms that are opposites up to this share: of two arms, one never says all of the other.
 NEARLY_OPPOSITE = 0.98
@@ -35,7 +36,6 @@ class MixedObjective:
         two_valued: whether rewards have two values.
         power: by which the evidence is raised.
         arms: how many arms there are, where they are correlated.
-        moved: whether each setting of a box has a width of its own, and moves with the sensors.
 
     Attributes:
         blocks: the observations.
@@ -47,23 +47,11 @@ class MixedObjective:
     """
 
     def __init__(
-        self,
-        observations: Sequence[Block],
-        prior: MixedPrior,
-        two_valued: bool,
-        power: float,
-        arms: int = 0,
-        moved: bool = False,
+        self, observations: Sequence[Block], prior: MixedPrior, two_valued: bool, power: float, arms: int = 0
     ) -> None:
         self.blocks, self.prior, self.power = observations, prior, power
         self.medians = prior.medians(observations[0])
         self._widths = prior.widths(observations[0], two_valued)
-        settings, sensors = observations[0].settings, observations[0].sensors
-        if moved and settings is not None and sensors is not None:
-            columns = settings.shape[1]
-            widths = [prior.setting_width] * columns + [prior.moves_width] * (columns * sensors.shape[1])
-            self.medians = np.append(self.medians, np.zeros(len(widths)))
-            self._widths = np.append(self._widths, widths)
         self.low, self.high = self.medians - prior.reach, self.medians + prior.reach
         if observations[0].other_arm is not None:
             self.high[blocks.CONTRAST] = greatest_contrast(arms)
@@ -73,11 +61,11 @@ class MixedObjective:
         """The number of observations."""
         return sum(len(block.rewards) for block in self.blocks)
 
-    def weighted(self, relevance: FloatArray) -> MixedObjective:
-        """Return the objective of the same observations with weighted variables, see :class:`Block`."""
-        weighted = copy.copy(self)
-        weighted.blocks = [block.weighted(relevance) for block in self.blocks]
-        return weighted
+    def warped(self, warp: Warp) -> MixedObjective:
+        """Return the objective of the same observations with warped columns."""
+        warped = copy.copy(self)
+        warped.blocks = [block.warped(warp) for block in self.blocks]
+        return warped
 
     def evidence(self, parameters: FloatArray) -> BlockEvidence:
         """Return the log evidence at θ."""

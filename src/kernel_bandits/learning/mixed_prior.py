@@ -36,12 +36,11 @@ class MixedPrior:
         width: of the logarithm of a share.
         lengthscale_width: of the logarithm of a lengthscale, where rewards have two values.
         free_lengthscale_width: the same for other rewards.
-        setting_width: of the logarithm of the width of one setting of a box over that of all.
-        moves_width: of how far a sensor moves what a setting does, in standard deviations of either.
         noise_width: of the logarithm of the noise, where rewards have two values.
         free_noise_width: the same for other rewards.
         total_width: of the logarithm of signal and noise together over the variance of the rewards, which they make up.
         relevance_width: of the logarithm by which one variable may count more or less than the others.
+        moves_width: of how far a context column moves what an action does, in standard deviations of either.
         reach: no parameter leaves its median by more than this factor, as a logarithm.
         observations: per function, before anything but the level and the spread of the rewards is learned. Fewer say
             more of the policy that chose them than of the reward.
@@ -49,7 +48,7 @@ class MixedPrior:
         sample_size: at most this many observations of one function are looked at, and twice that of several.
         correlated_sample_size: the same of correlated arms.
         iterations: of the optimiser.
-        relevance_iterations: the same where the relevance of variables is learned as well.
+        warp_iterations: the same where the warp of columns is learned as well.
     """
 
     signal: float = 0.9
@@ -65,19 +64,18 @@ class MixedPrior:
     width: float = 1.0
     lengthscale_width: float = 0.3
     free_lengthscale_width: float = 0.7
-    setting_width: float = 0.7
-    moves_width: float = 0.2
     noise_width: float = 0.7
     free_noise_width: float = 1.0
     total_width: float = 1.0
     relevance_width: float = 0.3
+    moves_width: float = 0.1
     reach: float = 5.0
     observations: int = 16
     two_valued_power: float = 0.5
     sample_size: int = 400
     correlated_sample_size: int = 600
     iterations: int = 15
-    relevance_iterations: int = 30
+    warp_iterations: int = 30
 
     def medians(self, block: Block) -> FloatArray:
         """Return the median of θ for observations such as those of a block."""

@@ -8,6 +8,7 @@ import pytest
 import kernel_bandits as kb
 from kernel_bandits.learning.columns import Columns
 from kernel_bandits.learning.mixed import MixedSample
+from kernel_bandits.learning.warp import NO_WARP
 
 
 def tables(reward, count=300, columns=8, seed=0, actions=None):
@@ -35,7 +36,7 @@ def test_the_one_column_that_matters_is_found():
 def test_variables_of_pure_noise_count_alike(seed):
     points, rewards, columns = tables(lambda _x, _a, generator: generator.normal(), seed=seed)
     model = MixedSample(points, rewards, columns, True, None).fit(None)
-    assert np.abs(model.relevance).max() < 0.5
+    assert np.abs(model.warp.contexts).max() < 0.5
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -45,7 +46,7 @@ def test_variables_that_matter_alike_count_alike(count):
 
     points, rewards, columns = tables(reward, columns=count)
     model = MixedSample(points, rewards, columns, True, None).fit(None)
-    assert np.ptp(model.relevance) < 0.5
+    assert np.ptp(model.warp.contexts) < 0.5
 
 
 @pytest.mark.parametrize("actions", [None, np.array([[0.0, 5.0], [1.0, 7.0], [2.5, 2.0]])], ids=["arms", "described"])
@@ -54,7 +55,7 @@ def test_the_kernel_is_the_one_that_was_fitted(actions):
     points, rewards, columns = tables(bent, count=120, actions=actions)
     sample = MixedSample(points, rewards, columns, actions is None, None)
     model = sample.fit(None)
-    assert model.relevance.any()
+    assert model.warp.contexts.any()
     spread = rewards.std()
     # in units of the rewards, to which the evidence refers: y/s has the covariance Σ/s²
     covariance = (model.kernel(points) + model.noise * np.eye(len(points))) / spread**2
@@ -80,7 +81,7 @@ def test_evidence_is_gained_over_a_model_without_weights():
     points, rewards, columns = tables(bent)
     sample = MixedSample(points, rewards, columns, True, None)
     model = sample.fit(None)
-    alike = replace(model, relevance=np.zeros_like(model.relevance))
+    alike = replace(model, warp=NO_WARP)
     assert sample.evidence_gained(model, model) == pytest.approx(0.0, abs=1e-8)
     assert sample.evidence_gained(model, alike) > 10.0
 
@@ -92,8 +93,8 @@ def test_a_variable_of_several_columns_has_one_weight():
     rewards = np.array([0.0, 3.0, -1.0, 1.0])[levels] + 0.1 * generator.normal(size=300)
     points = np.hstack([contexts, np.ones((300, 1)), np.zeros((300, 1))])
     model = MixedSample(points, rewards, Columns(9, (0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7)), True, None).fit(None)
-    assert len(model.relevance) == 6
-    assert model.relevance.argmax() == 0
+    assert len(model.warp.contexts) == 6
+    assert model.warp.contexts.argmax() == 0
     lengths = np.array(model.relative_lengthscales(11))
     assert np.ptp(lengths[:4]) == 0.0
 

@@ -185,7 +185,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         within.learn_history(points, units.bounded(rewards) / units.unit - refit.mean, refit.sample, weights)
         self._adopt(refit, within, units)
         self._keep(points, rewards, weights)
-        self._next = self.learning.after(self.round_index)
+        self._next = self._learner.next_round(self.learning, self.round_index)
 
     def fulfil_steps(self, key: int, reward: float) -> Steps:
         point, centred = self._pending.awaited[key].point, self._centred(reward)

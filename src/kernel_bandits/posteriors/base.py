@@ -53,19 +53,10 @@ class Posterior(Reported, Generic[E]):
         """Take note of the box (d_a,), (d_a,) that actions are chosen from; predictions stay as they are."""
         del low, high  # a kernel that is given knows its columns
 
-    def awaited_point(self, key: int) -> FloatArray:
-        """The point (d,) whose reward is awaited under a key."""
-        return self._pending.awaited[key].point
-
     def predict_awaited(self, key: int) -> tuple[float, float]:
         """Return mean and standard deviation of the expected reward at an anticipated point; writes nothing."""
         evaluation = self.evaluate_finite(self.awaited_point(key)[None, :])
         return evaluation.mean.item(0), evaluation.std.item(0)
-
-    @property
-    def awaited_points(self) -> dict[int, FloatArray]:
-        """The points (d,) whose reward is awaited, by key, oldest first."""
-        return {key: awaited.point for key, awaited in self._pending.awaited.items()}
 
     def in_context(self, context: FloatArray) -> Self | None:
         """Return a posterior that evaluates actions in one context (d_x,), and gradients by them, at less cost.

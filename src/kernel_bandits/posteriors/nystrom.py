@@ -109,9 +109,8 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         return self._evaluate(gram, prior)
 
     def evaluate_rounds(self, points: FloatArray, split: int) -> _NystromEvaluation:
-        basis = self._model.basis
-        prior = basis.kernel.diag(points.reshape(-1, points.shape[2]))
-        return self._evaluate(basis.gram_of_rounds(points, split), prior)
+        prior = self._model.basis.kernel.diag(points.reshape(-1, points.shape[2]))
+        return self._evaluate(self._model.basis.gram_of_rounds(points, split), prior)
 
     def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         pending, facts = self._pending, self._facts

@@ -2,10 +2,12 @@
 
     python benchmarks/drift.py                         # 5 seeds, 5,000 rounds
     python benchmarks/drift.py --learned --seeds 2     # with nothing set
+    python benchmarks/drift.py --rules nothing 'Wander(400)' --seeds 2
 
 The context is a number, the actions are 21 numbers, and the expected reward is a bump around an action that depends on
 the context; the noise has a standard deviation of 0.1. The bump moves to and fro over the whole range twice in 5,000
-rounds, jumps every 1,250 rounds, or stays.
+rounds, jumps every 1,250 rounds, or stays. ``Wander`` has at most 200 anchors: every round is a new point in time, and
+nearly every one would become an anchor.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import numpy as np
 import kernel_bandits as kb
 
 ROUNDS, NOISE = 5000, 0.1
+ANCHORS = 200
 ACTIONS = np.linspace(0.0, 1.0, 21)[:, None]
 RULES: dict[str, kb.Discount | kb.Window | kb.Wander | kb.Restart | None] = {
     "nothing": None,
@@ -42,7 +45,9 @@ def centre(world: str, t: int, context: float) -> float:
 
 
 def regret(world: str, rule: object, seed: int, learned: bool) -> float:
-    options = {} if learned else {"kernel": kb.Gaussian(0.25), "regularization": NOISE**2}
+    options: dict[str, object] = {} if learned else {"kernel": kb.Gaussian(0.25), "regularization": NOISE**2}
+    if isinstance(rule, kb.Wander):
+        options["dictionary"] = kb.Kors(max_size=ANCHORS)
     policy = kb.ek_ucb(**options, forgetting=rule, seed=seed)  # type: ignore[call-overload]
     generator, total = np.random.default_rng([seed, 3]), 0.0
     for t in range(ROUNDS):

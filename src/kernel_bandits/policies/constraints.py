@@ -216,7 +216,9 @@ class Guards:
         """
         points = join(context, actions)
         allowed, excess = self.allowed(points)
-        evaluation = posterior.evaluate_finite(points)
-        values = np.where(allowed, evaluation.mean + bonus * evaluation.std, -np.inf)
+        values = np.full(len(points), -np.inf)
+        if allowed.any():
+            evaluation = posterior.evaluate_finite(points[allowed])
+            values[allowed] = evaluation.mean + bonus * evaluation.std
         order = np.lexsort((excess, -values))[:CENTRES]
         return actions[order], values[order]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Literal, Self, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -40,6 +40,20 @@ class Evaluation:
     round_index: int
     mean: FloatArray
     std: FloatArray
+
+
+class Fulfilled(NamedTuple):
+    """Rewards that are learned together.
+
+    Attributes:
+        steps: learn them.
+        means: what was expected of each after those before it, shape (n,).
+        stds: the standard deviations of these expectations, shape (n,).
+    """
+
+    steps: Steps
+    means: FloatArray
+    stds: FloatArray
 
 
 @dataclass(frozen=True)

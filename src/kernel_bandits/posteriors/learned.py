@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from array import array
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Self
@@ -185,7 +185,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         within.learn_history(points, units.bounded(rewards) / units.unit - refit.mean, refit.sample, weights)
         self._adopt(refit, within, units)
         self._keep(points, rewards, weights)
-        self._next = self.learning.after(self.round_index)
+        self._next = self._learner.next_round(self.learning, self.round_index)
 
     def fulfil_steps(self, key: int, reward: float) -> Steps:
         point, centred = self._pending.awaited[key].point, self._centred(reward)
@@ -232,6 +232,9 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
 
     def anticipate_steps(self, key: int, point: FloatArray, evaluation: _LearnedEvaluation, row: int = 0) -> Steps:
         return self._within.anticipate_steps(key, point, evaluation.within, row)
+
+    def anticipate_many_steps(self, points: Mapping[int, FloatArray]) -> tuple[int, Steps]:
+        return self._within.anticipate_many_steps(points)
 
     def abandon_steps(self, keys: Collection[int]) -> Steps:
         return self._within.abandon_steps(keys)

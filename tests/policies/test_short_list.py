@@ -11,33 +11,61 @@ from kernel_bandits.policies.short_list import overdue
 PRICES = np.array([[0.0], [0.3], [0.9], [1.7], [2.6]])
 
 
-def played(policy, rounds, actions, reward, seed=0, contexts=2, awaited=0):
-    """Play rounds, the last few without telling a reward, and return how often each action was played."""
+def played(policy, rounds, actions, reward, seed=0):
+    """Play rounds and return how often each action was played."""
     generator, counts = np.random.default_rng(seed), np.zeros(len(actions), dtype=int)
-    for number in range(rounds):
-        context = generator.normal(size=contexts)
-        ask = number >= rounds - awaited
-        decision = (policy.ask if ask else policy.select)(context, actions)
+    for _ in range(rounds):
+        context = generator.normal(size=2)
+        decision = policy.select(context, actions)
         counts[decision.index] += 1
-        if not ask:
-            policy.update(context, decision.action, reward(decision.index, generator))
+        policy.update(context, decision.action, reward(decision.index, generator))
     return counts
 
 
-def sixth_pays(index, generator):
+def only_the_first_pays(index, generator):
     return float(index == 0) + 0.01 * generator.normal()
 
 
+def after(actions, plays, noise=1.0, awaited=False):
+    """A policy that has learned these actions, in turn, or waits for their rewards, and the rows that are overdue."""
+    generator, policy = np.random.default_rng(0), kb.ek_ucb(seed=0)
+    for index in plays:
+        context = generator.normal(size=2)
+        if awaited:
+            policy.ask(context, actions[[index]])
+        else:
+            policy.update(context, actions[index], float(index == 0) + noise * generator.normal())
+    points = np.hstack([np.zeros((len(actions), 2)), actions])
+    return policy, overdue(policy.posterior, points, 2).tolist()
+
+
 @pytest.mark.parametrize("actions", [np.eye(5), PRICES], ids=["arms", "prices"])
-@pytest.mark.parametrize("awaited", [0, 40, 235])
-def test_no_action_of_a_list_is_played_less_than_its_share(actions, awaited):
-    counts = played(kb.ek_ucb(seed=0), 235, actions, sixth_pays, awaited=awaited)
-    assert counts.min() >= int(2.0 * math.sqrt(230) / 5) == 6
+@pytest.mark.parametrize("awaited", [False, True])
+def test_actions_that_were_played_less_than_their_share_are_overdue(actions, awaited):
+    """After a hundred rounds 2·√100/5 = 4 plays of each are due."""
+    plays = [0] * 88 + [1] * 4 + [2] * 3 + [3] * 5
+    policy, due = after(actions, plays, awaited=awaited)
+    assert due == [2, 4]
+    context = np.zeros(2)
+    assert policy.select(context, actions).index in due
+    assert policy.select_many(np.zeros((1, 2)), actions)[0].index in due
+
+
+@pytest.mark.parametrize("rounds", [99, 105])
+def test_actions_fall_due_at_certain_times_only(rounds):
+    assert after(np.eye(5), [0] * (rounds - 15) + [1, 2, 3] * 5)[1] == []
+
+
+def test_an_action_without_hope_is_not_overdue():
+    """The second was played twice and is known to earn less than the first, by a hundred standard deviations."""
+    plays = [1, 1] + [0] * 23
+    assert after(np.eye(2), plays, noise=0.001)[1] == []
+    assert after(np.eye(2), plays, noise=1.0)[1] == [1]
 
 
 def test_forced_plays_are_few():
     """What is forced is 2√t in all: the best action is played in nearly all of the other rounds."""
-    counts = played(kb.ek_ucb(seed=0), 400, np.eye(5), sixth_pays)
+    counts = played(kb.ek_ucb(seed=0), 400, np.eye(5), only_the_first_pays)
     assert counts[0] >= 400 - 3 * math.sqrt(400)
 
 
@@ -53,7 +81,7 @@ def test_actions_that_never_return_are_never_overdue():
 
 def test_a_given_kernel_forces_nothing():
     kernel = kb.TensorProduct(kb.Gaussian(1.0), kb.Gaussian(1.0), 2)
-    counts = played(kb.ek_ucb(kernel, regularization=1e-4, seed=0), 235, PRICES, sixth_pays)
+    counts = played(kb.ek_ucb(kernel, regularization=1e-4, seed=0), 235, PRICES, only_the_first_pays)
     assert counts.min() < 6
 
 
@@ -74,17 +102,17 @@ def test_a_forced_play_has_its_probability():
     generator, policy, rounds = np.random.default_rng(0), kb.ek_ucb(seed=0, exploration_floor=0.05), 225
     for number in range(rounds):
         index = 1 + number // 8 % 3 if number % 8 == 0 else 0
-        policy.update(generator.normal(size=2), np.eye(5)[index], sixth_pays(index, generator))
+        policy.update(generator.normal(size=2), np.eye(5)[index], float(index == 0) + generator.normal())
     decision = policy.select(generator.normal(size=2), np.eye(5))
     np.testing.assert_allclose(decision.probabilities, [0.01, 0.01, 0.01, 0.01, 0.96])
 
 
 def test_a_saved_policy_looks_when_the_other_one_does(tmp_path):
     policy = kb.ek_ucb(seed=0)
-    played(policy, 97, PRICES, sixth_pays)
+    played(policy, 97, PRICES, only_the_first_pays)
     policy.save(tmp_path / "policy.kb")
     again = kb.load(tmp_path / "policy.kb")
     assert (
-        played(policy, 20, PRICES, sixth_pays, seed=1).tolist()
-        == played(again, 20, PRICES, sixth_pays, seed=1).tolist()
+        played(policy, 20, PRICES, only_the_first_pays, seed=1).tolist()
+        == played(again, 20, PRICES, only_the_first_pays, seed=1).tolist()
     )

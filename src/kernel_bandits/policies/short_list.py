@@ -1,10 +1,11 @@
-"""Every action of a short list is played now and then, however little is expected of it.
+"""Every action of a short list that may be the best is played now and then, however little is expected of it.
 
 A kernel that was learned from a few unlucky rewards is sure of itself: an action that looks bad next to its neighbours
-is not played again, and nothing ever shows that it was good. Forced plays bound what that costs. After t rounds no
-action of a list of K has been played less than 2√t/K times. These are 2√t plays at most, of the order of the regret
-that is paid anyway (Garivier & Kaufmann 2016 force √t plays of each arm for the same reason). Where the best action
-depends on the context every action is played more often than that, and nothing is forced.
+is not played again, and nothing ever shows that it was good. Forced plays bound what that costs. After t rounds each
+action of a list of K has been played 2√t/K times, unless even a bound that holds in all t rounds at once leaves no hope
+that it is the best. These are 2√t plays at most, of the order of the regret that is paid anyway (Garivier & Kaufmann
+2016 force √t plays of each arm for the same reason). Where the best action depends on the context every action is
+played more often than that, and nothing is forced.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def overdue(posterior: Posterior[Any], points: FloatArray, context_columns: int)
     if not len(rare):
         return rare
     evaluation = posterior.evaluate_finite(points)
-    # what t normal deviations exceed with probability 1/√(4π·log t) at most: Σ P(z > √(2 log t))
+    # t normal deviations are below √(2 log t) on average
     radius = math.sqrt(2.0 * math.log(played))
     hopes = evaluation.mean[rare] + radius * evaluation.std[rare]
     return rare[hopes >= evaluation.mean.max()]

@@ -118,7 +118,7 @@ class Run:
         turned = np.linalg.qr(instance.standard_normal((plant.matter, plant.matter)))[0]
         self.axes = turned if plant.oblique else np.eye(plant.matter)
         slopes = instance.standard_normal(plant.sensors)
-        self.slopes = plant.level * slopes / max(np.linalg.norm(slopes), 1e-12)
+        self.slopes = plant.level * slopes / max(float(np.linalg.norm(slopes)), 1e-12)
         self.state = np.zeros(plant.sensors)
 
     def sense(self) -> np.ndarray:

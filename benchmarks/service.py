@@ -41,6 +41,8 @@ from kernel_bandits.service.settings import parse_settings
 from kernel_bandits.service.store import Store
 
 COLUMNS, ARMS, ANCHORS, CONNECTIONS = 20, 10, 200, 64
+# Those that send rewards, a thousand in a request.
+BULK_CONNECTIONS = 4
 LOOP = """
 [loops.load]
 exploration_floor = 0.05
@@ -161,13 +163,13 @@ class Load:
         self.times: list[float] = []
         self.ids: list[str] = []
 
-    async def run(self) -> float:
+    async def run(self, connections: int = CONNECTIONS) -> float:
         """Run the block; return the number of responses a second."""
         loop = asyncio.get_running_loop()
-        self._open, self._done = CONNECTIONS, loop.create_future()
+        self._open, self._done = connections, loop.create_future()
         started = time.perf_counter()
         self._end = started + self._seconds
-        for _ in range(CONNECTIONS):
+        for _ in range(connections):
             await loop.create_connection(lambda: Connection(self), "127.0.0.1", self._port)
         await self._done
         return len(self.times) / (time.perf_counter() - started)
@@ -194,16 +196,32 @@ def decisions(generator: random.Random, count: int) -> list[bytes]:
     return [json.dumps({"context": row}).encode() for row in rows]
 
 
+class Bulk(Load):
+    """Rewards of many decisions, a thousand in a request, each sent once."""
+
+    def __init__(self, port: int, ids: list[str], generator: random.Random) -> None:
+        pairs = [{"id": id, "reward": float(generator.random() < 0.5)} for id in ids]
+        bodies = [json.dumps({"rewards": pairs[i : i + 1000]}).encode() for i in range(0, len(pairs), 1000)]
+        super().__init__(port, "/v1/loops/load/rewards", bodies, float("inf"))
+        self.learned = 0
+
+    def next_request(self) -> bytes | None:
+        self._sent += 1
+        return self._requests[self._sent - 1] if self._sent <= len(self._requests) else None
+
+    def finished(self, seconds: float, head: bytes, body: bytes) -> None:
+        super().finished(seconds, head, body)
+        counts = json.loads(body)["counts"]
+        assert set(counts) == {"learned"}, counts
+        self.learned += counts["learned"]
+
+
 def send_rewards(port: int, ids: list[str], generator: random.Random) -> float:
     """Send rewards in bulk; return how many were taken a second."""
+    bulk = Bulk(port, ids, generator)
     started = time.perf_counter()
-    for start in range(0, len(ids), 1000):
-        pairs = [{"id": id, "reward": float(generator.random() < 0.5)} for id in ids[start : start + 1000]]
-        body = json.dumps({"rewards": pairs}).encode()
-        address = f"http://127.0.0.1:{port}/v1/loops/load/rewards"
-        with urllib.request.urlopen(urllib.request.Request(address, body), timeout=60) as response:
-            counts = json.loads(response.read())["counts"]
-        assert counts == {"learned": len(pairs)}, counts
+    asyncio.run(bulk.run(BULK_CONNECTIONS))
+    assert bulk.learned == len(ids)
     return len(ids) / (time.perf_counter() - started)
 
 
@@ -234,7 +252,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
         send_rewards(arguments.port, warm.ids, generator)
         total, block = len(warm.ids), 0
         while block < arguments.blocks or total < arguments.events:
-            empty = Load(arguments.port, "/v1/empty", [b"{}"], arguments.seconds)
+            empty = Load(arguments.port, "/v1/empty", [b"{}"], arguments.empty_seconds or arguments.seconds)
             marks = [processor_seconds(server.pid)]
             floor = asyncio.run(empty.run())
             marks.append(processor_seconds(server.pid))
@@ -282,6 +300,7 @@ def _wait(port: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each block")
+    parser.add_argument("--empty-seconds", type=float, default=0.0, help="of each block of empty requests, if others")
     parser.add_argument("--blocks", type=int, default=4)
     parser.add_argument("--events", type=int, default=0, help="go on until this number of decisions were made")
     parser.add_argument("--database", default="")

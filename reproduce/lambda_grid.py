@@ -1,6 +1,6 @@
 """The figure and the claims that Chessboard, Step Diagonal and Bump share: λ = μ in {1, 10, 100}, C = 3, 10, 30.
 
-The paper draws a figure for each C. Here one figure shows all three, with a row for each λ and the authors' settings
+The paper draws a figure for each C. Here one figure shows all three, with a row for each λ and the paper's settings
 on the left.
 """
 

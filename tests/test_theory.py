@@ -89,6 +89,10 @@ def test_regret_bounds_by_hand():
     assert theory.k_ucb_regret_bound(**common, corrected=False) == pytest.approx(printed)
     assert theory.k_ucb_regret_bound(**common) == pytest.approx(2 + math.sqrt(1 / math.log(2)) * (printed - 2))
 
+    # widths above 1 are cut off in the proof, so that β counts as 1 at least
+    quiet = common | {"norm_bound": 0.0, "noise_bound": 0.01}
+    assert theory.k_ucb_regret_bound(**quiet) == pytest.approx(2 + 2 * math.sqrt(100 * ell * 5 / math.log(2)))
+
     efficient = {"leverage_regularization": 0.5, "dictionary_size": 8, "draws": 11, "oversampling": 2.0, **common}
     bias = (math.sqrt(2.0) + math.sqrt(0.5)) * 3
     printed = 2 + 2 * (bias + 0.5 * math.sqrt(4 * math.log(100) + 2 * ell * 5)) * math.sqrt(
@@ -100,7 +104,7 @@ def test_regret_bounds_by_hand():
         100 * (ell * 5 / math.log(2) + 8 + left_out / 2.0)
     )
     assert theory.ek_ucb_regret_bound(**efficient) == pytest.approx(corrected)
-    for bad in ({"oversampling": 0.5}, {"draws": None}):
+    for bad in ({"oversampling": 0.5}, {"oversampling": 0.5, "leverage_accuracy": 1.0}, {"draws": None}):
         with pytest.raises(kb.InputError, match=r"γ\(1 \+ ε\) > 1"):
             theory.ek_ucb_regret_bound(**{**efficient, **bad})
 
@@ -208,3 +212,9 @@ def test_theory_of_a_policy_that_has_run():
 def test_bad_arguments_are_named(call, words):
     with pytest.raises(kb.InputError, match=words):
         call()
+
+
+def test_the_bound_on_draws_takes_the_accuracy_of_kors_by_default():
+    gram = kb.Gaussian(0.3)(np.random.default_rng(0).random((30, 2)))
+    plain, given = (theory.kors_draws_bound(gram, 0.5, 2.0, *more) for more in ((), (Kors().leverage_accuracy,)))
+    assert plain == given < theory.kors_draws_bound(gram, 0.5, 2.0, 1.5)

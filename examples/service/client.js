@@ -2,7 +2,7 @@
 
 export class Client {
   constructor(address = "http://127.0.0.1:8080", loop = "offers", key = null) {
-    Object.assign(this, { address, loop, attempts: 5 });
+    Object.assign(this, { address, loop, attempts: 8 });
     this.headers = { "content-type": "application/json" };
     if (key) this.headers.authorization = `Bearer ${key}`;
   }

@@ -10,7 +10,7 @@ import uuid
 class Client:
     """Asks a loop for decisions and sends it rewards; repeats what got no response."""
 
-    def __init__(self, address="http://127.0.0.1:8080", loop="offers", key=None, attempts=5):
+    def __init__(self, address="http://127.0.0.1:8080", loop="offers", key=None, attempts=8):
         self.address, self.loop, self.attempts = urllib.parse.urlsplit(address), loop, attempts
         self.headers = {"content-type": "application/json"}
         if key:

@@ -93,6 +93,11 @@ class Box:
         return dict(zip(self.names, as_vector("action", action, self.dimension).tolist(), strict=True))
 
     @property
+    def is_named(self) -> bool:
+        """Whether names were given to the coordinates."""
+        return self.names[0] != "action 0"
+
+    @property
     def dimension(self) -> int:
         """The number of coordinates, d_a."""
         return len(self.low)
@@ -126,7 +131,7 @@ class Box:
         return hash((self.low.tobytes(), self.high.tobytes()))
 
     def __repr__(self) -> str:
-        named = "" if self.names[0] == "action 0" else f", names={list(self.names)}"
+        named = f", names={list(self.names)}" if self.is_named else ""
         units = f", units={list(self.units)}" if any(self.units) else ""
         return f"Box({self.low.tolist()}, {self.high.tolist()}{named}{units})"
 

@@ -127,6 +127,18 @@ def test_features_alone_make_arms_alike():
     assert set(policy.arms) == {"red", "blue", decision.arm}
 
 
+def test_a_box_with_names_is_taken_by_name():
+    actions = {"dose": kb.Numeric((0.0, 1.0)), "time": kb.Numeric((0.0, 100.0))}
+    policy = build(actions)
+    plain, named = kb.Box([0.1, 20.0], [0.2, 30.0]), kb.Box([20.0, 0.1], [30.0, 0.2], names=["time", "dose"])
+    for box in (plain, named):
+        action = policy.select({"x": 0.0}, box).action
+        assert 0.1 <= action["dose"] <= 0.2
+        assert 20.0 <= action["time"] <= 30.0
+    with pytest.raises(kb.InputError, match="coordinates are named dose, time, got dose, hours"):
+        policy.select({"x": 0.0}, kb.Box([0.1, 20.0], [0.2, 30.0], names=["dose", "hours"]))
+
+
 def test_a_box_in_the_units_of_the_table():
     features = {"price": kb.Numeric(range=(10, 20)), "weight": kb.Numeric(logarithm=True)}
     policy = build(features)

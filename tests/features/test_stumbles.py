@@ -71,3 +71,18 @@ def test_diagnostics_speak_of_variables_and_not_of_columns():
     text = str(policy.diagnostics())
     assert "lengthscales" not in text
     assert "relevance: " in text
+
+
+def test_columns_of_one_name_on_both_sides_keep_their_levels_apart():
+    columns = {"arm": kb.Categorical(), "kind": kb.Categorical()}
+    features = kb.Features(context=columns, actions={"kind": kb.Categorical()})
+    policy = kb.k_ucb(kb.Gaussian(1.0), features=features, seed=0)
+    policy.update({"arm": "left", "kind": "old"}, {"kind": "large"}, 1.0)
+    levels = {"arm": ("left",), "kind (context)": ("old",), "kind (action)": ("large",)}
+    assert policy.diagnostics().levels == levels
+    # actions that are described have no arms, whatever a column is called
+    assert policy.arms == ()
+    policy = kb.k_ucb(kb.Gaussian(1.0), features=kb.Features(context=columns, actions=["red", "blue"]), seed=0)
+    policy.update({"arm": "left", "kind": "old"}, "red", 1.0)
+    levels = {"arm (context)": ("left",), "kind": ("old",), "arm (action)": ("red", "blue")}
+    assert (policy.arms, policy.diagnostics().levels) == (("red", "blue"), levels)

@@ -162,3 +162,23 @@ def test_the_lengthscale_is_what_was_given(make):
     before = several(np.zeros((1, 2)), np.full((1, 2), 0.1))
     several.lengthscale[:] = 9.0
     np.testing.assert_array_equal(several(np.zeros((1, 2)), np.full((1, 2), 0.1)), before)
+
+
+def test_polynomials_by_their_formula():
+    X, Y = np.random.default_rng(0).normal(size=(4, 2)), np.random.default_rng(1).normal(size=(3, 2))
+    scales = np.array([0.5, 4.0])
+    expected = np.array([[(x[0] * y[0] / 0.25 + x[1] * y[1] / 16.0 + 0.3) ** 2 for y in Y] for x in X])
+    kernel = kb.Polynomial(2, scales, offset=0.3)
+    np.testing.assert_allclose(kernel(X, Y), expected)
+    np.testing.assert_allclose(kernel.diag(X), np.diagonal(kernel(X)))
+
+
+@pytest.mark.parametrize("lengthscale", [0.4, [0.2, 0.5, 1.0, 2.0, 0.3]], ids=["one", "each"])
+@pytest.mark.parametrize("make", [kb.Gaussian, kb.Exponential, kb.Matern])
+def test_the_kernel_of_rounds_is_that_of_joint_points(make, lengthscale):
+    generator = np.random.default_rng(0)
+    # far from the origin, where norms would lose digits
+    contexts, actions, others = (generator.random(shape) + 1e6 for shape in ((7, 3), (4, 2), (6, 5)))
+    joint = np.hstack([np.repeat(contexts, 4, axis=0), np.tile(actions, (7, 1))])
+    kernel = make(lengthscale)
+    np.testing.assert_allclose(kernel.of_rounds(contexts, actions, others), kernel(joint, others), atol=1e-14, rtol=0)

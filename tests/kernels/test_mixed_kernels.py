@@ -31,6 +31,15 @@ def test_a_mixed_kernel_is_the_sum_of_its_parts(bias, linear, smooth, lengthscal
     np.testing.assert_allclose(kernel.diag(X), np.diagonal(kernel(X)), atol=1e-9)
 
 
+def test_many_points_of_many_columns_are_as_far_apart_as_a_few():
+    X, Y = 0.05 * points(300, 40), 0.05 * points(300, 40, seed=1)
+    kernel = kb.Mixed(0.0, 0.0, 1.0, lengthscale=0.2)
+    rows = [kernel(X, Y[start : start + 1]) for start in range(300)]
+    np.testing.assert_allclose(kernel(X, Y), np.hstack(rows), atol=1e-12)
+    # at most 1e-7 of a distance is left of a point and itself
+    np.testing.assert_allclose(np.diagonal(kernel(X)), 1.0, atol=1e-9)
+
+
 @pytest.mark.parametrize("columns", [3, 30])
 def test_points_that_return_have_something_of_their_own(columns):
     """However distances are computed: with many columns as differences of products, which rounding leaves above 0."""
@@ -103,14 +112,23 @@ def test_bad_arguments_are_named(build, words):
         build()
 
 
-@given(offset=st.floats(-10.0, 10.0), kept=st.sets(st.integers(0, 4), min_size=1))
+@given(offset=st.floats(-10.0, 10.0), kept=st.sets(st.integers(0, 4), min_size=1), metric=st.booleans())
 @settings(max_examples=30)
-def test_a_restricted_kernel_is_the_kernel_of_points_that_agree_elsewhere(offset, kept):
+def test_a_restricted_kernel_is_the_kernel_of_points_that_agree_elsewhere(offset, kept, metric):
     columns = np.array(sorted(kept))
     X, Y = points(6, 5) + offset, points(4, 5, seed=1) + offset
     rest = np.setdiff1d(np.arange(5), columns)
     X[:, rest] = Y[:, rest] = X[0, rest]
-    kernel = kb.Mixed(0.3, 0.8, 1.2, 0.7, centre=[offset] * 5, scale=[1.0, 2.0, 0.5, 1.0, 3.0])
+    root = np.tril(points(5, 5, seed=2)) + 2.0 * np.eye(5)
+    kernel = kb.Mixed(
+        0.3,
+        0.8,
+        1.2,
+        0.7,
+        centre=[offset] * 5,
+        scale=[1.0, 2.0, 0.5, 1.0, 3.0],
+        metric=root @ root.T / 10.0 if metric else None,
+    )
     restricted = kernel.restricted(columns, X[0])
     np.testing.assert_allclose(restricted(X[:, columns], Y[:, columns]), kernel(X, Y), atol=1e-9)
     np.testing.assert_allclose(restricted.diag(X[:, columns]), kernel.diag(X), atol=1e-9)

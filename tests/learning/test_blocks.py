@@ -9,6 +9,8 @@ from scipy.stats import multivariate_normal
 
 from kernel_bandits.kernels import Mixed, Shear, TensorProduct
 from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
+from kernel_bandits.learning.mixed_objective import MixedObjective
+from kernel_bandits.learning.mixed_prior import BOX_PRIOR, DESCRIBED_PRIOR, PRIOR
 from kernel_bandits.learning.warp import Warp
 
 # What a precision matrix of three correlated columns may be.
@@ -108,3 +110,25 @@ def test_a_warp_has_the_evidence_of_a_sheared_kernel():
     covariance = kernel(np.hstack([contexts, actions])) + 0.2 * np.eye(12)
     density = multivariate_normal(np.full(12, evidence.mean), covariance).logpdf(block.rewards)
     assert evidence.value == pytest.approx(density - 0.5 * evidence.mean**2, abs=1e-9)
+
+
+def objectives(prior):
+    """Of contexts alone, and of described actions."""
+    generator = np.random.default_rng(2)
+    contexts = generator.normal(size=(9, 3))
+    alone = Block(Similarity.of(contexts, 3), decorrelated(contexts), None, generator.normal(size=9))
+    return [MixedObjective([block], prior, False, 1.0) for block in (alone, described(generator)[2])]
+
+
+@pytest.mark.parametrize("prior", [PRIOR, DESCRIBED_PRIOR, BOX_PRIOR], ids=["contexts", "described", "box"])
+def test_at_the_medians_of_a_prior_signal_and_noise_make_up_the_variance_of_rewards(prior):
+    for objective in objectives(prior):
+        assert objective.penalty(objective.medians)[0] == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("total_width", [1.0, 2.0])
+def test_the_prior_has_the_gradient_it_says(total_width):
+    for objective in objectives(replace(PRIOR, total_width=total_width)):
+        parameters = objective.medians + np.random.default_rng(3).normal(size=len(objective.medians))
+        slope = approx_fprime(parameters, lambda theta, of=objective: of.penalty(theta)[0], 1e-7)
+        np.testing.assert_allclose(objective.penalty(parameters)[1], slope, atol=1e-4)

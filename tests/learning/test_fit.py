@@ -8,7 +8,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
-from kernel_bandits.learning.fit import Sample
+from kernel_bandits.learning.fit import Sample, _or_noise
 from kernel_bandits.learning.objective import PLAUSIBLE_NATS, EvidenceObjective
 from kernel_bandits.learning.prior import PRIOR
 from kernel_bandits.learning.units import RewardModel, Units
@@ -156,6 +156,21 @@ def test_groups_share_a_lengthscale_in_units_of_their_spread():
     assert one == pytest.approx(other)
 
 
+def test_parameters_are_logarithms_in_units_of_the_sample_and_lead_back_to_the_model():
+    points, rewards = data(30, irrelevant=1)
+    units = Units(points * [1.0, 10.0, 0.1], rewards, np.array([0, 1, 1]))
+    # the second and third column have one lengthscale in units of their spread
+    lengthscales = np.array([0.3, 0.7, 0.7]) * units.spreads
+    model = RewardModel(kb.Matern(lengthscales), 2.0, 0.05, 3.0)
+    parameters = units.parameters(model)
+    expected = np.log([0.3, 0.7, 2.0 / units.reward_spread**2, 0.05 / units.reward_spread**2])
+    np.testing.assert_allclose(parameters, expected)
+    mean = (3.0 - units.reward_centre) / units.reward_spread
+    again = units.model(kb.Matern(), parameters, mean)
+    np.testing.assert_allclose(again.kernel.lengthscale, lengthscales)
+    np.testing.assert_allclose([again.variance, again.noise, again.mean], [2.0, 0.05, 3.0])
+
+
 def test_scores_tell_the_better_model():
     sample = Sample(*data(100))
     best = sample.fit(kb.Gaussian(), None)
@@ -240,3 +255,23 @@ def test_a_model_near_the_best_is_improved():
     again = sample.fit(kb.Gaussian(), near)
     assert sample.score(near).objective < sample.score(best).objective - 0.1
     assert sample.score(again).objective > sample.score(best).objective - 0.05
+
+
+def test_a_score_counts_the_prior_of_parameters_and_mean():
+    points, rewards = data(20)
+    objective = EvidenceObjective(kb.Matern(), points, rewards - 3.0, np.arange(2))
+    centred, moved = objective.centre, objective.centre + np.array([0.3, -0.2, 0.1, 0.4])
+    for parameters, mean in ((centred, 0.0), (centred, 0.7), (moved, 0.0), (moved, -0.7)):
+        offset, score = parameters - centred, objective.score(parameters, mean)
+        expected = -0.5 * offset @ PRIOR.precision(2) @ offset - 0.5 * PRIOR.mean_precision * mean**2
+        assert score.objective - score.evidence == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_noise_is_taken_for_noise_where_a_short_lengthscale_explains_it_as_well(columns):
+    generator = np.random.default_rng(0)
+    points, rewards = generator.random((60, columns)), generator.normal(size=60)
+    objective = EvidenceObjective(kb.Matern(), points, rewards, np.arange(columns))
+    rough = np.append(np.full(columns, np.log(0.02)), np.log([1.0, 0.05]))
+    found = _or_noise(objective, objective, objective.within_bounds(rough))
+    assert found[-1] > found[-2]

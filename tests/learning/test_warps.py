@@ -109,3 +109,31 @@ def test_many_columns_that_do_not_matter_cost_little():
         policy.update(context, decision.action, float(decision.index == best))
         right += (decision.index == best) * (step >= 200)
     assert right / 200 > 0.9
+
+
+def diagonal(seed, moves, kinds=10**6, count=150):
+    """The model of rewards with a narrow ridge along actions that the context moves."""
+    generator = np.random.default_rng(seed)
+    contexts, actions = generator.random((count, 1)), generator.integers(kinds, size=(count, 1)) / kinds
+    rewards = np.exp(-0.5 * ((actions - moves * contexts) / 0.05) ** 2)[:, 0] + 0.05 * generator.normal(size=count)
+    return MixedSample(np.hstack([contexts, actions]), rewards, Columns(1), False, None).fit(None)
+
+
+@pytest.mark.parametrize("kinds", [50, 10**6])
+def test_contexts_that_move_what_described_actions_do_are_seen_to(kinds):
+    """Also where actions return and could have something of their own."""
+    shear = diagonal(0, 0.8, kinds).kernel.shear
+    assert shear is not None
+    assert shear.slopes.item() == pytest.approx(0.8, abs=0.05)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_contexts_that_do_not_matter_move_nothing(seed):
+    shear = diagonal(seed, 0.0).kernel.shear
+    assert shear is None or abs(shear.slopes.item()) < 0.05
+
+
+def test_a_diagonal_is_learned_from_few_rounds():
+    """Step Diagonal with nothing set: with one lengthscale for each factor the regret was above 55 after 500 rounds."""
+    result = kb.run(kb.ek_ucb(seed=1), kb.environments.StepDiagonal(), horizon=500, seed=1)
+    assert result.regret[-1] < 45.0

@@ -302,3 +302,22 @@ def test_decisions_of_several_columns_may_be_compared_and_searched_for():
     assert waiting[0] != waiting[0].to_dict()
     waiting.remove(waiting[1])
     assert [decision.id for decision in waiting] == [0, 2]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=variant_name)
+def test_every_policy_refuses_decisions_of_others_and_takes_or_refuses_weights(variant):
+    policy, other = (build(variant[0], **variant[1]) for _ in range(2))
+    own, foreign = policy.ask([0.1, 0.2], [[0.3]]), other.ask([0.4, 0.2], [[0.3]])
+    assert own.id == foreign.id
+    for settle in (lambda: policy.tell(foreign, 1.0), lambda: policy.expire(foreign)):
+        with pytest.raises(kb.InputError, match="of this policy is another one"):
+            settle()
+    assert policy.pending == (own.id,)
+    if hasattr(policy, "posterior"):
+        policy.tell(own, 0.5, weight=2.0)
+    else:
+        with pytest.raises(kb.InputError, match="takes no weights"):
+            policy.tell(own, 0.5, weight=2.0)
+        assert policy.pending == (own.id,)
+        policy.tell(own, 0.5)
+    assert (policy.pending, policy.round_index) == ((), 1)

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -92,3 +93,92 @@ def test_what_cannot_be_exported_is_an_error(tmp_path):
     with pytest.raises(kb.InputError, match="columns"):
         learned(kb.ek_ucb(KERNELS[0])).export(tmp_path / "a.json", columns=["one"])
     assert not list(tmp_path.iterdir())
+
+
+COLUMNS = {
+    "age": kb.Numeric((0.0, 100.0), missing=True),
+    "income": kb.Numeric(logarithm=True),
+    "late": kb.Numeric(missing=True),
+    "size": kb.Ordered(["small", "medium", "large"], missing=True),
+    "town": kb.Categorical(missing=True),
+    "plan": kb.Categorical(["free", "paid"]),
+    "member": kb.Boolean(missing=True),
+    "hour": kb.Cyclic(24.0, missing=True),
+    "when": kb.Date(missing=True),
+    "text": kb.Embedding(3, missing=True),
+}
+ACTIONS = {
+    "arms": kb.Arms(["red", "blue"], room=1),
+    "arms with features": kb.Arms(columns={"price": kb.Numeric((0.0, 10.0)), "shape": kb.Categorical()}),
+    "features alone": {"price": kb.Numeric((0.0, 10.0)), "shape": kb.Categorical(["round"])},
+}
+
+
+def row_of(generator, number):
+    row = {
+        "age": float(generator.integers(100)),
+        "income": float(np.exp(generator.normal(8.0, 1.0))),
+        "late": float(generator.normal(1e3)),
+        "size": str(generator.choice(["small", "medium", "large"])),
+        "town": f"town {number % 40}",
+        "plan": str(generator.choice(["free", "paid", "unheard of"])),
+        "member": bool(generator.integers(2)),
+        "hour": float(generator.uniform(0.0, 24.0)),
+        "when": datetime(2020, 1, 1) + timedelta(hours=float(generator.uniform(0.0, 1e4))),
+        "text": generator.normal(size=3),
+    }
+    gaps = [name for name, column in COLUMNS.items() if column.missing and generator.random() < 0.2]
+    return row | dict.fromkeys(gaps)
+
+
+def action_of(kind, generator):
+    features = {"price": float(generator.uniform(0.0, 10.0)), "shape": str(generator.choice(["round", "flat"]))}
+    if kind == "features alone":
+        return features
+    arm = str(generator.choice(["red", "blue", "green", "white"]))
+    return {"arm": arm, **(features if kind == "arms with features" else {})}
+
+
+@pytest.mark.parametrize("kind", ACTIONS)
+def test_the_code_of_the_page_encodes_rows_of_a_table(kind, tmp_path):
+    policy = kb.k_ucb(kb.Gaussian(2.0), features=kb.Features(context=COLUMNS, actions=ACTIONS[kind]), seed=0)
+    generator = np.random.default_rng(0)
+    rounds = [(row_of(generator, number), action_of(kind, generator)) for number in range(60)]
+    for row, action in rounds[:50]:
+        policy.update(row, action, float(generator.normal()))
+    policy.export(tmp_path / "table.json")
+    surface = json.loads((tmp_path / "table.json").read_text())
+    assert surface["columns"] == list(policy.features.layout.names)
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    names = {"np": np, "json": json}
+    exec(code("python").split("with open")[0], names)  # the code of the page
+    exec(next(block for block in blocks if "def point" in block).split("features =")[0], names)
+    for row, action in rounds:
+        # beyond the capacity, a level that was never met has a vector of its own
+        known = {level for level, _ in surface["variables"][4]["levels"]}
+        if row["town"] is not None and row["town"] not in known:
+            assert surface["variables"][4]["other"] is None
+            continue
+        point = names["point"](surface, row, action)
+        context, actions = policy.encode(row, [action])
+        np.testing.assert_allclose(point, np.concatenate([context, actions[0]]), rtol=0, atol=1e-12)
+        expected = policy.predict(row, [action])
+        found = names["predict"](surface, point)
+        np.testing.assert_allclose(found, [expected.mean[0], expected.std[0]], rtol=0, atol=1e-6)
+
+
+def test_a_table_that_a_transformer_encodes_is_not_exported(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    scaling = pytest.importorskip("sklearn.preprocessing").StandardScaler()
+    fitted = scaling.fit(pandas.DataFrame({"age": [20.0, 40.0], "height": [1.6, 1.8]}))
+    policy = kb.k_ucb(kb.Gaussian(1.0), features=kb.Features(context=fitted, actions=["red", "blue"]), seed=0)
+    policy.update({"age": 30.0, "height": 1.7}, "red", 1.0)
+    with pytest.raises(kb.InputError, match=r"transformer .* policy\.inner\.export"):
+        policy.export(tmp_path / "table.json")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_table_without_a_posterior_is_not_exported(tmp_path):
+    policy = kb.uniform(features=kb.Features(context={"age": kb.Numeric()}, actions=["red"]))
+    with pytest.raises(kb.InputError, match="export: Uniform has no posterior"):
+        policy.export(tmp_path / "table.json")

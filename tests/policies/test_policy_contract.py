@@ -386,3 +386,11 @@ def test_choosing_for_others_in_between_leaves_an_update_as_it_was(variant):
     points = kb.actions.pair(context, actions)
     for one, other in zip(models(policy), models(twin), strict=True):
         np.testing.assert_array_equal(one.predict(points).mean, other.predict(points).mean)
+
+
+def test_policies_take_the_same_regularization_unless_told_otherwise():
+    """So that algorithms with nothing set can be compared side by side."""
+    signatures = {name: inspect.signature(getattr(kb, name)).parameters for name in PRESETS}
+    given = {name: found["regularization"].default for name, found in signatures.items() if "regularization" in found}
+    assert len(given) > 8
+    assert set(given.values()) == {0.1}

@@ -186,3 +186,16 @@ def test_floors_that_are_no_probability(name, floor):
 def test_the_old_name_of_the_floor_is_named(name):
     with pytest.raises(kb.InputError, match="exploration_rate: now called exploration_floor"):
         build(name, exploration_rate=0.1)
+
+
+def test_the_best_action_of_a_box_is_drawn_as_often_as_its_density_says():
+    policy, box = build("inverse_gap_weighting"), kb.Box([0.0], [2.0])
+    generator = np.random.default_rng(0)
+    for _ in range(12):
+        action = box.sample(generator, 1)[0]
+        policy.update(CONTEXT, action, np.sin(3 * action[0]) + 0.1 * generator.normal())
+    densities = np.array([policy.select(CONTEXT, box).density for _ in range(100)])
+    # cells have a density of ½ at most; the neighbourhood of the best action is a fiftieth of the box
+    near = densities > 1.0
+    assert 0.1 < near.mean() < 0.8
+    assert near.mean() == pytest.approx((densities[near].mean() - 0.5) * 0.02 * 2.0, abs=0.15)

@@ -118,3 +118,9 @@ def test_the_std_is_below_what_a_few_of_its_values_say(seed, lengthscale, rounds
     bounds = pruning.std_bounds(policy.posterior.kernel, points, np.ones(300), known, std[known])
     assert np.all(bounds >= std - 1e-7)
     np.testing.assert_allclose(bounds[known], std[known], atol=1e-7)
+
+
+def test_the_likely_winners_are_the_actions_with_the_largest_bounds():
+    bounds = np.random.default_rng(0).normal(size=1000)
+    found = pruning.likely_winners(bounds)
+    assert set(found.tolist()) == set(np.argsort(bounds)[-pruning.LIKELY_WINNERS :].tolist())

@@ -162,6 +162,13 @@ def test_equal_actions_share_the_draws_that_they_win(copies):
     assert sum(given.values()) == pytest.approx(1.0, abs=0.1)
 
 
+def test_actions_of_which_all_is_known_share_the_draws():
+    """A linear function is 0 at the origin, whatever its slopes: no draw differs from another there."""
+    policy = kb.thompson_sampling(kb.Linear(), number_of_draws=10, seed=0)
+    decision = policy.select([0.0], [[0.0], [0.0]])
+    assert (decision.mean, decision.std, decision.propensity) == (0.0, 0.0, 0.5)
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_with_nothing_set_the_kernel_is_learned(named):
     generator = np.random.default_rng(0)

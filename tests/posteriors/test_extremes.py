@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import kernel_bandits as kb
 from kernel_bandits.posteriors import ExactPosterior, NystromPosterior
+from kernel_bandits.posteriors.basis import least_direction
 
 
 def learned(kernel, regularization, points, rewards):
@@ -63,3 +64,12 @@ def test_the_recipe_for_a_known_level_learns():
             policy.update(context, decision.action, values[decision.index] + generator.normal())
         regrets.append(regret)
     assert regrets[0] <= 1.1 * regrets[1]
+
+
+@pytest.mark.parametrize(
+    ("prior_variance", "regularization", "expected"), [(4.0, 1e6, 4e-6), (4.0, 1e-6, 1e-9), (1e6, 1e-9, 1e-6)]
+)
+def test_a_direction_is_measured_by_the_kernel_and_by_the_noise_and_by_rounding(
+    prior_variance, regularization, expected
+):
+    assert least_direction(prior_variance, regularization) == pytest.approx(expected, rel=1e-12)

@@ -7,7 +7,7 @@ from test_weights import generalised_least_squares
 import kernel_bandits as kb
 from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.numerics.linalg import safe_sqrt
-from kernel_bandits.posteriors.changes import FIRST_TESTED
+from kernel_bandits.posteriors.changes import FIRST_TESTED, LARGEST, residual
 
 KERNEL, RIDGE = kb.Matern(0.5), 0.2
 RULES = [kb.Kors(), kb.PosteriorVariance(), kb.Resampling(), kb.Kors(history="none")]
@@ -311,3 +311,11 @@ def test_residuals_count_from_the_first_tested_round_on():
         # far above what is predicted
         policy.update([0.5], [0.5], 100.0 * (number + 1))
         assert (policy.posterior._test.above > untouched.above) == (number >= FIRST_TESTED)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-200])
+def test_a_residual_is_measured_in_standard_deviations_of_the_reward(unit):
+    # √(0.3² + 0.4²) = 0.5
+    assert residual(1.4 * unit, 1.0 * unit, 0.3 * unit, 0.16, unit) == pytest.approx(0.8)
+    assert residual(0.4 * unit, 1.0 * unit, 0.3 * unit, 0.16, unit) == pytest.approx(-1.2)
+    assert residual(9.0 * unit, 1.0 * unit, 0.3 * unit, 0.16, unit) == LARGEST

@@ -142,6 +142,30 @@ def test_the_kernel_changes_at_doubling_times_alone_and_every_change_is_told():
     assert isinstance(kernels[-1].right, kb.Gaussian)
 
 
+def test_what_a_change_of_kernel_gained_is_a_number_of_nats_but_for_the_first():
+    generator = np.random.default_rng(0)
+    points = generator.random((40, 2))
+    rewards = np.sin(6.0 * points[:, 0]) + 0.1 * generator.normal(size=40)
+    unknown, given = kb.k_ucb(seed=0).posterior, kb.k_ucb(kb.Gaussian(5.0), learn_kernel=True, seed=0).posterior
+    for posterior in (unknown, given):
+        posterior.update_many(points, rewards)
+    # where nothing was known before, there is nothing to compare with
+    first, *later = (change.evidence_gained for change in unknown.kernel_changes)
+    assert first == np.inf
+    assert len(later) > 0
+    assert np.isfinite(later).all()
+    gains = [change.evidence_gained for change in given.kernel_changes]
+    assert len(gains) > 0
+    assert np.isfinite(gains).all()
+
+
+def test_one_observation_is_no_rival_to_a_given_kernel():
+    learning = kb.KernelLearning(first_round=2, growth=50.0)
+    posterior = kb.k_ucb(kb.Gaussian(1.0), regularization=0.01, learn_kernel=learning, seed=0).posterior
+    posterior.update_many(np.array([[0.1], [0.2]]), np.array([0.0, 30.0]))
+    assert posterior.kernel_changes == ()
+
+
 @pytest.mark.parametrize("rule", [kb.Kors(), kb.PosteriorVariance(), kb.Kors(max_size=7)], ids=str)
 def test_late_rewards_survive_a_change_of_dictionary(rule):
     """With decisions pending all the time, the posterior is the dense one of the kernel and anchors it has now."""

@@ -104,6 +104,21 @@ def test_a_kernel_that_cannot_be_learned_is_counted_and_said_in_words():
     assert f"warning: {warning}" in str(diagnostics)
 
 
+@pytest.mark.parametrize("forgetting", [kb.Window(6), kb.Discount(4.0)], ids=["window", "discount"])
+def test_failures_to_learn_a_kernel_are_counted_through_what_is_forgotten(forgetting):
+    policy = kb.ek_ucb(kb.Gaussian(1.0), learn_kernel=True, forgetting=forgetting, seed=0)
+    generator, failed = np.random.default_rng(0), []
+    for _ in range(20):
+        policy.update([1.7e308 * generator.uniform(-1.0, 1.0)], [generator.random()], generator.normal())
+        failed.append(policy.diagnostics().failed_refits)
+    changes = np.diff(failed, prepend=0)
+    # memory is learned anew several times, and every failure in it counts once more
+    assert set(changes.tolist()) == {0, 1}
+    assert failed[-1] > 3
+    (warning,) = policy.diagnostics().warnings
+    assert f"the last time in round {1 + np.flatnonzero(changes)[-1]}: " in warning
+
+
 def test_before_anything_is_known_far_columns_are_measured_by_their_first_value():
     policy = kb.ek_ucb(seed=0)
     policy.select([4e6, 0.5], [[1.0], [3.0]])

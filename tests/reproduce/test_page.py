@@ -8,7 +8,7 @@ from short_runs import ROOT, records
 
 from kernel_bandits.experiments import Study, write_record
 from kernel_bandits.experiments.store import manifest_of, write_manifest
-from reproduce import page, report
+from reproduce import budgets, page, report
 from reproduce.table_1 import measurements
 from reproduce.table_1.measurements import Case
 
@@ -60,6 +60,17 @@ def test_every_block_is_written_from_the_records(results, tmp_path, monkeypatch)
     assert row.split("|")[3].strip().startswith(f"{mean:.0f} ±")
     claims = import_module("reproduce.chessboard.figure").claims(records("chessboard"))
     assert blocks["chessboard"].count("<tr>") == sum(len(found) for one in claims for found in one.findings.values())
+
+
+def test_budgets_count_the_cases_of_claims_11_and_12(results, capsys):
+    budgets.main(results)
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    assert len(rows) == 15
+    for name, row in zip(page.GRIDS, rows[::5], strict=True):
+        claims = import_module(f"reproduce.{name}.figure").claims(records(name))
+        for words, cell in (("lower than CBBKB's", row[2]), ("faster than CBBKB", row[3])):
+            (claim,) = [one for one in claims if words in one.statement]
+            assert cell.removesuffix(" |") == budgets.counts(claim.findings["paper's settings"])
 
 
 def test_the_pages_in_the_docs_are_filled():

@@ -20,6 +20,14 @@ def test_every_block_and_figure_of_the_report_is_filled_in():
     assert text.count("| --- |") + text.count("|---|") >= 4
 
 
+def test_subscripts_are_set_in_prose_and_left_alone_in_code_and_paths():
+    html = '<p>μ_t ≤ d_eff, <code>mu_t</code> <img src="table_1.png" alt="d_eff"> m_s + E_s/λ, snake_case</p>'
+    assert pdf.with_subscripts(html) == (
+        '<p>μ<sub>t</sub> ≤ d<sub>eff</sub>, <code>mu_t</code> <img src="table_1.png" alt="d_eff"> '
+        "m<sub>s</sub> + E<sub>s</sub>/λ, snake_case</p>"
+    )
+
+
 def test_the_report_is_written(tmp_path, monkeypatch):
     try:
         import weasyprint  # noqa: F401 (it loads a library of the system)

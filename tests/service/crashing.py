@@ -103,8 +103,8 @@ def recovered(settings, store):
     """The state as a process takes it from the latest snapshot and the events after it."""
     snapshot = store.latest_snapshot("offers", settings.fingerprint)
     replica = Replica(settings) if snapshot is None else Replica.restore(settings, snapshot)
-    for event in store.read_all("offers", replica.applied):
-        replica.apply(event)
+    for events in store.read_blocks("offers", replica.applied):
+        replica.apply(events)
     return replica
 
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from kernel_bandits.service.choosing import choose
-from kernel_bandits.service.events import Event
+from kernel_bandits.service.choosing import Asked, choose
+from kernel_bandits.service.events import BLOCK, Event, blocks, whole_blocks
 from kernel_bandits.service.replica import Replica
 from kernel_bandits.service.settings import parse_settings
 from kernel_bandits.service.store import Snapshot, Store, StoreError
@@ -35,14 +35,14 @@ def events_of(settings, count, generator):
 
     def append(kind, decision, body):
         event = Event(kind, decision, body).at(replica.applied + 1, 1000.0 + replica.applied)
-        replica.apply(event)
+        replica.apply([event])
         events.append(event)
 
     events = []
     for number in range(count):
         row = {"age": float(generator.integers(18, 80)), "country": str(generator.choice(["FR", "DE", "IT", "ES"]))}
         offer = None if number % 3 else ["red", "green", f"new{number // 20}"]
-        chosen = choose(replica.policy, row, offer, ["green"] if number % 5 == 0 else [])
+        chosen = choose(replica.policy, Asked(row, offer, ["green"] if number % 5 == 0 else []))
         body = {
             "context": row,
             "action": chosen.action,
@@ -70,8 +70,7 @@ def test_a_replay_has_the_same_bits(anticipates, options):
     settings = settings_of(anticipates, options)
     events, live = events_of(settings, 80, np.random.default_rng(0))
     replayed = Replica(settings)
-    for event in events:
-        replayed.apply(event)
+    replayed.apply(events)
     assert replayed.digest() == live.digest()
     assert live.tally.counts["unlearned"] == 0
     assert live.policy.round_index == live.tally.counts["rewards"] > 50
@@ -83,14 +82,27 @@ def test_a_snapshot_and_the_rest_of_the_log_have_the_same_bits(options):
     events, live = events_of(settings, 80, np.random.default_rng(1))
     for cut in (1, 60, len(events)):
         first = Replica(settings)
-        for event in events[:cut]:
-            first.apply(event)
+        first.apply(events[:cut])
         # decisions in between leave no trace
-        choose(first.policy, {"age": 30.0, "country": "FR"}, None, [])
+        choose(first.policy, Asked({"age": 30.0, "country": "FR"}))
         second = Replica.restore(settings, first.snapshot())
-        for event in events[cut:]:
-            second.apply(event)
+        second.apply(events[cut:])
         assert second.digest() == live.digest()
+
+
+def test_blocks_are_those_of_transactions_and_never_too_long():
+    times = [1.0] * 3 + [2.0] * 600 + [3.0]
+    events = [Event("late", f"d{n}", {}, time, n + 1) for n, time in enumerate(times)]
+    found = list(blocks(events))
+    assert [event for block in found for event in block] == events
+    assert all(len({event.time for event in block}) == 1 and len(block) <= BLOCK for block in found)
+    # what is a block does not depend on where reading begins
+    for limit in (300, 400, 1000):
+        read, start = [], 0
+        while some := whole_blocks(events[start : start + limit], limit):
+            read += list(blocks(some))
+            start += len(some)
+        assert read == found
 
 
 def test_processes_toss_coins_of_their_own():
@@ -99,7 +111,7 @@ def test_processes_toss_coins_of_their_own():
     snapshot = live.snapshot()
     row = {"age": 30.0, "country": "FR"}
     first, second = (Replica.restore(settings, snapshot) for _ in range(2))
-    chosen = [[choose(one.policy, row, None, []).arm for _ in range(200)] for one in (first, second)]
+    chosen = [[choose(one.policy, Asked(row)).arm for _ in range(200)] for one in (first, second)]
     assert chosen[0] != chosen[1]
 
 

@@ -131,7 +131,7 @@ def test_a_silent_decision_gets_its_reward(tmp_path):
     service = Service(tmp_path / "events.db", text)
     service.decide()
     service.decide("deferred", active=False)
-    for _ in range(500):
+    for _ in range(6000):
         if service.counts()["silent"]:
             break
         threading.Event().wait(0.01)
@@ -202,6 +202,36 @@ def test_a_stopped_service_goes_on(tmp_path):
         assert digest == replay(service.settings, service.store).digest()
         service.worker.stop()
     assert service.store.latest_snapshot("offers", service.settings.fingerprint).number == 60
+
+
+@pytest.mark.parametrize("anticipates", ["true", "false"])
+def test_a_crowd_is_learned_in_blocks_that_a_replay_finds_again(tmp_path, monkeypatch, anticipates):
+    service = Service(
+        tmp_path / "events.db", LOOP.replace("[loops.offers]", f"[loops.offers]\nanticipates = {anticipates}")
+    )
+    other = Service(
+        tmp_path / "events.db", LOOP.replace("[loops.offers]", f"[loops.offers]\nanticipates = {anticipates}")
+    )
+    for crowd in range(4):
+        ids = [f"d{crowd}-{number}" for number in range(100)]
+        service(*(Decide(id, False, {"age": float(place)}, active=place % 9 != 0) for place, id in enumerate(ids)))
+        # one transaction of many blocks
+        (other if crowd % 2 else service)(Reward([(id, float(len(id) % 2)) for id in ids]), *map(Activate, ids[::9]))
+        service(Expire(ids[1]), Decide(f"e{crowd}", True, ROW), Expire(f"e{crowd}"))
+    monkeypatch.setattr(store_module, "READ_AT_ONCE", 300)
+    assert service.digest() == other.digest() == replay(service.settings, service.store).digest()
+    assert service.counts() | {"rewards": 400, "unlearned": 0, "expired": 4} == service.counts()
+    for one in (service, other):
+        one.worker.stop()
+
+
+def test_a_bad_row_in_a_crowd_is_refused_alone(service):
+    rows = [{"age": float(place)} if place % 4 else {"age": "old"} for place in range(20)]
+    commands = [Decide(f"d{place}", True, row) for place, row in enumerate(rows)]
+    with pytest.raises(InputError, match="age"):
+        service(*commands)
+    assert [command.error is None for command in commands] == [place % 4 > 0 for place in range(20)]
+    assert service.counts()["decisions"] == 15
 
 
 def test_a_refusing_database_loses_nothing(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ The posterior shows each point to the dictionary as a candidate, the dictionary 
 back.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
@@ -132,6 +133,10 @@ class Dictionary(ABC):
                 return row
             self.commit(candidate, proposal, appended=False)
         return len(redundant)
+
+    def twin(self) -> Self:
+        """Return a copy to prepare a change in, which takes the place of this one or is dropped."""
+        return copy.deepcopy(self)
 
     def redraw(self, played: PlayedPoints) -> FloatArray:
         """Return the next anchors, shape (m, d), after a proposal to resample.

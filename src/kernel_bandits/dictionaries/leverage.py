@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
-from kernel_bandits.commit import Steps, carry_out
+from kernel_bandits.commit import Steps, attributes, carry_out
 from kernel_bandits.dictionaries.base import (
     NOTHING,
     Candidate,
@@ -157,6 +157,14 @@ class LeverageDictionary(Dictionary):
                 if fall is not None:
                     measures[done:] -= times_vector(features[done:], fall) ** 2
         return count
+
+    def twin(self) -> Self:
+        # coins are replaced and never drawn in place; arrays may be written to
+        twin = copy.copy(self)
+        for name, value in attributes(self).items():
+            if isinstance(value, np.ndarray):
+                setattr(twin, name, value.copy())
+        return twin
 
     def on_reseed(self) -> None:
         """Forget the coins that were drawn ahead from the old stream."""

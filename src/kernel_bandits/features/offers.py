@@ -118,7 +118,13 @@ class DescribedActions(ActionEncoder):
                 raise InputError(f"actions: a Box needs kb.Numeric() columns without gaps, and {name!r} is not one.")
         if box.dimension != len(names):
             raise InputError(f"actions: expected a box of {len(names)} dimensions ({', '.join(names)}), got {box!r}.")
-        corners = [dict(zip(names, corner.tolist(), strict=True)) for corner in (box.low, box.high)]
+        given = box.names if box.is_named else names
+        if set(given) != set(names):
+            raise InputError(
+                f"actions: expected a box whose coordinates are named {', '.join(names)}, got {', '.join(given)}; "
+                "rename them, or leave names= out and give them in this order."
+            )
+        corners = [dict(zip(given, corner.tolist(), strict=True)) for corner in (box.low, box.high)]
         low, high = self.rows.encode(corners, "box")[0]
         return Box(low, high)
 

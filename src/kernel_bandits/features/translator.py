@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.features.arms import ARM
 from kernel_bandits.features.description import Features
-from kernel_bandits.features.offers import Action, Offer
+from kernel_bandits.features.layout import Side
+from kernel_bandits.features.offers import Action, ArmEncoder, Offer
+from kernel_bandits.features.portable import Node, variables
 from kernel_bandits.features.rows import RowLike
 from kernel_bandits.features.values import Level, nearest, shown
 
@@ -67,7 +68,7 @@ class Translator:
 
     def require_played(self, actions: Sequence[Action]) -> None:
         """Raise if an action that was played is a number where all known arms are text: most likely its index."""
-        known = self.levels.get(ARM, ())
+        known = self.arms
         for action in actions:
             if isinstance(action, (int, np.integer)) and known and all(isinstance(name, str) for name in known):
                 raise InputError(
@@ -119,7 +120,22 @@ class Translator:
         """Return the features of an action as a row, with the name of its arm under ``"arm"`` where it has one."""
         return self._actions.row_of(action)
 
+    def variables(self) -> list[Node]:
+        """Return how each variable is encoded now, as :meth:`TablePolicy.export` writes it."""
+        return variables(self._contexts, self._actions)
+
     @property
     def levels(self) -> dict[str, tuple[Level, ...]]:
         """The arms that are known, and the levels that were met of each column that finds them on the way."""
-        return {**self._contexts.levels, **self._actions.levels}
+        contexts, actions = self._contexts.levels, self._actions.levels
+        shared = contexts.keys() & actions.keys()
+
+        def named(levels: dict[str, tuple[Level, ...]], side: Side) -> dict[str, tuple[Level, ...]]:
+            return {f"{name} ({side})" if name in shared else name: values for name, values in levels.items()}
+
+        return named(contexts, "context") | named(actions, "action")
+
+    @property
+    def arms(self) -> tuple[Level, ...]:
+        """The arms that are known; none where actions are described by features alone."""
+        return self._actions.names if isinstance(self._actions, ArmEncoder) else ()

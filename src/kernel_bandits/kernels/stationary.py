@@ -56,6 +56,10 @@ class Stationary(Kernel):
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
         return self._of_squared_distance(self._scales.squared_distances(X, X if Y is None else Y, self.factor))
 
+    def of_rounds(self, contexts: FloatArray, actions: FloatArray, Y: FloatArray) -> FloatArray:
+        """Return the kernel between every context (n, d_x) joined with every action (A, d_a) and Y, shape (n·A, m)."""
+        return self._of_squared_distance(self._scales.squared_distances_of_rounds(contexts, actions, Y, self.factor))
+
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         # ∂k/∂x = 2·(dk/dq)·(x − y)/ℓ², and Σ_j v_ij(x_i − y_j) = x_i·Σ_j v_ij − (vY)_i: a matrix product, with a
         # point of X as origin, so that points far from 0 keep their digits

@@ -38,6 +38,13 @@ BOX_BONUS = 3.0
 MOST_CORRELATED_ARMS = 5
 # Described actions have something of their own if they return: from this many observations of each on, on average.
 PLAYS_OF_ONE_ACTION = 2
+# Of contexts and described actions with more pairs of columns than this it is not learned how the ones move the others.
+MOST_MOVES = 64
+# Moves of described actions take the place of what each action has of its own, for this many times the price of a
+# parameter: there are several of them.
+MOVES_PRICES = 3.0
+# Far above a part that is absent, and far below one that is there.
+PRESENT = math.exp(0.5 * blocks.ABSENT)
 
 
 @dataclass(frozen=True)
@@ -95,8 +102,7 @@ class MixedModel:
             "linear": float(straight),
             "smooth": float((bias + linear + smooth) * (1.0 + by_linear + by_smooth) - bias - straight),
         }
-        # far above what is absent, and far below what is there
-        if own > math.exp(0.5 * blocks.ABSENT):
+        if own > PRESENT:
             parts["of single actions"] = float((bias + linear + smooth) * own)
         total = sum(parts.values())
         return tuple((name, part / total) for name, part in parts.items())
@@ -209,9 +215,35 @@ class MixedSample:
     def fit(self, before: MixedModel | None) -> MixedModel:
         """Return the model with the largest evidence times prior, near the prior where the evidence is thin."""
         power = self._power
-        objective = MixedObjective(self._blocks, self._prior, self._is_two_valued, power)
+        objective = self._objective(self._blocks)
         if power == 0.0:
             return self._model(objective, objective.medians, power)
+        parameters = self._fitted(objective, before)
+        shape = box.shape(objective, parameters) if self._in_box else box.CURVED
+        if self._arms and self._split and 2 <= len(self._blocks) <= MOST_CORRELATED_ARMS:
+            together, correlated, value = self._correlated(parameters, before)
+            # arms that share nothing are κ = 1
+            if value < together(np.append(parameters, 0.0))[0]:
+                objective, parameters = together, correlated
+        model, value = self._warped(objective, parameters, before)
+        if self._may_move:
+            moving = self._objective([replace(block, same_action=None, movable=True) for block in self._blocks])
+            moved, moved_value = self._warped(moving, self._fitted(moving, before), before)
+            if moved_value < value - MOVES_PRICES * self._price:
+                model = moved
+        return replace(model, shape=shape)
+
+    def _objective(self, observations: list[Block], arms: int = 0) -> MixedObjective:
+        return MixedObjective(observations, self._prior, self._is_two_valued, self._power, arms)
+
+    @property
+    def _may_move(self) -> bool:
+        """Whether contexts may move what described actions do; in a box they always may."""
+        described = self._actions is not None and not self._in_box
+        return described and 0 < self._split * self._described.shape[1] <= MOST_MOVES
+
+    def _fitted(self, objective: MixedObjective, before: MixedModel | None) -> FloatArray:
+        """Return the best θ of columns that are not warped, with as much noise as the evidence allows."""
         starts = [objective.medians]
         if before is not None:
             starts.append(before.parameters[: len(objective.medians)])
@@ -221,26 +253,21 @@ class MixedSample:
         mostly_noise[: blocks.LENGTH] += math.log((1.0 - self._prior.signal) / self._prior.signal)
         mostly_noise[blocks.NOISE] = math.log(self._prior.signal)
         noisy, noisy_value = objective.minimum([mostly_noise])
-        if noisy[blocks.NOISE] > parameters[blocks.NOISE] and noisy_value <= value + self._price:
-            parameters = noisy
-        shape = box.shape(objective, parameters) if self._in_box else box.CURVED
-        if self._arms and self._split and 2 <= len(self._blocks) <= MOST_CORRELATED_ARMS:
-            together, correlated, value = self._correlated(parameters, before)
-            # arms that share nothing are κ = 1
-            if value < together(np.append(parameters, 0.0))[0]:
-                objective, parameters = together, correlated
-        return replace(self._warped(objective, parameters, before), shape=shape)
+        is_noisier = noisy[blocks.NOISE] > parameters[blocks.NOISE] and noisy_value <= value + self._price
+        return noisy if is_noisier else parameters
 
-    def _warped(self, objective: MixedObjective, parameters: FloatArray, before: MixedModel | None) -> MixedModel:
-        """Return the model of warped columns, found from one of columns that all count alike."""
+    def _warped(
+        self, objective: MixedObjective, parameters: FloatArray, before: MixedModel | None
+    ) -> tuple[MixedModel, float]:
+        """Return the model of warped columns, found from one of columns that all count alike, and the objective."""
         total = objective.blocks[0].warp_sizes.total
         if not total:
-            return self._model(objective, parameters, objective.power)
+            return self._model(objective, parameters, objective.power), objective(parameters)[0]
         starts = [(parameters, np.zeros(total))]
         if before is not None and before.parameters.shape == parameters.shape:
             starts.append((before.parameters, before.warp.flat))
-        parameters, warp = WarpObjective(objective).minimum(starts)
-        return self._model(objective.warped(warp), parameters, objective.power, warp)
+        parameters, warp, value = WarpObjective(objective).minimum(starts)
+        return self._model(objective.warped(warp), parameters, objective.power, warp), value
 
     @property
     def _price(self) -> float:
@@ -252,7 +279,7 @@ class MixedSample:
     ) -> tuple[MixedObjective, FloatArray, float]:
         """Return the objective of correlated arms, its minimum and the value there."""
         arms = len(self._blocks)
-        objective = MixedObjective([self._all_arms], self._prior, self._is_two_valued, self._power, arms)
+        objective = self._objective([self._all_arms], arms)
         opposite = objective.high[blocks.CONTRAST]
         starts = [np.append(parameters, contrast) for contrast in (opposite, 0.5 * opposite, -1.0)]
         if before is not None and len(before.parameters) == len(starts[0]):
@@ -293,7 +320,7 @@ class MixedSample:
                 kernel = TensorProduct(contexts, self._arm_kernel(1.0 - float(values[blocks.CONTRAST])), self._split)
         else:
             straight, curved, own, length = values[blocks.ACTION_LINEAR :].tolist()
-            own = 0.0 if self._same_action is None else own
+            own = own if own > PRESENT else 0.0
             unit = 1.0 if self._split else variance
             actions = self._actions.kernel(
                 unit, unit * straight, unit * curved, length, own=unit * own, relevance=warp.actions

@@ -50,8 +50,8 @@ class WarpObjective:
         slope = np.append(slope, 2.0 * numbers / (self._widths**2 + numbers**2))
         return penalty - power * evidence.value, slope - power * evidence.gradient
 
-    def minimum(self, starts: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, Warp]:
-        """Return the best θ and warp found from the best of some starts; those of other sizes are left out."""
+    def minimum(self, starts: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, Warp, float]:
+        """Return the best θ and warp found from the best of some starts, and the value; other sizes are left out."""
         prior, total = self._objective.prior, self._sizes.total
         low = np.append(self._objective.low, np.full(total, -prior.reach))
         high = np.append(self._objective.high, np.full(total, prior.reach))
@@ -60,4 +60,4 @@ class WarpObjective:
         bounds = list(zip(low, high, strict=True))
         options = {"maxiter": prior.warp_iterations}
         found = minimize(self, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-        return found.x[: self._count], self._sizes.warp(found.x[self._count :])
+        return found.x[: self._count], self._sizes.warp(found.x[self._count :]), float(found.fun)

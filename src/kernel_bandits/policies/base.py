@@ -20,14 +20,14 @@ from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.policies.decision import Decision
 from kernel_bandits.policies.diagnostics import Diagnostics, diagnose
 from kernel_bandits.policies.ledger import EXPIRED
-from kernel_bandits.policies.rounds import Rounds
+from kernel_bandits.policies.together import Together
 from kernel_bandits.rng import Seed
 
 # The least number of rows in a product of the many-at-once methods; it decides the number of BLAS threads.
 MANY_ROWS = 256
 
 
-class Policy(Rounds):
+class Policy(Together):
     """Plays one of the offered actions and learns from its reward. Rewards are maximised.
 
     The dimensions of contexts and actions are those of the first observation; the actions, and how many there are, may
@@ -219,11 +219,10 @@ class Policy(Rounds):
         return key
 
     def _tell(self, key: int, reward: float, weight: float, outputs: Mapping[str, float] | None) -> None:
-        fate = f"was told already, with reward {reward!r}"
         version, learned = self._version(), self._rewards_learned + 1
         # once more, since another thread may have settled it before the version was read
         self._ledger.require_open("tell", key)
-        steps = [*self._ledger.settle_steps([key], fate), *self._measured_steps(version, key, outputs)]
+        steps = [*self._ledger.tell_steps({key: reward}), *self._measured_steps(version, key, outputs)]
         steps.append((self._store, version + 1, learned, self._dimensions))
         if weight == 1.0:
             self._change_model(version, steps, self.fulfil, key, reward)
@@ -248,12 +247,16 @@ class Policy(Rounds):
         """Learn the rewards of decisions of :meth:`ask`, as :meth:`tell`.
 
         A bad id or reward changes nothing. If the kernel fails in the middle, the rewards before that stay learned. The
-        outputs (n,) are those of constraints by name, NaN where one was not measured.
+        outputs (n,) are those of constraints by name, NaN where one was not measured. Many rewards are learned at the
+        speed of matrix products where the policy can; the model is that of :meth:`tell` one by one, up to rounding.
         """
         if not isinstance(ids, Iterable):
             raise InputError(f"ids: expected those of several decisions, got {ids!r}.")
-        keys = self._ledger.require_all_open("tell", [self._open_key("tell", id) for id in ids])
+        plain = [id if type(id) is int else self._open_key("tell", id) for id in ids]
+        keys = self._ledger.require_all_open("tell", plain)
         numbers = [as_reward(reward) for reward in as_vector("rewards", rewards, len(keys)).tolist()]
+        done = self._tell_together(keys, numbers) if outputs is None else 0
+        keys, numbers = keys[done:], numbers[done:]
         for key, reward, measured in zip(keys, numbers, _by_reward(outputs, len(keys)), strict=True):
             self._tell(key, reward, 1.0, measured)
 

@@ -108,10 +108,11 @@ def _failure(posterior: Posterior[Any]) -> str | None:
     """Return in words how often a kernel could not be learned, and why the last time."""
     if not posterior.failed_refits:
         return None
-    times = "once" if posterior.failed_refits == 1 else f"{posterior.failed_refits} times"
+    facts = posterior._facts
+    times = "once" if facts.failed_refits == 1 else f"{facts.failed_refits} times"
     return (
-        f"the kernel could not be learned {times}, the last time {posterior._facts.failure} The kernel before stays; "
-        "look for columns of extreme values, or pass a kernel."
+        f"the kernel could not be learned {times}, the last time in round {facts.failed_round}: {facts.failure} The "
+        "kernel before stays; look for columns of extreme values, or pass a kernel."
     )
 
 

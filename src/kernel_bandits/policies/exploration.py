@@ -23,8 +23,8 @@ class Exploration:
     generator: np.random.Generator
 
     def mixed(self, probabilities: FloatArray) -> FloatArray:
-        """Return (1 − ε)·p + ε/A, shape (A,)."""
-        return (1.0 - self.floor) * probabilities + self.floor / len(probabilities)
+        """Return (1 − ε)·p + ε/A, shape (A,), or (n, A) for n rounds."""
+        return (1.0 - self.floor) * probabilities + self.floor / probabilities.shape[-1]
 
     def draw(self, row: int, count: int) -> int:
         """Return the given row with probability 1 − ε, otherwise any of ``count`` rows."""

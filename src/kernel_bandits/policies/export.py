@@ -43,13 +43,16 @@ def export(
     path: str | os.PathLike[str],
     columns: Sequence[str] | None,
     require_unchanged: Callable[[], None],
+    variables: Sequence[Node] | None = None,
 ) -> None:
     """Write mean and standard deviation of a posterior as a function of the joint point to a JSON file, atomically.
 
-    Before anything is written, ``require_unchanged`` raises if the posterior was changed while it was read.
+    Before anything is written, ``require_unchanged`` raises if the posterior was changed while it was read. The
+    variables say how the columns of a table are encoded, where there is one.
     """
     target = as_path("export", path)
-    content = json.dumps(described(posterior, columns), allow_nan=False).encode()
+    surface = described(posterior, columns) | ({} if variables is None else {"variables": variables})
+    content = json.dumps(surface, allow_nan=False).encode()
     require_unchanged()
     try:
         with atomic_write(target) as file:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from kernel_bandits.actions import pair
 from kernel_bandits.arrays import FloatArray, as_vector
-from kernel_bandits.commit import Steps
+from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.confidence import Confidence, GuaranteedRadius, require_radius
 from kernel_bandits.dictionaries import DictionaryRule, Kors
 from kernel_bandits.dictionaries.base import as_rule
@@ -203,7 +202,8 @@ class FamilyUpperConfidenceBound(Policy):
 
     def _apart(self) -> Self:
         """Return a copy to prepare a change in."""
-        twin = copy.copy(self)
+        twin = object.__new__(type(self))
+        carry_out([replace_state(twin, self)])
         twin.members = [replace(member, posterior=member.posterior.copy()) for member in self.members]
         return twin
 

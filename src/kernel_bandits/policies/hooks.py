@@ -118,6 +118,24 @@ class Hooks(ABC):
         """Learn the reward of an anticipated point; either succeeds or changes nothing."""
         return [*(self.learn(self._waiting[key], reward, None) or ()), (self._waiting.pop, key, None)]
 
+    def anticipate_many(self, keys: Sequence[int], points: FloatArray) -> tuple[int, Steps]:
+        """Prepare :meth:`anticipate` of the leading of n points (n, d) together: how many, and the steps.
+
+        By default 0: they are anticipated one by one.
+        """
+        del keys, points  # for models
+        return 0, []
+
+    def fulfil_many(self, keys: Sequence[int], rewards: FloatArray) -> Steps | None:
+        """Prepare :meth:`fulfil` of several points together; by default None: they are fulfilled one by one."""
+        del keys, rewards  # for models
+        return None
+
+    @property
+    def learns_outputs(self) -> bool:
+        """Whether measured outputs are learned beside rewards."""
+        return False
+
     def abandon(self, key: int) -> Steps | None:
         """Forget an anticipated point whose reward never arrives."""
         return [(self._waiting.pop, key, None)]

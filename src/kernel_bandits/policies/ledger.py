@@ -1,8 +1,7 @@
 """The decisions that await their reward, and what happened to the others."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from operator import setitem
 
 import numpy as np
 
@@ -28,9 +27,10 @@ class Ledger:
         """The ids of the decisions that await their reward, oldest first."""
         return tuple(self._open)
 
-    def issue_steps(self) -> Steps:
-        """Return the steps that open a decision, whose id is ``issued``."""
-        return [(setitem, self._open, self.issued, None), (setattr, self, "issued", self.issued + 1)]
+    def issue_steps(self, count: int = 1) -> Steps:
+        """Return the steps that open decisions, whose ids are ``issued`` and the next ones."""
+        keys = range(self.issued, self.issued + count)
+        return [(self._open.update, dict.fromkeys(keys)), (setattr, self, "issued", self.issued + count)]
 
     def require_issued(self, verb: str, key: int) -> int:
         """Return the id of a decision, open or settled, as a plain integer."""
@@ -70,7 +70,10 @@ class Ledger:
 
     def require_all_open(self, verb: str, keys: Sequence[int]) -> list[int]:
         """Return ids as plain integers, or raise an error if one is not open or appears twice."""
-        plain = [self.require_open(verb, key) for key in keys]
+        if all(type(key) is int and key in self._open for key in keys):
+            plain = list(keys)
+        else:
+            plain = [self.require_open(verb, key) for key in keys]
         if len(set(plain)) < len(plain):
             twice = next(key for key in plain if plain.count(key) > 1)
             raise InputError(f"{verb}: decision {twice} appears twice among the ids; a reward counts once.")
@@ -78,8 +81,14 @@ class Ledger:
 
     def settle_steps(self, keys: Sequence[int], fate: str) -> Steps:
         """Return the steps that close open decisions; ``fate`` completes the sentence "decision 7 …"."""
-        excess = max(len(self._settled) + len(keys) - REMEMBERED, 0)
-        oldest = [*islice(self._settled, excess), *keys[: max(excess - len(self._settled), 0)]]
-        steps: Steps = [(self._open.pop, key, None) for key in keys]
-        steps += [(setitem, self._settled, key, fate) for key in keys]
-        return steps + [(self._settled.pop, key, None) for key in oldest]
+        return self._settle_steps(dict.fromkeys(keys, fate))
+
+    def tell_steps(self, rewards: Mapping[int, float]) -> Steps:
+        """Return the steps that close open decisions whose rewards are learned."""
+        return self._settle_steps({key: f"was told already, with reward {reward!r}" for key, reward in rewards.items()})
+
+    def _settle_steps(self, fates: Mapping[int, str]) -> Steps:
+        excess = max(len(self._settled) + len(fates) - REMEMBERED, 0)
+        oldest = [*islice(self._settled, excess), *islice(fates, max(excess - len(self._settled), 0))]
+        steps: Steps = [(self._open.pop, key, None) for key in fates]
+        return [*steps, (self._settled.update, fates), *((self._settled.pop, key, None) for key in oldest)]

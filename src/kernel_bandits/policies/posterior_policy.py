@@ -250,6 +250,19 @@ class PosteriorPolicy(Policy):
         compared = self._compare_step(reward, *self.posterior.predict_awaited(key))
         return [*self.posterior.fulfil_steps(key, reward), compared]
 
+    def anticipate_many(self, keys: Sequence[int], points: FloatArray) -> tuple[int, Steps]:
+        return self.posterior.anticipate_many_steps(dict(zip(keys, points, strict=True)))
+
+    def fulfil_many(self, keys: Sequence[int], rewards: FloatArray) -> Steps | None:
+        facts = self.posterior._facts
+        changes, first = len(facts.kernel_changes), facts.round_index
+        found = self.posterior.fulfil_many_steps(keys, rewards)
+        if found is None:
+            return None
+        rounds = zip(rewards.tolist(), found.means.tolist(), found.stds.tolist(), strict=True)
+        predicted = [(*one, facts.regularization, facts.unit, first + n, changes) for n, one in enumerate(rounds)]
+        return [*found.steps, (self._forget_predicted, self.residuals.after(predicted))]
+
     def abandon(self, key: int) -> Steps:
         return self.posterior.abandon_steps([key])
 

@@ -1,7 +1,6 @@
 """A round of a policy: choosing an action, and learning its reward."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from operator import setitem
 from typing import Any, final
 
@@ -11,19 +10,19 @@ from numpy.typing import ArrayLike, NDArray
 from kernel_bandits.actions import Box, available_rows, join, require_action_columns
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, as_vector, require_finite
 from kernel_bandits.commit import Step, Steps, carry_out
-from kernel_bandits.errors import InputError, UnavailableError
+from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import require_columns
 from kernel_bandits.numerics.blas_threads import one_thread, threads_for
 from kernel_bandits.policies.decision import NOTHING_CHOSEN, Choice, Decision, scattered
-from kernel_bandits.policies.hooks import Hooks
 from kernel_bandits.policies.ledger import Ledger
+from kernel_bandits.policies.versions import Versioned, changed_meanwhile
 from kernel_bandits.posteriors.base import Posterior
 
 # Beyond this, or below one over it, sums of weights leave nothing of the others.
 LARGEST_WEIGHT = 1e12
 
 
-class Rounds(Hooks):
+class Rounds(Versioned):
     """Choosing and learning, one round at a time; every change of state is prepared first, then committed.
 
     Args:
@@ -35,9 +34,6 @@ class Rounds(Hooks):
         self._dimensions: tuple[int | None, int | None] = (None, None)
         self._last = NOTHING_CHOSEN
         self._ledger = Ledger()
-        # The version of the model, alone in a dict: a commit takes it out first and puts the next one in last, so that
-        # of two threads that change the model at once one is refused.
-        self._versions: dict[int, None] = {0: None}
 
     # A bad kernel or a huge number is reported by an error, so NumPy need not warn of the arithmetic on the way to it.
     @final
@@ -245,43 +241,6 @@ class Rounds(Hooks):
             self._blame_others(version, reason)
             raise
 
-    def _version(self) -> int:
-        """Return the version of the model."""
-        for version in self._versions:
-            return version
-        raise _changed_meanwhile()
-
-    def _blame_others(self, version: int, reason: BaseException) -> None:
-        """Raise if a call failed while another changed the model under it: it may have seen half of the change."""
-        is_own = isinstance(reason, (MemoryError, UnavailableError)) or not isinstance(reason, Exception)
-        if not is_own and version not in self._versions:
-            raise _changed_meanwhile() from reason
-
-    @contextmanager
-    def _reading(self) -> Iterator[Callable[[], None]]:
-        """Raise if another thread changes the model meanwhile; yields what raises if it has been changed so far."""
-        version = self._version()
-
-        def require_unchanged() -> None:
-            if version not in self._versions:
-                raise _changed_meanwhile()
-
-        try:
-            yield require_unchanged
-        except Exception as reason:
-            self._blame_others(version, reason)
-            raise
-        require_unchanged()
-
-    def _commit(self, version: int, planned: Steps | None, steps: Sequence[Step]) -> None:
-        """Carry out the steps of the model, then those of the policy, the last of which is :meth:`_store`."""
-        try:
-            carry_out([(self._versions.pop, version), *(planned or ()), *steps])
-        except KeyError as reason:
-            if reason.args != (version,):
-                raise
-            raise _changed_meanwhile() from None
-
     def _describe(self, posterior: Posterior[Any], context_columns: int, points: FloatArray, box: Box | None) -> None:
         """Let a posterior see the first points, while no other thread can change it."""
         version, failures = self._version(), list[Exception]()
@@ -297,7 +256,7 @@ class Rounds(Hooks):
             forgotten = (setattr, self, "_last", NOTHING_CHOSEN)
             carry_out([(self._versions.pop, version), (describe,), forgotten, (setitem, self._versions, version, None)])
         except KeyError:
-            raise _changed_meanwhile() from None
+            raise changed_meanwhile() from None
         if failures:
             raise failures[-1]
 
@@ -311,10 +270,3 @@ class Rounds(Hooks):
                 )
             self._describe(posterior, context_columns, points, box)
             require_columns(posterior.kernel, points, context_columns)
-
-
-def _changed_meanwhile() -> UnavailableError:
-    return UnavailableError(
-        "The policy was changed meanwhile by another thread, and this call has changed nothing. A policy serves one "
-        "thread at a time: hold a threading.Lock around its calls, or let one thread or a service own it."
-    )

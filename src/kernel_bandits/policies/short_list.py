@@ -29,8 +29,8 @@ def overdue(posterior: Posterior[Any], points: FloatArray, context_columns: int)
     The actions are those on offer and those that were played. Where actions hardly ever return there are about as many
     as rounds, and none is overdue. Neither is any where the history is not kept: nobody has counted.
     """
-    awaited = posterior.awaited_points
-    played = posterior.round_index + len(awaited)
+    # counted before the points are looked up: there may be thousands
+    played = posterior.round_index + len(posterior._pending.awaited)
     plays = FORCED * math.sqrt(played)
     quota = int(plays / len(points))
     # From (jA/2)² on, for A rounds, the j-th play of each action falls due; later nothing has changed.
@@ -39,8 +39,16 @@ def overdue(posterior: Posterior[Any], points: FloatArray, context_columns: int)
         return np.empty(0, dtype=np.intp)
     # before the first reward the history has no width yet
     known = [posterior.observed_points] if posterior.round_index else []
-    rows = np.concatenate([points, *known, *(point[None, :] for point in awaited.values())])
+    awaited = posterior.awaited_points.values()
+    rows = np.concatenate([points, *known, *(point[None, :] for point in awaited)])
     actions, labels = np.unique(rows[:, context_columns:], axis=0, return_inverse=True)
     labels = labels.reshape(-1)
     counts = np.bincount(labels[len(points) :], minlength=len(actions))
-    return np.flatnonzero(counts[labels[: len(points)]] < int(plays / len(actions)))
+    rare = np.flatnonzero(counts[labels[: len(points)]] < int(plays / len(actions)))
+    if not len(rare):
+        return rare
+    evaluation = posterior.evaluate_finite(points)
+    # what t normal deviations exceed with probability 1/√(4π·log t) at most: Σ P(z > √(2 log t))
+    radius = math.sqrt(2.0 * math.log(played))
+    hopes = evaluation.mean[rare] + radius * evaluation.std[rare]
+    return rare[hopes >= evaluation.mean.max()]

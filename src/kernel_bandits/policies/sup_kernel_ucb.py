@@ -108,21 +108,26 @@ class SupKernelUCB(Policy):
 
     def anticipate(self, key: int, point: FloatArray, choice: Choice | None) -> Steps:
         outcome = self._outcome_of(point, choice)
+        # also where no set grows: by its point a decision is told from one of another policy
+        waiting: Steps = [(setitem, self._waiting, key, point)]
         if outcome.stage is None:
-            return []
+            return waiting
         stages = self._stages_up_to(outcome.stage)
         steps = stages[outcome.stage].anticipate_steps(key, point, outcome.evaluation, outcome.row)
-        return [*steps, (setattr, self, "stages", stages), (setitem, self._stage_of, key, outcome.stage)]
+        return [*steps, *waiting, (setattr, self, "stages", stages), (setitem, self._stage_of, key, outcome.stage)]
 
     def fulfil(self, key: int, reward: float) -> Steps:
         if key not in self._stage_of:
-            return []
-        return [*self.stages[self._stage_of[key]].fulfil_steps(key, reward), (self._stage_of.pop, key, None)]
+            return self._settled(key)
+        return [*self.stages[self._stage_of[key]].fulfil_steps(key, reward), *self._settled(key)]
 
     def abandon(self, key: int) -> Steps:
         if key not in self._stage_of:
-            return []
-        return [*self.stages[self._stage_of[key]].abandon_steps([key]), (self._stage_of.pop, key, None)]
+            return self._settled(key)
+        return [*self.stages[self._stage_of[key]].abandon_steps([key]), *self._settled(key)]
+
+    def _settled(self, key: int) -> Steps:
+        return [(self._waiting.pop, key, None), (self._stage_of.pop, key, None)]
 
     def __repr__(self) -> str:
         return (

@@ -259,6 +259,23 @@ class TablePolicy(TableReports):
         """
         self.inner.tell(self._decision(id), reward, outputs=outputs)
 
+    def await_many(self, contexts: FrameLike, actions: Sequence[Action]) -> list[int]:
+        """Await the rewards of actions that were played already; return the ids that :meth:`tell` knows them by.
+
+        Args:
+            contexts: a frame, or rows.
+            actions: the arm or the row that was played in each.
+        """
+        rows, played = as_rows("contexts", contexts), self.translator.offered(actions)
+        if len(rows) != len(played):
+            raise InputError(
+                f"contexts and actions: expected as many of each, got {len(rows)} and {len(played)}; actions are those "
+                "that were played, one for each row."
+            )
+        self.translator.require_played(played)
+        vectors, encoded, learned = self.translator.log(rows, played)
+        return self.inner._await_many(vectors, encoded, [(setattr, self, "translator", learned)])
+
     def tell_many(
         self,
         ids: Sequence[int | NamedDecision],

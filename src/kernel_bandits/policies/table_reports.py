@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from abc import ABC, abstractmethod
+from typing import Any, Self
 
 from kernel_bandits import persistence
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits.features.arms import ARM
 from kernel_bandits.features.description import Features
 from kernel_bandits.features.offers import Offer
 from kernel_bandits.features.relevance import relevance
@@ -17,6 +18,7 @@ from kernel_bandits.features.transformer import Transformer
 from kernel_bandits.features.translator import Mask, Translator
 from kernel_bandits.features.values import Level
 from kernel_bandits.policies.base import Policy
+from kernel_bandits.policies.export import export
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.table_records import (
     NamedDecision,
@@ -24,6 +26,7 @@ from kernel_bandits.policies.table_records import (
     NamedExplanation,
     named_explanation,
 )
+from kernel_bandits.policies.versions import deep_copy
 from kernel_bandits.posteriors.facts import Prediction
 from kernel_bandits.rng import Seed
 
@@ -66,7 +69,7 @@ class TableReports(ABC):
     @property
     def arms(self) -> tuple[Level, ...]:
         """Every arm that was described or learned."""
-        return self.translator.levels.get(ARM, ())
+        return self.translator.arms
 
     def encode(self, context: RowLike, actions: Offer | None = None) -> tuple[FloatArray, FloatArray]:
         """Return the arrays of a row and the actions, shapes (d_x,) and (A, d_a), with the levels known now."""
@@ -128,6 +131,20 @@ class TableReports(ABC):
         """Restart every random stream of the policy, as :meth:`Policy.reseed` does."""
         persistence.reseed(self, seed)
 
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Write mean and standard deviation to a JSON file, as :meth:`PosteriorPolicy.export` does.
+
+        Under ``variables`` the file says how rows become the points it is a function of, with the levels and arms
+        known now. An error where a transformer encodes rows.
+
+        Args:
+            path: of the file, replaced if it exists.
+        """
+        model = self._model("export")
+        with model._reading() as require_unchanged:
+            names, variables = self.features.layout.names, self.translator.variables()
+            export(model.posterior, path, names, require_unchanged, variables)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the policy to one file, atomically; :func:`kernel_bandits.load` reads it back with its levels and arms.
 
@@ -143,6 +160,13 @@ class TableReports(ABC):
                 )
         with self.inner._reading() as require_unchanged:
             persistence.save(self, path, require_unchanged)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        with self.inner._reading():
+            return deep_copy(self, memo)
+
+    def __getstate__(self) -> object:
+        return object.__getstate__(copy.deepcopy(self))
 
     def __repr__(self) -> str:
         described = ", ".join(name for _, name in self.features.layout.variables)

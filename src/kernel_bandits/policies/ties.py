@@ -32,3 +32,24 @@ def contenders(values: FloatArray, level: float = 0.0) -> tuple[int, NDArray[np.
     best = int(values.argmax())
     (tied,) = (values >= tie_threshold(values.item(best), level)).nonzero()
     return best, None if len(tied) <= 1 else tied
+
+
+def winners(values: FloatArray, level: float = 0.0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the index of the largest value of each row (n, A), and how many count as the largest, both (n,)."""
+    return values.argmax(axis=1), (values >= _thresholds(values, level)).sum(axis=1)
+
+
+def shares(
+    values: FloatArray, best: NDArray[np.intp], number_of_ties: NDArray[np.intp], level: float = 0.0
+) -> FloatArray:
+    """Return the probabilities (n, A) of a choice at random among the values of each row that count as the largest."""
+    if number_of_ties.max(initial=0) > 1:
+        return (values >= _thresholds(values, level)) / number_of_ties[:, None]
+    probabilities = np.zeros(values.shape)
+    probabilities[np.arange(len(best)), best] = 1.0
+    return probabilities
+
+
+def _thresholds(values: FloatArray, level: float) -> FloatArray:
+    largest = values.max(axis=1, keepdims=True)
+    return largest - (TIE_TOLERANCE * np.abs(largest - level) + ROUNDING * abs(level))

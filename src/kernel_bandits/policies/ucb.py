@@ -15,6 +15,7 @@ from kernel_bandits.confidence import Confidence, require_radius
 from kernel_bandits.dictionaries import DictionaryRule, Kors
 from kernel_bandits.dictionaries.base import rule_or_none
 from kernel_bandits.errors import InputError, UnavailableError
+from kernel_bandits.policies import ties
 from kernel_bandits.policies.box_density import BoxDensity
 from kernel_bandits.policies.box_design import BoxDesign
 from kernel_bandits.policies.box_search import finalists
@@ -23,7 +24,6 @@ from kernel_bandits.policies.decision import Choice, scattered
 from kernel_bandits.policies.exploration import Exploration, floor_words, shared
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.short_list import overdue
-from kernel_bandits.policies.ties import tied_rows
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.facts import Prediction
 
@@ -134,6 +134,10 @@ class UpperConfidenceBound(PosteriorPolicy):
             table = scattered(table, rows, len(points))
         return replace(choice, index=int(rows[choice.index]), probabilities=table, safe=bool(allowed.any()))
 
+    @property
+    def learns_outputs(self) -> bool:
+        return self.guards is not None
+
     def output_steps(self, point: FloatArray | None, outputs: Mapping[str, float] | None) -> Steps:
         if self.guards is None or point is None:
             return super().output_steps(point, outputs) if outputs is not None else []
@@ -149,6 +153,7 @@ class UpperConfidenceBound(PosteriorPolicy):
         """Return the point with the largest bound; and the bounds of the points that may have it, and their rows."""
         posterior, bonus = self.posterior, self._bonus()
         due = None if self.design is None else overdue(posterior, points, self._dimensions[0] or 0)
+        contenders: NDArray[np.intp] | None
         if due is not None and len(due):
             contenders, evaluation = due, posterior.evaluate_finite(points[due])
         else:
@@ -168,7 +173,7 @@ class UpperConfidenceBound(PosteriorPolicy):
     def _explore(self, points: FloatArray, exploration: Exploration) -> Choice:
         """Return the best with probability 1 − ε and otherwise any action, with all probabilities either way."""
         best, upper_bounds, contenders = self._best(points)
-        tied = tied_rows(upper_bounds, self.posterior.prior_mean)
+        tied = ties.tied_rows(upper_bounds, self.posterior.prior_mean)
         if contenders is not None:
             tied = contenders[tied]
         self.will_draw(exploration.generator)
@@ -182,21 +187,48 @@ class UpperConfidenceBound(PosteriorPolicy):
         return replace(chosen, propensity=probabilities.item(row), probabilities=probabilities)
 
     def choose_many(self, points: FloatArray) -> list[Choice]:
-        if self.exploration is not None or self.guards is not None:
+        if self.guards is not None or self._has_overdue(points):
             return [self.choose(offered) for offered in points]
-        bonus = self._bonus()
         number_of_actions = points.shape[1]
         choices: list[Choice] = []
         step = max(1, ROWS_AT_ONCE // number_of_actions)
         for start in range(0, len(points), step):
-            block = points[start : start + step]
-            evaluation = self.posterior.evaluate_finite(block.reshape(-1, points.shape[2]))
-            upper_bounds = evaluation.mean + bonus * evaluation.std
-            for offset in range(0, len(upper_bounds), number_of_actions):
-                index = self.argmax(upper_bounds[offset : offset + number_of_actions], self.posterior.prior_mean)
-                row = offset + index
-                mean, std = evaluation.mean.item(row), evaluation.std.item(row)
-                choices.append(Choice(index, mean, std, upper_bounds.item(row)))
+            choices += self._choose_block(points[start : start + step])
+        return choices
+
+    def _has_overdue(self, points: FloatArray) -> bool:
+        """Return whether an action of one of the rounds (n, A, d) has to be played."""
+        if self.design is None:
+            return False
+        split = self._dimensions[0] or 0
+        return any(len(overdue(self.posterior, offered, split)) for offered in points)
+
+    def _choose_block(self, points: FloatArray) -> list[Choice]:
+        """Choose one of the points (n, A, d) in each of n rounds by one matrix product."""
+        split = self._dimensions[0] or 0
+        with np.errstate(invalid="ignore", over="ignore"):
+            if (points[:, :, split:] == points[:1, :, split:]).all():
+                evaluation = self.posterior.evaluate_rounds(points, split)
+            else:
+                evaluation = self.posterior.evaluate(points.reshape(-1, points.shape[2]))
+        self.posterior.require_finite(evaluation)
+        means, stds = (values.reshape(points.shape[:2]) for values in (evaluation.mean, evaluation.std))
+        upper_bounds, level = means + self._bonus() * stds, self.posterior.prior_mean
+        best, number_of_ties = ties.winners(upper_bounds, level)
+        rows, probabilities = best.copy(), None
+        for row in np.flatnonzero(number_of_ties > 1):
+            rows[row] = self.argmax(upper_bounds[row], level)
+        if self.exploration is not None:
+            # ε/A for every action, and 1 − ε shared among those that tie for the largest bound
+            self.will_draw(self.exploration.generator)
+            probabilities = self.exploration.mixed(ties.shares(upper_bounds, best, number_of_ties, level))
+            rows = np.array([self.exploration.draw(row, points.shape[1]) for row in rows.tolist()])
+        chosen = np.arange(len(points)), rows
+        columns = (chosen[1], means[chosen], stds[chosen], upper_bounds[chosen])
+        choices = [Choice(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
+        if probabilities is not None:
+            for choice, table, propensity in zip(choices, probabilities, probabilities[chosen].tolist(), strict=True):
+                choice.propensity, choice.probabilities = propensity, table
         return choices
 
     def __repr__(self) -> str:

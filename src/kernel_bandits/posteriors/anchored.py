@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Self
 
@@ -132,6 +132,18 @@ class AnchoredRegression:
             mass = project(basis.kernel, blocks, basis.anchors, basis.factor, since)
         require_finite_between_points(basis.kernel, mass.square, mass.moment)
         return mass
+
+    def frozen_variance(self) -> Callable[[FloatArray], float]:
+        """Return the function point (d,) ↦ σ²(point), the paper's variance as it is now."""
+        basis, frozen = self.basis, self.pending.ahead.covariance.copy()
+
+        def variance(point: FloatArray) -> float:
+            features, residual, _ = basis(point[None, :])
+            explained = features[0] @ symmetric_times_vector(frozen, features[0])
+            # σ² = residual/λ + φᵀPφ
+            return residual.item(0) / self.facts.regularization + float(explained)
+
+        return variance
 
     def postpone(self) -> bool:
         """Let anchors come in without their past from now on, where that can be made up for; whether it begins here."""

@@ -17,6 +17,7 @@ from kernel_bandits.errors import UnavailableError
 from kernel_bandits.kernels import require_columns
 from kernel_bandits.posteriors.facts import (
     Evaluation,
+    Fulfilled,
     Prediction,
     require_finite_kernel,
 )
@@ -52,19 +53,10 @@ class Posterior(Reported, Generic[E]):
         """Take note of the box (d_a,), (d_a,) that actions are chosen from; predictions stay as they are."""
         del low, high  # a kernel that is given knows its columns
 
-    def awaited_point(self, key: int) -> FloatArray:
-        """The point (d,) whose reward is awaited under a key."""
-        return self._pending.awaited[key].point
-
     def predict_awaited(self, key: int) -> tuple[float, float]:
         """Return mean and standard deviation of the expected reward at an anticipated point; writes nothing."""
         evaluation = self.evaluate_finite(self.awaited_point(key)[None, :])
         return evaluation.mean.item(0), evaluation.std.item(0)
-
-    @property
-    def awaited_points(self) -> dict[int, FloatArray]:
-        """The points (d,) whose reward is awaited, by key, oldest first."""
-        return {key: awaited.point for key, awaited in self._pending.awaited.items()}
 
     def in_context(self, context: FloatArray) -> Self | None:
         """Return a posterior that evaluates actions in one context (d_x,), and gradients by them, at less cost.
@@ -92,6 +84,11 @@ class Posterior(Reported, Generic[E]):
         """Evaluate points whose k(points, anchors) (A, m) and k(s, s) (A,) are known; writes nothing."""
         del gram, prior  # a posterior without anchors has no use for them
         return self.evaluate(points)
+
+    def evaluate_rounds(self, points: FloatArray, split: int) -> E:
+        """Evaluate n rounds (n, A, d) that offer the same actions, in the columns from ``split`` on: n·A rows."""
+        del split
+        return self.evaluate(points.reshape(-1, points.shape[2]))
 
     def group_columns(self, labels: NDArray[np.intp]) -> None:
         """Take note, before the first round, of which columns encode one variable, shape (d,)."""
@@ -198,6 +195,15 @@ class Posterior(Reported, Generic[E]):
         twin.observe_weighted(twin.awaited_point(key), reward, weight)
         twin.abandon(key)
         return [replace_state(self, twin)]
+
+    def anticipate_many_steps(self, points: Mapping[int, FloatArray]) -> tuple[int, Steps]:  # noqa: ARG002 (one by one)
+        """Prepare :meth:`anticipate` of leading points together: how many, 0 by default, and the steps."""
+        return 0, []
+
+    def fulfil_many_steps(self, keys: Sequence[int], rewards: FloatArray) -> Fulfilled | None:
+        """Prepare :meth:`fulfil` of points together; None by default, for one by one."""
+        del keys, rewards
+        return None
 
     @abstractmethod
     def abandon_steps(self, keys: Collection[int]) -> Steps:

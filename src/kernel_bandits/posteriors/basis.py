@@ -11,7 +11,14 @@ import numpy as np
 from kernel_bandits import kernels
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import KernelLike, TensorProduct, diagonal_gradient, require_gram, weighted_gradient
+from kernel_bandits.kernels import (
+    KernelLike,
+    Stationary,
+    TensorProduct,
+    diagonal_gradient,
+    require_gram,
+    weighted_gradient,
+)
 from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors.projection import EXTENDED, EXTENDED_IS_WIDER, extended_gram_times
 
@@ -143,6 +150,15 @@ class AnchorBasis:
         gram = self.kernel(points, anchors)
         require_gram(self.kernel, gram, (len(points), len(anchors)))
         return np.array(gram, order="C")
+
+    def gram_of_rounds(self, points: FloatArray, split: int) -> FloatArray:
+        """Return the :meth:`gram` of n rounds (n, A, d) that offer the same actions, shape (n·A, m).
+
+        Where distances add up, those of contexts, the columns before ``split``, are computed once for all actions.
+        """
+        if isinstance(self.kernel, Stationary) and len(self.anchors):
+            return self.kernel.of_rounds(points[:, 0, :split].copy(), points[0, :, split:].copy(), self.anchors)
+        return self.gram(points.reshape(-1, points.shape[2]))
 
     def __call__(self, points: FloatArray) -> Coordinates:
         """Return the coordinates of points (A, d)."""

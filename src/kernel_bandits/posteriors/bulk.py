@@ -1,18 +1,22 @@
 """Many observations at once: logs, learned at the speed of matrix products, and whole histories, for chosen anchors."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from kernel_bandits.arrays import FloatArray, is_finite
-from kernel_bandits.commit import carry_out
-from kernel_bandits.dictionaries.base import Candidate
+from kernel_bandits.commit import Steps, carry_out, replace_state
+from kernel_bandits.dictionaries.base import Candidate, Dictionary
 from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits.numerics.linalg import inverse_and_log_determinant, times
+from kernel_bandits.numerics.linalg import inverse_and_log_determinant, safe_sqrt, times, times_vector
 from kernel_bandits.posteriors.anchored import AnchoredRegression
 from kernel_bandits.posteriors.basis import least_direction, require_resolution
+from kernel_bandits.posteriors.facts import Fulfilled
 from kernel_bandits.posteriors.history import Blocks, History, Thinned
+from kernel_bandits.posteriors.pending import Awaited
 from kernel_bandits.posteriors.regression import batch_rows, sequential_factor
 
 # Anchors that are chosen from a whole history at once are enough if they leave no more of it unexplained than, in
@@ -27,6 +31,26 @@ FIRST_RESIDUAL = 0.1
 MOST_CANDIDATES, MOST_PASSES, MOST_OBSERVATIONS = 2048, 25, 4096
 # Where nothing is known about how often the dictionary changes, a log is absorbed in blocks of this many rows first.
 FIRST_BATCH_ROWS = 16
+
+
+def _absorb(
+    model: AnchoredRegression, dictionary: Dictionary, points: FloatArray
+) -> tuple[FloatArray, FloatArray, int]:
+    """Show points (n, d) to a dictionary; return φ (n, m), residuals (n,), and how many leave the anchors alone."""
+    settled, facts = model.pending.settled, model.facts
+    features, residual, prior = model.basis(points)
+    if not is_finite(features) or not is_finite(residual):
+        raise InputError(f"kernel: {facts.kernel!r} returned values that are not finite in the log.")
+    require_resolution(facts.kernel, float(prior.max()), facts.regularization)
+    variance = np.zeros(len(points))
+    if dictionary.uses_variance:
+        settled.settle()
+        solved = times(features, settled.covariance)
+        # φᵀPφ of each point after the ones before it; σ² = residual/λ + φᵀPφ
+        explained = np.diagonal(sequential_factor(features, solved)) ** 2 - 1.0
+        variance = residual / facts.regularization + explained
+    block = Candidate(features, residual, prior, variance)
+    return features, residual, dictionary.absorb(block, residual <= least_direction(prior, facts.regularization))
 
 
 @np.errstate(invalid="ignore", over="ignore")
@@ -93,19 +117,7 @@ def _learn_deferred(model: AnchoredRegression, point: FloatArray, reward: float)
 def _learn_quiet(model: AnchoredRegression, points: FloatArray, rewards: FloatArray) -> int:
     """Learn the leading points that change nothing about the dictionary; how many they were."""
     settled, facts = model.pending.settled, model.facts
-    features, residual, prior = model.basis(points)
-    if not is_finite(features) or not is_finite(residual):
-        raise InputError(f"kernel: {facts.kernel!r} returned values that are not finite in the log.")
-    require_resolution(facts.kernel, float(prior.max()), facts.regularization)
-    variance = np.zeros(len(points))
-    if model.dictionary.uses_variance:
-        settled.settle()
-        solved = times(features, settled.covariance)
-        # φᵀPφ of each point after the ones before it; σ² = residual/λ + φᵀPφ
-        explained = np.diagonal(sequential_factor(features, solved)) ** 2 - 1.0
-        variance = residual / facts.regularization + explained
-    block = Candidate(features, residual, prior, variance)
-    quiet = model.dictionary.absorb(block, residual <= least_direction(prior, facts.regularization))
+    features, residual, quiet = _absorb(model, model.dictionary, points)
     if quiet:
         settled.defer(features[:quiet], rewards[:quiet])
         facts.residual_trace += float(residual[:quiet].sum())
@@ -114,6 +126,56 @@ def _learn_quiet(model: AnchoredRegression, points: FloatArray, rewards: FloatAr
         facts.dimension = points.shape[1]
         facts.round_index += quiet
     return quiet
+
+
+def anticipate_quiet(model: AnchoredRegression, points: Mapping[int, FloatArray]) -> tuple[int, Steps]:
+    """Prepare to count the leading points by key that change nothing about the dictionary; how many, and the steps."""
+    facts, pending = model.facts, model.pending
+    if not len(model.basis) or model.dictionary.uses_variance or model.dictionary.merges_repeats:
+        return 0, []
+    rows = np.array(list(points.values()))
+    dictionary = model.dictionary.twin()
+    features, residual, quiet = _absorb(model, dictionary, rows)
+    if not quiet:
+        return 0, []
+    ahead = pending.ahead.copy()
+    solved = times(features[:quiet], ahead.covariance)
+    ahead.observe_many(features[:quiet], solved, sequential_factor(features[:quiet], solved), np.zeros(quiet))
+    # copies, since a row of an array keeps all of it
+    kept = islice(zip(points, rows, features, residual.tolist(), strict=True), quiet)
+    awaited = {key: Awaited(row.copy(), own.copy(), left) for key, row, own, left in kept}
+    return quiet, [
+        (setattr, pending, "ahead", ahead),
+        (pending.awaited.update, awaited),
+        replace_state(model.dictionary, dictionary),
+        (setattr, facts, "dimension", rows.shape[1]),
+    ]
+
+
+def fulfil_together(model: AnchoredRegression, keys: Sequence[int], rewards: FloatArray) -> Fulfilled | None:
+    """Prepare to learn the rewards of awaited points by matrix products; None where repeats are merged."""
+    facts, pending = model.facts, model.pending
+    if model.dictionary.merges_repeats:
+        return None
+    awaited = [model.current(key) for key in keys]
+    features, residual = np.array([one.coordinates for one in awaited]), np.array([one.residual for one in awaited])
+    settled = pending.settled.copy()
+    solved = times(features, settled.covariance)
+    factor = sequential_factor(features, solved)
+    # L⁻¹(r − Φw) holds what is left of each reward after those before it, over L_jj; L_jj² = 1 + φ_jᵀP_jφ_j
+    scales = np.diagonal(factor)
+    misfit = rewards - times_vector(features, settled.weights)
+    means = rewards - scales * solve_triangular(factor, misfit, lower=True, check_finite=False)
+    stds = safe_sqrt(residual + facts.regularization * (scales**2 - 1.0))
+    settled.observe_many(features, solved, factor, rewards)
+    steps: Steps = [replace_state(pending.settled, settled)]
+    if model.history is not None:
+        history = model.history.copy()
+        history.extend(np.array([one.point for one in awaited]), rewards)
+        steps.append((setattr, model, "history", history))
+    trace, count = facts.residual_trace + float(residual.sum()), facts.round_index + len(keys)
+    steps += [(facts.store, trace, len(awaited[0].point), count), *pending.release_steps(keys)]
+    return Fulfilled(steps, means, stds)
 
 
 def learn_history(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -40,6 +40,20 @@ class Evaluation:
     round_index: int
     mean: FloatArray
     std: FloatArray
+
+
+class Fulfilled(NamedTuple):
+    """Rewards that are learned together.
+
+    Attributes:
+        steps: learn them.
+        means: what was expected of each after those before it, shape (n,).
+        stds: the standard deviations of these expectations, shape (n,).
+    """
+
+    steps: Steps
+    means: FloatArray
+    stds: FloatArray
 
 
 @dataclass(frozen=True)
@@ -88,6 +102,7 @@ class Facts:
         unit: that of rewards which the kernel, λ and covariances are in; 1 unless their squares would underflow.
         shape: what rewards in a box show of the settings, as of :mod:`kernel_bandits.learning.box`.
         failed_refits: how often a kernel could not be learned.
+        failed_round: in which round the last time.
         failure: why, the last time.
     """
 
@@ -103,6 +118,7 @@ class Facts:
     unit: float = 1.0
     shape: int = CURVED
     failed_refits: int = 0
+    failed_round: int = 0
     failure: str = ""
 
     def __post_init__(self) -> None:
@@ -116,6 +132,14 @@ class Facts:
     def store(self, residual_trace: float, dimension: int, round_index: int) -> None:
         """Write what an observation changes; may be repeated."""
         self.residual_trace, self.dimension, self.round_index = residual_trace, dimension, round_index
+
+    def count_failure(self, round_index: int, reason: Exception) -> None:
+        """Take note of a kernel that could not be learned, in facts that nobody else holds."""
+        self.failed_refits, self.failed_round, self.failure = self.failed_refits + 1, round_index, str(reason)
+
+    def take_failures(self, other: Self) -> None:
+        """Go on with the failures of a posterior that this one replaces."""
+        self.failed_refits, self.failed_round, self.failure = other.failed_refits, other.failed_round, other.failure
 
 
 def with_part(whole: T, name: str, part: object | None) -> T | None:

@@ -71,6 +71,9 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
         facts = self._within._facts
         kernel = facts.kernel.kernel if isinstance(facts.kernel, Timed) else facts.kernel
         dimension = None if facts.dimension is None else facts.dimension - self._stamps
+        if facts.failed_refits > self._facts.failed_refits:
+            # within, only what is in memory counts as a round
+            facts.failed_round = self._observed
         self._facts = replace(facts, kernel=kernel, round_index=self._observed, dimension=dimension)
         self._pending = self._within._pending
 
@@ -271,6 +274,7 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
         weights = np.array([kept.weight for kept in left]) * (1.0 if fallen is None else fallen)
         stamped = np.hstack([points, times[:, None]]) if self._stamps else points
         within = self._build(self._renewals + 1, self._within)
+        within._facts.take_failures(self._within._facts)
         try:
             within.learn_history(stamped, rewards, stamped, None if (weights == 1.0).all() else weights)
             awaited = self._within.awaited_points

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from array import array
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Self
@@ -177,7 +177,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             try:
                 units, refit = self._refitted(points, rewards, _sampler(self._seed, len(points)))
             except KernelBanditsError as reason:
-                self._count_failure(reason)
+                self._facts.count_failure(len(points), reason)
         if refit is None:
             super().learn_history(points, rewards, candidates, weights)
             return
@@ -233,6 +233,9 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
     def anticipate_steps(self, key: int, point: FloatArray, evaluation: _LearnedEvaluation, row: int = 0) -> Steps:
         return self._within.anticipate_steps(key, point, evaluation.within, row)
 
+    def anticipate_many_steps(self, points: Mapping[int, FloatArray]) -> tuple[int, Steps]:
+        return self._within.anticipate_many_steps(points)
+
     def abandon_steps(self, keys: Collection[int]) -> Steps:
         return self._within.abandon_steps(keys)
 
@@ -267,15 +270,10 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         try:
             self._learn_kernel()
         except KernelBanditsError as reason:
-            self._count_failure(reason)
+            self._facts.count_failure(self.round_index, reason)
         self._next = self._learner.next_round(self.learning, self.round_index)
         if self._is_history_free and self._next > self.learning.warm_up:
             self._next = self._kept = None
-
-    def _count_failure(self, reason: KernelBanditsError) -> None:
-        """Take note of a kernel that could not be learned, in a copy that nobody else holds."""
-        self._facts.failed_refits += 1
-        self._facts.failure = f"in round {self.round_index}: {reason}"
 
     def _learn_kernel(self) -> None:
         """Change to the kernel that explains a sample best, if it is better by enough."""
@@ -309,7 +307,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         facts = within._facts
         facts.prior_mean, facts.unit = units.unit * refit.mean, units.unit
         facts.bonus, facts.shape = refit.bonus, refit.shape
-        facts.failed_refits, facts.failure = self._facts.failed_refits, self._facts.failure
+        facts.take_failures(self._facts)
         facts.kernel_changes = (*self.kernel_changes, refit.change(facts))
         self._model, self._within, self._facts, self._pending = refit.model, within, facts, within._pending
         self._units = units

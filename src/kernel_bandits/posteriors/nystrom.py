@@ -19,7 +19,7 @@ from kernel_bandits.posteriors import bulk, pruning
 from kernel_bandits.posteriors.anchored import AnchoredRegression, solved_anew
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.basis import EPSILON, require_resolution
-from kernel_bandits.posteriors.facts import Evaluation, Facts, require_finite_kernel, with_part
+from kernel_bandits.posteriors.facts import Evaluation, Facts, Fulfilled, require_finite_kernel, with_part
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.regression import RidgeRegression
 
@@ -107,6 +107,10 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
     def evaluate_gram(self, points: FloatArray, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         del points
         return self._evaluate(gram, prior)
+
+    def evaluate_rounds(self, points: FloatArray, split: int) -> _NystromEvaluation:
+        prior = self._model.basis.kernel.diag(points.reshape(-1, points.shape[2]))
+        return self._evaluate(self._model.basis.gram_of_rounds(points, split), prior)
 
     def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         pending, facts = self._pending, self._facts
@@ -255,6 +259,12 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         # no coins are flipped: where a history is learned, anchors are chosen
         self._model.count_awaited({key: Awaited(point, point) for key, point in points.items()})
 
+    def anticipate_many_steps(self, points: Mapping[int, FloatArray]) -> tuple[int, Steps]:
+        return bulk.anticipate_quiet(self._model, points)
+
+    def fulfil_many_steps(self, keys: Sequence[int], rewards: FloatArray) -> Fulfilled | None:
+        return bulk.fulfil_together(self._model, keys, rewards)
+
     def predict_awaited(self, key: int) -> tuple[float, float]:
         return self._model.predict_awaited(key)
 
@@ -286,14 +296,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
     @contextmanager
     def batch(self) -> Iterator[Callable[[FloatArray], float]]:
-        basis, frozen = self._model.basis, self._pending.ahead.covariance.copy()
-
-        def variance(point: FloatArray) -> float:
-            features, residual, _ = basis(point[None, :])
-            explained = features[0] @ linalg.symmetric_times_vector(frozen, features[0])
-            # σ² = residual/λ + φᵀPφ
-            return residual.item(0) / self.regularization + float(explained)
-
+        variance = self._model.frozen_variance()
         try:
             self._model.postpone()
             yield variance

@@ -72,6 +72,15 @@ class Reported(ABC):
         """½·log det(I + K/λ) of the (projected) Gram matrix."""
         return 0.5 * self.log_determinant
 
+    def awaited_point(self, key: int) -> FloatArray:
+        """The point (d,) whose reward is awaited under a key."""
+        return self._pending.awaited[key].point
+
+    @property
+    def awaited_points(self) -> dict[int, FloatArray]:
+        """The points (d,) whose reward is awaited, by key, oldest first."""
+        return {key: awaited.point for key, awaited in self._pending.awaited.items()}
+
     @property
     def observed_points(self) -> FloatArray:
         """Every observed point in order, shape (t, d), where the history is kept."""

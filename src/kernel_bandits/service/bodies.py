@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from kernel_bandits.errors import InputError
+from kernel_bandits.errors import InputError, needs
 from kernel_bandits.features.values import LARGEST, nearest, shown
 from kernel_bandits.service.commands import RefusedError
+
+with needs("orjson", "service"):
+    import orjson
 
 DEEPEST = 50
 ID = re.compile(r"[A-Za-z0-9._~:@=+-]{1,256}")
@@ -19,17 +20,18 @@ ID = re.compile(r"[A-Za-z0-9._~:@=+-]{1,256}")
 def parse_json(body: bytes) -> Any:
     """Return what a body holds; refuse anything but JSON in UTF-8 with finite numbers and valid text."""
     try:
-        text = body.decode("utf-8")
-        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
-        if text.count("{") + text.count("[") > DEEPEST and _depth(value) > DEEPEST:
+        value = orjson.loads(body)
+        if body.count(b"{") + body.count(b"[") > DEEPEST and _depth(value) > DEEPEST:
             raise RecursionError
-        if "\\u" in text:
-            # half of a surrogate pair can be escaped in JSON, and is no text
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as reason:
         detail = "nested too deeply" if isinstance(reason, RecursionError) else str(reason)[:200]
         raise RefusedError(400, "not_json", f"the body: expected JSON, got something else ({detail}).") from reason
     return value
+
+
+def to_json(value: Any) -> bytes:
+    """Return a value as JSON; numbers that are not finite as null."""
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
 
 
 def _depth(value: Any) -> int:
@@ -39,17 +41,6 @@ def _depth(value: Any) -> int:
         depth += 1
         level = [item for one in level for item in (one.values() if isinstance(one, dict) else one)]
     return depth
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError("a number beyond the range of floats")
-    return value
 
 
 def as_object(value: Any, known: Collection[str], required: Collection[str] = ()) -> dict[str, Any]:

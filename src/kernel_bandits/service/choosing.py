@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernel_bandits import persistence
 from kernel_bandits.actions import Box
-from kernel_bandits.errors import InputError
+from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.features.values import nearest, shown
-from kernel_bandits.policies.decision import NOTHING_CHOSEN
+from kernel_bandits.policies.decision import NOTHING_CHOSEN, Decision
+from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.table import TablePolicy
 from kernel_bandits.policies.table_records import as_plain
+
+# A policy that raises one of these has changed nothing.
+REFUSED = (KernelBanditsError, np.linalg.LinAlgError, ArithmeticError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +52,23 @@ class Chosen:
     offered: int
 
 
-def choose(policy: TablePolicy, row: Mapping[str, Any], offer: Any, excluded: Sequence[Any]) -> Chosen:
+class Asked(NamedTuple):
+    """What a decision is asked for.
+
+    Attributes:
+        row: the context.
+        offer: actions, None for all known arms, or a box.
+        excluded: names of arms that may not be chosen.
+    """
+
+    row: Mapping[str, Any]
+    offer: Any = None
+    excluded: Sequence[Any] = ()
+
+
+def choose(policy: TablePolicy, asked: Asked) -> Chosen:
     """Choose for a row among an offer, but for the excluded arms; changes nothing that is learned."""
+    row, offer, excluded = asked
     if isinstance(offer, Box):
         if excluded:
             raise InputError("excluded: a box has no arms to leave out; offer a smaller box.")
@@ -59,21 +78,60 @@ def choose(policy: TablePolicy, row: Mapping[str, Any], offer: Any, excluded: Se
         mask = _mask(policy, actions, excluded) if excluded else None
         decision = policy.select(row, actions, mask)
         offered = len(actions) if mask is None else sum(mask)
-    probabilities = getattr(decision, "probabilities", None)
-    if isinstance(probabilities, Mapping):
-        probabilities = list(probabilities.values())
-    propensity = decision.propensity
-    if propensity is None and offered == 1:
-        propensity = 1.0
-    return Chosen(
-        as_plain(decision.action),
-        as_plain(decision.arm),
-        propensity,
-        None if probabilities is None else [float(one) for one in probabilities],
-        decision.mean,
-        decision.std,
-        offered,
-    )
+    return _chosen(decision.encoded, as_plain(decision.action), as_plain(decision.arm), offered)
+
+
+def _chosen(decision: Decision, action: Any, arm: Any, offered: int) -> Chosen:
+    propensity = 1.0 if decision.propensity is None and offered == 1 else decision.propensity
+    table = None if decision.probabilities is None else decision.probabilities.tolist()
+    return Chosen(action, arm, propensity, table, decision.mean, decision.std, offered)
+
+
+def choose_many(policy: TablePolicy, asked: Sequence[Asked]) -> list[Chosen | KernelBanditsError]:
+    """Choose for many rows with one state of the model, those with the same offer by one matrix product.
+
+    One that is refused has its error in its place.
+    """
+    found: dict[int, Chosen | KernelBanditsError] = {}
+    alike: dict[str, list[int]] = {}
+    for place, one in enumerate(asked):
+        if not isinstance(one.offer, Box) and not one.excluded:
+            alike.setdefault("" if one.offer is None else repr(one.offer), []).append(place)
+    for places in alike.values():
+        if len(places) > 1:
+            found.update(_choose_alike(policy, asked, places))
+    return [found[place] if place in found else _choose_or_refuse(policy, one) for place, one in enumerate(asked)]
+
+
+def _choose_alike(policy: TablePolicy, asked: Sequence[Asked], places: Sequence[int]) -> dict[int, Chosen]:
+    """Choose at places that have one offer; those that have to be looked at one by one are left out."""
+    table, rows = policy.translator, [asked[place].row for place in places]
+    try:
+        offered = table.offered(asked[places[0]].offer)
+        decisions = policy.inner.select_many(table.contexts(rows)[0], table.actions(offered)[0])
+    except KernelBanditsError:
+        good = [place for place in places if _is_encoded(policy, asked[place].row)]
+        return _choose_alike(policy, asked, good) if 1 < len(good) < len(places) else {}
+    actions, arms = as_plain(offered), as_plain([table.arm_of(action) for action in offered])
+    return {
+        place: _chosen(decision, actions[decision.index], arms[decision.index], len(offered))
+        for place, decision in zip(places, decisions, strict=True)
+    }
+
+
+def _is_encoded(policy: TablePolicy, row: Mapping[str, Any]) -> bool:
+    try:
+        policy.translator.context(row)
+    except KernelBanditsError:
+        return False
+    return True
+
+
+def _choose_or_refuse(policy: TablePolicy, asked: Asked) -> Chosen | KernelBanditsError:
+    try:
+        return choose(policy, asked)
+    except KernelBanditsError as reason:
+        return reason
 
 
 def _mask(policy: TablePolicy, actions: Sequence[Any], excluded: Sequence[Any]) -> list[bool]:
@@ -105,13 +163,74 @@ def as_box(policy: TablePolicy, ranges: Mapping[str, Any]) -> Box:
     return Box(np.array(low, dtype=float), np.array(high, dtype=float))
 
 
-def forget_last(policy: TablePolicy) -> None:
+def _forget_last(policy: TablePolicy) -> None:
     """Drop what the last ``select`` computed.
 
     An update would use it again, and products with other shapes round differently: the model has to depend on the log
     and on nothing else.
     """
     policy.inner._last = NOTHING_CHOSEN
+
+
+def await_many(policy: TablePolicy, rows: Sequence[Mapping[str, Any]], actions: Sequence[Any]) -> list[int | None]:
+    """Count actions as played whose rewards arrive later; return their ids, None for one that is refused."""
+    ids: list[int | None] = []
+    if isinstance(policy.inner, PosteriorPolicy) and len(rows) > 1:
+        first = policy.inner._ledger.issued
+        try:
+            return list(policy.await_many(rows, actions))
+        except REFUSED:
+            # those before the one at fault are awaited; the others are counted one by one
+            ids = list(range(first, policy.inner._ledger.issued))
+    for row, action in zip(rows[len(ids) :], actions[len(ids) :], strict=True):
+        try:
+            ids.append(policy.ask(row, [action]).id)
+        except REFUSED:
+            ids.append(None)
+    return ids
+
+
+def tell_many(policy: TablePolicy, ids: Sequence[int], rewards: Sequence[float]) -> list[bool]:
+    """Learn rewards of actions that were awaited; return which were learned."""
+    return _learn_all(
+        policy,
+        len(ids),
+        lambda: policy.tell_many(ids, rewards),
+        lambda place: policy.tell(ids[place], rewards[place]),
+    )
+
+
+def update_many(
+    policy: TablePolicy, rows: Sequence[Mapping[str, Any]], actions: Sequence[Any], rewards: Sequence[float]
+) -> list[bool]:
+    """Learn rewards of actions that were not awaited; return which were learned."""
+
+    def update(place: int) -> None:
+        _forget_last(policy)
+        policy.update(rows[place], actions[place], rewards[place])
+
+    return _learn_all(policy, len(rows), lambda: policy.update_many(rows, actions, rewards), update)
+
+
+def _learn_all(
+    policy: TablePolicy, count: int, learn_together: Callable[[], None], learn: Callable[[int], None]
+) -> list[bool]:
+    """Learn some rewards together, or those after one that is refused one by one."""
+    learned: list[bool] = []
+    if count > 1:
+        before = policy.round_index
+        try:
+            learn_together()
+            return [True] * count
+        except REFUSED:
+            learned = [True] * (policy.round_index - before)
+    for place in range(len(learned), count):
+        try:
+            learn(place)
+            learned.append(True)
+        except REFUSED:
+            learned.append(False)
+    return learned
 
 
 def reseed(policy: TablePolicy) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -12,7 +11,7 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.service.bodies import parse_json
+from kernel_bandits.service.bodies import parse_json, to_json
 from kernel_bandits.service.commands import RefusedError
 from kernel_bandits.service.keys import Keys, RateLimit
 from kernel_bandits.service.metrics import Metrics
@@ -163,14 +162,13 @@ def _query(scope: Scope) -> dict[str, str]:
 
 async def read_body(receive: Receive, headers: Mapping[str, str], most: int) -> bytes:
     """Return the body of a request; refuse one that is too long without keeping it."""
-    too_long = RefusedError(413, "too_long", f"the body: expected at most {most} bytes.")
     length = headers.get("content-length", "0")
     if not length.isascii() or not length.isdigit():
-        raise too_long
+        raise _too_long(most)
     if int(length[:20]) > most:
         if int(length[:20]) <= DRAINED * most:
             await _drain(receive)
-        raise too_long
+        raise _too_long(most)
     parts, size = [], 0
     while True:
         message = await receive()
@@ -179,10 +177,14 @@ async def read_body(receive: Receive, headers: Mapping[str, str], most: int) -> 
         part = message.get("body", b"")
         size += len(part)
         if size > most:
-            raise too_long
+            raise _too_long(most)
         parts.append(part)
         if not message.get("more_body"):
             return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_long(most: int) -> RefusedError:
+    return RefusedError(413, "too_long", f"the body: expected at most {most} bytes.")
 
 
 async def _drain(receive: Receive) -> None:
@@ -217,7 +219,7 @@ async def send_reply(receive: Receive, send: Send, reply: Reply) -> None:
     start = {"type": "http.response.start", "status": reply.status, "headers": headers}
     if not isinstance(content, AsyncIterator):
         if not isinstance(content, bytes):
-            content = b"" if content is None else json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+            content = b"" if content is None else to_json(content)
         headers.append((b"content-length", str(len(content)).encode()))
         await send(start)
         await send({"type": "http.response.body", "body": content})

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Literal, TypeAlias
+
+from kernel_bandits.errors import needs
+
+with needs("orjson", "service"):
+    import orjson
+
+# The most events that are taken into account together.
+BLOCK = 256
 
 # decision: an action was chosen. activation: a deferred decision was played after all. reward: what it earned, or what
 # a silent decision is learned with. expiry: nothing will be learned from it. late: a reward after that, kept but not
@@ -35,6 +45,42 @@ class Event:
         return replace(self, number=number, time=time)
 
 
+def block_of(event: Event) -> tuple[float, int]:
+    """Return what the events of one block share: the time of their transaction, and their place in the log.
+
+    A policy learns a block at the speed of matrix products, which round otherwise than one event after the other. So
+    that every process has the same bits, what a block is depends on the log alone.
+    """
+    return event.time, event.number // BLOCK
+
+
+def blocks(events: Sequence[Event]) -> Iterator[list[Event]]:
+    """Yield events in order, block by block."""
+    for _, block in groupby(events, block_of):
+        yield list(block)
+
+
+def whole_blocks(events: Sequence[Event], limit: int) -> Sequence[Event]:
+    """Return events that were read up to a limit, above ``BLOCK``, without a last block that may be cut off."""
+    if len(events) < limit:
+        return events
+    cut, end = block_of(events[-1]), len(events)
+    while end and block_of(events[end - 1]) == cut:
+        end -= 1
+    return events[:end]
+
+
 def encode(body: dict[str, Any]) -> str:
     """Return a body as JSON that every database takes: ASCII, without NaN."""
     return json.dumps(body, allow_nan=False, separators=(",", ":"))
+
+
+def encode_finite(body: Any) -> str:
+    """Return a body whose numbers are finite, as :func:`encode` does, in a tenth of the time."""
+    text = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+    return text.decode() if text.isascii() else encode(body)
+
+
+def decode(text: str) -> Any:
+    """Return what :func:`encode` wrote."""
+    return orjson.loads(text)

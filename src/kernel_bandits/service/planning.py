@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.features.values import shown
-from kernel_bandits.service.choosing import as_box, choose
+from kernel_bandits.service.choosing import Asked, Chosen, as_box, choose_many
 from kernel_bandits.service.commands import Activate, Command, Decide, Expire, RefusedError, Reward
 from kernel_bandits.service.events import Event, Kind
 from kernel_bandits.service.replica import Replica
@@ -17,14 +18,48 @@ from kernel_bandits.service.store import Log
 SILENT_AT_ONCE = 1_000
 
 
-def draft(command: Decide, replica: Replica) -> Event:
-    """Choose the action of a decision; the event has no place in the log yet."""
+def draft_all(commands: Sequence[Decide], replica: Replica) -> list[Decide]:
+    """Choose the actions of decisions with one state of the model; return those that could be made.
+
+    Their events have no place in the log yet. One that is refused has its ``error`` set.
+    """
+    asked: list[Asked] = []
+    asking: list[Decide] = []
+    for command in commands:
+        try:
+            asked.append(_asked(command, replica))
+            asking.append(command)
+        except KernelBanditsError as reason:
+            command.error = reason
+    made, arms = [], None
+    for command, chosen in zip(asking, choose_many(replica.policy, asked), strict=True):
+        if isinstance(chosen, KernelBanditsError):
+            command.error = chosen
+            continue
+        if command.actions is None and command.box is None and arms is None:
+            arms = list(replica.policy.translator.offered(None))
+        command.draft = _event(command, chosen, arms, replica)
+        made.append(command)
+    return made
+
+
+def _asked(command: Decide, replica: Replica) -> Asked:
     policy = replica.policy
+    if command.has_played:
+        if not replica.settings.apprentice:
+            raise InputError("played: this loop decides itself; set apprentice = true for one that watches.")
+        policy.translator.actions([command.played])
+    elif replica.settings.apprentice:
+        raise InputError("played: this loop only watches; say which action was played.")
     offer = command.actions if command.box is None else as_box(policy, command.box)
-    chosen = choose(policy, command.context, offer, command.excluded)
+    return Asked(command.context, offer, command.excluded)
+
+
+def _event(command: Decide, chosen: Chosen, arms: list[Any] | None, replica: Replica) -> Event:
+    offer = arms if command.actions is None else command.actions
     body: dict[str, Any] = {
         "context": command.context,
-        "actions": command.actions if command.box is None else {"box": command.box},
+        "actions": offer if command.box is None else {"box": command.box},
         "excluded": list(command.excluded),
         "action": chosen.action,
         "arm": chosen.arm,
@@ -37,16 +72,9 @@ def draft(command: Decide, replica: Replica) -> Event:
         "active": command.active,
     }
     if command.has_played:
-        if not replica.settings.apprentice:
-            raise InputError("played: this loop decides itself; set apprentice = true for one that watches.")
-        policy.translator.actions([command.played])
         body["played"] = command.played
-        body["played_arm"] = policy.translator.arm_of(command.played)
+        body["played_arm"] = replica.policy.translator.arm_of(command.played)
         body["played_probability"] = command.probability
-    elif replica.settings.apprentice:
-        raise InputError("played: this loop only watches; say which action was played.")
-    if command.actions is None and command.box is None:
-        body["actions"] = list(policy.translator.offered(None))
     return Event("decision", command.id, body)
 
 
@@ -63,7 +91,8 @@ class Plan:
     def __init__(self, replica: Replica, log: Log, now: float, most_pending: int) -> None:
         self._replica = replica
         self._log = log
-        self._time = max(now, replica.time)
+        # later than every transaction before it, so that the time says which events belong together
+        self._time = max(now, math.nextafter(replica.time, math.inf))
         self._most_pending = most_pending
         self.events: list[Event] = []
         # what this batch has done to a decision so far, by kind
@@ -114,7 +143,7 @@ class Plan:
         return list(ids)
 
     def _append(self, kind: Kind, id: str, body: dict[str, Any]) -> Event:
-        event = Event(kind, id, body).at(self._replica.applied + len(self.events) + 1, self._time)
+        event = Event(kind, id, body, self._time, self._replica.applied + len(self.events) + 1)
         self.events.append(event)
         self._fresh.setdefault(id, {})[kind] = event
         return event

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import astuple, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any
 
-import numpy as np
-
-from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits.service.choosing import forget_last, from_bytes, reseed, to_bytes
-from kernel_bandits.service.events import Event, encode
+from kernel_bandits.service.choosing import REFUSED, await_many, from_bytes, reseed, tell_many, to_bytes, update_many
+from kernel_bandits.service.events import Event, blocks, encode_finite
 from kernel_bandits.service.settings import LoopSettings
 from kernel_bandits.service.store import Snapshot
 from kernel_bandits.service.tally import Tally
 
-# A policy that raises one of these has changed nothing.
-_REFUSED = (KernelBanditsError, np.linalg.LinAlgError, ArithmeticError)
 # What actions without a name are called in the tally.
 UNNAMED = "unnamed"
 
@@ -51,6 +47,10 @@ class Open:
     learnable: bool = True
 
 
+# all attributes, without copies of what they hold
+_values = attrgetter(*(one.name for one in fields(Open)))
+
+
 class Replica:
     """A policy, its open decisions and its tally after some events of a loop.
 
@@ -66,6 +66,9 @@ class Replica:
         self.time = 0.0
         self.open: dict[str, Open] = {}
         self.tally = Tally()
+        # what the policy has yet to take in of the block at hand
+        self._begun: list[Open] = []
+        self._earned: list[tuple[Open, float]] = []
 
     @classmethod
     def restore(cls, settings: LoopSettings, snapshot: Snapshot) -> Replica:
@@ -76,13 +79,14 @@ class Replica:
         replica.time = snapshot.state["time"]
         replica.open = {decision: Open(*values) for decision, values in snapshot.state["open"].items()}
         replica.tally = Tally.load(snapshot.state["tally"])
+        replica._begun, replica._earned = [], []
         return replica
 
     def snapshot(self) -> Snapshot:
         """Return the state as a snapshot."""
         state = {
             "time": self.time,
-            "open": {decision: astuple(one) for decision, one in self.open.items()},
+            "open": {decision: _values(one) for decision, one in self.open.items()},
             "tally": self.tally.dump(),
         }
         content = to_bytes(self.policy, self.settings.seed)
@@ -91,13 +95,21 @@ class Replica:
     def digest(self) -> str:
         """Return a digest of all bits of the state."""
         snapshot = self.snapshot()
-        body = encode(snapshot.state).encode()
+        body = encode_finite(snapshot.state).encode()
         return hashlib.sha256(body + snapshot.policy + str(snapshot.number).encode()).hexdigest()
 
-    def apply(self, event: Event) -> None:
-        """Take the next event of the log into account."""
-        if event.number != self.applied + 1:
-            raise AssertionError(f"event {event.number} does not follow {self.applied}")
+    def apply(self, events: Sequence[Event]) -> None:
+        """Take the next events of the log into account: whole blocks, which the policy learns together."""
+        for block in blocks(events):
+            for event in block:
+                if event.number != self.applied + 1:
+                    raise AssertionError(f"event {event.number} does not follow {self.applied}")
+                self._take(event)
+                self.applied, self.time = event.number, event.time
+            self._begin_all()
+            self._learn_all()
+
+    def _take(self, event: Event) -> None:
         if event.kind == "decision":
             self._decide(event)
         elif event.kind == "activation":
@@ -108,7 +120,6 @@ class Replica:
             self._expire(event)
         else:
             self.tally.count("late")
-        self.applied, self.time = event.number, event.time
 
     def silent(self, now: float) -> Iterator[str]:
         """Yield the decisions whose reward counts as missing, oldest first."""
@@ -147,14 +158,21 @@ class Replica:
             self._learn(one, one.held, event.time)
 
     def _begin(self, one: Open, time: float) -> None:
-        """Count a decision as played."""
+        """Count a decision as played; the policy awaits it before it learns anything else."""
         self.tally.play(time, one.arm)
         if self.settings.anticipates:
-            try:
-                one.pending = self.policy.ask(one.row, [one.action]).id
-            except _REFUSED:
+            self._learn_all()
+            self._begun.append(one)
+
+    def _begin_all(self) -> None:
+        if not self._begun:
+            return
+        begun, self._begun = self._begun, []
+        ids = await_many(self.policy, [one.row or {} for one in begun], [one.action for one in begun])
+        for one, id in zip(begun, ids, strict=True):
+            one.pending, one.row, one.action = id, None, None
+            if id is None:
                 self._give_up(one)
-            one.row = one.action = None
 
     def _reward(self, event: Event) -> None:
         one = self.open[event.decision]
@@ -168,24 +186,33 @@ class Replica:
         reward = body["reward"]
         self.tally.count("silent" if body["source"] == "silence" else "rewards")
         self.tally.earn(time, one.arm, reward, one.propensity, one.offered)
-        if not one.learnable:
+        self._begin_all()
+        if one.learnable:
+            self._earned.append((one, reward))
+
+    def _learn_all(self) -> None:
+        if not self._earned:
             return
-        try:
-            if one.pending is not None:
-                self.policy.tell(one.pending, reward)
-            else:
-                forget_last(self.policy)
-                self.policy.update(one.row, one.action, reward)
-        except _REFUSED:
-            self._give_up(one)
+        earned, self._earned = self._earned, []
+        rewards = [reward for _, reward in earned]
+        if self.settings.anticipates:
+            learned = tell_many(self.policy, [one.pending or 0 for one, _ in earned], rewards)
+        else:
+            rows, actions = [one.row or {} for one, _ in earned], [one.action for one, _ in earned]
+            learned = update_many(self.policy, rows, actions, rewards)
+        for (one, _), done in zip(earned, learned, strict=True):
+            if not done:
+                self._give_up(one)
 
     def _expire(self, event: Event) -> None:
+        self._begin_all()
+        self._learn_all()
         one = self.open.pop(event.decision)
         self.tally.count("expired")
         if one.pending is not None and one.learnable:
             try:
                 self.policy.expire(one.pending)
-            except _REFUSED:
+            except REFUSED:
                 self._give_up(one)
 
     def _give_up(self, one: Open) -> None:

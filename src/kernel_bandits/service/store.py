@@ -7,22 +7,22 @@ lasts for the transaction. So events are numbered without gaps, in the order in 
 from __future__ import annotations
 
 import hashlib
-import json
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from kernel_bandits.errors import InputError, KernelBanditsError, needs
-from kernel_bandits.service.events import Event, encode
+from kernel_bandits.service.events import Event, decode, encode_finite, whole_blocks
 
 with needs("SQLAlchemy", "service"):
     import sqlalchemy as sql
     from sqlalchemy import event as hooks
-    from sqlalchemy.engine import URL, Connection, Engine, make_url
+    from sqlalchemy.engine import URL, Connection, Dialect, Engine, make_url
     from sqlalchemy.exc import ArgumentError, SQLAlchemyError
     from sqlalchemy.exc import DBAPIError as DatabaseError
 
@@ -119,8 +119,13 @@ class Store:
 
     def read_all(self, loop: str, after: int = 0) -> Iterator[Event]:
         """Yield the events of a loop after a number, in order."""
-        while events := self.read(loop, after):
+        for events in self.read_blocks(loop, after):
             yield from events
+
+    def read_blocks(self, loop: str, after: int = 0) -> Iterator[Sequence[Event]]:
+        """Yield the events of a loop after a number, in order, some whole blocks at a time."""
+        while events := whole_blocks(self.read(loop, after, READ_AT_ONCE), READ_AT_ONCE):
+            yield events
             after = events[-1].number
 
     def find(self, loop: str, decision: str) -> dict[str, Event]:
@@ -142,7 +147,7 @@ class Store:
         )
         with _plain_errors(), self._reading.connect() as connection:
             row = connection.execute(query).first()
-        return None if row is None else Snapshot(row[0], row[1], json.loads(row[2]), bytes(row[3]))
+        return None if row is None else Snapshot(row[0], row[1], decode(row[2]), bytes(row[3]))
 
     def write_snapshot(self, loop: str, snapshot: Snapshot) -> None:
         """Keep a snapshot in place of the oldest ones."""
@@ -155,7 +160,7 @@ class Store:
                     loop=loop,
                     number=snapshot.number,
                     fingerprint=snapshot.fingerprint,
-                    state=encode(snapshot.state),
+                    state=encode_finite(snapshot.state),
                     policy=snapshot.policy,
                 )
             )
@@ -193,13 +198,8 @@ class Log:
 
     def read(self, after: int, limit: int = READ_AT_ONCE) -> list[Event]:
         """Return the events after a number, in order, at most ``limit``."""
-        query = (
-            sql.select(*_COLUMNS)
-            .where(EVENTS.c.loop == self._loop, EVENTS.c.number > after)
-            .order_by(EVENTS.c.number)
-            .limit(limit)
-        )
-        return [_event(row) for row in self._connection.execute(query)]
+        found = self._connection.execute(_READ, {"of": self._loop, "after": after, "most": limit})
+        return [_event(row) for row in found]
 
     def find_many(self, decisions: Sequence[str]) -> dict[str, dict[str, Event]]:
         """Return the events of decisions, by decision and kind."""
@@ -215,23 +215,27 @@ class Log:
     def append(self, events: Sequence[Event]) -> None:
         """Append events that have their numbers and times."""
         if events:
-            self._connection.execute(
-                _INSERT,
-                [
-                    {
-                        "loop": self._loop,
-                        "number": one.number,
-                        "kind": one.kind,
-                        "decision": one.decision,
-                        "time": one.time,
-                        "body": encode(one.body),
-                    }
-                    for one in events
-                ],
-            )
+            rows = [
+                (self._loop, one.number, one.kind, one.decision, one.time, encode_finite(one.body)) for one in events
+            ]
+            self._connection.exec_driver_sql(_insertion(self._connection.dialect), rows)
 
 
-_INSERT = sql.insert(EVENTS)
+# Built once: a statement takes longer to write than to execute.
+_READ = (
+    sql.select(*_COLUMNS)
+    .where(EVENTS.c.loop == sql.bindparam("of"), EVENTS.c.number > sql.bindparam("after"))
+    .order_by(EVENTS.c.number)
+    .limit(sql.bindparam("most", type_=sql.Integer))
+)
+
+
+@lru_cache
+def _insertion(dialect: Dialect) -> str:
+    """Return the statement that appends an event, in the words of the database's driver."""
+    mark = "?" if dialect.paramstyle == "qmark" else "%s"
+    columns = [column.name for column in EVENTS.columns]
+    return f"INSERT INTO {EVENTS.name} ({', '.join(columns)}) VALUES ({', '.join([mark] * len(columns))})"
 
 
 class Leadership(ABC):
@@ -302,7 +306,7 @@ class _PostgresLeadership(Leadership):
 
 
 def _event(row: Any) -> Event:
-    return Event(row[1], row[2], json.loads(row[4]), row[3], row[0])
+    return Event(row[1], row[2], decode(row[4]), row[3], row[0])
 
 
 def _as_url(address: str) -> URL:

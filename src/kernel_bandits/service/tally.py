@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 BUCKETS = 120
@@ -27,12 +28,13 @@ class Sums:
     def add(self, reward: float, weight: float = 1.0) -> None:
         """Add a reward with its weight."""
         square = weight * weight
+        scaled = square * reward
         self.count += 1
         self.weight += weight
         self.weighted += weight * reward
         self.ww += square
-        self.wwr += square * reward
-        self.wwrr += square * reward * reward
+        self.wwr += scaled
+        self.wwrr += scaled * reward
 
     def merge(self, other: Sums) -> None:
         """Add all that another has summed."""
@@ -86,7 +88,6 @@ class Tally:
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(("decisions", "rewards", "silent", "expired", "late", "agreed", "unlearned"), 0)
-        self.reward, self.uniform = Sums(), Sums()
         self.arms: dict[str, Sums] = {}
         self.plays: dict[str, int] = {}
         self.width = FIRST_WIDTH
@@ -106,18 +107,29 @@ class Tally:
     def earn(self, time: float, arm: str, reward: float, propensity: float | None, offered: int) -> None:
         """Add a reward of an action that was chosen with a probability among a number of actions."""
         arm, bucket = self._known(arm), self._bucket(time)
-        self.reward.add(reward)
         bucket.reward.add(reward)
         if propensity:
             # inverse propensities: uniform play chooses each of A actions with 1/A, a fixed arm with 1
-            self.uniform.add(reward, 1.0 / (offered * propensity))
             bucket.uniform.add(reward, 1.0 / (offered * propensity))
             self.arms.setdefault(arm, Sums()).add(reward, 1.0 / propensity)
+
+    @property
+    def reward(self) -> Sums:
+        """The sums of all rewards."""
+        return _total(bucket.reward for bucket in self.buckets)
+
+    @property
+    def uniform(self) -> Sums:
+        """The sums that estimate uniform play."""
+        return _total(bucket.uniform for bucket in self.buckets)
 
     def _known(self, arm: str) -> str:
         return arm if arm in self.plays or len(self.plays) < MOST_ARMS else OTHERS
 
     def _bucket(self, time: float) -> Bucket:
+        # most events are of the last span, or of one before it
+        if self.buckets and time < self.buckets[-1].start + self.width:
+            return self.buckets[-1]
         start = math.floor(time / self.width) * self.width
         if not self.buckets or start > self.buckets[-1].start:
             while self.buckets and (start - self.buckets[0].start) / self.width >= BUCKETS:
@@ -174,8 +186,6 @@ class Tally:
         """Return the state as JSON has it."""
         return {
             "counts": self.counts,
-            "reward": self.reward.values,
-            "uniform": self.uniform.values,
             "arms": {arm: sums.values for arm, sums in self.arms.items()},
             "plays": self.plays,
             "width": self.width,
@@ -187,8 +197,14 @@ class Tally:
         """Return the tally that :meth:`dump` wrote."""
         tally = cls()
         tally.counts = dict(state["counts"])
-        tally.reward, tally.uniform = Sums(state["reward"]), Sums(state["uniform"])
         tally.arms = {arm: Sums(values) for arm, values in state["arms"].items()}
         tally.plays, tally.width = dict(state["plays"]), state["width"]
         tally.buckets = [Bucket.load(bucket) for bucket in state["buckets"]]
         return tally
+
+
+def _total(parts: Iterable[Sums]) -> Sums:
+    total = Sums()
+    for part in parts:
+        total.merge(part)
+    return total

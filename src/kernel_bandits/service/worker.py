@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.service.commands import Command, Decide, Query, RefusedError
-from kernel_bandits.service.events import Event
-from kernel_bandits.service.planning import Plan, draft
+from kernel_bandits.service.events import whole_blocks
+from kernel_bandits.service.planning import Plan, draft_all
 from kernel_bandits.service.replica import Replica
 from kernel_bandits.service.settings import LoopSettings, ServiceSettings
 from kernel_bandits.service.store import READ_AT_ONCE, Store, StoreError
@@ -20,6 +20,8 @@ from kernel_bandits.service.store import READ_AT_ONCE, Store, StoreError
 BATCH = 256
 # Seconds before a model that failed is built again.
 PAUSE = 1.0
+# A snapshot holds every pending decision, so it is worth writing after this many events for each of them.
+EVENTS_PER_PENDING = 10
 _log = logging.getLogger("kernel_bandits.service")
 
 
@@ -160,12 +162,11 @@ class Worker:
         if due:
             self._looked = now
             replica = self._catch_up(replica)
-        changing: list[Command] = []
         for command in commands:
             if isinstance(command, Query):
                 self._compute(command, replica)
-            elif not isinstance(command, Decide) or self._draft(command, replica):
-                changing.append(command)
+        draft_all([command for command in commands if isinstance(command, Decide)], replica)
+        changing = [one for one in commands if not isinstance(one, Query) and one.error is None]
         leads = due and self._leads()
         if changing or (leads and next(replica.silent(self._clock()), None) is not None):
             self._commit(changing, replica, leads)
@@ -179,23 +180,13 @@ class Worker:
         except KernelBanditsError as reason:
             command.error = reason
 
-    @staticmethod
-    def _draft(command: Decide, replica: Replica) -> bool:
-        """Choose the action of a decision, unless it is a repetition; return whether the choice could be made."""
-        try:
-            command.draft = draft(command, replica)
-        except KernelBanditsError as reason:
-            command.error = reason
-            return False
-        return True
-
     def _commit(self, commands: list[Command], replica: Replica, leads: bool) -> None:
         """Append the events of commands in one transaction, then learn them; an error leaves all as it was."""
         try:
             with self._store.append(self.settings.name) as log:
                 # what others appended meanwhile comes first
-                while events := log.read(replica.applied):
-                    self._apply(replica, events)
+                while events := whole_blocks(log.read(replica.applied), READ_AT_ONCE):
+                    replica.apply(events)
                 plan = Plan(replica, log, self._clock(), self._service.limits.pending)
                 plan.add_all(commands)
                 if leads:
@@ -206,12 +197,7 @@ class Worker:
             for command in commands:
                 command.result = command.error = None
             raise
-        self._apply(replica, plan.events)
-
-    @staticmethod
-    def _apply(replica: Replica, events: Sequence[Event]) -> None:
-        for event in events:
-            replica.apply(event)
+        replica.apply(plan.events)
 
     def _recover(self) -> None:
         """Take the state from the latest snapshot and the events after it."""
@@ -226,8 +212,8 @@ class Worker:
         if replica is None:
             replica = Replica(self.settings)
         start = replica.applied
-        for event in self._store.read_all(self.settings.name, replica.applied):
-            replica.apply(event)
+        for events in self._store.read_blocks(self.settings.name, replica.applied):
+            replica.apply(events)
         self._replica, self._snapshot_number, self.failure = replica, start, ""
         _log.info(
             "recovered",
@@ -249,14 +235,15 @@ class Worker:
                 # far behind: the same state is to be had without learning every event
                 replica = self._replica = Replica.restore(self.settings, newer)
             else:
-                self._apply(replica, events)
+                replica.apply(whole_blocks(events, READ_AT_ONCE))
         return replica
 
     def _write_snapshot(self, force: bool = False) -> None:
         replica = self._replica
         if replica is None or replica.applied == self._snapshot_number:
             return
-        if not force and replica.applied - self._snapshot_number < self._service.snapshot_events:
+        fewest = max(self._service.snapshot_events, EVENTS_PER_PENDING * len(replica.open))
+        if not force and replica.applied - self._snapshot_number < fewest:
             return
         try:
             self._store.write_snapshot(self.settings.name, replica.snapshot())
@@ -269,6 +256,6 @@ class Worker:
 def replay(settings: LoopSettings, store: Store) -> Replica:
     """Return the state after all events of a log, without any snapshot."""
     replica = Replica(settings)
-    for event in store.read_all(settings.name):
-        replica.apply(event)
+    for events in store.read_blocks(settings.name):
+        replica.apply(events)
     return replica

@@ -55,9 +55,15 @@ export function lineChart(place, { lines, labels = null, xText = format, height 
   const places = labels
     ? labels.map((label, i) => [i, shown(label, Math.max(4, Math.floor(width / labels.length / 8)))])
     : ticks(from, to === from ? from + 1 : to, Math.max(2, Math.floor(width / 110))).map((tick) => [tick, xText(tick)]);
+  let free = -Infinity;
   for (const [value, label] of places) {
     if (value < from || value > to) continue;
     const anchor = x(value) < edge.left + 20 ? "start" : x(value) > width - 40 ? "end" : "middle";
+    // a label that would run into the one before it is left out; letters are about 7 wide
+    const room = 7 * String(label).length;
+    const start = x(value) - (anchor === "start" ? 0 : anchor === "end" ? room : room / 2);
+    if (!labels && start < free) continue;
+    free = start + room + 6;
     svg.append(element("text", { x: x(value), y: height - 6, "text-anchor": anchor }, label));
   }
   for (const line of lines) draw(svg, line, x, y, labels !== null);

@@ -1,0 +1,41 @@
+"""Compare EK-UCB at each KORS budget with CBBKB: in how many cases it has less regret, and takes less time.
+
+Run from the repository: python -m reproduce.budgets RESULTS
+
+The verdicts use γ = λ; this shows how much they depend on it. Comparisons are paired, without correction.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernel_bandits.experiments import read_results
+from reproduce.claims import Finding, Pairs, below
+from reproduce.lambda_grid import BATCHED, SENSITIVITY
+from reproduce.page import GRIDS
+from reproduce.settings import PAPER
+
+
+def counts(findings: Sequence[Finding]) -> str:
+    """Return how many comparisons are as claimed, not as claimed, and open."""
+    outcomes = [finding.outcome for finding in findings]
+    return " / ".join(str(outcomes.count(outcome)) for outcome in (True, False, None))
+
+
+def main(folder: Path) -> None:
+    """Print a row for every environment and budget."""
+    print("| environment | EK-UCB | regret: less / more / open | time: less / more / open |\n|---|---|---|---|")
+    for name, label in GRIDS.items():
+        pairs = Pairs(read_results(folder / name).records)
+        place = f"{label}, {PAPER}"
+        for family in ("EK-UCB", *SENSITIVITY):
+            cases = [(f"{family}, λ = {number}", f"{other}, λ = {number}") for number, other in BATCHED]
+            regrets = [below("regret", pairs.regret_difference(place, *case)) for case in cases]
+            times = [below("time", pairs.time_ratio(place, *case), 1.0) for case in cases]
+            print(f"| {label} | {family} | {counts(regrets)} | {counts(times)} |")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

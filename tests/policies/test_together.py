@@ -1,0 +1,135 @@
+"""await_many, tell_many and select_many are ask, tell and select one by one, only faster."""
+
+import numpy as np
+import pytest
+from test_many_at_once import assert_same_posterior, log
+from test_policy_contract import VARIANTS, build, variant_name
+
+import kernel_bandits as kb
+from kernel_bandits.errors import InputError
+from kernel_bandits.policies.posterior_policy import PosteriorPolicy
+
+RULES = [kb.Kors(), kb.Kors(history="none"), kb.Kors(max_size=20), kb.PosteriorVariance()]
+
+
+def ask_one_by_one(policy, contexts, actions):
+    return [policy.ask(context, action[None, :]).id for context, action in zip(contexts, actions, strict=True)]
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=map(variant_name, VARIANTS))
+def test_await_many_and_tell_many_are_ask_and_tell_one_by_one(name, options):
+    many, single = build(name, **options), build(name, **options)
+    if not isinstance(many, PosteriorPolicy):
+        pytest.skip("counts who chose a point, which await_many does not know")
+    for seed in range(3):
+        contexts, actions, rewards = log(80, seed)
+        ids = many.await_many(contexts, actions)
+        assert ids == ask_one_by_one(single, contexts, actions)
+        assert many.pending == single.pending
+        assert_same_posterior(many, single)
+        order = np.random.default_rng(seed).permutation(80)[: 80 if seed == 1 else 60]
+        many.tell_many([ids[place] for place in order], rewards[order])
+        for place in order:
+            single.tell(ids[place], rewards[place])
+        assert many.pending == single.pending
+        assert_same_posterior(many, single)
+    assert many.residuals.mean_square == pytest.approx(single.residuals.mean_square, rel=1e-6)
+    assert many.residuals.count == single.residuals.count
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_the_anchors_and_quantities_are_the_same(rule):
+    many, single = (kb.ek_ucb(kb.Gaussian(0.6), seed=0, dictionary=rule) for _ in range(2))
+    contexts, actions, rewards = log(450)
+    for start in range(0, 450, 150):
+        rows = slice(start, start + 150)
+        ids = many.await_many(contexts[rows], actions[rows])
+        assert ask_one_by_one(single, contexts[rows], actions[rows]) == ids
+        many.tell_many(ids[20:], rewards[rows][20:])
+        for id, reward in zip(ids[20:], rewards[rows][20:], strict=True):
+            single.tell(id, reward)
+    np.testing.assert_array_equal(many.dictionary_points, single.dictionary_points)
+    assert_same_posterior(many, single)
+    for quantity in ("log_determinant", "effective_dimension", "residual_trace", "round_index"):
+        ours, theirs = getattr(many.posterior, quantity), getattr(single.posterior, quantity)
+        assert ours == pytest.approx(theirs, rel=1e-8, abs=1e-8)
+    if rule.history == "all":
+        np.testing.assert_array_equal(many.posterior.observed_points, single.posterior.observed_points)
+        np.testing.assert_array_equal(many.posterior.observed_rewards, single.posterior.observed_rewards)
+    expired = many.pending[::2]
+    for id in expired:
+        many.expire(id)
+        single.expire(id)
+    assert_same_posterior(many, single)
+
+
+def test_what_is_awaited_survives_a_file(tmp_path):
+    policy = kb.ek_ucb(kb.Gaussian(0.3), seed=0)
+    contexts, actions, rewards = log(100)
+    ids = policy.await_many(contexts, actions)
+    policy.save(tmp_path / "policy")
+    loaded = kb.load(tmp_path / "policy")
+    for one in (policy, loaded):
+        one.tell_many(ids, rewards)
+    points = np.hstack([contexts, actions])
+    np.testing.assert_array_equal(policy.posterior.predict(points).mean, loaded.posterior.predict(points).mean)
+
+
+def test_bad_input_changes_nothing():
+    policy = kb.ek_ucb(kb.Gaussian(0.3), seed=0)
+    contexts, actions, rewards = log(30)
+    for bad in (
+        lambda: policy.await_many(contexts, actions[:-1]),
+        lambda: policy.await_many(contexts * np.nan, actions),
+    ):
+        with pytest.raises(InputError):
+            bad()
+    assert policy.pending == ()
+    ids = policy.await_many(contexts, actions)
+    rewards[-1] = np.nan
+    for bad in (lambda: policy.tell_many(ids, rewards), lambda: policy.tell_many([*ids[:-1], ids[0]], rewards * 0)):
+        with pytest.raises(InputError):
+            bad()
+    assert policy.pending == tuple(ids)
+    assert policy.round_index == 0
+    policy.tell_many(ids, np.ones(30))
+    with pytest.raises(InputError, match=r"was told already, with reward 1\.0"):
+        policy.tell(ids[3], 1.0)
+
+
+def test_a_table_awaits_new_levels_in_their_order():
+    features = kb.Features(context={"country": kb.Categorical()}, actions=kb.Arms(["red"]))
+    many, single = (kb.ek_ucb(kb.Gaussian(0.5), features=features, seed=0) for _ in range(2))
+    rows = [{"country": name} for name in "abcabcdabcd"]
+    arms = ["red", "new", "red", "newer", "red", "red", "new", "red", "red", "newer", "red"]
+    ids = many.await_many(rows, arms)
+    assert [single.ask(row, [arm]).id for row, arm in zip(rows, arms, strict=True)] == ids
+    many.tell_many(ids, np.arange(11.0))
+    for id in ids:
+        single.tell(id, float(id))
+    assert many.translator.levels == single.translator.levels
+    for row in rows:
+        np.testing.assert_allclose(many.predict(row).mean, single.predict(row).mean, atol=1e-9)
+    with pytest.raises(InputError, match="as many of each"):
+        many.await_many(rows, arms[1:])
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.3])
+@pytest.mark.parametrize("count", [0, 3, 200])
+def test_select_many_draws_as_select_does(floor, count):
+    many, single = (kb.ek_ucb(kb.Gaussian(0.3), exploration_floor=floor, seed=4) for _ in range(2))
+    for policy in (many, single) if count else ():
+        policy.update_many(*log(count))
+    # repeated actions tie
+    offer = np.array([[0.1], [0.5], [0.9], [0.5]])
+    rows = log(60, seed=3)[0]
+    own = np.random.default_rng(0).random((60, 4, 1))
+    for offered in (offer, own):
+        together = many.select_many(rows, offered)
+        for place, decision in enumerate(together):
+            alone = single.select(rows[place], offered if offered.ndim == 2 else offered[place])
+            assert decision.index == alone.index
+            np.testing.assert_allclose([decision.mean, decision.std], [alone.mean, alone.std], atol=1e-9)
+            if floor:
+                np.testing.assert_allclose(decision.probabilities, alone.probabilities)
+                assert decision.propensity == pytest.approx(alone.propensity)

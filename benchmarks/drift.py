@@ -7,7 +7,7 @@
 The context is a number, the actions are 21 numbers, and the expected reward is a bump around an action that depends on
 the context; the noise has a standard deviation of 0.1. The bump moves to and fro over the whole range twice in 5,000
 rounds, jumps every 1,250 rounds, or stays. ``Wander`` has at most 200 anchors: every round is a new point in time, and
-nearly every one would become an anchor.
+nearly every one would become an anchor, which takes minutes.
 """
 
 from __future__ import annotations

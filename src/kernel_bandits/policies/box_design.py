@@ -94,7 +94,7 @@ class BoxDesign:
         points = np.concatenate([observed, awaited]) if awaited else observed
         places = box.fractions(points[:, -box.dimension :])
         surplus = np.zeros(len(places))
-        surplus[: len(observed)] = _surplus(posterior.observed_rewards)
+        surplus[: len(observed)] = _surplus(posterior.observed_rewards, observed[:, : -box.dimension])
 
         def strength(fractions: FloatArray) -> FloatArray:
             # z = Σ b_i·r_i/√(Σ b_i²), by which a bump b explains the rewards r better than noise does: by ½z² nats; of
@@ -142,8 +142,18 @@ def _has_hints(posterior: Posterior[Any]) -> bool:
     return float(np.ptp(posterior.observed_rewards)) > 0.0
 
 
-def _surplus(rewards: FloatArray) -> FloatArray:
-    """Return rewards above their median, within bounds that hold for all of them at once if they are normal."""
+def _surplus(rewards: FloatArray, contexts: FloatArray) -> FloatArray:
+    """Return rewards above their median, within bounds that hold for all of them at once if they are normal.
+
+    What is linear in the contexts (n, d_x) is taken off before, if it earns ½·log n nats for each column.
+    """
+    count, offsets, centred = len(rewards), contexts - contexts.mean(axis=0), rewards - rewards.mean()
+    largest = np.abs(offsets).max(axis=0, initial=0.0)
+    columns = offsets[:, largest > 0.0] / largest[largest > 0.0]
+    rest = centred - columns @ np.linalg.lstsq(columns, centred, rcond=None)[0] if columns.shape[1] else centred
+    # ½n·log of the ratio of variances, in nats
+    if float(rest @ rest) * count ** (columns.shape[1] / count) < float(centred @ centred):
+        rewards = rest
     surplus = rewards - np.median(rewards)
     usual = float(np.median(np.abs(surplus))) / NORMAL_MEDIAN
     return np.clip(surplus, -AT_ONCE * usual, AT_ONCE * usual) if usual else surplus

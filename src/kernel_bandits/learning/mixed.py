@@ -228,7 +228,9 @@ class MixedSample:
         model, value = self._warped(objective, parameters, before)
         if self._may_move:
             moving = self._objective([replace(block, same_action=None, movable=True) for block in self._blocks])
-            moved, moved_value = self._warped(moving, self._fitted(moving, before), before)
+            # from the same parts, but for what actions have of their own
+            start = np.clip(parameters, moving.low, moving.high)
+            moved, moved_value = self._warped(moving, start, before)
             if moved_value < value - MOVES_PRICES * self._price:
                 model = moved
         return replace(model, shape=shape)

@@ -75,7 +75,7 @@ class MixedPrior:
     sample_size: int = 400
     correlated_sample_size: int = 600
     iterations: int = 15
-    warp_iterations: int = 30
+    warp_iterations: int = 20
 
     def medians(self, block: Block) -> FloatArray:
         """Return the median of θ for observations such as those of a block."""

@@ -40,9 +40,10 @@ UNKNOWN_NOISE = 0.1
 REFERENCE_POINTS = 128
 # Squares of larger numbers, such as the milliseconds of a date, leave little of λ in a sum with it.
 FAR = 1e6
-# As long as observations are few, every one of them counts, and the kernel is learned at shorter intervals; in a box at
-# the shortest, where each is an experiment.
-FEW_OBSERVATIONS, GROWTH, BOX_GROWTH = 256, 1.4, 1.2
+# As long as observations are few, every one of them counts, and the kernel is learned at shorter intervals: until there
+# are this many, and at intervals of this factor. In a box each is an experiment.
+FEW_OBSERVATIONS, GROWTH = 96, 1.4
+FEW_EXPERIMENTS, BOX_GROWTH = 256, 1.2
 M = TypeVar("M")
 
 
@@ -285,9 +286,10 @@ class MixedLearner(Learner[MixedModel]):
 
     def next_round(self, learning: KernelLearning, round_index: int) -> int:
         later = learning.after(round_index)
-        if round_index >= FEW_OBSERVATIONS:
+        in_box = self._columns.box is not None
+        if round_index >= (FEW_EXPERIMENTS if in_box else FEW_OBSERVATIONS):
             return later
-        growth = GROWTH if self._columns.box is None else BOX_GROWTH
+        growth = BOX_GROWTH if in_box else GROWTH
         return min(later, max(learning.first_round, round_index + 1, math.ceil(growth * round_index)))
 
     def within_box(self, low: FloatArray, high: FloatArray) -> None:

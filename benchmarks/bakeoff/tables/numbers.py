@@ -55,6 +55,7 @@ TABLES = (
         housing,
         (20640, 8, PRICES),
         SOLD,
+        is_development=True,
     ),
     Table(
         "diamond-prices",
@@ -63,6 +64,7 @@ TABLES = (
         diamonds,
         (53940, 9, PRICES),
         SOLD,
+        is_development=True,
     ),
     Table(
         "diabetes",
@@ -74,5 +76,6 @@ TABLES = (
         diabetes,
         (442, 10, GUESSES),
         "arms: six levels of the progression within a year; reward: 1 − |guess − value| / range",
+        is_development=True,
     ),
 )

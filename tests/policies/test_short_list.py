@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
-from kernel_bandits.policies.short_list import overdue
+from kernel_bandits.policies.short_list import Plays
 
 PRICES = np.array([[0.0], [0.3], [0.9], [1.7], [2.6]])
+
+
+def overdue(posterior, points, split):
+    """Return the rows on offer that have to be played."""
+    plays = Plays.due(posterior, len(points), split)
+    return [] if plays is None else plays.overdue(points, posterior.evaluate_finite(points)).tolist()
 
 
 def played(policy, rounds, actions, reward, seed=0):
@@ -36,7 +42,7 @@ def after(actions, plays, noise=1.0, awaited=False):
         else:
             policy.update(context, actions[index], float(index == 0) + noise * generator.normal())
     points = np.hstack([np.zeros((len(actions), 2)), actions])
-    return policy, overdue(policy.posterior, points, 2).tolist()
+    return policy, overdue(policy.posterior, points, 2)
 
 
 @pytest.mark.parametrize("actions", [np.eye(5), PRICES], ids=["arms", "prices"])
@@ -74,7 +80,7 @@ def test_actions_that_never_return_are_never_overdue():
     for _ in range(60):
         context, actions = generator.normal(size=1), generator.random((2, 3))
         points = np.hstack([np.repeat(context[None, :], 2, axis=0), actions])
-        assert not len(overdue(policy.posterior, points, 1))
+        assert not overdue(policy.posterior, points, 1)
         decision = policy.select(context, actions)
         policy.update(context, decision.action, generator.normal())
 

@@ -11,6 +11,9 @@ played more often than that, and nothing is forced.
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,38 +21,59 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.facts import Evaluation
 
 # Forced plays of all actions together, over √t. Of five actions each is played four times in a hundred rounds then: one
 # that pays four times in five goes unnoticed in 1 of 600 cases.
 FORCED = 2.0
 
 
-def overdue(posterior: Posterior[Any], points: FloatArray, context_columns: int) -> NDArray[np.intp]:
-    """Return the rows of the points (A, d) on offer whose action was played too rarely; none in most rounds.
+@dataclass(frozen=True)
+class Plays:
+    """How often each action was played, in a round in which some may have to be.
 
-    The actions are those on offer and those that were played. Where actions hardly ever return there are about as many
-    as rounds, and none is overdue. Neither is any where the history is not kept: nobody has counted.
+    Attributes:
+        split: the number of context columns; the others are the action.
+        played: the number of rounds so far, those included whose reward is awaited.
+        counts: plays of each action.
     """
-    # counted before the points are looked up: there may be thousands
-    played = posterior.round_index + len(posterior._pending.awaited)
-    plays = FORCED * math.sqrt(played)
-    quota = int(plays / len(points))
-    # From (jA/2)² on, for A rounds, the j-th play of each action falls due; later nothing has changed.
-    is_due = quota > 0 and played < (quota * len(points) / FORCED) ** 2 + len(points)
-    if not is_due or posterior.approximation == "history-free":
-        return np.empty(0, dtype=np.intp)
-    # before the first reward the history has no width yet
-    known = [posterior.observed_points] if posterior.round_index else []
-    awaited = posterior.awaited_points.values()
-    rows = np.concatenate([points, *known, *(point[None, :] for point in awaited)])
-    actions, labels = np.unique(rows[:, context_columns:], axis=0, return_inverse=True)
-    labels = labels.reshape(-1)
-    counts = np.bincount(labels[len(points) :], minlength=len(actions))
-    rare = np.flatnonzero(counts[labels[: len(points)]] < int(plays / len(actions)))
-    if not len(rare):
-        return rare
-    evaluation = posterior.evaluate_finite(points)
-    # t normal deviations are below √(2 log t) on average
-    radius = math.sqrt(2.0 * math.log(played))
-    hopes = evaluation.mean[rare] + radius * evaluation.std[rare]
-    return rare[hopes >= evaluation.mean.max()]
+
+    split: int
+    played: int
+    counts: Counter[bytes]
+
+    @classmethod
+    def due(cls, posterior: Posterior[Any], offered: int, split: int) -> Plays | None:
+        """Return the plays so far if some of the actions on offer may be overdue; None in most rounds.
+
+        None is overdue where the history is not kept either: nobody has counted.
+        """
+        # counted before the points are looked up: there may be thousands
+        played = posterior.round_index + len(posterior._pending.awaited)
+        quota = int(FORCED * math.sqrt(played) / offered)
+        # From (jA/2)² on, for A rounds, the j-th play of each action falls due; later nothing has changed.
+        is_due = quota > 0 and played < (quota * offered / FORCED) ** 2 + offered
+        if not is_due or posterior.approximation == "history-free":
+            return None
+        # before the first reward the history has no width yet
+        known = _keys(posterior.observed_points[:, split:]) if posterior.round_index else []
+        awaited = _keys(point[split:] for point in posterior.awaited_points.values())
+        return cls(split, played, Counter(known + awaited))
+
+    def overdue(self, points: FloatArray, evaluation: Evaluation) -> NDArray[np.intp]:
+        """Return the rows of the points (A, d) on offer whose action was played too rarely.
+
+        The actions are those on offer and those that were played. Where actions hardly ever return there are about as
+        many as rounds, and none is overdue.
+        """
+        actions = _keys(points[:, self.split :])
+        quota = int(FORCED * math.sqrt(self.played) / len({*actions, *self.counts}))
+        rare = np.flatnonzero([self.counts[action] < quota for action in actions])
+        # t normal deviations are below √(2 log t) on average
+        hopes = evaluation.mean[rare] + math.sqrt(2.0 * math.log(self.played)) * evaluation.std[rare]
+        return rare[hopes >= evaluation.mean.max()]
+
+
+def _keys(actions: Iterable[FloatArray]) -> list[bytes]:
+    """Return bytes that are equal where actions are; −0 is 0."""
+    return [(action + 0.0).tobytes() for action in actions]

@@ -23,7 +23,7 @@ from kernel_bandits.policies.constraints import Constraint, Guards
 from kernel_bandits.policies.decision import Choice, scattered
 from kernel_bandits.policies.exploration import Exploration, floor_words, shared
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
-from kernel_bandits.policies.short_list import overdue
+from kernel_bandits.policies.short_list import Plays
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.facts import Prediction
 
@@ -121,14 +121,13 @@ class UpperConfidenceBound(PosteriorPolicy):
 
     def choose(self, points: FloatArray) -> Choice:
         if self.guards is None:
-            return self._best(points)[0] if self.exploration is None else self._explore(points, self.exploration)
+            return self._chosen(points, self._plays(len(points)))
         allowed, excess = self.guards.allowed(points)
         rows = np.flatnonzero(allowed)
         if not len(rows):
             self.guards.require_flag()
             rows = np.array([excess.argmin()])
-        among = points[rows]
-        choice = self._best(among)[0] if self.exploration is None else self._explore(among, self.exploration)
+        choice = self._chosen(points[rows], self._plays(len(rows)))
         table = choice.probabilities
         if table is not None:
             table = scattered(table, rows, len(points))
@@ -149,16 +148,28 @@ class UpperConfidenceBound(PosteriorPolicy):
         with self._reading():
             return {} if self.guards is None else self.guards.predict(points)
 
-    def _best(self, points: FloatArray) -> tuple[Choice, FloatArray, NDArray[np.intp] | None]:
+    def _plays(self, offered: int) -> Plays | None:
+        """Return the plays so far if the kernel is learned and actions on offer may be overdue."""
+        return None if self.design is None else Plays.due(self.posterior, offered, self._dimensions[0] or 0)
+
+    def _chosen(self, points: FloatArray, plays: Plays | None) -> Choice:
+        if self.exploration is None:
+            return self._best(points, plays)[0]
+        return self._explore(points, self.exploration, plays)
+
+    def _best(
+        self, points: FloatArray, plays: Plays | None = None
+    ) -> tuple[Choice, FloatArray, NDArray[np.intp] | None]:
         """Return the point with the largest bound; and the bounds of the points that may have it, and their rows."""
         posterior, bonus = self.posterior, self._bonus()
-        due = None if self.design is None else overdue(posterior, points, self._dimensions[0] or 0)
-        contenders: NDArray[np.intp] | None
-        if due is not None and len(due):
-            contenders, evaluation = due, posterior.evaluate_finite(points[due])
-        else:
+        if plays is None:
             contenders, evaluation = posterior.contenders(points, bonus)
-        means, stds = evaluation.mean, evaluation.std
+            means, stds = evaluation.mean, evaluation.std
+        else:
+            evaluation = posterior.evaluate_finite(points)
+            due = plays.overdue(points, evaluation)
+            contenders = due if len(due) else np.arange(len(points))
+            means, stds = evaluation.mean[contenders], evaluation.std[contenders]
         # one standard deviation is the default
         upper_bounds = means + (stds if bonus == 1.0 else bonus * stds)
         row = self.argmax(upper_bounds, posterior._facts.prior_mean)
@@ -168,11 +179,12 @@ class UpperConfidenceBound(PosteriorPolicy):
             posterior.require_finite(evaluation)
         index = row if contenders is None else int(contenders[row])
         mean, std = means.item(row), stds.item(row)
-        return Choice(index, mean, std, upper_bound, None, (evaluation, row)), upper_bounds, contenders
+        computed = (evaluation, row if plays is None else index)
+        return Choice(index, mean, std, upper_bound, None, computed), upper_bounds, contenders
 
-    def _explore(self, points: FloatArray, exploration: Exploration) -> Choice:
+    def _explore(self, points: FloatArray, exploration: Exploration, plays: Plays | None) -> Choice:
         """Return the best with probability 1 − ε and otherwise any action, with all probabilities either way."""
-        best, upper_bounds, contenders = self._best(points)
+        best, upper_bounds, contenders = self._best(points, plays)
         tied = ties.tied_rows(upper_bounds, self.posterior.prior_mean)
         if contenders is not None:
             tied = contenders[tied]
@@ -187,21 +199,17 @@ class UpperConfidenceBound(PosteriorPolicy):
         return replace(chosen, propensity=probabilities.item(row), probabilities=probabilities)
 
     def choose_many(self, points: FloatArray) -> list[Choice]:
-        if self.guards is not None or self._has_overdue(points):
+        if self.guards is not None:
             return [self.choose(offered) for offered in points]
         number_of_actions = points.shape[1]
+        plays = self._plays(number_of_actions)
+        if plays is not None:
+            return [self._chosen(offered, plays) for offered in points]
         choices: list[Choice] = []
         step = max(1, ROWS_AT_ONCE // number_of_actions)
         for start in range(0, len(points), step):
             choices += self._choose_block(points[start : start + step])
         return choices
-
-    def _has_overdue(self, points: FloatArray) -> bool:
-        """Return whether an action of one of the rounds (n, A, d) has to be played."""
-        if self.design is None:
-            return False
-        split = self._dimensions[0] or 0
-        return any(len(overdue(self.posterior, offered, split)) for offered in points)
 
     def _choose_block(self, points: FloatArray) -> list[Choice]:
         """Choose one of the points (n, A, d) in each of n rounds by one matrix product."""

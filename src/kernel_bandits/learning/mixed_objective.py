@@ -42,8 +42,8 @@ class MixedObjective:
         prior: of θ.
         power: by which the evidence is raised.
         medians: of θ under the prior.
-        low: no parameter is smaller than this,
-        high: and none larger than this.
+        low: lower bounds of θ.
+        high: upper bounds of θ.
     """
 
     def __init__(

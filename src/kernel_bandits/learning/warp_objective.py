@@ -65,5 +65,5 @@ class WarpObjective:
         reach[self._sizes.weights :].reshape(self._sizes.moves)[~self._varying] = 0.0
         low, high = np.append(self._objective.low, -reach), np.append(self._objective.high, reach)
         joined = [np.append(*start) for start in starts if len(start[1]) == total]
-        found, value = descend(self, joined, low, high, prior.warp_iterations)
+        found, value = descend(self, joined, low, high, prior.warp_iterations, self._objective.count)
         return found[: self._count], self._sizes.warp(found[self._count :]), value

@@ -21,7 +21,7 @@ from kernel_bandits.policies.box_design import BoxDesign
 from kernel_bandits.policies.box_search import finalists
 from kernel_bandits.policies.constraints import Constraint, Guards
 from kernel_bandits.policies.decision import Choice, scattered
-from kernel_bandits.policies.exploration import Exploration, floor_words, shared
+from kernel_bandits.policies.exploration import Exploration, floor_words
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.short_list import Plays
 from kernel_bandits.posteriors.base import Posterior
@@ -195,9 +195,9 @@ class UpperConfidenceBound(PosteriorPolicy):
     def _explore(self, points: FloatArray, exploration: Exploration, plays: Plays | None) -> Choice:
         """Return the best with probability 1 − ε and otherwise any action, with all probabilities either way."""
         best, upper_bounds, contenders = self._best(points, plays)
-        tied = ties.tied_rows(upper_bounds, self.posterior.prior_mean)
+        shares = ties.shares(upper_bounds, self.posterior.prior_mean)
         if contenders is not None:
-            tied = contenders[tied]
+            shares = scattered(shares, contenders, len(points))
         self.will_draw(exploration.generator)
         chosen, row = best, exploration.draw(best.index, len(points))
         if row != best.index:
@@ -205,7 +205,7 @@ class UpperConfidenceBound(PosteriorPolicy):
             mean, std = evaluation.mean.item(0), evaluation.std.item(0)
             chosen = Choice(row, mean, std, mean + self._bonus() * std, None, (evaluation, 0))
         # ε/A for every action, and 1 − ε shared among those that tie for the largest bound
-        probabilities = exploration.mixed(shared(tied, len(points)))
+        probabilities = exploration.mixed(shares)
         return replace(chosen, propensity=probabilities.item(row), probabilities=probabilities)
 
     def choose_many(self, points: FloatArray) -> list[Choice]:
@@ -246,7 +246,7 @@ class UpperConfidenceBound(PosteriorPolicy):
         if self.exploration is not None:
             # ε/A for every action, and 1 − ε shared among those that tie for the largest bound
             self.will_draw(self.exploration.generator)
-            probabilities = self.exploration.mixed(ties.shares(upper_bounds, best, number_of_ties, level))
+            probabilities = self.exploration.mixed(ties.shares(upper_bounds, level))
             rows = np.array([self.exploration.draw(row, points.shape[1]) for row in rows.tolist()])
         chosen = np.arange(len(points)), rows
         columns = (chosen[1], means[chosen], stds[chosen], upper_bounds[chosen])

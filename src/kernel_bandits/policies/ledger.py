@@ -5,7 +5,7 @@ from itertools import islice
 
 import numpy as np
 
-from kernel_bandits.commit import Steps
+from kernel_bandits.commit import Steps, drop_step
 from kernel_bandits.errors import InputError
 
 # The number of settled decisions remembered with what happened to them; older ones are only known to be settled.
@@ -90,5 +90,4 @@ class Ledger:
     def _settle_steps(self, fates: Mapping[int, str]) -> Steps:
         excess = max(len(self._settled) + len(fates) - REMEMBERED, 0)
         oldest = [*islice(self._settled, excess), *islice(fates, max(excess - len(self._settled), 0))]
-        steps: Steps = [(self._open.pop, key, None) for key in fates]
-        return [*steps, (self._settled.update, fates), *((self._settled.pop, key, None) for key in oldest)]
+        return [drop_step(self._open, fates), (self._settled.update, fates), drop_step(self._settled, oldest)]

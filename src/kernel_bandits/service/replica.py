@@ -66,9 +66,10 @@ class Replica:
         self.time = 0.0
         self.open: dict[str, Open] = {}
         self.tally = Tally()
-        # what the policy has yet to take in of the block at hand
+        # what the policy has yet to take in of the block at hand, and what the tally has
         self._begun: list[Open] = []
         self._earned: list[tuple[Open, float]] = []
+        self._counted: list[tuple[float, str, float | None, int]] = []
 
     @classmethod
     def restore(cls, settings: LoopSettings, snapshot: Snapshot) -> Replica:
@@ -79,7 +80,7 @@ class Replica:
         replica.time = snapshot.state["time"]
         replica.open = {decision: Open(*values) for decision, values in snapshot.state["open"].items()}
         replica.tally = Tally.load(snapshot.state["tally"])
-        replica._begun, replica._earned = [], []
+        replica._begun, replica._earned, replica._counted = [], [], []
         return replica
 
     def snapshot(self) -> Snapshot:
@@ -108,14 +109,18 @@ class Replica:
                 self.applied, self.time = event.number, event.time
             self._begin_all()
             self._learn_all()
+            if self._counted:
+                # the events of a block have one time
+                self.tally.earn(self.time, self._counted)
+                self._counted = []
 
     def _take(self, event: Event) -> None:
         if event.kind == "decision":
             self._decide(event)
-        elif event.kind == "activation":
-            self._activate(event)
         elif event.kind == "reward":
             self._reward(event)
+        elif event.kind == "activation":
+            self._activate(event)
         elif event.kind == "expiry":
             self._expire(event)
         else:
@@ -155,7 +160,7 @@ class Replica:
         self._begin(one, event.time)
         if one.held is not None:
             del self.open[event.decision]
-            self._learn(one, one.held, event.time)
+            self._learn(one, one.held)
 
     def _begin(self, one: Open, time: float) -> None:
         """Count a decision as played; the policy awaits it before it learns anything else."""
@@ -178,15 +183,16 @@ class Replica:
         one = self.open[event.decision]
         if one.active:
             del self.open[event.decision]
-            self._learn(one, event.body, event.time)
+            self._learn(one, event.body)
         else:
             one.held = event.body
 
-    def _learn(self, one: Open, body: dict[str, Any], time: float) -> None:
+    def _learn(self, one: Open, body: dict[str, Any]) -> None:
         reward = body["reward"]
         self.tally.count("silent" if body["source"] == "silence" else "rewards")
-        self.tally.earn(time, one.arm, reward, one.propensity, one.offered)
-        self._begin_all()
+        self._counted.append((reward, one.arm, one.propensity, one.offered))
+        if self._begun:
+            self._begin_all()
         if one.learnable:
             self._earned.append((one, reward))
 

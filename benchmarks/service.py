@@ -114,7 +114,8 @@ def run_server(port: int, database: str, anticipates: bool) -> None:
         app = build_app(runtime)
         empty = Operation("POST", "/v1/empty", "empty", "decide", RowWriter(runtime.store), "", {})
         guards = Guards(runtime, Keys(), RateLimit(0.0), Metrics(runtime))
-        app.router.routes.insert(0, Route("/v1/empty", Endpoint(empty, guards), methods=["POST"]))
+        # behind the route of decisions, which is then found as in a server without the empty one
+        app.router.routes.insert(1, Route("/v1/empty", Endpoint(empty, guards), methods=["POST"]))
         collect_rarely()
         uvicorn.run(app, port=port, log_config=None, access_log=False, server_header=False, date_header=False)
 

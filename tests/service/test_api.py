@@ -28,8 +28,9 @@ def reward_some(server):
 
 
 def same_as_replay(server):
-    worker = server.runtime.workers["offers"]
-    return worker._replica.digest() == replay(worker.settings, server.runtime.store).digest()
+    settings = server.runtime.workers["offers"].settings
+    found = server("GET", "/v1/loops/offers/digest")[1]["digest"]
+    return found == replay(settings, server.runtime.store).digest()
 
 
 def test_a_decision_and_its_reward(server):

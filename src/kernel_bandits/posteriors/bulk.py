@@ -155,7 +155,10 @@ def fulfil_together(model: AnchoredRegression, keys: Sequence[int], rewards: Flo
     facts, pending = model.facts, model.pending
     if model.dictionary.merges_repeats:
         return None
-    awaited = [model.current(key) for key in keys]
+    size, found = len(model.basis), map(pending.awaited.__getitem__, keys)
+    awaited = [
+        one if len(one.coordinates) == size else model.current(key) for key, one in zip(keys, found, strict=True)
+    ]
     features, residual = np.array([one.coordinates for one in awaited]), np.array([one.residual for one in awaited])
     settled = pending.settled.copy()
     solved = times(features, settled.covariance)

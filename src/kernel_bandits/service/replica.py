@@ -102,11 +102,12 @@ class Replica:
     def apply(self, events: Sequence[Event]) -> None:
         """Take the next events of the log into account: whole blocks, which the policy learns together."""
         for block in blocks(events):
+            first, last = block[0].number, block[-1].number
+            if first != self.applied + 1 or last != self.applied + len(block):
+                raise AssertionError(f"events {first} to {last}, {len(block)} of them, do not follow {self.applied}")
             for event in block:
-                if event.number != self.applied + 1:
-                    raise AssertionError(f"event {event.number} does not follow {self.applied}")
                 self._take(event)
-                self.applied, self.time = event.number, event.time
+            self.applied, self.time = last, block[-1].time
             self._begin_all()
             self._learn_all()
             if self._counted:
@@ -181,11 +182,11 @@ class Replica:
 
     def _reward(self, event: Event) -> None:
         one = self.open[event.decision]
-        if one.active:
-            del self.open[event.decision]
-            self._learn(one, event.body)
-        else:
+        if not one.active:
             one.held = event.body
+            return
+        del self.open[event.decision]
+        self._learn(one, event.body)
 
     def _learn(self, one: Open, body: dict[str, Any]) -> None:
         reward = body["reward"]

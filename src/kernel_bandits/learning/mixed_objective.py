@@ -7,12 +7,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import minimize
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.learning import blocks
 from kernel_bandits.learning.blocks import Block, BlockEvidence, block_evidence, surprises
+from kernel_bandits.learning.descent import descend
 from kernel_bandits.learning.mixed_prior import MixedPrior
 from kernel_bandits.learning.warp import Warp
 
@@ -110,9 +110,4 @@ class MixedObjective:
         """Return the best θ found from the best of some starts, and its value; without the parts that are absent."""
         low, high = self.low.copy(), self.high.copy()
         low[list(absent)] = high[list(absent)] = blocks.ABSENT
-        clipped = [np.clip(start, low, high) for start in starts]
-        start = min(clipped, key=lambda each: self(each)[0]) if len(clipped) > 1 else clipped[0]
-        bounds = list(zip(low, high, strict=True))
-        options = {"maxiter": self.prior.iterations}
-        found = minimize(self, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-        return found.x, float(found.fun)
+        return descend(self, starts, low, high, self.prior.iterations)

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import minimize
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.learning.blocks import block_evidence
+from kernel_bandits.learning.descent import descend
 from kernel_bandits.learning.mixed_objective import IMPOSSIBLE, MixedObjective
 from kernel_bandits.learning.warp import Warp
 
@@ -55,9 +55,6 @@ class WarpObjective:
         prior, total = self._objective.prior, self._sizes.total
         low = np.append(self._objective.low, np.full(total, -prior.reach))
         high = np.append(self._objective.high, np.full(total, prior.reach))
-        clipped = [np.clip(np.append(*start), low, high) for start in starts if len(start[1]) == total]
-        start = min(clipped, key=lambda each: self(each)[0]) if len(clipped) > 1 else clipped[0]
-        bounds = list(zip(low, high, strict=True))
-        options = {"maxiter": prior.warp_iterations}
-        found = minimize(self, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-        return found.x[: self._count], self._sizes.warp(found.x[self._count :]), float(found.fun)
+        joined = [np.append(*start) for start in starts if len(start[1]) == total]
+        found, value = descend(self, joined, low, high, prior.warp_iterations)
+        return found[: self._count], self._sizes.warp(found[self._count :]), value

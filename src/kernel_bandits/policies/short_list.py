@@ -49,7 +49,7 @@ class Plays:
         None is overdue where the history is not kept either: nobody has counted.
         """
         # counted before the points are looked up: there may be thousands
-        played = posterior.round_index + len(posterior._pending.awaited)
+        played = posterior.round_index + posterior.awaited_count
         quota = int(FORCED * math.sqrt(played) / offered)
         # From (jA/2)² on, for A rounds, the j-th play of each action falls due; later nothing has changed.
         is_due = quota > 0 and played < (quota * offered / FORCED) ** 2 + offered

@@ -82,6 +82,11 @@ class Reported(ABC):
         return {key: awaited.point for key, awaited in self._pending.awaited.items()}
 
     @property
+    def awaited_count(self) -> int:
+        """The number of points whose reward is awaited."""
+        return len(self._pending.awaited)
+
+    @property
     def observed_points(self) -> FloatArray:
         """Every observed point in order, shape (t, d), where the history is kept."""
         return self._observations()[0]

@@ -10,7 +10,7 @@ import hashlib
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -307,7 +307,10 @@ class _PostgresLeadership(Leadership):
 
     def release(self) -> None:
         if self._connection is not None:
-            # the session ends with the connection, and the lock with the session
+            # the server notices the end of a session a moment later; until then another could not take over
+            with suppress(SQLAlchemyError):
+                self._connection.execute(sql.select(sql.func.pg_advisory_unlock(_lock_key("leader"))))
+            # the lock ends with the session at the latest
             self._connection.invalidate()
             self._connection.close()
             self._connection = None

@@ -1,0 +1,33 @@
+"""Descent to a local minimum within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.optimize import minimize
+
+from kernel_bandits.arrays import FloatArray
+
+
+def descend(
+    objective: Callable[[FloatArray], tuple[float, FloatArray]],
+    starts: Sequence[FloatArray],
+    low: FloatArray,
+    high: FloatArray,
+    iterations: int,
+) -> tuple[FloatArray, float]:
+    """Return a local minimum, by L-BFGS-B from the best of some starts, and its value.
+
+    Args:
+        objective: returns a value and its gradient.
+        starts: are moved into the bounds.
+        low: lower bounds.
+        high: upper bounds.
+        iterations: the most steps.
+    """
+    clipped = [np.clip(start, low, high) for start in starts]
+    start = min(clipped, key=lambda each: objective(each)[0]) if len(clipped) > 1 else clipped[0]
+    bounds = list(zip(low, high, strict=True))
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations})
+    return found.x, float(found.fun)

@@ -93,6 +93,8 @@ REFUSED = {
     "nested deeply": (b"[" * 100_000, 400),
     "nested deeply inside": (b'{"context": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_001, 400),
     "nested too deeply": (b'{"context": ' + b"[" * 60 + b"]" * 60 + b"}", 400),
+    "nested behind brackets in text": (b'{"context": ' + b'["]",' * 60 + b"1" + b',"["]' * 60 + b"}", 400),
+    "nested behind escaped quotes": (b'{"context": ' + rb'["\"]",' * 60 + b"1" + rb',"[\""]' * 60 + b"}", 400),
     "no object": (b"[]", 422),
     "no context": (b"{}", 422),
     "an unknown key": (b'{"context": {}, "contxt": 1}', 422),

@@ -37,7 +37,7 @@ def to_json(value: Any) -> bytes:
 
 
 def _is_shallow(body: bytes) -> bool:
-    """Return True if valid JSON is nested at most ``DEEPEST`` deep, as far as that shows without a look at its values."""
+    """Return True if valid JSON is nested at most ``DEEPEST`` deep, where that shows without a look at its values."""
     # quotes stand in pairs but around brackets in text, which could hide a level; nobody knows where escaped ones end
     brackets = body.translate(None, _OTHERS).replace(b'""', b"")
     if b'"' in brackets or b"\\" in body:

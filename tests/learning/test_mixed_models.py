@@ -197,5 +197,21 @@ def test_sensors_that_move_the_peak_shear_the_kernel():
 
 def test_noise_moves_nothing():
     model, _ = plant(np.zeros((3, 2)), [1e-3, 1e-3, 1e-3], noise=1.0)
-    assert np.abs(model.warp.moves).max() < 0.1
+    assert model.kernel.shear is None
     assert np.abs(model.warp.actions).max() < 0.3
+
+
+@pytest.mark.parametrize("contexts", [0, 2])
+@pytest.mark.parametrize("box", [None, ((0.0, 0.0), (1.0, 1.0))], ids=["rows", "box"])
+def test_the_kernel_is_the_one_whose_evidence_was_maximised(contexts, box):
+    generator = np.random.default_rng(0)
+    points = generator.random((40, contexts + 2))
+    rewards = 5.0 - 8.0 * (points[:, -1] - 0.5) ** 2 + 0.05 * generator.normal(size=40)
+    model = MixedSample(points, rewards, Columns(contexts, None, box), False, None).fit(None)
+    spread = rewards.std()
+    covariance = model.kernel(points, points.copy()) + model.noise * np.eye(40)
+    misfit = rewards - model.mean
+    # in units of the spread, with a standard normal mean
+    dense = -0.5 * (misfit @ np.linalg.solve(covariance, misfit) + np.linalg.slogdet(covariance)[1])
+    dense += 40 * np.log(spread) - 20 * np.log(2 * np.pi) - 0.5 * ((model.mean - rewards.mean()) / spread) ** 2
+    assert model.evidence == pytest.approx(dense, abs=1e-6)

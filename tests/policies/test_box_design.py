@@ -5,7 +5,7 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits.learning.box import CURVED, FLAT
-from kernel_bandits.policies.box_design import BESIDES, IN_ALL, PER_COORDINATE, later
+from kernel_bandits.policies.box_design import BESIDES, IN_ALL, PER_COORDINATE, _surplus, later
 
 BOX = kb.Box([150.0, 1.0, 20.0], [250.0, 5.0, 80.0])
 SIZE = 3 * PER_COORDINATE + BESIDES
@@ -251,3 +251,34 @@ def test_a_weak_peak_in_strong_noise_is_found():
         heights.append(40.0 * np.exp(-((action - peak) ** 2).sum() / (2.0 * 0.2**2)))
         policy.update([], action, 50.0 + heights[-1] + 3.0 * float(generator.standard_normal()))
     assert np.mean(heights[-15:]) > 33.0
+
+
+def test_as_many_sensors_as_rewards_hide_no_hint():
+    """A fit that explains everything leaves rounding errors, in which the peak is no longer the largest."""
+    generator = np.random.default_rng(0)
+    rewards = np.append(10.0, 0.1 * generator.normal(size=11))
+    assert _surplus(rewards, generator.normal(size=(12, 20))).argmax() == 0
+
+
+def test_what_is_linear_in_the_sensors_hides_no_hint():
+    generator = np.random.default_rng(0)
+    contexts = generator.normal(size=(30, 2))
+    rewards = 20.0 * contexts[:, 0] + 0.1 * generator.normal(size=30)
+    rewards[contexts[:, 0].argmin()] += 5.0
+    assert _surplus(rewards, contexts).argmax() == contexts[:, 0].argmin()
+
+
+def test_hints_are_followed_beside_fixed_coordinates():
+    """A fixed coordinate is at both walls; neighbours that were moved off it are no neighbours."""
+    box = kb.Box([0.0, 0.0, *[3.0] * 6], [1.0, 1.0, *[3.0] * 6])
+    policy, generator = kb.ek_ucb(seed=0), np.random.default_rng(0)
+    policy.select([], box)
+    first = np.hstack([generator.random((20, 2)), np.full((20, 6), 3.0)])
+    peak = np.array([0.31, 0.72])
+    heights = np.exp(-((first[:, :2] - peak) ** 2).sum(axis=1) / 0.02)
+    policy.update_many(np.zeros((20, 0)), first, heights + 0.1 * generator.normal(size=20))
+    hint = policy.design._hint(policy.posterior, box, 20)
+    assert (hint[2:] == 3.0).all()
+    assert np.linalg.norm(hint[:2] - first[heights.argmax(), :2]) < 0.2
+    # a neighbour of the best of the points that cover the box, and not that point itself
+    assert not (policy.design._actions(0, box) == hint).all(axis=1).any()

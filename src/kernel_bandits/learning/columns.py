@@ -109,11 +109,6 @@ class ColumnUnits:
         count = max(int(varies.sum()), 1)
         return cls(0.5 * (low + high), spread, varies, count, np.diag(varies / count), np.arange(len(low)))
 
-    @property
-    def weights(self) -> int:
-        """How many variables may have a weight of their own."""
-        return weight_count(self.labels)
-
     def mean_square(self, relevance: FloatArray) -> float:
         """Return the mean of exp(2·relevance) over the variables that vary; 1 where none has a weight of its own."""
         if not len(relevance):

@@ -1,4 +1,4 @@
-"""Descent to a local minimum within bounds."""
+"""Descent to a local minimum of −log evidence within bounds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from scipy.optimize import minimize
 
 from kernel_bandits.arrays import FloatArray
 
+# A step that gains fewer nats is the last: models are told apart by whole ones.
+TOLERANCE = 1e-3
+
 
 def descend(
     objective: Callable[[FloatArray], tuple[float, FloatArray]],
@@ -16,6 +19,7 @@ def descend(
     low: FloatArray,
     high: FloatArray,
     iterations: int,
+    observations: int,
 ) -> tuple[FloatArray, float]:
     """Return a local minimum, by L-BFGS-B from the best of some starts, and its value.
 
@@ -25,9 +29,12 @@ def descend(
         low: lower bounds.
         high: upper bounds.
         iterations: the most steps.
+        observations: how many there are; the objective is about a nat for each.
     """
     clipped = [np.clip(start, low, high) for start in starts]
     start = min(clipped, key=lambda each: objective(each)[0]) if len(clipped) > 1 else clipped[0]
     bounds = list(zip(low, high, strict=True))
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations})
+    # its tolerance is relative to the objective
+    options = {"maxiter": iterations, "ftol": TOLERANCE / observations}
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return found.x, float(found.fun)

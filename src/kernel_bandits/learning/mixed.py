@@ -89,7 +89,9 @@ class MixedModel:
         """The parts of the variance of a reward: noise, constant, linear, smooth, and of single actions."""
         values = np.exp(self.parameters)
         bias, linear, decorrelated, smooth = values[: blocks.LENGTH].tolist()
-        linear = linear * self.contexts.mean_square(self.warp.contexts) + decorrelated
+        linear = (
+            linear * self.contexts.mean_square(self.warp.contexts) + decorrelated if len(self.contexts.varies) else 0.0
+        )
         by_linear = by_smooth = own = 0.0
         if self.actions is not None:
             by_linear, by_smooth, own = values[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH].tolist()
@@ -175,7 +177,7 @@ class MixedSample:
         similarity = Similarity.of(contexts, self._contexts.variables, self._contexts.labels)
         decorrelated = contexts @ self._contexts.precision @ contexts.T
         rewards = self._rewards[rows]
-        return Block(similarity, decorrelated, described, rewards, same_action=same, movable=self._in_box)
+        return Block(similarity, decorrelated, described, rewards, same_action=same)
 
     @cached_property
     def _same_action(self) -> FloatArray | None:
@@ -239,9 +241,8 @@ class MixedSample:
 
     @property
     def _may_move(self) -> bool:
-        """Whether contexts may move what described actions do; in a box they always may."""
-        described = self._actions is not None and not self._in_box
-        return described and 0 < self._split * self._described.shape[1] <= MOST_MOVES
+        """Whether contexts may move what described actions do."""
+        return self._actions is not None and 0 < self._split * int(self._actions.varies.sum()) <= MOST_MOVES
 
     def _fitted(self, objective: MixedObjective, before: MixedModel | None) -> FloatArray:
         """Return the best θ of columns that are not warped, with as much noise as the evidence allows."""
@@ -311,7 +312,7 @@ class MixedSample:
         contexts = self._contexts.kernel(
             bias, linear, smooth, float(values[blocks.LENGTH]), decorrelated=decorrelated, relevance=warp.contexts
         )
-        variance = contexts.variance
+        variance = contexts.variance if self._split else bias + smooth
         kernel: Kernel
         if self._actions is None:
             kernel = PerArm(contexts, self._split)

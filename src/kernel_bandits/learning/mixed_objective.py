@@ -42,8 +42,8 @@ class MixedObjective:
         prior: of θ.
         power: by which the evidence is raised.
         medians: of θ under the prior.
-        low: no parameter is smaller than this,
-        high: and none larger than this.
+        low: lower bounds of θ.
+        high: upper bounds of θ.
     """
 
     def __init__(
@@ -110,4 +110,4 @@ class MixedObjective:
         """Return the best θ found from the best of some starts, and its value; without the parts that are absent."""
         low, high = self.low.copy(), self.high.copy()
         low[list(absent)] = high[list(absent)] = blocks.ABSENT
-        return descend(self, starts, low, high, self.prior.iterations)
+        return descend(self, starts, low, high, self.prior.iterations, self.count)

@@ -33,6 +33,10 @@ class WarpObjective:
         prior = objective.prior
         widths = [prior.relevance_width] * self._sizes.weights
         self._widths = np.array(widths + [prior.moves_width] * (self._sizes.total - self._sizes.weights))
+        self._varying = np.zeros(self._sizes.moves[0], dtype=bool)
+        for block in objective.blocks:
+            if block.actions is not None and len(self._varying):
+                self._varying |= np.ptp(block.actions.columns, axis=0) > 0.0
 
     def __call__(self, both: FloatArray) -> tuple[float, FloatArray]:
         """Return the value at θ and the numbers of a warp and its gradient; a large value where there is none."""
@@ -51,10 +55,15 @@ class WarpObjective:
         return penalty - power * evidence.value, slope - power * evidence.gradient
 
     def minimum(self, starts: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, Warp, float]:
-        """Return the best θ and warp found from the best of some starts, and the value; other sizes are left out."""
+        """Return the best θ and warp found from the best of some starts, and the value.
+
+        Starts of another size are ignored.
+        """
         prior, total = self._objective.prior, self._sizes.total
-        low = np.append(self._objective.low, np.full(total, -prior.reach))
-        high = np.append(self._objective.high, np.full(total, prior.reach))
+        reach = np.full(total, prior.reach)
+        # a move of an action column that never varies would only be another kernel of the contexts
+        reach[self._sizes.weights :].reshape(self._sizes.moves)[~self._varying] = 0.0
+        low, high = np.append(self._objective.low, -reach), np.append(self._objective.high, reach)
         joined = [np.append(*start) for start in starts if len(start[1]) == total]
-        found, value = descend(self, joined, low, high, prior.warp_iterations)
+        found, value = descend(self, joined, low, high, prior.warp_iterations, self._objective.count)
         return found[: self._count], self._sizes.warp(found[self._count :]), value

@@ -55,14 +55,17 @@ def ascend(
         x, f, g, B = ends[moving], values[moving], gradients[moving], curvature[moving]
         step = _direction(x, g, B)
         worth = np.vecdot(step, g) > tolerance
-        moving, x, f, g, B, step = (array[worth] for array in (moving, x, f, g, B, step))
+        if not worth.all():
+            moving, x, f, g, B, step = (array[worth] for array in (moving, x, f, g, B, step))
         if not len(moving):
             break
         new_x, new_f, new_g = _line_search(objective, x, f, g, step)
         gained = new_f - f > tolerance
-        # reset a curvature model that yields no gain, once
         learned = _with_curvature(B, new_x - x, g - new_g)
-        curvature[moving] = np.where(gained[:, None, None], learned, _first_curvature(new_g, first_step))
+        if not gained.all():
+            # reset a curvature model that yields no gain, once
+            learned = np.where(gained[:, None, None], learned, _first_curvature(new_g, first_step))
+        curvature[moving] = learned
         ends[moving], values[moving], gradients[moving] = new_x, new_f, new_g
         again = gained | ~fresh[moving]
         fresh[moving] = ~gained
@@ -85,10 +88,13 @@ def _direction(x: FloatArray, g: FloatArray, B: FloatArray) -> FloatArray:
     reach = np.linalg.norm(np.clip(x + g / diagonal, 0.0, 1.0) - x, axis=1)
     near = np.minimum(reach, NEAR_WALL)[:, None]
     free = ~(((x <= near) & (g < 0.0)) | ((x >= 1.0 - near) & (g > 0.0)))
-    both = free[:, :, None] & free[:, None, :]
-    reduced = np.where(both, B, diagonal[:, :, None] * np.eye(x.shape[1]))
-    at_wall = ((x <= 0.0) & (g < 0.0)) | ((x >= 1.0) & (g > 0.0))
-    step: FloatArray = np.linalg.solve(reduced, np.where(at_wall, 0.0, g)[:, :, None])[:, :, 0]
+    reduced, slope = B, g
+    if not free.all():
+        both = free[:, :, None] & free[:, None, :]
+        reduced = np.where(both, B, diagonal[:, :, None] * np.eye(x.shape[1]))
+        at_wall = ((x <= 0.0) & (g < 0.0)) | ((x >= 1.0) & (g > 0.0))
+        slope = np.where(at_wall, 0.0, g)
+    step = np.asarray(np.linalg.solve(reduced, slope[:, :, None])[:, :, 0], dtype=np.float64)
     return step * (LONGEST_STEP / np.maximum(np.abs(step).max(axis=1, keepdims=True), LONGEST_STEP))
 
 
@@ -96,14 +102,18 @@ def _line_search(
     objective: Objective, x: FloatArray, f: FloatArray, g: FloatArray, step: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Shorten each step separately until it gains enough; a start whose step never does stays where it was."""
-    new_x, new_f, new_g = x.copy(), f.copy(), g.copy()
+    new_x, new_f, new_g = x, f, g
     length = np.ones(len(x))
     pending = np.arange(len(x))
-    for _ in range(CUTS):
+    for cut_number in range(CUTS):
         trial = np.clip(x[pending] + length[pending, None] * step[pending], 0.0, 1.0)
         trial_f, trial_g = objective(trial)
         promise, gain = np.vecdot(trial - x[pending], g[pending]), trial_f - f[pending]
         good = (gain >= SUFFICIENT_GAIN * np.maximum(promise, 0.0)) & np.isfinite(trial_g).all(axis=1)
+        if cut_number == 0:
+            if good.all():
+                return trial, trial_f, trial_g
+            new_x, new_f, new_g = x.copy(), f.copy(), g.copy()
         accepted = pending[good]
         new_x[accepted], new_f[accepted], new_g[accepted] = trial[good], trial_f[good], trial_g[good]
         pending, promise, gain = pending[~good], promise[~good], gain[~good]

@@ -92,24 +92,29 @@ class BoxDesign:
         observed = posterior.observed_points
         awaited = list(posterior.awaited_points.values())
         points = np.concatenate([observed, awaited]) if awaited else observed
-        places = box.fractions(points[:, -box.dimension :])
+        # a fixed coordinate has neither widths nor walls
+        free = box.high > box.low
+        width = HINT_WIDTH * math.sqrt(free.sum())
+        places = box.fractions(points[:, -box.dimension :])[:, free]
         surplus = np.zeros(len(places))
         surplus[: len(observed)] = _surplus(posterior.observed_rewards, observed[:, : -box.dimension])
 
         def strength(fractions: FloatArray) -> FloatArray:
             # z = Σ b_i·r_i/√(Σ b_i²), by which a bump b explains the rewards r better than noise does: by ½z² nats; of
             # those to come, r = 0 is expected
-            bumps = np.exp(-0.5 / (HINT_WIDTH**2 * box.dimension) * squared_distances(fractions, places))
+            bumps = np.exp(-0.5 / width**2 * squared_distances(fractions, places))
             return bumps @ surplus / np.sqrt((bumps**2).sum(axis=1) + np.finfo(float).tiny)
 
-        covering = box.fractions(self._actions(0, box)[:CANDIDATES])
+        covering = box.fractions(self._actions(0, box)[:CANDIDATES])[:, free]
         best = covering[[strength(covering).argmax()]]
         own = np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, played))
         generator = np.random.default_rng(own)
-        near = around(best, HINT_WIDTH * math.sqrt(box.dimension), generator)
+        near = around(best, width, generator)
         # those beyond a wall were moved onto it, and bounds are large there anyway
         inside = np.concatenate([best, near[((near > 0.0) & (near < 1.0)).all(axis=1)]])
-        return box.at(inside[[strength(inside).argmax()]])[0]
+        hint = np.zeros((1, box.dimension))
+        hint[:, free] = inside[strength(inside).argmax()]
+        return box.at(hint)[0]
 
     def _action(self, number: int, box: Box) -> FloatArray:
         """Return a point of the design, shape (d_a,)."""
@@ -145,14 +150,16 @@ def _has_hints(posterior: Posterior[Any]) -> bool:
 def _surplus(rewards: FloatArray, contexts: FloatArray) -> FloatArray:
     """Return rewards above their median, within bounds that hold for all of them at once if they are normal.
 
-    What is linear in the contexts (n, d_x) is taken off before, if it earns ½·log n nats for each column.
+    What is linear in the contexts (n, d_x) is taken off before, if it earns ½·log n nats for each column. With fewer
+    than two rewards for each slope it is left on: a fit explains so few whatever they are.
     """
     count, offsets, centred = len(rewards), contexts - contexts.mean(axis=0), rewards - rewards.mean()
     largest = np.abs(offsets).max(axis=0, initial=0.0)
     columns = offsets[:, largest > 0.0] / largest[largest > 0.0]
     rest = centred - columns @ np.linalg.lstsq(columns, centred, rcond=None)[0] if columns.shape[1] else centred
     # ½n·log of the ratio of variances, in nats
-    if float(rest @ rest) * count ** (columns.shape[1] / count) < float(centred @ centred):
+    slopes = columns.shape[1]
+    if count > 2 * slopes and float(rest @ rest) * count ** (slopes / count) < float(centred @ centred):
         rewards = rest
     surplus = rewards - np.median(rewards)
     usual = float(np.median(np.abs(surplus))) / NORMAL_MEDIAN

@@ -37,6 +37,7 @@ from kernel_bandits.service.events import Event
 from kernel_bandits.service.keys import Keys, RateLimit
 from kernel_bandits.service.metrics import Metrics
 from kernel_bandits.service.runtime import Runtime
+from kernel_bandits.service.serve import collect_rarely
 from kernel_bandits.service.settings import parse_settings
 from kernel_bandits.service.store import Store
 
@@ -113,7 +114,9 @@ def run_server(port: int, database: str, anticipates: bool) -> None:
         app = build_app(runtime)
         empty = Operation("POST", "/v1/empty", "empty", "decide", RowWriter(runtime.store), "", {})
         guards = Guards(runtime, Keys(), RateLimit(0.0), Metrics(runtime))
-        app.router.routes.insert(0, Route("/v1/empty", Endpoint(empty, guards), methods=["POST"]))
+        # behind the route of decisions, which is then found as in a server without the empty one
+        app.router.routes.insert(1, Route("/v1/empty", Endpoint(empty, guards), methods=["POST"]))
+        collect_rarely()
         uvicorn.run(app, port=port, log_config=None, access_log=False, server_header=False, date_header=False)
 
 
@@ -175,7 +178,7 @@ class Load:
         return len(self.times) / (time.perf_counter() - started)
 
     def next_request(self) -> bytes | None:
-        if time.perf_counter() >= self._end:
+        if self._sent and time.perf_counter() >= self._end:
             return None
         self._sent += 1
         return self._requests[self._sent % len(self._requests)]
@@ -217,11 +220,13 @@ class Bulk(Load):
 
 
 def send_rewards(port: int, ids: list[str], generator: random.Random) -> float:
-    """Send rewards in bulk; return how many were taken a second."""
+    """Send rewards in bulk; return how many were taken and learned a second."""
     bulk = Bulk(port, ids, generator)
     started = time.perf_counter()
     asyncio.run(bulk.run(BULK_CONNECTIONS))
     assert bulk.learned == len(ids)
+    # rewards are acknowledged once they are stored; the next request waits until they are learned
+    asyncio.run(Load(port, "/v1/loops/load/rewards", [b'{"rewards": []}'], 0.0).run(1))
     return len(ids) / (time.perf_counter() - started)
 
 

@@ -6,7 +6,7 @@ between two byte codes, and there are none between two steps: Ctrl-C finds all o
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from itertools import repeat, starmap
 from operator import call
 from typing import Any, TypeAlias
@@ -75,6 +75,11 @@ def replace_state(thing: object, other: object) -> Step:
     several times as long to look up its attributes.
     """
     return take_over(thing, other, list(attributes(other)))
+
+
+def drop_step(mapping: MutableMapping[Any, Any], keys: Iterable[Any]) -> Step:
+    """Return the step that takes keys out of a dict."""
+    return deque, map(mapping.pop, keys, repeat(None)), 0
 
 
 def take_over(thing: object, other: object, names: Sequence[str]) -> Step:

@@ -199,3 +199,35 @@ def test_an_encoder_and_its_copy_learn_apart():
     before = pickle.dumps(encoder)
     encoder.copy().learn({"a": "x", "b": 3.0, "c": "2024-01-01"})
     assert pickle.dumps(encoder) == before
+
+
+@pytest.mark.parametrize("odd", [3, 10**30, True, None, math.nan, np.float32(0.1), 0.1], ids=repr)
+def test_many_rows_are_encoded_bit_for_bit_as_one_by_one(odd):
+    columns = {
+        "ranged": kb.Numeric(range=(-3.0, 7.0)),
+        "free": kb.Numeric(),
+        "gaps": kb.Numeric(missing=True),
+        "color": kb.Categorical(),
+    }
+    chance = np.random.default_rng(0)
+    rows = [
+        {"ranged": float(x), "free": float(1e3 * y), "gaps": float(y), "color": "red"}
+        for x, y in chance.normal(size=(40, 2))
+    ]
+    rows[7]["gaps"] = odd
+    rows[20]["free"] = 12
+    encoder = ColumnEncoder(columns)
+    encoder.learn(rows[0])
+    together, settled = encoder.encode(rows, "contexts")
+    single = np.zeros_like(together)
+    one_by_one = [encoder.write(vector, row, "context") for vector, row in zip(single, rows, strict=True)]
+    np.testing.assert_array_equal(together, single)
+    assert settled == all(one_by_one)
+
+
+def test_a_bad_number_among_many_rows_is_named():
+    encoder = ColumnEncoder({"a": kb.Numeric(), "b": kb.Numeric()})
+    rows = [{"a": float(n), "b": 1.0} for n in range(10)]
+    for bad in (math.inf, 10**400, "x", 1e101):
+        with pytest.raises(kb.InputError, match=r"contexts, row 6, column 'b'"):
+            encoder.encode([*rows[:6], {"a": 1.0, "b": bad}, *rows[6:]], "contexts")

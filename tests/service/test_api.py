@@ -28,8 +28,9 @@ def reward_some(server):
 
 
 def same_as_replay(server):
-    worker = server.runtime.workers["offers"]
-    return worker._replica.digest() == replay(worker.settings, server.runtime.store).digest()
+    settings = server.runtime.workers["offers"].settings
+    found = server("GET", "/v1/loops/offers/digest")[1]["digest"]
+    return found == replay(settings, server.runtime.store).digest()
 
 
 def test_a_decision_and_its_reward(server):
@@ -92,6 +93,8 @@ REFUSED = {
     "nested deeply": (b"[" * 100_000, 400),
     "nested deeply inside": (b'{"context": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_001, 400),
     "nested too deeply": (b'{"context": ' + b"[" * 60 + b"]" * 60 + b"}", 400),
+    "nested behind brackets in text": (b'{"context": ' + b'["]",' * 60 + b"1" + b',"["]' * 60 + b"}", 400),
+    "nested behind escaped quotes": (b'{"context": ' + rb'["\"]",' * 60 + b"1" + rb',"[\""]' * 60 + b"}", 400),
     "no object": (b"[]", 422),
     "no context": (b"{}", 422),
     "an unknown key": (b'{"context": {}, "contxt": 1}', 422),

@@ -91,13 +91,13 @@ def test_a_snapshot_and_the_rest_of_the_log_have_the_same_bits(options):
 
 
 def test_blocks_are_those_of_transactions_and_never_too_long():
-    times = [1.0] * 3 + [2.0] * 600 + [3.0]
+    times = [1.0] * 3 + [2.0] * (2 * BLOCK + 88) + [3.0]
     events = [Event("late", f"d{n}", {}, time, n + 1) for n, time in enumerate(times)]
     found = list(blocks(events))
     assert [event for block in found for event in block] == events
     assert all(len({event.time for event in block}) == 1 and len(block) <= BLOCK for block in found)
     # what is a block does not depend on where reading begins
-    for limit in (300, 400, 1000):
+    for limit in (BLOCK + 44, BLOCK + 144, 4 * BLOCK):
         read, start = [], 0
         while some := whole_blocks(events[start : start + limit], limit):
             read += list(blocks(some))
@@ -139,3 +139,22 @@ def test_one_process_leads(tmp_path):
     first.release()
     assert second.hold()
     second.release()
+
+
+def test_those_who_read_do_not_wait_for_one_who_writes(tmp_path):
+    store, other = Store(str(tmp_path / "log.db")), Store(str(tmp_path / "log.db"))
+    with store.append("offers") as log:
+        log.append([Event("decision", "d1", {}, 5.0, 1)])
+        # the write lock would be refused after five seconds, with an error
+        assert other.read("offers") == []
+        other.check()
+    assert [event.decision for event in other.read("offers")] == ["d1"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 37, 300])
+def test_any_number_of_events_is_appended_in_order(tmp_path, count):
+    store = Store(str(tmp_path / "log.db"))
+    events = [Event("decision", f"d{n}", {"reward": n / 7}, 5.0, n + 1) for n in range(count)]
+    with store.append("offers") as log:
+        log.append(events)
+    assert store.read("offers") == events

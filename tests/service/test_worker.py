@@ -4,7 +4,9 @@ import pytest
 
 from kernel_bandits.errors import InputError
 from kernel_bandits.service import store as store_module
+from kernel_bandits.service import worker as worker_module
 from kernel_bandits.service.commands import Activate, Decide, Expire, Query, RefusedError, Reward
+from kernel_bandits.service.replica import Replica
 from kernel_bandits.service.settings import Limits, ServiceSettings, parse_settings
 from kernel_bandits.service.store import Store
 from kernel_bandits.service.worker import Worker, replay
@@ -232,6 +234,99 @@ def test_a_bad_row_in_a_crowd_is_refused_alone(service):
         service(*commands)
     assert [command.error is None for command in commands] == [place % 4 > 0 for place in range(20)]
     assert service.counts()["decisions"] == 15
+
+
+def test_what_is_acknowledged_is_kept_if_the_model_fails_to_learn_it(service, monkeypatch):
+    service.decide("a")
+    apply, failures = Replica.apply, []
+
+    def fail_once(replica, events):
+        if events and not failures:
+            failures.append(events)
+            raise ArithmeticError("the model fails")
+        apply(replica, events)
+
+    monkeypatch.setattr(worker_module, "PAUSE", 0.0)
+    monkeypatch.setattr(Replica, "apply", fail_once)
+    assert service.reward(("a", 1.0)) == ["learned"]
+    assert service.reward(("a", 1.0)) == ["repeated"]
+    assert len(failures) == 1
+    assert service.counts()["rewards"] == 1
+    assert service.digest() == replay(service.settings, service.store).digest()
+
+
+def test_whoever_is_told_of_a_batch_finds_it_counted(service):
+    for number in range(20):
+        service.decide(f"d{number}")
+        assert service.worker.applied == number + 1
+
+
+def test_a_bulk_of_all_kinds_of_ids_is_settled_one_by_one(service):
+    for id in ("open", "expired", "rewarded", "twice"):
+        service.decide(id)
+    service.decide("deferred", active=False)
+    service(Expire("expired"))
+    service.reward(("rewarded", 1.0))
+    bulk = [
+        ("twice", 1.0),
+        ("open", 0.5),
+        ("unknown", 1.0),
+        ("expired", 1.0),
+        ("rewarded", 1.0),
+        ("rewarded", 0.0),
+        ("twice", 1.0),
+        ("deferred", 1.0),
+        ("twice", 0.0),
+        ("deferred", 1.0),
+    ]
+    first = [
+        "learned",
+        "learned",
+        "unknown",
+        "late",
+        "repeated",
+        "conflict",
+        "repeated",
+        "held",
+        "conflict",
+        "repeated",
+    ]
+    assert service.reward(*bulk) == first
+    again = ["repeated", "repeated", "unknown", "late", "repeated", "conflict", "repeated", "repeated", "conflict"]
+    assert service.reward(*bulk) == [*again, "repeated"]
+    assert (service.counts()["rewards"], service.counts()["late"]) == (3, 1)
+    assert service.digest() == replay(service.settings, service.store).digest()
+
+
+@pytest.mark.parametrize("anticipates", ["true", "false"])
+def test_two_processes_that_send_the_same_bulk_count_it_once(tmp_path, anticipates):
+    text = LOOP.replace("[loops.offers]", f"[loops.offers]\nanticipates = {anticipates}")
+    services = [Service(tmp_path / "events.db", text) for _ in range(2)]
+    ids = [f"d{number}" for number in range(1500)]
+    for start in range(0, len(ids), 250):
+        some = enumerate(ids[start : start + 250])
+        services[start // 250 % 2](*(Decide(id, True, {"age": float(place % 90)}) for place, id in some))
+    found = [[], []]
+
+    def send(number):
+        for start in range(0, len(ids), 300):
+            pairs = [(id, float(len(id) % 2)) for id in ids[start : start + 300]]
+            found[number] += services[number].reward(*pairs)
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all({one, other} == {"learned", "repeated"} for one, other in zip(*found, strict=True))
+    # an empty transaction takes in what the other appended last
+    for one in services:
+        one.reward(("d0", 1.0))
+    assert services[0].counts()["rewards"] == 1500
+    digests = {one.digest() for one in services}
+    assert digests == {replay(services[0].settings, services[0].store).digest()}
+    for one in services:
+        one.worker.stop()
 
 
 def test_a_refusing_database_loses_nothing(tmp_path, monkeypatch):

@@ -102,6 +102,11 @@ class NumericCell(Cell):
         # what y is counted from; None until the first number of a column with gaps is learned
         self.origin: float | None = None if missing and limits is None else low
 
+    @property
+    def is_linear(self) -> bool:
+        """Whether a number is encoded by its difference from a known origin."""
+        return self.origin is not None and not self.logarithm
+
     def _number(self, value: Any) -> float:
         """Return y, NaN for a gap."""
         number = number_of(value)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.features.cells import CategoricalCell, Cell
+from kernel_bandits.features.cells import CategoricalCell, Cell, NumericCell
 from kernel_bandits.features.columns import Column
 from kernel_bandits.features.layout import ColumnGroup, Side
-from kernel_bandits.features.rows import RowLike, as_row, require_columns
-from kernel_bandits.features.values import Level
+from kernel_bandits.features.rows import Row, RowLike, as_row, require_columns
+from kernel_bandits.features.values import LARGEST, Level
 
-_DICTS = {dict}
+_DICTS, _NUMBERS = {dict}, {float, int}
+# Rows from which on all columns of numbers are written together.
+FEWEST_TOGETHER = 4
 
 
 def numbered(place: str, number: int | None) -> str:
@@ -105,12 +109,30 @@ class ColumnEncoder(RowEncoder):
             return self._encode_with_care(rows, place)
         out, settled = np.zeros((len(rows), self.width)), True
         try:
-            for name, cell in self.cells:
+            for name, cell in self._write_numbers(out, rows):
                 if not cell.write_column(out, rows, name):
                     settled = False
         except (InputError, KeyError):
             return self._encode_with_care(rows, place)
         return out, settled
+
+    def _write_numbers(self, out: FloatArray, rows: Sequence[Row]) -> Sequence[tuple[str, Cell]]:
+        """Write all columns of numbers at once if there are no gaps; return the cells that are left to be written."""
+        cells = {name: cell for name, cell in self.cells if isinstance(cell, NumericCell)}
+        if len(rows) < FEWEST_TOGETHER or len(cells) < 2 or any(not cell.is_linear for cell in cells.values()):
+            return self.cells
+        values = list(map(itemgetter(*cells), rows))
+        if not set(map(type, chain.from_iterable(values))) <= _NUMBERS:
+            return self.cells
+        try:
+            numbers = np.array(values, dtype=np.float64)
+        except OverflowError:
+            return self.cells
+        if not (np.abs(numbers) <= LARGEST).all():
+            return self.cells
+        starts, origins, lengths = zip(*((one.start, one.origin, one.length) for one in cells.values()), strict=True)
+        out[:, starts] = (numbers - np.array(origins)) / np.array(lengths)
+        return [one for one in self.cells if one[0] not in cells]
 
     def _encode_with_care(self, rows: Sequence[RowLike], place: str) -> tuple[FloatArray, bool]:
         """Encode rows that are no dicts, or have an error to be named."""

@@ -139,8 +139,11 @@ def subtract_outer_step(symmetric: FloatArray, vector: FloatArray) -> Step:
 def add_gram(symmetric: FloatArray, rows: FloatArray, sign: float) -> None:
     """Compute S ← S ± Σ v vᵀ over rows v in place; one triangle is computed and mirrored."""
     if rows.size:
-        rows = np.ascontiguousarray(rows)
-        blas.dsyrk(sign, rows.T, beta=1.0, c=symmetric.T, lower=1, overwrite_c=1)
+        if rows.flags.f_contiguous and not rows.flags.c_contiguous:
+            # stored by columns, as Fortran returns them: no copy
+            blas.dsyrk(sign, rows, beta=1.0, c=symmetric.T, trans=1, lower=1, overwrite_c=1)
+        else:
+            blas.dsyrk(sign, np.ascontiguousarray(rows).T, beta=1.0, c=symmetric.T, lower=1, overwrite_c=1)
         _mirror_upper(symmetric)
 
 

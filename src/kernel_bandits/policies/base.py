@@ -17,7 +17,7 @@ from kernel_bandits.arrays import FloatArray, as_points, as_reward, as_vector, r
 from kernel_bandits.commit import Step, Steps
 from kernel_bandits.errors import InputError
 from kernel_bandits.numerics.blas_threads import threads_for
-from kernel_bandits.policies.decision import Decision
+from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.policies.diagnostics import Diagnostics, diagnose
 from kernel_bandits.policies.ledger import EXPIRED
 from kernel_bandits.policies.together import Together
@@ -59,6 +59,16 @@ class Policy(Together):
             require_finite("contexts", contexts)
             return [self.select(context, actions) for context in contexts]
         contexts, actions = self._rounds(contexts, actions)
+        decisions = []
+        for choice, offered, context in zip(self._choices(contexts, actions), actions, contexts, strict=True):
+            row, bound, propensity = choice.index, choice.upper_bound, choice.propensity
+            decision = Decision(row, offered[row].copy(), choice.mean, choice.std, bound, context.copy(), propensity)
+            decision.probabilities, decision.safe = choice.probabilities, choice.safe
+            decisions.append(decision)
+        return decisions
+
+    def _choices(self, contexts: FloatArray, actions: FloatArray) -> list[Choice]:
+        """Return what :meth:`select_many` chooses in rounds that :meth:`_rounds` has checked."""
         repeated = np.broadcast_to(contexts[:, None, :], (*actions.shape[:2], contexts.shape[1]))
         version = self._version()
         try:
@@ -69,13 +79,7 @@ class Policy(Together):
             self._take_back_draws()
             self._blame_others(version, reason)
             raise
-        decisions = []
-        for choice, offered, context in zip(choices, actions, contexts, strict=True):
-            row, bound, propensity = choice.index, choice.upper_bound, choice.propensity
-            decision = Decision(row, offered[row].copy(), choice.mean, choice.std, bound, context.copy(), propensity)
-            decision.probabilities, decision.safe = choice.probabilities, choice.safe
-            decisions.append(decision)
-        return decisions
+        return choices
 
     def _rounds(self, contexts: ArrayLike, actions: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Return contexts (n, d_x) and the actions offered with each, shape (n, A, d_a), checked."""

@@ -5,7 +5,7 @@ from itertools import islice
 
 import numpy as np
 
-from kernel_bandits.commit import Steps
+from kernel_bandits.commit import Steps, drop_step
 from kernel_bandits.errors import InputError
 
 # The number of settled decisions remembered with what happened to them; older ones are only known to be settled.
@@ -20,7 +20,8 @@ class Ledger:
     def __init__(self) -> None:
         self.issued = 0
         self._open: dict[int, None] = {}
-        self._settled: dict[int, str] = {}
+        # the reward that was told, or what else happened
+        self._settled: dict[int, float | str] = {}
 
     @property
     def open(self) -> tuple[int, ...]:
@@ -66,7 +67,8 @@ class Ledger:
             )
 
     def _fate(self, key: int) -> str:
-        return self._settled.get(key, f"was settled more than {REMEMBERED:,} decisions ago")
+        fate = self._settled.get(key, f"was settled more than {REMEMBERED:,} decisions ago")
+        return fate if isinstance(fate, str) else f"was told already, with reward {fate!r}"
 
     def require_all_open(self, verb: str, keys: Sequence[int]) -> list[int]:
         """Return ids as plain integers, or raise an error if one is not open or appears twice."""
@@ -85,10 +87,9 @@ class Ledger:
 
     def tell_steps(self, rewards: Mapping[int, float]) -> Steps:
         """Return the steps that close open decisions whose rewards are learned."""
-        return self._settle_steps({key: f"was told already, with reward {reward!r}" for key, reward in rewards.items()})
+        return self._settle_steps(rewards)
 
-    def _settle_steps(self, fates: Mapping[int, str]) -> Steps:
+    def _settle_steps(self, fates: Mapping[int, float | str]) -> Steps:
         excess = max(len(self._settled) + len(fates) - REMEMBERED, 0)
         oldest = [*islice(self._settled, excess), *islice(fates, max(excess - len(self._settled), 0))]
-        steps: Steps = [(self._open.pop, key, None) for key in fates]
-        return [*steps, (self._settled.update, fates), *((self._settled.pop, key, None) for key in oldest)]
+        return [drop_step(self._open, fates), (self._settled.update, fates), drop_step(self._settled, oldest)]

@@ -251,7 +251,7 @@ class PosteriorPolicy(Policy):
         return [*self.posterior.fulfil_steps(key, reward), compared]
 
     def anticipate_many(self, keys: Sequence[int], points: FloatArray) -> tuple[int, Steps]:
-        return self.posterior.anticipate_many_steps(dict(zip(keys, points, strict=True)))
+        return self.posterior.anticipate_many_steps(keys, points)
 
     def fulfil_many(self, keys: Sequence[int], rewards: FloatArray) -> Steps | None:
         facts = self.posterior._facts

@@ -16,6 +16,8 @@ LIMIT = 8.0
 CALM = 64
 # Share of the newest residual in the running mean of squares.
 SHARE = 1.0 / 64.0
+# Residuals after which the running mean is no longer the plain one.
+FULL = 64
 # A reward that is about to be learned, the mean and std predicted of it, λ and its unit, t, and how often the kernel
 # has changed.
 Predicted: TypeAlias = tuple[float, float, float, float, float, int, int]
@@ -60,11 +62,11 @@ class Residuals:
             if round_index < FIRST_TESTED:
                 continue
             z = residual(reward, mean, std, regularization, unit)
-            square += max(SHARE, 1.0 / (count + 2)) * (z * z - square)
-            above, below = next_statistics(above, below, z / math.sqrt(max(square, 1.0)), TOLERATED)
+            square += (SHARE if count > FULL else max(SHARE, 1.0 / (count + 2))) * (z * z - square)
+            above, below = next_statistics(above, below, z / math.sqrt(square) if square > 1.0 else z, TOLERATED)
             count += 1
             calm += 1
-            if max(above, below) > LIMIT:
+            if above > LIMIT or below > LIMIT:
                 changed_at, shifted_up, above, below, calm = round_index, above > below, 0.0, 0.0, 0
         return Residuals(count, square, above, below, changed_at, shifted_up, changes, calm)
 

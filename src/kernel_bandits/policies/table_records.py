@@ -21,6 +21,8 @@ from kernel_bandits.policies.posterior_policy import Explanation
 
 def as_plain(value: Any) -> Any:
     """Return a value of a table as JSON has it: gaps as None, dates as text, arrays as lists."""
+    if type(value) is str:
+        return value
     if is_gap(value):
         return None
     if isinstance(value, Mapping):

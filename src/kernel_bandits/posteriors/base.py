@@ -196,8 +196,9 @@ class Posterior(Reported, Generic[E]):
         twin.abandon(key)
         return [replace_state(self, twin)]
 
-    def anticipate_many_steps(self, points: Mapping[int, FloatArray]) -> tuple[int, Steps]:  # noqa: ARG002 (one by one)
-        """Prepare :meth:`anticipate` of leading points together: how many, 0 by default, and the steps."""
+    def anticipate_many_steps(self, keys: Sequence[int], points: FloatArray) -> tuple[int, Steps]:
+        """Prepare :meth:`anticipate` of leading points (n, d) together: how many, 0 by default, and the steps."""
+        del keys, points
         return 0, []
 
     def fulfil_many_steps(self, keys: Sequence[int], rewards: FloatArray) -> Fulfilled | None:

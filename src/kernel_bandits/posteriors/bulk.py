@@ -1,17 +1,16 @@
 """Many observations at once: logs, learned at the speed of matrix products, and whole histories, for chosen anchors."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from kernel_bandits.arrays import FloatArray, is_finite
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.dictionaries.base import Candidate, Dictionary
 from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits.numerics.linalg import inverse_and_log_determinant, safe_sqrt, times, times_vector
+from kernel_bandits.numerics.linalg import inverse_and_log_determinant, safe_sqrt, times
 from kernel_bandits.posteriors.anchored import AnchoredRegression
 from kernel_bandits.posteriors.basis import least_direction, require_resolution
 from kernel_bandits.posteriors.facts import Fulfilled
@@ -128,12 +127,11 @@ def _learn_quiet(model: AnchoredRegression, points: FloatArray, rewards: FloatAr
     return quiet
 
 
-def anticipate_quiet(model: AnchoredRegression, points: Mapping[int, FloatArray]) -> tuple[int, Steps]:
-    """Prepare to count the leading points by key that change nothing about the dictionary; how many, and the steps."""
+def anticipate_quiet(model: AnchoredRegression, keys: Sequence[int], rows: FloatArray) -> tuple[int, Steps]:
+    """Prepare to count the leading points (n, d) that change nothing about the dictionary; how many, and the steps."""
     facts, pending = model.facts, model.pending
     if not len(model.basis) or model.dictionary.uses_variance or model.dictionary.merges_repeats:
         return 0, []
-    rows = np.array(list(points.values()))
     dictionary = model.dictionary.twin()
     features, residual, quiet = _absorb(model, dictionary, rows)
     if not quiet:
@@ -142,7 +140,7 @@ def anticipate_quiet(model: AnchoredRegression, points: Mapping[int, FloatArray]
     solved = times(features[:quiet], ahead.covariance)
     ahead.observe_many(features[:quiet], solved, sequential_factor(features[:quiet], solved), np.zeros(quiet))
     # copies, since a row of an array keeps all of it
-    kept = islice(zip(points, rows, features, residual.tolist(), strict=True), quiet)
+    kept = islice(zip(keys, rows, features, residual.tolist(), strict=True), quiet)
     awaited = {key: Awaited(row.copy(), own.copy(), left) for key, row, own, left in kept}
     return quiet, [
         (setattr, pending, "ahead", ahead),
@@ -157,17 +155,18 @@ def fulfil_together(model: AnchoredRegression, keys: Sequence[int], rewards: Flo
     facts, pending = model.facts, model.pending
     if model.dictionary.merges_repeats:
         return None
-    awaited = [model.current(key) for key in keys]
+    size, found = len(model.basis), map(pending.awaited.__getitem__, keys)
+    awaited = [
+        one if len(one.coordinates) == size else model.current(key) for key, one in zip(keys, found, strict=True)
+    ]
     features, residual = np.array([one.coordinates for one in awaited]), np.array([one.residual for one in awaited])
     settled = pending.settled.copy()
     solved = times(features, settled.covariance)
     factor = sequential_factor(features, solved)
-    # L⁻¹(r − Φw) holds what is left of each reward after those before it, over L_jj; L_jj² = 1 + φ_jᵀP_jφ_j
+    # L_jj² = 1 + φ_jᵀP_jφ_j
     scales = np.diagonal(factor)
-    misfit = rewards - times_vector(features, settled.weights)
-    means = rewards - scales * solve_triangular(factor, misfit, lower=True, check_finite=False)
+    means = rewards - scales * settled.observe_many(features, solved, factor, rewards)
     stds = safe_sqrt(residual + facts.regularization * (scales**2 - 1.0))
-    settled.observe_many(features, solved, factor, rewards)
     steps: Steps = [replace_state(pending.settled, settled)]
     if model.history is not None:
         history = model.history.copy()

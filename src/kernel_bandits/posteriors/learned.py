@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from array import array
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Self
@@ -233,8 +233,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
     def anticipate_steps(self, key: int, point: FloatArray, evaluation: _LearnedEvaluation, row: int = 0) -> Steps:
         return self._within.anticipate_steps(key, point, evaluation.within, row)
 
-    def anticipate_many_steps(self, points: Mapping[int, FloatArray]) -> tuple[int, Steps]:
-        return self._within.anticipate_many_steps(points)
+    def anticipate_many_steps(self, keys: Sequence[int], points: FloatArray) -> tuple[int, Steps]:
+        return self._within.anticipate_many_steps(keys, points)
 
     def abandon_steps(self, keys: Collection[int]) -> Steps:
         return self._within.abandon_steps(keys)

@@ -259,8 +259,8 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         # no coins are flipped: where a history is learned, anchors are chosen
         self._model.count_awaited({key: Awaited(point, point) for key, point in points.items()})
 
-    def anticipate_many_steps(self, points: Mapping[int, FloatArray]) -> tuple[int, Steps]:
-        return bulk.anticipate_quiet(self._model, points)
+    def anticipate_many_steps(self, keys: Sequence[int], points: FloatArray) -> tuple[int, Steps]:
+        return bulk.anticipate_quiet(self._model, keys, points)
 
     def fulfil_many_steps(self, keys: Sequence[int], rewards: FloatArray) -> Fulfilled | None:
         return bulk.fulfil_together(self._model, keys, rewards)

@@ -9,7 +9,7 @@ from operator import setitem
 from typing import Generic, Protocol, Self, TypeVar
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.commit import Steps, carry_out
+from kernel_bandits.commit import Steps, carry_out, drop_step
 from kernel_bandits.numerics.linalg import symmetric_times_vector
 from kernel_bandits.posteriors.regression import RidgeRegression
 
@@ -126,7 +126,7 @@ class Pending(Generic[R]):
 
     def release_steps(self, keys: Collection[int]) -> Steps:
         """Return the steps that await points no longer, which ``ahead`` no longer counts or ``settled`` has learned."""
-        steps: Steps = [(self.awaited.pop, key, None) for key in keys]
+        steps: Steps = [drop_step(self.awaited, keys)]
         if len(keys) == len(self.awaited):
             steps.append((setattr, self, "ahead", self.settled))
         return steps
@@ -137,7 +137,7 @@ class Pending(Generic[R]):
         if len(keys) < len(self.awaited):
             ahead = self.ahead.copy()
             ahead.forget_many(coordinates)
-        return [(setattr, self, "ahead", ahead), *((self.awaited.pop, key, None) for key in keys)]
+        return [(setattr, self, "ahead", ahead), drop_step(self.awaited, keys)]
 
     def copy(self) -> Pending[R]:
         """Return an independent copy of the pair."""

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Self
 
 import numpy as np
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import lapack
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
@@ -176,17 +176,20 @@ class RidgeRegression:
         twin._deferred = list(self._deferred)
         return twin
 
-    def observe_many(self, features: FloatArray, solved: FloatArray, factor: FloatArray, rewards: FloatArray) -> None:
+    def observe_many(
+        self, features: FloatArray, solved: FloatArray, factor: FloatArray, rewards: FloatArray
+    ) -> FloatArray:
         """Learn b rewards at features Φ (b, m) at once, as if one after the other, given H = ΦP and the factor L.
 
-        LLᵀ = I + ΦPΦᵀ; the squared diagonal of L holds the c of one update after the other.
+        LLᵀ = I + ΦPΦᵀ; the squared diagonal of L holds the c of one update after the other. Return L⁻¹(r − Φw), which
+        holds what is left of each reward after those before it, over L_jj.
         """
         if not len(rewards):
-            return
+            return rewards
         # P ← P − WᵀW and w ← w + Wᵀe with W = L⁻¹H and e = L⁻¹(r − Φw) (Woodbury); log det grows by log det LLᵀ
-        reduced = solve_triangular(factor, solved, lower=True, check_finite=False)
+        reduced, _ = lapack.dtrtrs(factor, solved, lower=1)
         misfit = rewards - linalg.times_vector(features, self.weights)
-        errors = solve_triangular(factor, misfit, lower=True, check_finite=False)
+        errors: FloatArray = lapack.dtrtrs(factor, misfit, lower=1)[0]
         linalg.add_gram(self.covariance, reduced, -1.0)
         self.weights += linalg.transpose_times_vector(reduced, errors)
         self.log_determinant += 2.0 * float(np.log(np.diagonal(factor)).sum())
@@ -195,6 +198,7 @@ class RidgeRegression:
         self._moment += linalg.transpose_times_vector(features, rewards)
         self._rounds += len(rewards)
         self._check_drift(features[-1])
+        return errors
 
     def forget(self, features: FloatArray) -> None:
         """Take back an observation of reward 0 at features φ, in a regression that nobody else holds."""

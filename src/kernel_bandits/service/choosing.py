@@ -10,7 +10,6 @@ import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from kernel_bandits import persistence
 from kernel_bandits.actions import Box
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.features.values import nearest, shown
-from kernel_bandits.policies.decision import NOTHING_CHOSEN, Decision
+from kernel_bandits.policies.decision import NOTHING_CHOSEN, Choice, Decision
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.table import TablePolicy
 from kernel_bandits.policies.table_records import as_plain
@@ -29,8 +28,7 @@ from kernel_bandits.policies.table_records import as_plain
 REFUSED = (KernelBanditsError, np.linalg.LinAlgError, ArithmeticError)
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(NamedTuple):
     """What a policy chose, as JSON has it.
 
     Attributes:
@@ -81,7 +79,7 @@ def choose(policy: TablePolicy, asked: Asked) -> Chosen:
     return _chosen(decision.encoded, as_plain(decision.action), as_plain(decision.arm), offered)
 
 
-def _chosen(decision: Decision, action: Any, arm: Any, offered: int) -> Chosen:
+def _chosen(decision: Decision | Choice, action: Any, arm: Any, offered: int) -> Chosen:
     propensity = 1.0 if decision.propensity is None and offered == 1 else decision.propensity
     table = None if decision.probabilities is None else decision.probabilities.tolist()
     return Chosen(action, arm, propensity, table, decision.mean, decision.std, offered)
@@ -108,14 +106,15 @@ def _choose_alike(policy: TablePolicy, asked: Sequence[Asked], places: Sequence[
     table, rows = policy.translator, [asked[place].row for place in places]
     try:
         offered = table.offered(asked[places[0]].offer)
-        decisions = policy.inner.select_many(table.contexts(rows)[0], table.actions(offered)[0])
+        rounds = policy.inner._rounds(table.contexts(rows)[0], table.actions(offered)[0])
+        choices = policy.inner._choices(*rounds)
     except KernelBanditsError:
         good = [place for place in places if _is_encoded(policy, asked[place].row)]
         return _choose_alike(policy, asked, good) if 1 < len(good) < len(places) else {}
     actions, arms = as_plain(offered), as_plain([table.arm_of(action) for action in offered])
     return {
-        place: _chosen(decision, actions[decision.index], arms[decision.index], len(offered))
-        for place, decision in zip(places, decisions, strict=True)
+        place: _chosen(choice, actions[choice.index], arms[choice.index], len(offered))
+        for place, choice in zip(places, choices, strict=True)
     }
 
 

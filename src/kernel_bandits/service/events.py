@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from kernel_bandits.errors import needs
 
@@ -14,7 +13,7 @@ with needs("orjson", "service"):
     import orjson
 
 # The most events that are taken into account together.
-BLOCK = 256
+BLOCK = 1024
 
 # decision: an action was chosen. activation: a deferred decision was played after all. reward: what it earned, or what
 # a silent decision is learned with. expiry: nothing will be learned from it. late: a reward after that, kept but not
@@ -22,8 +21,7 @@ BLOCK = 256
 Kind: TypeAlias = Literal["decision", "activation", "reward", "expiry", "late"]
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One event of a loop. There is at most one of each kind for a decision.
 
     Attributes:
@@ -42,7 +40,7 @@ class Event:
 
     def at(self, number: int, time: float) -> Event:
         """Return the event with its place in the log and its time."""
-        return replace(self, number=number, time=time)
+        return self._replace(number=number, time=time)
 
 
 def block_of(event: Event) -> tuple[float, int]:

@@ -16,6 +16,7 @@ from kernel_bandits.service.store import Log
 
 # Silent decisions that are settled in one transaction.
 SILENT_AT_ONCE = 1_000
+_NOTHING: dict[str, Event] = {}
 
 
 def draft_all(commands: Sequence[Decide], replica: Replica) -> list[Decide]:
@@ -145,7 +146,11 @@ class Plan:
     def _append(self, kind: Kind, id: str, body: dict[str, Any]) -> Event:
         event = Event(kind, id, body, self._time, self._replica.applied + len(self.events) + 1)
         self.events.append(event)
-        self._fresh.setdefault(id, {})[kind] = event
+        known = self._fresh.get(id)
+        if known is None:
+            self._fresh[id] = {kind: event}
+        else:
+            known[kind] = event
         return event
 
     def _seen(self, id: str) -> dict[str, Event]:
@@ -172,7 +177,7 @@ class Plan:
         command.result = self._append("decision", command.id, command.draft.body), False
 
     def _reward(self, id: str, reward: float) -> dict[str, Any]:
-        fresh = self._fresh.get(id, {})
+        fresh = self._fresh.get(id, _NOTHING)
         one = self._replica.open.get(id)
         if "expiry" not in fresh and (one is not None or "decision" in fresh):
             earlier = fresh["reward"].body if "reward" in fresh else None if one is None else one.held
@@ -193,7 +198,7 @@ class Plan:
         return {"id": id, "status": "late"}
 
     def _activate(self, id: str) -> dict[str, Any]:
-        fresh = self._fresh.get(id, {})
+        fresh = self._fresh.get(id, _NOTHING)
         one = self._replica.open.get(id)
         if "expiry" not in fresh and (one is not None or "decision" in fresh):
             active = one.active if one is not None else bool(fresh["decision"].body["active"])
@@ -209,7 +214,7 @@ class Plan:
         return {"id": id, "status": "repeated"}
 
     def _expire(self, id: str) -> dict[str, Any]:
-        fresh = self._fresh.get(id, {})
+        fresh = self._fresh.get(id, _NOTHING)
         one = self._replica.open.get(id)
         if "expiry" not in fresh and "reward" not in fresh and (one is not None or "decision" in fresh):
             self._append("expiry", id, {"source": "caller"})

@@ -66,9 +66,10 @@ class Replica:
         self.time = 0.0
         self.open: dict[str, Open] = {}
         self.tally = Tally()
-        # what the policy has yet to take in of the block at hand
+        # what the policy has yet to take in of the block at hand, and what the tally has
         self._begun: list[Open] = []
         self._earned: list[tuple[Open, float]] = []
+        self._counted: list[tuple[float, str, float | None, int]] = []
 
     @classmethod
     def restore(cls, settings: LoopSettings, snapshot: Snapshot) -> Replica:
@@ -79,7 +80,7 @@ class Replica:
         replica.time = snapshot.state["time"]
         replica.open = {decision: Open(*values) for decision, values in snapshot.state["open"].items()}
         replica.tally = Tally.load(snapshot.state["tally"])
-        replica._begun, replica._earned = [], []
+        replica._begun, replica._earned, replica._counted = [], [], []
         return replica
 
     def snapshot(self) -> Snapshot:
@@ -101,21 +102,26 @@ class Replica:
     def apply(self, events: Sequence[Event]) -> None:
         """Take the next events of the log into account: whole blocks, which the policy learns together."""
         for block in blocks(events):
+            first, last = block[0].number, block[-1].number
+            if first != self.applied + 1 or last != self.applied + len(block):
+                raise AssertionError(f"events {first} to {last}, {len(block)} of them, do not follow {self.applied}")
             for event in block:
-                if event.number != self.applied + 1:
-                    raise AssertionError(f"event {event.number} does not follow {self.applied}")
                 self._take(event)
-                self.applied, self.time = event.number, event.time
+            self.applied, self.time = last, block[-1].time
             self._begin_all()
             self._learn_all()
+            if self._counted:
+                # the events of a block have one time
+                self.tally.earn(self.time, self._counted)
+                self._counted = []
 
     def _take(self, event: Event) -> None:
         if event.kind == "decision":
             self._decide(event)
-        elif event.kind == "activation":
-            self._activate(event)
         elif event.kind == "reward":
             self._reward(event)
+        elif event.kind == "activation":
+            self._activate(event)
         elif event.kind == "expiry":
             self._expire(event)
         else:
@@ -155,7 +161,7 @@ class Replica:
         self._begin(one, event.time)
         if one.held is not None:
             del self.open[event.decision]
-            self._learn(one, one.held, event.time)
+            self._learn(one, one.held)
 
     def _begin(self, one: Open, time: float) -> None:
         """Count a decision as played; the policy awaits it before it learns anything else."""
@@ -176,17 +182,18 @@ class Replica:
 
     def _reward(self, event: Event) -> None:
         one = self.open[event.decision]
-        if one.active:
-            del self.open[event.decision]
-            self._learn(one, event.body, event.time)
-        else:
+        if not one.active:
             one.held = event.body
+            return
+        del self.open[event.decision]
+        self._learn(one, event.body)
 
-    def _learn(self, one: Open, body: dict[str, Any], time: float) -> None:
+    def _learn(self, one: Open, body: dict[str, Any]) -> None:
         reward = body["reward"]
         self.tally.count("silent" if body["source"] == "silence" else "rewards")
-        self.tally.earn(time, one.arm, reward, one.propensity, one.offered)
-        self._begin_all()
+        self._counted.append((reward, one.arm, one.propensity, one.offered))
+        if self._begun:
+            self._begin_all()
         if one.learnable:
             self._earned.append((one, reward))
 

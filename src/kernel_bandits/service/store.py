@@ -52,6 +52,8 @@ _COLUMNS = (EVENTS.c.number, EVENTS.c.kind, EVENTS.c.decision, EVENTS.c.time, EV
 KEPT_SNAPSHOTS = 2
 BUSY_SECONDS = 5.0
 READ_AT_ONCE = 5_000
+# Rows that one statement appends: the most that fit first. A few sizes, so that databases keep the statements.
+ROWS_AT_ONCE = (256, 32, 4, 1)
 
 
 class StoreError(KernelBanditsError, RuntimeError):
@@ -91,8 +93,7 @@ class Store:
         self._engine: Engine = sql.create_engine(self.url, pool_size=5, max_overflow=20, **options)
         if self.is_sqlite:
             hooks.listen(self._engine, "connect", _configure_sqlite)
-            # the write lock is taken at the start, so that what a transaction reads stays true until it commits
-            hooks.listen(self._engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+            hooks.listen(self._engine, "begin", _begin_sqlite)
         self._reading = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         with _plain_errors():
             if not self.is_sqlite:
@@ -198,7 +199,7 @@ class Log:
 
     def read(self, after: int, limit: int = READ_AT_ONCE) -> list[Event]:
         """Return the events after a number, in order, at most ``limit``."""
-        found = self._connection.execute(_READ, {"of": self._loop, "after": after, "most": limit})
+        found = self._connection.exec_driver_sql(_reading(self._connection.dialect), (self._loop, after, limit))
         return [_event(row) for row in found]
 
     def find_many(self, decisions: Sequence[str]) -> dict[str, dict[str, Event]]:
@@ -214,28 +215,35 @@ class Log:
 
     def append(self, events: Sequence[Event]) -> None:
         """Append events that have their numbers and times."""
-        if events:
-            rows = [
-                (self._loop, one.number, one.kind, one.decision, one.time, encode_finite(one.body)) for one in events
-            ]
-            self._connection.exec_driver_sql(_insertion(self._connection.dialect), rows)
+        start = 0
+        for most in ROWS_AT_ONCE:
+            while len(events) - start >= most:
+                values: list[Any] = []
+                for kind, decision, body, time, number in events[start : start + most]:
+                    values += (self._loop, number, kind, decision, time, encode_finite(body))
+                self._connection.exec_driver_sql(_insertion(self._connection.dialect, most), tuple(values))
+                start += most
 
 
-# Built once: a statement takes longer to write than to execute.
-_READ = (
-    sql.select(*_COLUMNS)
-    .where(EVENTS.c.loop == sql.bindparam("of"), EVENTS.c.number > sql.bindparam("after"))
-    .order_by(EVENTS.c.number)
-    .limit(sql.bindparam("most", type_=sql.Integer))
-)
+def _mark(dialect: Dialect) -> str:
+    """Return what stands for a value in the statements of a database's driver."""
+    return "?" if dialect.paramstyle == "qmark" else "%s"
+
+
+# Written once, as the driver takes them: a statement takes longer to write than to execute.
+@lru_cache
+def _reading(dialect: Dialect) -> str:
+    """Return the statement that reads the events of a loop after a number."""
+    mark, columns = _mark(dialect), ", ".join(column.name for column in _COLUMNS)
+    return f"SELECT {columns} FROM {EVENTS.name} WHERE loop = {mark} AND number > {mark} ORDER BY number LIMIT {mark}"
 
 
 @lru_cache
-def _insertion(dialect: Dialect) -> str:
-    """Return the statement that appends an event, in the words of the database's driver."""
-    mark = "?" if dialect.paramstyle == "qmark" else "%s"
+def _insertion(dialect: Dialect, count: int) -> str:
+    """Return the statement that appends events."""
     columns = [column.name for column in EVENTS.columns]
-    return f"INSERT INTO {EVENTS.name} ({', '.join(columns)}) VALUES ({', '.join([mark] * len(columns))})"
+    row = f"({', '.join([_mark(dialect)] * len(columns))})"
+    return f"INSERT INTO {EVENTS.name} ({', '.join(columns)}) VALUES {', '.join([row] * count)}"
 
 
 class Leadership(ABC):
@@ -333,6 +341,13 @@ def _configure_sqlite(connection: Any, _: object) -> None:
     connection.execute("PRAGMA journal_mode=WAL")
     # a commit is on the disk when it returns, power cuts included
     connection.execute("PRAGMA synchronous=FULL")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # those who only read need no lock, which a writer may hold and a read-only disk refuses
+    if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+        # the write lock is taken at the start, so that what a transaction reads stays true until it commits
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _lock_key(name: str) -> int:

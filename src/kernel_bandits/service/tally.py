@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 BUCKETS = 120
@@ -25,16 +25,19 @@ class Sums:
     def __init__(self, values: list[float] | None = None) -> None:
         self.count, self.weight, self.weighted, self.ww, self.wwr, self.wwrr = values or [0, 0.0, 0.0, 0.0, 0.0, 0.0]
 
-    def add(self, reward: float, weight: float = 1.0) -> None:
-        """Add a reward with its weight."""
-        square = weight * weight
-        scaled = square * reward
-        self.count += 1
-        self.weight += weight
-        self.weighted += weight * reward
-        self.ww += square
-        self.wwr += scaled
-        self.wwrr += scaled * reward
+    def add(self, rewards: Iterable[tuple[float, float]]) -> None:
+        """Add rewards with their weights, one after the other."""
+        count, total, weighted, ww, wwr, wwrr = self.values
+        for reward, weight in rewards:
+            square = weight * weight
+            scaled = square * reward
+            count += 1
+            total += weight
+            weighted += weight * reward
+            ww += square
+            wwr += scaled
+            wwrr += scaled * reward
+        self.count, self.weight, self.weighted, self.ww, self.wwr, self.wwrr = count, total, weighted, ww, wwr, wwrr
 
     def merge(self, other: Sums) -> None:
         """Add all that another has summed."""
@@ -104,14 +107,20 @@ class Tally:
         plays = self._bucket(time).plays
         plays[arm] = plays.get(arm, 0) + 1
 
-    def earn(self, time: float, arm: str, reward: float, propensity: float | None, offered: int) -> None:
-        """Add a reward of an action that was chosen with a probability among a number of actions."""
-        arm, bucket = self._known(arm), self._bucket(time)
-        bucket.reward.add(reward)
-        if propensity:
-            # inverse propensities: uniform play chooses each of A actions with 1/A, a fixed arm with 1
-            bucket.uniform.add(reward, 1.0 / (offered * propensity))
-            self.arms.setdefault(arm, Sums()).add(reward, 1.0 / propensity)
+    def earn(self, time: float, earned: Sequence[tuple[float, str, float | None, int]]) -> None:
+        """Add rewards that came at one time, each of an arm that was chosen with a probability among some actions."""
+        uniform: list[tuple[float, float]] = []
+        fixed: dict[str, list[tuple[float, float]]] = {}
+        for reward, arm, propensity, offered in earned:
+            if propensity:
+                # inverse propensities: uniform play chooses each of A actions with 1/A, a fixed arm with 1
+                uniform.append((reward, 1.0 / (offered * propensity)))
+                fixed.setdefault(self._known(arm), []).append((reward, 1.0 / propensity))
+        bucket = self._bucket(time)
+        bucket.reward.add((one[0], 1.0) for one in earned)
+        bucket.uniform.add(uniform)
+        for arm, rewards in fixed.items():
+            self.arms.setdefault(arm, Sums()).add(rewards)
 
     @property
     def reward(self) -> Sums:

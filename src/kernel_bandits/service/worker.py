@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.service.commands import Command, Decide, Query, RefusedError
-from kernel_bandits.service.events import whole_blocks
+from kernel_bandits.service.events import Event, whole_blocks
 from kernel_bandits.service.planning import Plan, draft_all
 from kernel_bandits.service.replica import Replica
 from kernel_bandits.service.settings import LoopSettings, ServiceSettings
@@ -65,6 +65,7 @@ class Worker:
         self._queue: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._replica: Replica | None = None
         self._snapshot_number = 0
+        self._committed = 0
         self._looked = 0.0
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=f"loop {settings.name}", daemon=True)
@@ -81,8 +82,8 @@ class Worker:
 
     @property
     def applied(self) -> int:
-        """The number of the last event that was taken into account."""
-        return 0 if self._replica is None else self._replica.applied
+        """The number of the last event that every later command finds taken into account."""
+        return 0 if self._replica is None else max(self._replica.applied, self._committed)
 
     def gauges(self) -> dict[str, float]:
         """Return numbers that may be read from any thread."""
@@ -128,8 +129,7 @@ class Worker:
                 message = "the model failed; nothing was lost, repeat the request."
                 self._fail(commands, RefusedError(500, "internal", message))
                 time.sleep(PAUSE)
-            if commands:
-                self._deliver(commands)
+            self._hand_back(commands)
         self._write_snapshot(force=True)
 
     def _next_commands(self) -> tuple[list[Command], bool]:
@@ -145,6 +145,13 @@ class Worker:
             return commands, True
         except queue.Empty:
             return commands, False
+
+    def _hand_back(self, commands: list[Command]) -> None:
+        """Deliver commands that are done, and forget them."""
+        done = commands[:]
+        commands.clear()
+        if done:
+            self._deliver(done)
 
     @staticmethod
     def _fail(commands: Sequence[Command], error: Exception) -> None:
@@ -168,8 +175,12 @@ class Worker:
         draft_all([command for command in commands if isinstance(command, Decide)], replica)
         changing = [one for one in commands if not isinstance(one, Query) and one.error is None]
         leads = due and self._leads()
+        events: Sequence[Event] = ()
         if changing or (leads and next(replica.silent(self._clock()), None) is not None):
-            self._commit(changing, replica, leads)
+            events = self._commit(changing, replica, leads)
+        # what is committed counts whatever happens; whoever calls next finds it learned
+        self._hand_back(commands)
+        replica.apply(events)
         if leads:
             self._write_snapshot()
 
@@ -180,8 +191,8 @@ class Worker:
         except KernelBanditsError as reason:
             command.error = reason
 
-    def _commit(self, commands: list[Command], replica: Replica, leads: bool) -> None:
-        """Append the events of commands in one transaction, then learn them; an error leaves all as it was."""
+    def _commit(self, commands: list[Command], replica: Replica, leads: bool) -> Sequence[Event]:
+        """Append the events of commands in one transaction and return them; an error leaves all as it was."""
         try:
             with self._store.append(self.settings.name) as log:
                 # what others appended meanwhile comes first
@@ -197,7 +208,9 @@ class Worker:
             for command in commands:
                 command.result = command.error = None
             raise
-        replica.apply(plan.events)
+        if plan.events:
+            self._committed = plan.events[-1].number
+        return plan.events
 
     def _recover(self) -> None:
         """Take the state from the latest snapshot and the events after it."""

@@ -7,7 +7,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 from kernel_bandits.errors import InputError
@@ -37,26 +37,13 @@ STATUS = {"unknown": 404, "conflict": 409}
 WATCH = 0.5
 KEEP_ALIVE = 15.0
 LOG_PAGE = 1_000
-# Random parts of ids that are drawn at a time.
-TOKENS = 256
 # What off-policy tools read of a rewarded decision.
 REWARDED_KEYS = ("context", "action", "reward", "propensity")
 
 
 def fresh_id() -> str:
     """Return an id that no other decision has; later ones sort after earlier ones, which databases like."""
-    return f"{time.time_ns() // 1_000_000:011x}-{next(_tokens)}"
-
-
-def _draw_tokens() -> Iterator[str]:
-    """Yield random tokens; the system is asked for many at a time."""
-    while True:
-        drawn = secrets.token_hex(10 * TOKENS)
-        for start in range(0, len(drawn), 20):
-            yield drawn[start : start + 20]
-
-
-_tokens = _draw_tokens()
+    return f"{time.time_ns() // 1_000_000:011x}-{secrets.token_hex(10)}"
 
 
 def as_decide(body: Any, most: int) -> tuple[Decide, bool]:

@@ -12,10 +12,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import numpy as np
-
 from kernel_bandits.experiments import Failure, Sweep, executor, group, study_of, summarize
-from kernel_bandits.experiments.summary import mean_interval
+from kernel_bandits.experiments.differences import Difference, differences
 
 FOLDER, JOBS = "results/algorithms", 2
 ENVIRONMENTS = ("Bump", "Chessboard", "StepDiagonal")
@@ -81,27 +79,19 @@ def main() -> None:
                 f"{summary.round_microseconds:.0f}",
             ]
         print("| " + " | ".join(row) + " |")
-    print("\nRegret less that of K-UCB, paired by seed:\n\n| | " + " | ".join(ENVIRONMENTS) + " |")
-    print("|---" * (1 + len(ENVIRONMENTS)) + "|")
+    found = {(one.environment, one.policy): one for one in differences(sweep.results.records, "K-UCB")}
+    print(f"\nRegret less that of K-UCB, paired by seed; * after Holm's correction for {len(found)} comparisons:\n")
+    print("| | " + " | ".join(ENVIRONMENTS) + " |\n" + "|---" * (1 + len(ENVIRONMENTS)) + "|")
     for player in STUDY["policies"][1:]:
-        cells = []
-        for name in ENVIRONMENTS:
-            ours, exact = (_regrets(sweep, name, label) for label in (player["label"], "K-UCB"))
-            differences = np.array([ours[seed] - exact[seed] for seed in sorted(set(ours) & set(exact))])
-            if len(differences) < 2:
-                cells.append("–")
-                continue
-            mean, half = mean_interval(differences)
-            cells.append(f"{float(mean):+.2f} ± {float(half):.2f}")
+        cells = [_words(found.get((name, player["label"]))) for name in ENVIRONMENTS]
         print(f"| {player['label']} | " + " | ".join(cells) + " |")
 
 
-def _regrets(sweep: Sweep, place: str, label: str) -> dict[int, float]:
-    return {
-        record.run.seed: float(record.result.regret[-1])
-        for record in sweep.results.records
-        if record.run.cell == (place, label)
-    }
+def _words(difference: Difference | None) -> str:
+    if difference is None:
+        return "–"
+    mark = "\\*" if difference.adjusted_p_value < 0.05 else ""
+    return f"{difference.mean:+.2f} ± {difference.half_width:.2f}{mark}".replace("-", "−")
 
 
 if __name__ == "__main__":

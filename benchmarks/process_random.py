@@ -27,7 +27,7 @@ import kernel_bandits as kb
 from kernel_bandits.kernels import Shear
 
 SHORT = 5.0
-SETS = {"development": range(40), "seen": range(10_000, 10_050), "held-out": range(10_050, 10_150)}
+SETS = {"development": range(40), "seen": range(10_000, 10_065), "held-out": range(10_065, 10_150)}
 
 
 def _log_uniform(generator: np.random.Generator, low: float, high: float, size: int | None = None) -> np.ndarray:

@@ -7,7 +7,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
-from kernel_bandits.kernels import register_with_scikit_learn
+from kernel_bandits.kernels import Shear, register_with_scikit_learn
 
 SCALES = [0.3, 0.7, 2.0]
 PAIRS = [
@@ -182,3 +182,19 @@ def test_the_kernel_of_rounds_is_that_of_joint_points(make, lengthscale):
     joint = np.hstack([np.repeat(contexts, 4, axis=0), np.tile(actions, (7, 1))])
     kernel = make(lengthscale)
     np.testing.assert_allclose(kernel.of_rounds(contexts, actions, others), kernel(joint, others), atol=1e-14, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("slopes", "words"),
+    [
+        (np.ones((1, 2)), r"slopes of 3 action columns, one row each, got slopes of shape \(1, 2\)"),
+        (np.ones((2, 2)), r"slopes of 3 action columns, one row each, got slopes of shape \(2, 2\)"),
+        (np.ones((3, 1)), r"slopes of 2 context columns, as context_dimension says, got slopes of shape \(3, 1\)"),
+        (None, "expected a Shear or None, got ndarray"),
+    ],
+)
+def test_a_shear_fits_its_kernel(slopes, words):
+    X = np.random.default_rng(0).normal(size=(4, 5))
+    shear = np.ones((3, 2)) if slopes is None else Shear(slopes, np.zeros(slopes.shape[1]))
+    with pytest.raises(kb.InputError, match=words):
+        kb.TensorProduct(kb.Gaussian(1.0), kb.Gaussian(1.0), 2, shear)(X, X)

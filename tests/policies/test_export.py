@@ -13,6 +13,7 @@ import pytest
 import kernel_bandits as kb
 from kernel_bandits.kernels import Shear
 
+RETURNING = np.array([[0.2, 0.7], [0.6, 0.1]])
 PAGE = Path(__file__).parents[2] / "docs" / "export.md"
 KERNELS = [
     kb.Gaussian(0.5),
@@ -20,18 +21,29 @@ KERNELS = [
     kb.TensorProduct(kb.Exponential(0.7), kb.Matern(0.6), 1) * kb.Polynomial(2, offset=1.0),
     kb.TensorProduct(kb.Exponential(0.7), kb.Matern(0.6), 1, Shear(np.array([[0.5], [-2.0]]), np.array([0.3]))),
     kb.Mixed(1.0, 0.5, 2.0, 0.7, centre=[0.5, 0.4, 0.3], scale=[1.0, 2.0, 0.5]),
+    kb.TensorProduct(kb.Exponential(0.7), kb.Mixed(0.5, 0.0, 0.5, scale=[1.0, 2.0], own=1.5), 1),
 ]
+PRICE = {"price": kb.Numeric()}
 
 
-def code(language):
+def code(language, holding="predict(surface, x)"):
     blocks = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return next(block for block in blocks if "predict(surface, x)" in block)
+    return next(block for block in blocks if holding in block)
+
+
+def functions_of_the_page():
+    names = {"np": np, "json": json}
+    exec(code("python").split("with open")[0], names)
+    exec(code("python", "def point").split("features =")[0], names)
+    return names
 
 
 def learned(policy, rounds=30, seed=0):
     generator = np.random.default_rng(seed)
-    for _ in range(rounds):
+    for number in range(rounds):
         point = generator.random(3)
+        if number % 2 and policy.posterior.kernel is KERNELS[-1]:
+            point[1:] = RETURNING[number // 2 % 2]
         policy.update(point[:1], point[1:], float(np.sin(4 * point[1]) + point[0] + 0.1 * generator.standard_normal()))
     return policy
 
@@ -44,6 +56,8 @@ def cases():
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     folder, points = tmp_path_factory.mktemp("surfaces"), np.random.default_rng(1).random((6, 3))
+    # actions that return, up to rounding
+    points[:2, 1:] = RETURNING * (1.0 + 1e-9)
     result = []
     for number, policy in enumerate(cases()):
         learned(policy)
@@ -53,15 +67,47 @@ def exported(tmp_path_factory):
 
 
 def test_numpy_evaluates_them(exported):
-    source = code("python").split("with open")[0]
-    names = {"np": np, "json": json}
-    exec(source, names)  # the code of the page
+    names = functions_of_the_page()
     for path, points, prediction in exported:
         surface = json.loads(path.read_text())
         values = np.array([names["predict"](surface, point) for point in points])
         np.testing.assert_allclose(values[:, 0], prediction.mean, rtol=0, atol=1e-6)
         np.testing.assert_allclose(values[:, 1], prediction.std, rtol=0, atol=1e-6)
         assert surface["columns"] == ["a", "b", "c"]
+
+
+def test_described_actions_that_return_keep_what_they_have_of_their_own(tmp_path):
+    generator, policy = np.random.default_rng(0), kb.ek_ucb(seed=0)
+    actions, values = generator.normal(size=(6, 2)), np.array([0.0, 3.0, -2.0, 1.0, 4.0, -3.0])
+    for number in range(60):
+        index = number % 6
+        policy.update(generator.normal(size=2), actions[index], values[index] + 0.1 * generator.normal())
+    assert policy.posterior.kernel.action_kernel.own > 0.0
+    policy.export(tmp_path / "surface.json")
+    surface, predict = json.loads((tmp_path / "surface.json").read_text()), functions_of_the_page()["predict"]
+    context = generator.normal(size=2)
+    offered = np.vstack([actions, generator.normal(size=(2, 2))])
+    expected = policy.predict(context, offered)
+    found = np.array([predict(surface, np.concatenate([context, action])) for action in offered])
+    np.testing.assert_allclose(found, np.column_stack([expected.mean, expected.std]), rtol=0, atol=1e-6)
+
+
+def test_a_table_exports_what_its_arms_have_of_their_own(tmp_path):
+    arms = {"red": {"price": 1.0}, "blue": {"price": 2.0}, "white": {"price": 4.0}}
+    features = kb.Features(context={"age": kb.Numeric((0.0, 100.0))}, actions=kb.Arms(arms, columns=PRICE))
+    policy, generator = kb.ek_ucb(features=features, seed=0), np.random.default_rng(0)
+    values = {"red": 0.1, "blue": 3.0, "white": -1.0}
+    for number in range(60):
+        row, arm = {"age": float(generator.integers(100))}, list(arms)[number % 3]
+        policy.update(row, arm, reward=values[arm] + 0.01 * row["age"] + 0.1 * generator.normal())
+    assert "own" in repr(policy.inner.posterior.kernel)
+    policy.export(tmp_path / "table.json")
+    surface, names = json.loads((tmp_path / "table.json").read_text()), functions_of_the_page()
+    for arm, described in [*arms.items(), ("green", {"price": 3.0})]:
+        expected = policy.predict({"age": 40.0}, {arm: described})
+        point = names["point"](surface, {"age": 40.0}, {"arm": arm, **described})
+        found = names["predict"](surface, point)
+        np.testing.assert_allclose(found, [expected.mean[0], expected.std[0]], rtol=0, atol=1e-6)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
@@ -149,10 +195,7 @@ def test_the_code_of_the_page_encodes_rows_of_a_table(kind, tmp_path):
     policy.export(tmp_path / "table.json")
     surface = json.loads((tmp_path / "table.json").read_text())
     assert surface["columns"] == list(policy.features.layout.names)
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    names = {"np": np, "json": json}
-    exec(code("python").split("with open")[0], names)  # the code of the page
-    exec(next(block for block in blocks if "def point" in block).split("features =")[0], names)
+    names = functions_of_the_page()
     for row, action in rounds:
         # beyond the capacity, a level that was never met has a vector of its own
         known = {level for level, _ in surface["variables"][4]["levels"]}

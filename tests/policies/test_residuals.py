@@ -36,6 +36,17 @@ def test_a_warning_stays_for_as_long_as_rewards_stay_away():
         assert "above" in residuals.warning(False)
 
 
+def test_a_shift_that_stays_is_warned_of_among_noise():
+    generator, warned = np.random.default_rng(0), []
+    for _ in range(10):
+        residuals = compared(Residuals(), generator.standard_normal(300))
+        residuals = compared(residuals, 1.25 + generator.standard_normal(100), start=FIRST_TESTED + 300)
+        for number in range(300):
+            residuals = compared(residuals, [1.25 + generator.standard_normal()], start=FIRST_TESTED + 400 + number)
+            warned.append(residuals.warning(False) is not None)
+    assert np.mean(warned) > 0.99
+
+
 def test_a_model_that_is_too_sure_of_itself_is_no_change():
     # three times the standard deviation that the model expects, on either side
     deviations = 3.0 * np.random.default_rng(0).standard_normal(300)

@@ -75,6 +75,47 @@ def test_forced_plays_are_few():
     assert counts[0] >= 400 - 3 * math.sqrt(400)
 
 
+def told(policy, indices):
+    """Learn plays of five arms without contexts: the first pays 0.6 more than the others, each of them 0.7 off."""
+    rewards, counts = [], policy.observed_points.sum(axis=0) if policy.round_index else np.zeros(5)
+    for index in indices:
+        rewards.append(0.6 * (index == 0) + (0.7 if counts[index] % 2 else -0.7))
+        counts[index] += 1
+    outputs = {"heat": np.zeros(len(indices))} if policy.learns_outputs else None
+    policy.update_many(np.zeros((len(indices), 0)), np.eye(5)[indices], rewards, outputs=outputs)
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.05])
+def test_the_rounds_of_one_call_count_before_the_next(floor):
+    """Of 356 rounds 100, 157 and 225 force a play of the last two arms, and 307 one of all but the best."""
+    policy = kb.ek_ucb(seed=0, exploration_floor=floor)
+    told(policy, [0] * 82 + [1, 2] * 6 + [3, 4] * 3)
+    decisions = policy.select_many(np.zeros((256, 0)), np.eye(5))
+    if floor:
+        # the last two are alike, and chance decides which of them is played first
+        np.testing.assert_allclose(decisions[0].probabilities, [0.01, 0.01, 0.01, 0.485, 0.485])
+        ordinary = [np.allclose(each.probabilities, [0.96, 0.01, 0.01, 0.01, 0.01]) for each in decisions]
+        assert ordinary.count(False) <= 10
+        assert all(each.propensity == each.probabilities[each.index] for each in decisions)
+    else:
+        assert np.bincount([decision.index for decision in decisions]).tolist() == [246, 1, 1, 4, 4]
+
+
+@pytest.mark.parametrize("constrained", [False, True])
+def test_quotas_that_fall_due_within_a_batch_are_met(constrained):
+    """Days of 42 rounds begin at none of the times at which actions fall due; at round 400 eight plays are."""
+    policy = kb.ek_ucb(seed=0)
+    if constrained:
+        policy.constrained({"heat": kb.Below(9.0, kb.Gaussian(1.0))}, safe_actions=np.eye(5))
+    told(policy, [0] * 22 + [1, 2, 3, 4] * 5)
+    for _ in range(10):
+        told(policy, [each.index for each in policy.select_many(np.zeros((42, 0)), np.eye(5))])
+    counts = policy.observed_points.sum(axis=0)
+    assert counts.sum() == 462
+    assert counts.min() == 8
+    assert counts[0] >= 462 - 2.0 * math.sqrt(462)
+
+
 def test_actions_that_never_return_are_never_overdue():
     generator, policy = np.random.default_rng(0), kb.ek_ucb(seed=0)
     for _ in range(60):

@@ -7,6 +7,7 @@ from test_policy_contract import VARIANTS, build, variant_name
 
 import kernel_bandits as kb
 from kernel_bandits.errors import InputError
+from kernel_bandits.policies.decision import Choice
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 
 RULES = [kb.Kors(), kb.Kors(history="none"), kb.Kors(max_size=20), kb.PosteriorVariance()]
@@ -95,6 +96,84 @@ def test_bad_input_changes_nothing():
     policy.tell_many(ids, np.ones(30))
     with pytest.raises(InputError, match=r"was told already, with reward 1\.0"):
         policy.tell(ids[3], 1.0)
+
+
+class Settles:
+    """Rewards of 1 that are read while another caller tells the reward of a decision."""
+
+    def __init__(self, policy, key, count):
+        self.policy, self.key, self.count = policy, key, count
+
+    def __array__(self, dtype=None, copy=None):
+        if self.key in self.policy.pending:
+            self.policy.tell(self.key, 2.0)
+        return np.ones(self.count)
+
+
+@pytest.mark.parametrize("preset", [kb.ek_ucb, kb.k_ucb])
+def test_a_decision_that_is_settled_meanwhile_is_named(preset):
+    policy = preset(kb.Gaussian(0.3), seed=0)
+    ids = policy.await_many(*log(30)[:2])
+    with pytest.raises(InputError, match=r"decision 3 was told already, with reward 2\.0"):
+        policy.tell_many(ids, Settles(policy, ids[3], 30))
+    assert policy.round_index == 1
+
+
+class TooFar(kb.Kernel):
+    """A Gaussian that refuses points whose first column is above a limit."""
+
+    def __init__(self, reason):
+        self.gaussian, self.limit, self.reason = kb.Gaussian(0.3), 2.0, reason
+
+    def __call__(self, X, Y=None):
+        if (X[:, 0] > self.limit).any():
+            raise self.reason("too far")
+        return self.gaussian(X, Y)
+
+    def diag(self, X):
+        return self.gaussian.diag(X)
+
+
+@pytest.mark.parametrize("reason", [InputError, ValueError])
+def test_what_comes_before_a_failure_of_the_kernel_stays(reason):
+    policy, expected = (kb.ek_ucb(TooFar(reason), seed=0) for _ in range(2))
+    contexts, actions, rewards = log(40)
+    contexts[29, 0] = 3.0
+    with pytest.raises(reason, match="too far"):
+        policy.await_many(contexts, actions)
+    assert policy.pending == tuple(range(29))
+    ids = [expected.ask(context, action[None, :]).id for context, action in zip(contexts[:29], actions, strict=False)]
+    policy.tell_many(policy.pending, rewards[:29])
+    expected.tell_many(ids, rewards[:29])
+    assert_same_posterior(policy, expected)
+
+
+class Fails(kb.Policy):
+    """Learns rewards together or one by one, but none above 1."""
+
+    def choose(self, points):
+        return Choice(len(points) - 1)
+
+    def learn(self, point, reward, choice):
+        del point, choice
+        if reward > 1.0:
+            raise InputError("reward: too large")
+        return []
+
+    def fulfil_many(self, keys, rewards):
+        for reward in rewards:
+            self.learn(None, reward, None)
+        return [(self._waiting.pop, key, None) for key in keys]
+
+
+def test_rewards_before_a_failure_of_the_joint_step_stay_learned():
+    policy = Fails(np.random.default_rng(0))
+    contexts, actions, _ = log(300)
+    ids = policy.await_many(contexts, actions)
+    with pytest.raises(InputError, match="too large"):
+        policy.tell_many(ids, [0.0] * 200 + [2.0] + [0.0] * 99)
+    assert policy.round_index == 200
+    assert policy.pending == tuple(ids[200:])
 
 
 def test_a_table_awaits_new_levels_in_their_order():

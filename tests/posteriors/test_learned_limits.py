@@ -71,6 +71,28 @@ def test_bad_settings_are_named(options, words):
         kb.KernelLearning(**options)
 
 
+@pytest.mark.parametrize("actions", [np.eye(2), kb.Box([0.0], [1.0])], ids=["arms", "box"])
+@pytest.mark.parametrize(
+    ("learning", "rounds"),
+    [
+        (kb.KernelLearning(growth=8.0), {"arms": [4, 32], "box": [4, 32]}),
+        (
+            kb.KernelLearning(),
+            {"arms": [4, 6, 9, 13, 19, 27, 38], "box": [4, 5, 6, 8, 10, 12, 15, 18, 22, 27, 33, 40]},
+        ),
+    ],
+    ids=["given", "default"],
+)
+def test_a_given_growth_holds_from_the_start(learning, rounds, actions):
+    generator, policy = np.random.default_rng(0), kb.ek_ucb(seed=0, learn_kernel=learning)
+    for _ in range(40):
+        context = generator.normal(size=1)
+        decision = policy.select(context, actions)
+        policy.update(context, decision.action, context[0] * decision.action[0] + 0.1 * generator.normal())
+    changes = [change.round_index for change in policy.posterior.kernel_changes]
+    assert changes == rounds["box" if isinstance(actions, kb.Box) else "arms"]
+
+
 @pytest.mark.parametrize("preset", [kb.ek_ucb, kb.k_ucb])
 def test_what_cannot_be_learned_is_named(preset):
     with pytest.raises(kb.InputError, match="without one it has to be learned"):

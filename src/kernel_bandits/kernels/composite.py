@@ -60,7 +60,7 @@ class TensorProduct(Kernel):
         context_kernel: the kernel of the first ``context_dimension`` columns.
         action_kernel: the kernel of the remaining columns.
         context_dimension: d_x.
-        shear: how contexts move actions: k_action is of a − M(x − centre) then. None for not at all.
+        shear: how contexts move actions: k_action is of a − M(x − centre) then. None if contexts do not move actions.
     """
 
     def __init__(
@@ -73,6 +73,13 @@ class TensorProduct(Kernel):
         self.context_kernel = as_kernel(context_kernel)
         self.action_kernel = as_kernel(action_kernel)
         self.context_dimension = as_count("context_dimension", context_dimension)
+        if shear is not None and not isinstance(shear, Shear):
+            raise InputError(f"shear: expected a Shear or None, got {type(shear).__name__}.")
+        if shear is not None and shear.slopes.shape[1] != self.context_dimension:
+            raise InputError(
+                f"shear: expected slopes of {self.context_dimension} context columns, as context_dimension says, got "
+                f"slopes of shape {shear.slopes.shape}; give a row per action column and a column per context column."
+            )
         self.shear = shear
 
     def _split(self, X: FloatArray, share_context: bool = True) -> tuple[FloatArray, FloatArray]:
@@ -86,7 +93,14 @@ class TensorProduct(Kernel):
         if share_context and (contexts[-1] == contexts[0]).all() and (contexts == contexts[0]).all():
             contexts = contexts[:1]
         actions = X[:, self.context_dimension :]
-        return contexts, actions if self.shear is None else actions - self.shear.offsets(contexts)
+        if self.shear is None:
+            return contexts, actions
+        if len(self.shear.slopes) != actions.shape[1]:
+            raise InputError(
+                f"shear: expected slopes of {actions.shape[1]} action columns, one row each, got slopes of shape "
+                f"{self.shear.slopes.shape}."
+            )
+        return contexts, actions - self.shear.offsets(contexts)
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
         if Y is None:

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from kernel_bandits.arrays import as_count, as_positive
 from kernel_bandits.errors import InputError
 
+# Observations between two refits grow by this factor unless another is given.
+DOUBLING = 2.0
+
 
 @dataclass(frozen=True)
 class KernelLearning:
@@ -16,8 +19,9 @@ class KernelLearning:
 
     Args:
         first_round: how many observations there are when it is learned first.
-        growth: refit each time the number of observations has grown by this factor; 2 for doubling times, which keeps
-            the cost of learning a fixed share of that of playing.
+        growth: refit each time the number of observations has grown by this factor. By default 2, doubling times, which
+            keeps the cost of learning a fixed share of that of playing; where no kernel is given, a smaller factor as
+            long as observations are few.
         sample_size: n, the most observations that a fit looks at, drawn at random, round t with weight 1/t.
         groups: a label from 0 on for each column of a joint point, context columns first: columns with the same label
             share a lengthscale, in units of their spread. None for one lengthscale per column.
@@ -27,7 +31,7 @@ class KernelLearning:
     """
 
     first_round: int = 4
-    growth: float = 2.0
+    growth: float | None = None
     sample_size: int = 256
     groups: tuple[int, ...] | None = None
     warm_up: int = 512
@@ -37,7 +41,7 @@ class KernelLearning:
         for name in ("first_round", "sample_size", "warm_up"):
             if as_count(name, getattr(self, name)) < 2:
                 raise InputError(f"{name}: expected at least 2, got {getattr(self, name)}.")
-        if not as_positive("growth", self.growth) > 1.0:
+        if self.growth is not None and not as_positive("growth", self.growth) > 1.0:
             raise InputError(f"growth: expected more than 1, got {self.growth!r}.")
         if self.warm_up < self.first_round:
             raise InputError(
@@ -47,9 +51,10 @@ class KernelLearning:
         if self.groups is not None:
             object.__setattr__(self, "groups", _labels(self.groups))
 
-    def after(self, round_index: int) -> int:
-        """Return the round of the next learning."""
-        return max(self.first_round, round_index + 1, math.ceil(self.growth * round_index))
+    def after(self, round_index: int, growth: float = DOUBLING) -> int:
+        """Return the round of the next learning, which has grown by the given factor unless the user chose another."""
+        factor = growth if self.growth is None else self.growth
+        return max(self.first_round, round_index + 1, math.ceil(factor * round_index))
 
 
 def _labels(groups: Sequence[int]) -> tuple[int, ...]:

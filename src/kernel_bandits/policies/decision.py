@@ -49,8 +49,9 @@ class Decision:
         action: the action itself, shape (d_a,).
         mean: its expected reward.
         std: the posterior standard deviation of its expected reward.
-        upper_bound: its upper confidence bound; under a UCB rule the largest of all offered actions. Under Thompson
-            sampling the value that was drawn for it.
+        upper_bound: its upper confidence bound; under a UCB rule the largest of all offered actions, unless it was
+            drawn by an exploration floor or played because it was played too rarely. Under Thompson sampling the value
+            that was drawn for it.
         context: the context it was chosen for, shape (d_x,).
         propensity: the probability with which it was chosen, if the policy chooses at random among finitely many
             actions; otherwise None.

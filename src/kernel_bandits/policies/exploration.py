@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
@@ -44,13 +43,6 @@ def as_floor(floor: float) -> float:
     if isinstance(floor, bool) or not (isinstance(floor, (int, float, np.number)) and 0.0 <= floor <= 1.0):
         raise InputError(f"exploration_floor: expected a probability from 0 to 1, got {floor!r}.")
     return float(floor)
-
-
-def shared(rows: NDArray[np.intp], count: int) -> FloatArray:
-    """Return the probabilities (count,) of a choice at random among some of the rows."""
-    probabilities = np.zeros(count)
-    probabilities[rows] = 1.0 / len(rows)
-    return probabilities
 
 
 def draw_row(probabilities: FloatArray, generator: np.random.Generator) -> int:

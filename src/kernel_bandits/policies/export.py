@@ -6,13 +6,14 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, UnavailableError
+from kernel_bandits.features.portable import Node
 from kernel_bandits.io import as_path, atomic_write
 from kernel_bandits.kernels import (
     Constant,
@@ -30,11 +31,11 @@ from kernel_bandits.kernels import (
     Sum,
     TensorProduct,
 )
+from kernel_bandits.kernels.mixed import SAME
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.basis import AnchorBasis
 from kernel_bandits.version import __version__
 
-Node: TypeAlias = dict[str, Any]
 FORMAT = "kernel-bandits surface 1"
 
 
@@ -128,7 +129,7 @@ def as_node(kernel: KernelLike, start: int, stop: int) -> Node:
         return product if kernel.shear is None else _moved(product, kernel.shear, columns)
     if isinstance(kernel, PerArm):
         split = start + kernel.context_dimension
-        parts = [as_node(kernel.context_kernel, start, split), {"kind": "same", "columns": [split, stop]}]
+        parts = [as_node(kernel.context_kernel, start, split), _same([split, stop], [1.0] * (stop - split), 0.0)]
         return {"kind": "product", "parts": parts}
     raise InputError(f"export: {kernel!r} has no portable form; use a kernel of this library.")
 
@@ -165,6 +166,10 @@ def _dot(kernel: Polynomial, columns: list[int]) -> Node:
     return node | {"offset": kernel.offset, "degree": kernel.degree}
 
 
+def _same(columns: list[int], scale: list[float], within: float) -> Node:
+    return {"kind": "same", "columns": columns, "scale": scale, "within": within}
+
+
 def _mixed(kernel: Mixed, columns: list[int]) -> Node:
     width = columns[1] - columns[0]
     count = kernel.variables or max(width, 1)
@@ -178,6 +183,9 @@ def _mixed(kernel: Mixed, columns: list[int]) -> Node:
     metric = np.eye(width) / count if kernel.metric is None else kernel.metric
     linear["metric"] = metric.tolist()
     parts: list[Node] = [{"kind": "constant", "value": kernel.bias}]
-    for value, part in ((kernel.linear, linear), (kernel.smooth, smooth)):
+    weighted = [(kernel.linear, linear), (kernel.smooth, smooth)]
+    if kernel.own:
+        weighted.append((kernel.own, _same(columns, scale.tolist(), SAME)))
+    for value, part in weighted:
         parts.append({"kind": "product", "parts": [{"kind": "constant", "value": value}, part]})
     return {"kind": "sum", "parts": parts}

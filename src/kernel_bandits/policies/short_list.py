@@ -6,6 +6,10 @@ action of a list of K has been played 2√t/K times, unless even a bound that ho
 that it is the best. These are 2√t plays at most, of the order of the regret that is paid anyway (Garivier & Kaufmann
 2016 force √t plays of each arm for the same reason). Where the best action depends on the context every action is
 played more often than that, and nothing is forced.
+
+That holds where every play is counted before the next round: its reward is learned or awaited, or one ``select_many``
+decides both. Calls of ``select`` without a reward between them do not know of each other: all of them play the action
+that is overdue, or the rounds in which it is pass unseen. Decide them together, or by ``ask``.
 """
 
 from __future__ import annotations
@@ -13,7 +17,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,37 +31,42 @@ from kernel_bandits.posteriors.facts import Evaluation
 FORCED = 2.0
 
 
-@dataclass(frozen=True)
 class Plays:
-    """How often each action was played, in a round in which some may have to be.
+    """How often each action was played before a round, and in the rounds before it that one call decides.
 
-    Attributes:
+    Under forgetting only the plays in memory are counted: what is forgotten falls due again, in as few rounds.
+
+    Args:
+        posterior: knows the points that were played, those included whose reward is awaited.
         split: the number of context columns; the others are the action.
-        played: the number of rounds so far, those included whose reward is awaited.
-        counts: plays of each action.
     """
 
-    split: int
-    played: int
-    counts: Counter[bytes]
+    def __init__(self, posterior: Posterior[Any], split: int) -> None:
+        self._posterior, self._split = posterior, split
+        self._played = posterior.round_index + posterior.awaited_count
+        # Without a history plays are not counted, and nothing is overdue.
+        self._is_counted = posterior.approximation != "history-free"
+        # counted when they are needed: there may be thousands
+        self._counts: Counter[bytes] | None = None
+        self._chosen: list[FloatArray] = []
 
     @classmethod
     def due(cls, posterior: Posterior[Any], offered: int, split: int) -> Plays | None:
-        """Return the plays so far if some of the actions on offer may be overdue; None in most rounds.
-
-        None is overdue where the history is not kept either: nobody has counted.
-        """
-        # counted before the points are looked up: there may be thousands
-        played = posterior.round_index + posterior.awaited_count
-        quota = int(FORCED * math.sqrt(played) / offered)
-        # From (jA/2)² on, for A rounds, the j-th play of each action falls due; later nothing has changed.
-        is_due = quota > 0 and played < (quota * offered / FORCED) ** 2 + offered
-        if not is_due or posterior.approximation == "history-free":
+        """Return the plays so far if some of the actions on offer may be overdue; None in most rounds."""
+        if _rounds_until_due(posterior.round_index + posterior.awaited_count, offered):
             return None
-        # before the first reward the history has no width yet
-        known = _keys(posterior.observed_points[:, split:]) if posterior.round_index else []
-        awaited = _keys(point[split:] for point in posterior.awaited_points.values())
-        return cls(split, played, Counter(known + awaited))
+        plays = cls(posterior, split)
+        return plays if plays._is_counted else None
+
+    def rounds_until_due(self, offered: int) -> float:
+        """Return after how many rounds some of as many actions on offer may be overdue; 0 if they may be now."""
+        return _rounds_until_due(self._played, offered) if self._is_counted else math.inf
+
+    def add(self, points: Iterable[FloatArray]) -> None:
+        """Count points (d,) that were chosen, one in each round, before the next round of the same call."""
+        before = len(self._chosen)
+        self._chosen += points
+        self._played += len(self._chosen) - before
 
     def overdue(self, points: FloatArray, evaluation: Evaluation) -> NDArray[np.intp]:
         """Return the rows of the points (A, d) on offer whose action was played too rarely.
@@ -66,12 +74,34 @@ class Plays:
         The actions are those on offer and those that were played. Where actions hardly ever return there are about as
         many as rounds, and none is overdue.
         """
-        actions = _keys(points[:, self.split :])
-        quota = int(FORCED * math.sqrt(self.played) / len({*actions, *self.counts}))
-        rare = np.flatnonzero([self.counts[action] < quota for action in actions])
+        actions, counts = _keys(points[:, self._split :]), self._count()
+        quota = int(FORCED * math.sqrt(self._played) / len({*actions, *counts}))
+        rare = np.flatnonzero([counts[action] < quota for action in actions])
         # t normal deviations are below √(2 log t) on average
-        hopes = evaluation.mean[rare] + math.sqrt(2.0 * math.log(self.played)) * evaluation.std[rare]
+        hopes = evaluation.mean[rare] + math.sqrt(2.0 * math.log(self._played)) * evaluation.std[rare]
         return rare[hopes >= evaluation.mean.max()]
+
+    def _count(self) -> Counter[bytes]:
+        """Return the plays of each action."""
+        if self._counts is None:
+            awaited = _keys(point[self._split :] for point in self._posterior.awaited_points.values())
+            # before the first reward the history has no width yet
+            known = _keys(self._posterior.observed_points[:, self._split :]) if self._posterior.round_index else []
+            self._counts = Counter(known + awaited)
+        self._counts.update(_keys(point[self._split :] for point in self._chosen))
+        self._chosen.clear()
+        return self._counts
+
+
+def _rounds_until_due(played: int, offered: int) -> int:
+    """Return after how many rounds some of as many actions on offer may be overdue; 0 if they may be now.
+
+    From (jA/2)² on, for A rounds, the j-th play of each of A actions falls due; later nothing has changed.
+    """
+    quota = int(FORCED * math.sqrt(played) / offered)
+    if quota > 0 and played < (quota * offered / FORCED) ** 2 + offered:
+        return 0
+    return max(1, math.ceil(((quota + 1) * offered / FORCED) ** 2) - played)
 
 
 def _keys(actions: Iterable[FloatArray]) -> list[bytes]:

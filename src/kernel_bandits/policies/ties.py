@@ -3,6 +3,8 @@
 Far from all data the bounds of different actions agree up to the order of rounding, which must not decide.
 """
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,10 +13,11 @@ from kernel_bandits.arrays import FloatArray
 # Values this close to the largest, relative to its distance from the level that all share, count as equal to it.
 TIE_TOLERANCE = 1e-12
 ROUNDING = float(np.finfo(float).eps)
+V = TypeVar("V", float, FloatArray)
 
 
-def tie_threshold(largest: float, level: float = 0.0) -> float:
-    """Return the value from which on others count as equal to the largest.
+def tie_threshold(largest: V, level: float = 0.0) -> V:
+    """Return the value from which on others count as equal to the largest, or those of several largest ones.
 
     Values are sums of a level that all share, which only the sum is rounded for, and of what was computed.
     """
@@ -36,20 +39,14 @@ def contenders(values: FloatArray, level: float = 0.0) -> tuple[int, NDArray[np.
 
 def winners(values: FloatArray, level: float = 0.0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the index of the largest value of each row (n, A), and how many count as the largest, both (n,)."""
-    return values.argmax(axis=1), (values >= _thresholds(values, level)).sum(axis=1)
+    return values.argmax(axis=1), _are_tied(values, level).sum(axis=1)
 
 
-def shares(
-    values: FloatArray, best: NDArray[np.intp], number_of_ties: NDArray[np.intp], level: float = 0.0
-) -> FloatArray:
-    """Return the probabilities (n, A) of a choice at random among the values of each row that count as the largest."""
-    if number_of_ties.max(initial=0) > 1:
-        return (values >= _thresholds(values, level)) / number_of_ties[:, None]
-    probabilities = np.zeros(values.shape)
-    probabilities[np.arange(len(best)), best] = 1.0
-    return probabilities
+def shares(values: FloatArray, level: float = 0.0) -> FloatArray:
+    """Return the probabilities (…, A) of a choice at random among the values of each row that count as the largest."""
+    tied = _are_tied(values, level)
+    return tied / tied.sum(axis=-1, keepdims=True)
 
 
-def _thresholds(values: FloatArray, level: float) -> FloatArray:
-    largest = values.max(axis=1, keepdims=True)
-    return largest - (TIE_TOLERANCE * np.abs(largest - level) + ROUNDING * abs(level))
+def _are_tied(values: FloatArray, level: float) -> NDArray[np.bool_]:
+    return values >= tie_threshold(values.max(axis=-1, keepdims=True), level)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from kernel_bandits.actions import as_log, require_action_columns
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Step
+from kernel_bandits.errors import UnavailableError
 from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.policies.rounds import Rounds
 
@@ -37,7 +38,7 @@ class Together(Rounds):
         """Call :meth:`await_many`, with steps of a policy around this one."""
         contexts, actions, _ = as_log(contexts, actions, np.zeros(len(np.atleast_1d(contexts))), *self._dimensions)
         points = np.hstack([contexts, actions])
-        if self._dimensions[0] is None and len(points):
+        if self._dimensions[0] is None:
             require_action_columns(actions)
             self._check_first(points, contexts.shape[1])
         dimensions = (contexts.shape[1], actions.shape[1])
@@ -69,9 +70,15 @@ class Together(Rounds):
                 stored = (self._store, version + 1, self._rewards_learned, dimensions)
                 self._commit(version, planned, [*self._ledger.issue_steps(done), *also, stored])
         except Exception as reason:
-            self._blame_others(version, reason)
-            raise
+            self._require_one_by_one(version, reason)
+            return 0
         return done
+
+    def _require_one_by_one(self, version: int, reason: Exception) -> None:
+        """Raise unless a joint step failed by itself: one by one, what comes before the failure is kept."""
+        self._blame_others(version, reason)
+        if isinstance(reason, (MemoryError, UnavailableError)):
+            raise reason
 
     def _await_one(self, key: int, point: FloatArray, dimensions: tuple[int, int], also: Sequence[Step]) -> None:
         version = self._version()
@@ -84,6 +91,8 @@ class Together(Rounds):
         done = 0
         while len(keys) - done >= FEWEST and not self.learns_outputs:
             version, some = self._version(), keys[done : done + MOST]
+            # once more, since another thread may have settled one before the version was read
+            self._ledger.require_all_open("tell", some)
             numbers = rewards[done : done + MOST]
             try:
                 with threads_for(self.dictionary_size, len(some)) or nullcontext():
@@ -94,7 +103,7 @@ class Together(Rounds):
                 steps = self._ledger.tell_steps(dict(zip(some, numbers, strict=True)))
                 self._commit(version, planned, [*steps, (self._store, version + 1, learned, self._dimensions)])
             except Exception as reason:
-                self._blame_others(version, reason)
-                raise
+                self._require_one_by_one(version, reason)
+                break
             done += len(some)
         return done

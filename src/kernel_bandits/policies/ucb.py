@@ -21,7 +21,7 @@ from kernel_bandits.policies.box_design import BoxDesign
 from kernel_bandits.policies.box_search import finalists
 from kernel_bandits.policies.constraints import Constraint, Guards
 from kernel_bandits.policies.decision import Choice, scattered
-from kernel_bandits.policies.exploration import Exploration, floor_words, shared
+from kernel_bandits.policies.exploration import Exploration, floor_words
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.short_list import Plays
 from kernel_bandits.posteriors.base import Posterior
@@ -121,13 +121,19 @@ class UpperConfidenceBound(PosteriorPolicy):
 
     def choose(self, points: FloatArray) -> Choice:
         if self.guards is None:
-            return self._chosen(points, self._plays(len(points)))
-        allowed, excess = self.guards.allowed(points)
+            return self._chosen(points, self._plays_due(len(points)))
+        return self._safe_choice(points, self.guards, self._plays_before())
+
+    def _safe_choice(self, points: FloatArray, guards: Guards, plays: Plays | None) -> Choice:
+        """Choose among the points that keep all constraints."""
+        allowed, excess = guards.allowed(points)
         rows = np.flatnonzero(allowed)
         if not len(rows):
-            self.guards.require_flag()
+            guards.require_flag()
             rows = np.array([excess.argmin()])
-        choice = self._chosen(points[rows], self._plays(len(rows)))
+        if plays is not None and plays.rounds_until_due(len(rows)):
+            plays = None
+        choice = self._chosen(points[rows], plays)
         table = choice.probabilities
         if table is not None:
             table = scattered(table, rows, len(points))
@@ -148,7 +154,11 @@ class UpperConfidenceBound(PosteriorPolicy):
         with self._reading():
             return {} if self.guards is None else self.guards.predict(points)
 
-    def _plays(self, offered: int) -> Plays | None:
+    def _plays_before(self) -> Plays | None:
+        """Return the plays so far if the kernel is learned."""
+        return None if self.design is None else Plays(self.posterior, self._dimensions[0] or 0)
+
+    def _plays_due(self, offered: int) -> Plays | None:
         """Return the plays so far if the kernel is learned and actions on offer may be overdue."""
         return None if self.design is None else Plays.due(self.posterior, offered, self._dimensions[0] or 0)
 
@@ -185,9 +195,9 @@ class UpperConfidenceBound(PosteriorPolicy):
     def _explore(self, points: FloatArray, exploration: Exploration, plays: Plays | None) -> Choice:
         """Return the best with probability 1 − ε and otherwise any action, with all probabilities either way."""
         best, upper_bounds, contenders = self._best(points, plays)
-        tied = ties.tied_rows(upper_bounds, self.posterior.prior_mean)
+        shares = ties.shares(upper_bounds, self.posterior.prior_mean)
         if contenders is not None:
-            tied = contenders[tied]
+            shares = scattered(shares, contenders, len(points))
         self.will_draw(exploration.generator)
         chosen, row = best, exploration.draw(best.index, len(points))
         if row != best.index:
@@ -195,21 +205,28 @@ class UpperConfidenceBound(PosteriorPolicy):
             mean, std = evaluation.mean.item(0), evaluation.std.item(0)
             chosen = Choice(row, mean, std, mean + self._bonus() * std, None, (evaluation, 0))
         # ε/A for every action, and 1 − ε shared among those that tie for the largest bound
-        probabilities = exploration.mixed(shared(tied, len(points)))
+        probabilities = exploration.mixed(shares)
         return replace(chosen, propensity=probabilities.item(row), probabilities=probabilities)
 
     def choose_many(self, points: FloatArray) -> list[Choice]:
-        if self.guards is not None:
-            return [self.choose(offered) for offered in points]
-        number_of_actions = points.shape[1]
-        plays = self._plays(number_of_actions)
-        if plays is not None:
-            return [self._chosen(offered, plays) for offered in points]
-        choices: list[Choice] = []
-        step = max(1, ROWS_AT_ONCE // number_of_actions)
-        for start in range(0, len(points), step):
-            choices += self._choose_block(points[start : start + step])
+        plays, choices = self._plays_before(), list[Choice]()
+        while len(choices) < len(points):
+            some = self._choose_next(points[len(choices) :], plays)
+            if plays is not None:
+                # a play that was forced is not due again in the next round
+                plays.add(offered[choice.index] for offered, choice in zip(points[len(choices) :], some, strict=False))
+            choices += some
         return choices
+
+    def _choose_next(self, points: FloatArray, plays: Plays | None) -> list[Choice]:
+        """Choose one of the points (n, A, d) in each of the leading rounds, at least one."""
+        if self.guards is not None:
+            return [self._safe_choice(points[0], self.guards, plays)]
+        number_of_actions = points.shape[1]
+        wait = math.inf if plays is None else plays.rounds_until_due(number_of_actions)
+        if not wait:
+            return [self._chosen(points[0], plays)]
+        return self._choose_block(points[: int(min(wait, max(1, ROWS_AT_ONCE // number_of_actions)))])
 
     def _choose_block(self, points: FloatArray) -> list[Choice]:
         """Choose one of the points (n, A, d) in each of n rounds by one matrix product."""
@@ -229,7 +246,7 @@ class UpperConfidenceBound(PosteriorPolicy):
         if self.exploration is not None:
             # ε/A for every action, and 1 − ε shared among those that tie for the largest bound
             self.will_draw(self.exploration.generator)
-            probabilities = self.exploration.mixed(ties.shares(upper_bounds, best, number_of_ties, level))
+            probabilities = self.exploration.mixed(ties.shares(upper_bounds, level))
             rows = np.array([self.exploration.draw(row, points.shape[1]) for row in rows.tolist()])
         chosen = np.arange(len(points)), rows
         columns = (chosen[1], means[chosen], stds[chosen], upper_bounds[chosen])

@@ -174,7 +174,7 @@ class Posterior(Reported, Generic[E]):
         """
         carry_out(self.anticipate_steps(key, point, evaluation, row))
 
-    def anticipate_many(self, points: Mapping[int, FloatArray]) -> None:
+    def anticipate_all(self, points: Mapping[int, FloatArray]) -> None:
         """Count points by key as played, in a posterior that nobody else holds and that awaits none yet."""
         for key, point in points.items():
             self.anticipate(key, point, self.evaluate_finite(point[None, :]))

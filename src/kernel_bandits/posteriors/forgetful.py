@@ -279,7 +279,7 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
             within.learn_history(stamped, rewards, stamped, None if (weights == 1.0).all() else weights)
             awaited = self._within.awaited_points
             if awaited:
-                within.anticipate_many(awaited)
+                within.anticipate_all(awaited)
         except KernelBanditsError:
             return False
         self._kept, self._within = left, within

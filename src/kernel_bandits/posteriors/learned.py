@@ -323,7 +323,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         # the kernel is learned without weights: they change what is known of f, not how rough it is
         within.learn_history(points, centred, candidates, self.observed_weights)
         if awaited:
-            within.anticipate_many(awaited)
+            within.anticipate_all(awaited)
         return within
 
     def __repr__(self) -> str:

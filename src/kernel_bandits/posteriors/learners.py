@@ -285,12 +285,8 @@ class MixedLearner(Learner[MixedModel]):
         self._far = np.where(np.abs(first) > FAR, first, 0.0) if np.abs(first).max() > FAR else None
 
     def next_round(self, learning: KernelLearning, round_index: int) -> int:
-        later = learning.after(round_index)
-        in_box = self._columns.box is not None
-        if round_index >= (FEW_EXPERIMENTS if in_box else FEW_OBSERVATIONS):
-            return later
-        growth = BOX_GROWTH if in_box else GROWTH
-        return min(later, max(learning.first_round, round_index + 1, math.ceil(growth * round_index)))
+        few, growth = (FEW_OBSERVATIONS, GROWTH) if self._columns.box is None else (FEW_EXPERIMENTS, BOX_GROWTH)
+        return learning.after(round_index, growth) if round_index < few else learning.after(round_index)
 
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
         self._columns = self._columns.within(low, high)

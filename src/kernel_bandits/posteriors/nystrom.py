@@ -255,7 +255,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
             steps.append((setattr, facts, "residual_trace", admitted.residual_trace))
         return steps + model.dictionary.commit_steps(admitted.candidate, proposal, admitted.appended)
 
-    def anticipate_many(self, points: Mapping[int, FloatArray]) -> None:
+    def anticipate_all(self, points: Mapping[int, FloatArray]) -> None:
         # no coins are flipped: where a history is learned, anchors are chosen
         self._model.count_awaited({key: Awaited(point, point) for key, point in points.items()})
 

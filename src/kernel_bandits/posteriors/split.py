@@ -232,9 +232,7 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
 
     def _evaluated(self, point: FloatArray, evaluation: _SplitEvaluation, row: int) -> tuple[bytes, Any, Any, int]:
         arm, member = self._member(point)
-        known = evaluation.within[row]
-        if known is None:
-            known = (member.evaluate_finite(point[None, : self._split]), 0)
+        known = evaluation.within[row] or (member.evaluate_finite(point[None, : self._split]), 0)
         return arm, member, *known
 
     def _admit_steps(self, arm: bytes, member: Posterior[Any], dimension: int, observations: int) -> Steps:
@@ -321,11 +319,11 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
             *self._admit_steps(arm, member, len(point), 0),
         ]
 
-    def anticipate_many(self, points: Mapping[int, FloatArray]) -> None:
+    def anticipate_all(self, points: Mapping[int, FloatArray]) -> None:
         keys, joint = list(points), np.array(list(points.values()))
         for rows in self._rows_by_arm(joint).values():
             arm, member = self._member(joint[rows[0]])
-            member.anticipate_many({keys[row]: joint[row, : self._split] for row in rows})
+            member.anticipate_all({keys[row]: joint[row, : self._split] for row in rows})
             carry_out(self._admit_steps(arm, member, joint.shape[1], 0))
         self._arms.awaited.update({key: Awaited(point, point) for key, point in points.items()})
 

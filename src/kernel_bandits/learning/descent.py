@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 from kernel_bandits.arrays import FloatArray
 
-# A step that gains fewer nats is the last: models are told apart by whole ones.
+# Models are told apart by whole nats.
 TOLERANCE = 1e-3
 
 
@@ -20,6 +20,7 @@ def descend(
     high: FloatArray,
     iterations: int,
     observations: int,
+    tolerance: float = TOLERANCE,
 ) -> tuple[FloatArray, float]:
     """Return a local minimum, by L-BFGS-B from the best of some starts, and its value.
 
@@ -30,11 +31,12 @@ def descend(
         high: upper bounds.
         iterations: the most steps.
         observations: how many there are; the objective is about a nat for each.
+        tolerance: a step that gains fewer nats is the last.
     """
     clipped = [np.clip(start, low, high) for start in starts]
     start = min(clipped, key=lambda each: objective(each)[0]) if len(clipped) > 1 else clipped[0]
     bounds = list(zip(low, high, strict=True))
     # its tolerance is relative to the objective
-    options = {"maxiter": iterations, "ftol": TOLERANCE / observations}
+    options = {"maxiter": iterations, "ftol": tolerance / observations}
     found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return found.x, float(found.fun)

@@ -89,6 +89,7 @@ class MixedModel:
         """The parts of the variance of a reward: noise, constant, linear, smooth, and of single actions."""
         values = np.exp(self.parameters)
         bias, linear, decorrelated, smooth = values[: blocks.LENGTH].tolist()
+        # without columns nothing is linear in them
         linear = (
             linear * self.contexts.mean_square(self.warp.contexts) + decorrelated if len(self.contexts.varies) else 0.0
         )
@@ -312,6 +313,7 @@ class MixedSample:
         contexts = self._contexts.kernel(
             bias, linear, smooth, float(values[blocks.LENGTH]), decorrelated=decorrelated, relevance=warp.contexts
         )
+        # as for the shares: without columns nothing is linear in them
         variance = contexts.variance if self._split else bias + smooth
         kernel: Kernel
         if self._actions is None:

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
-from scipy.optimize import minimize
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.kernels import Stationary
+from kernel_bandits.learning.descent import descend
 from kernel_bandits.learning.evidence import Evidence, log_evidence, log_marginal_likelihood
 from kernel_bandits.learning.prior import PRIOR
 from kernel_bandits.numerics.blas_threads import factorisation_threads
@@ -173,14 +173,6 @@ class EvidenceObjective:
         return np.clip(parameters, low, high)
 
     def maximise(self, start: FloatArray, iterations: int, tolerance: float = TOLERANCE) -> FloatArray:
-        """Parameters of a local maximum within the bounds, by L-BFGS-B; a step that gains less nats is the last."""
-        found = minimize(
-            self.negated,
-            self.within_bounds(start),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=self.bounds,
-            # its tolerance is relative to the objective, which is about a nat per point
-            options={"maxiter": iterations, "ftol": tolerance / len(self.points)},
-        )
-        return found.x
+        """Return the parameters of a local maximum within the bounds; a step that gains fewer nats is the last."""
+        low, high = np.array(self.bounds).T
+        return descend(self.negated, [start], low, high, iterations, len(self.points), tolerance)[0]

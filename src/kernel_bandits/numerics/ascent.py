@@ -102,18 +102,16 @@ def _line_search(
     objective: Objective, x: FloatArray, f: FloatArray, g: FloatArray, step: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Shorten each step separately until it gains enough; a start whose step never does stays where it was."""
-    new_x, new_f, new_g = x, f, g
+    new_x, new_f, new_g = x.copy(), f.copy(), g.copy()
     length = np.ones(len(x))
     pending = np.arange(len(x))
-    for cut_number in range(CUTS):
+    for _ in range(CUTS):
         trial = np.clip(x[pending] + length[pending, None] * step[pending], 0.0, 1.0)
         trial_f, trial_g = objective(trial)
         promise, gain = np.vecdot(trial - x[pending], g[pending]), trial_f - f[pending]
         good = (gain >= SUFFICIENT_GAIN * np.maximum(promise, 0.0)) & np.isfinite(trial_g).all(axis=1)
-        if cut_number == 0:
-            if good.all():
-                return trial, trial_f, trial_g
-            new_x, new_f, new_g = x.copy(), f.copy(), g.copy()
+        if len(good) == len(x) and good.all():
+            return trial, trial_f, trial_g
         accepted = pending[good]
         new_x[accepted], new_f[accepted], new_g[accepted] = trial[good], trial_f[good], trial_g[good]
         pending, promise, gain = pending[~good], promise[~good], gain[~good]

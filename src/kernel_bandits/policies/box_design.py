@@ -151,16 +151,17 @@ def _surplus(rewards: FloatArray, contexts: FloatArray) -> FloatArray:
     """Return rewards above their median, within bounds that hold for all of them at once if they are normal.
 
     What is linear in the contexts (n, d_x) is taken off before, if it earns ½·log n nats for each column. With fewer
-    than two rewards for each slope it is left on: a fit explains so few whatever they are.
+    than two rewards for each slope it is left on: a fit can explain so few of them whatever they are.
     """
     count, offsets, centred = len(rewards), contexts - contexts.mean(axis=0), rewards - rewards.mean()
     largest = np.abs(offsets).max(axis=0, initial=0.0)
     columns = offsets[:, largest > 0.0] / largest[largest > 0.0]
-    rest = centred - columns @ np.linalg.lstsq(columns, centred, rcond=None)[0] if columns.shape[1] else centred
-    # ½n·log of the ratio of variances, in nats
     slopes = columns.shape[1]
-    if count > 2 * slopes and float(rest @ rest) * count ** (slopes / count) < float(centred @ centred):
-        rewards = rest
+    if 0 < 2 * slopes < count:
+        rest = centred - columns @ np.linalg.lstsq(columns, centred, rcond=None)[0]
+        # a fit gains ½n·log of the ratio of variances, in nats
+        if float(rest @ rest) * count ** (slopes / count) < float(centred @ centred):
+            rewards = rest
     surplus = rewards - np.median(rewards)
     usual = float(np.median(np.abs(surplus))) / NORMAL_MEDIAN
     return np.clip(surplus, -AT_ONCE * usual, AT_ONCE * usual) if usual else surplus

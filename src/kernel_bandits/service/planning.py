@@ -19,10 +19,10 @@ SILENT_AT_ONCE = 1_000
 _NOTHING: dict[str, Event] = {}
 
 
-def draft_all(commands: Sequence[Decide], replica: Replica) -> list[Decide]:
-    """Choose the actions of decisions with one state of the model; return those that could be made.
+def draft_all(commands: Sequence[Decide], replica: Replica) -> None:
+    """Choose the actions of decisions with one state of the model.
 
-    Their events have no place in the log yet. One that is refused has its ``error`` set.
+    Each gets a ``draft``, an event that has no place in the log yet, or an ``error`` if it is refused.
     """
     asked: list[Asked] = []
     asking: list[Decide] = []
@@ -32,7 +32,7 @@ def draft_all(commands: Sequence[Decide], replica: Replica) -> list[Decide]:
             asking.append(command)
         except KernelBanditsError as reason:
             command.error = reason
-    made, arms = [], None
+    arms = None
     for command, chosen in zip(asking, choose_many(replica.policy, asked), strict=True):
         if isinstance(chosen, KernelBanditsError):
             command.error = chosen
@@ -40,8 +40,6 @@ def draft_all(commands: Sequence[Decide], replica: Replica) -> list[Decide]:
         if command.actions is None and command.box is None and arms is None:
             arms = list(replica.policy.translator.offered(None))
         command.draft = _event(command, chosen, arms, replica)
-        made.append(command)
-    return made
 
 
 def _asked(command: Decide, replica: Replica) -> Asked:

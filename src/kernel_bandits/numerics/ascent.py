@@ -161,13 +161,12 @@ def _direction(x: FloatArray, g: FloatArray, B: FloatArray) -> FloatArray:
     diagonal = np.diagonal(B, axis1=1, axis2=2)
     towards = np.clip(x + g / diagonal, 0.0, 1.0) - x
     near = np.minimum(np.sqrt(np.vecdot(towards, towards)), NEAR_WALL)[:, None]
-    free = ~(((x <= near) & (g < 0.0)) | ((x >= 1.0 - near) & (g > 0.0)))
+    room = np.where(g < 0.0, x, 1.0 - x)
+    held = (room <= near) & (g != 0.0)
     reduced, slope = B, g
-    if not free.all():
-        both = free[:, :, None] & free[:, None, :]
-        reduced = np.where(both, B, diagonal[:, :, None] * np.eye(x.shape[1]))
-        at_wall = ((x <= 0.0) & (g < 0.0)) | ((x >= 1.0) & (g > 0.0))
-        slope = np.where(at_wall, 0.0, g)
+    if held.any():
+        reduced = np.where(held[:, :, None] | held[:, None, :], diagonal[:, :, None] * np.eye(x.shape[1]), B)
+        slope = np.where(held & (room <= 0.0), 0.0, g)
     step = np.asarray(np.linalg.solve(reduced, slope[:, :, None])[:, :, 0], dtype=np.float64)
     return step * (LONGEST_STEP / np.maximum(np.abs(step).max(axis=1, keepdims=True), LONGEST_STEP))
 

@@ -150,12 +150,19 @@ def around(centres: FloatArray, spacing: float, generator: np.random.Generator) 
 
 def _peaks(points: FloatArray, values: FloatArray, radius: float, count: int) -> list[int]:
     """Return the rows of the largest values, at most ``count``, none within the radius of a larger one."""
-    remaining = values.copy()
     rows: list[int] = []
-    while len(rows) < count:
-        row = int(remaining.argmax())
-        if remaining[row] == -np.inf:
-            break
-        rows.append(row)
-        remaining[squared_distances(points[row : row + 1], points)[0] <= radius * radius] = -np.inf
+    # largest first; usually the first piece is enough
+    order = np.argsort(-values, kind="stable")
+    for start in range(0, len(order), 2 * count):
+        some = order[start : start + 2 * count]
+        if rows:
+            some = some[(squared_distances(points[some], points[rows]) > radius * radius).all(axis=1)]
+        far = squared_distances(points[some], points[some]) > radius * radius
+        free = np.ones(len(some), dtype=bool)
+        for number, row in enumerate(some.tolist()):
+            if free[number]:
+                rows.append(row)
+                if len(rows) == count:
+                    return rows
+                free &= far[number]
     return rows

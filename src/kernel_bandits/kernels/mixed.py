@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.distance import cdist
 
 from kernel_bandits.arrays import FloatArray, as_count, as_floats, as_positive, require_finite
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels.base import Kernel, KernelLike, as_kernel, weighted_gradient
+from kernel_bandits.kernels.lengthscales import euclidean_distances
 from kernel_bandits.kernels.sections import Pullback, Sections
 from kernel_bandits.numerics.linalg import times
 
@@ -32,7 +32,8 @@ def _distances(left: FloatArray, right: FloatArray) -> FloatArray:
             squared += squares[:, None]
             squared += others
             return np.sqrt(np.maximum(squared, 0.0, out=squared), out=squared)
-    return cdist(left, right)
+    between: FloatArray = euclidean_distances(left, right)
+    return between
 
 
 class Mixed(Kernel):
@@ -170,7 +171,7 @@ class Mixed(Kernel):
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         left, right = self._standardised(X), self._standardised(Y)
-        r = math.sqrt(5.0 / (self.lengthscale**2 * self._count(X))) * cdist(left, right)
+        r = math.sqrt(5.0 / (self.lengthscale**2 * self._count(X))) * euclidean_distances(left, right)
         return self._gradient(left, right, weights, r, np.exp(-r)) + times(weights, self._weighted(right)) / self.scale
 
     def _gradient(

@@ -109,7 +109,7 @@ class _Climbers:
         A step that gains enough is made, and another that is not is shortened. A climber whose step gains nothing at
         any length stays where it is, and starts once more without what it had learned of the curvature.
         """
-        trial = np.clip(self.x + self.length[:, None] * self.step, 0.0, 1.0)
+        trial = _into_cube(self.x + self.length[:, None] * self.step)
         f, g = objective(trial)
         moved, gain = trial - self.x, f - self.f
         promise = np.vecdot(moved, self.g)
@@ -147,6 +147,12 @@ class _Climbers:
         return moving
 
 
+def _into_cube(points: FloatArray) -> FloatArray:
+    """Move points onto the nearest wall, in place, where they are beyond it."""
+    # half the time of np.clip on a few points
+    return np.minimum(np.maximum(points, 0.0, out=points), 1.0, out=points)
+
+
 def _first_curvature(gradients: FloatArray, first_step: float) -> FloatArray:
     """Return B ≈ −Hessian as a multiple of the identity for which B⁻¹g has the length of the first step, (n, d, d)."""
     steepness = np.maximum(np.linalg.norm(gradients, axis=1), np.finfo(float).tiny)
@@ -159,7 +165,7 @@ def _direction(x: FloatArray, g: FloatArray, B: FloatArray) -> FloatArray:
     If the latter were part of B⁻¹g, the projection onto the wall could turn ascent into descent (Bertsekas 1982).
     """
     diagonal = np.diagonal(B, axis1=1, axis2=2)
-    towards = np.clip(x + g / diagonal, 0.0, 1.0) - x
+    towards = _into_cube(x + g / diagonal) - x
     near = np.minimum(np.sqrt(np.vecdot(towards, towards)), NEAR_WALL)[:, None]
     room = np.where(g < 0.0, x, 1.0 - x)
     held = (room <= near) & (g != 0.0)

@@ -1,7 +1,7 @@
 """Plants drawn at random, tuned with nothing set: how many end more than 5 short?
 
     python benchmarks/process_random.py results.jsonl                        # 40 plants for development
-    python benchmarks/process_random.py results.jsonl --set held-out         # 100 plants to judge by
+    python benchmarks/process_random.py results.jsonl --set held-out         # 45 plants to judge by
     python benchmarks/process_random.py results.jsonl --batches 1 --policies here oracle
 
 A plant has 1 to 6 settings and 0 to 4 sensors. Peak, noise, units and what the sensors do are drawn, see ``draw``. The
@@ -27,7 +27,7 @@ import kernel_bandits as kb
 from kernel_bandits.kernels import Shear
 
 SHORT = 5.0
-SETS = {"development": range(40), "seen": range(10_000, 10_065), "held-out": range(10_065, 10_150)}
+SETS = {"development": range(40), "seen": range(10_000, 10_105), "held-out": range(10_105, 10_150)}
 
 
 def _log_uniform(generator: np.random.Generator, low: float, high: float, size: int | None = None) -> np.ndarray:

@@ -7,6 +7,7 @@ between two byte codes, and there are none between two steps: Ctrl-C finds all o
 
 from collections import deque
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from functools import cache
 from itertools import repeat, starmap
 from operator import call
 from typing import Any, TypeAlias
@@ -60,12 +61,20 @@ def finish(work: Callable[[], None]) -> None:
 def attributes(thing: object) -> dict[str, Any]:
     """Return the attributes that make up an object's state, those in slots included."""
     state = dict(getattr(thing, "__dict__", {}))
-    for cls in type(thing).__mro__:
-        slots = cls.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name not in ("__dict__", "__weakref__") and hasattr(thing, name):
-                state[name] = getattr(thing, name)
+    for name in _slots_of(type(thing)):
+        if hasattr(thing, name):
+            state[name] = getattr(thing, name)
     return state
+
+
+@cache
+def _slots_of(cls: type) -> tuple[str, ...]:
+    """Return the names of all slots of a class, its own first."""
+    names: list[str] = []
+    for one in cls.__mro__:
+        slots = one.__dict__.get("__slots__", ())
+        names += (slots,) if isinstance(slots, str) else slots
+    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
 
 
 def replace_state(thing: object, other: object) -> Step:

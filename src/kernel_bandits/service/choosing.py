@@ -7,7 +7,6 @@ that was chosen. So each process tosses coins of its own, and a saved policy hol
 from __future__ import annotations
 
 import secrets
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +25,8 @@ from kernel_bandits.policies.table_records import as_plain
 
 # A policy that raises one of these has changed nothing.
 REFUSED = (KernelBanditsError, np.linalg.LinAlgError, ArithmeticError)
+# What holds no generator: thousands of numbers are looked at in a moment, thousands of objects are not.
+_PLAIN = frozenset({type(None), bool, int, float, str})
 
 
 class Chosen(NamedTuple):
@@ -106,8 +107,7 @@ def _choose_alike(policy: TablePolicy, asked: Sequence[Asked], places: Sequence[
     table, rows = policy.translator, [asked[place].row for place in places]
     try:
         offered = table.offered(asked[places[0]].offer)
-        rounds = policy.inner._rounds(table.contexts(rows)[0], table.actions(offered)[0])
-        choices = policy.inner._choices(*rounds)
+        choices = policy.inner.choices(table.contexts(rows)[0], table.actions(offered)[0])
     except KernelBanditsError:
         good = [place for place in places if _is_encoded(policy, asked[place].row)]
         return _choose_alike(policy, asked, good) if 1 < len(good) < len(places) else {}
@@ -240,18 +240,13 @@ def reseed(policy: TablePolicy) -> None:
 
 def to_bytes(policy: TablePolicy, seed: int) -> bytes:
     """Return the file of a policy; it depends on what was learned alone, not on the decisions in between."""
-    with _canonical(policy, seed), tempfile.TemporaryDirectory(prefix="kernel-bandits-") as folder:
-        path = Path(folder, "policy")
-        policy.save(path)
-        return path.read_bytes()
+    with _canonical(policy, seed):
+        return persistence.to_bytes(policy)
 
 
 def from_bytes(content: bytes) -> TablePolicy:
     """Return the policy of a file that :func:`to_bytes` returned, with coins of its own."""
-    with tempfile.TemporaryDirectory(prefix="kernel-bandits-") as folder:
-        path = Path(folder, "policy")
-        path.write_bytes(content)
-        policy = persistence.read(path).restore()
+    policy = persistence.from_bytes(content, Path("snapshot")).restore()
     if not isinstance(policy, TablePolicy):
         raise InputError(f"load: expected a policy over a table, got {type(policy).__name__}.")
     reseed(policy)
@@ -288,9 +283,9 @@ def _deciding(policy: TablePolicy) -> list[np.random.Generator]:
         if isinstance(thing, np.random.Generator):
             found[id(thing)] = thing
         elif isinstance(thing, (list, tuple)):
-            waiting.extend(reversed(thing))
+            waiting.extend(one for one in reversed(thing) if type(one) not in _PLAIN)
         elif isinstance(thing, dict):
-            waiting.extend(reversed(thing.values()))
+            waiting.extend(one for one in reversed(thing.values()) if type(one) not in _PLAIN)
         elif type(thing).__module__.startswith("kernel_bandits."):
             waiting.extend(reversed(persistence.attributes(thing).values()))
     return list(found.values())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from functools import cache
 from itertools import repeat, starmap
 from operator import call
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 # A function and its arguments. The function is written in C, such as ``setattr``, ``operator.setitem`` or ``dict.pop``,
 # or may be repeated: an interrupt can enter a Python function, which is then called once more.
@@ -60,8 +60,8 @@ def finish(work: Callable[[], None]) -> None:
 
 def attributes(thing: object) -> dict[str, Any]:
     """Return the attributes that make up an object's state, those in slots included."""
-    state = dict(getattr(thing, "__dict__", {}))
-    for name in _slots_of(type(thing)):
+    state, cls = dict(getattr(thing, "__dict__", {})), cast(type[Any], type(thing))
+    for name in _slots_of(cls):
         if hasattr(thing, name):
             state[name] = getattr(thing, name)
     return state

@@ -91,18 +91,25 @@ def choose_many(policy: TablePolicy, asked: Sequence[Asked]) -> list[Chosen | Ke
 
     One that is refused has its error in its place.
     """
-    found: dict[int, Chosen | KernelBanditsError] = {}
+    found: list[Chosen | KernelBanditsError | None] = [None] * len(asked)
     alike: dict[str, list[int]] = {}
-    for place, one in enumerate(asked):
-        if not isinstance(one.offer, Box) and not one.excluded:
-            alike.setdefault("" if one.offer is None else repr(one.offer), []).append(place)
+    for place, (_, offer, excluded) in enumerate(asked):
+        if not excluded and not isinstance(offer, Box):
+            alike.setdefault("" if offer is None else repr(offer), []).append(place)
     for places in alike.values():
         if len(places) > 1:
-            found.update(_choose_alike(policy, asked, places))
-    return [found[place] if place in found else _choose_or_refuse(policy, one) for place, one in enumerate(asked)]
+            _choose_alike(policy, asked, places, found)
+    return [
+        _choose_or_refuse(policy, one) if chosen is None else chosen for one, chosen in zip(asked, found, strict=True)
+    ]
 
 
-def _choose_alike(policy: TablePolicy, asked: Sequence[Asked], places: Sequence[int]) -> dict[int, Chosen]:
+def _choose_alike(
+    policy: TablePolicy,
+    asked: Sequence[Asked],
+    places: Sequence[int],
+    found: list[Chosen | KernelBanditsError | None],
+) -> None:
     """Choose at places that have one offer; those that have to be looked at one by one are left out."""
     table, rows = policy.translator, [asked[place].row for place in places]
     try:
@@ -110,12 +117,13 @@ def _choose_alike(policy: TablePolicy, asked: Sequence[Asked], places: Sequence[
         choices = policy.inner.choices(table.contexts(rows)[0], table.actions(offered)[0])
     except KernelBanditsError:
         good = [place for place in places if _is_encoded(policy, asked[place].row)]
-        return _choose_alike(policy, asked, good) if 1 < len(good) < len(places) else {}
-    actions, arms = as_plain(offered), as_plain([table.arm_of(action) for action in offered])
-    return {
-        place: _chosen(choice, actions[choice.index], arms[choice.index], len(offered))
-        for place, choice in zip(places, choices, strict=True)
-    }
+        if 1 < len(good) < len(places):
+            _choose_alike(policy, asked, good, found)
+        return
+    # as JSON has them, once for all rows
+    named = [(as_plain(action), as_plain(table.arm_of(action))) for action in offered]
+    for place, choice in zip(places, choices, strict=True):
+        found[place] = _chosen(choice, *named[choice.index], len(offered))
 
 
 def _is_encoded(policy: TablePolicy, row: Mapping[str, Any]) -> bool:

@@ -7,10 +7,9 @@ between two byte codes, and there are none between two steps: Ctrl-C finds all o
 
 from collections import deque
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
-from functools import cache
 from itertools import repeat, starmap
 from operator import call
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 # A function and its arguments. The function is written in C, such as ``setattr``, ``operator.setitem`` or ``dict.pop``,
 # or may be repeated: an interrupt can enter a Python function, which is then called once more.
@@ -18,6 +17,8 @@ Step: TypeAlias = tuple[Any, ...]
 Steps: TypeAlias = list[Step]
 # An interrupt in the middle of a commit is unlikely, and one in each of several repetitions does not happen.
 REPETITIONS = 10
+# The names of the slots of classes that were asked for.
+_slots: dict[type, tuple[str, ...]] = {}
 
 
 def carry_out(steps: Sequence[Step]) -> None:
@@ -60,14 +61,15 @@ def finish(work: Callable[[], None]) -> None:
 
 def attributes(thing: object) -> dict[str, Any]:
     """Return the attributes that make up an object's state, those in slots included."""
-    state, cls = dict(getattr(thing, "__dict__", {})), cast(type[Any], type(thing))
-    for name in _slots_of(cls):
+    state, cls = dict(getattr(thing, "__dict__", {})), type(thing)
+    if cls not in _slots:
+        _slots[cls] = _slots_of(cls)
+    for name in _slots[cls]:
         if hasattr(thing, name):
             state[name] = getattr(thing, name)
     return state
 
 
-@cache
 def _slots_of(cls: type) -> tuple[str, ...]:
     """Return the names of all slots of a class, its own first."""
     names: list[str] = []

@@ -67,6 +67,12 @@ def times(rows: FloatArray, matrix: FloatArray) -> FloatArray:
     return blas.dgemm(1.0, matrix.T, rows.T).T
 
 
+def lower_solve(factor: FloatArray, rows: FloatArray) -> FloatArray:
+    """Return L⁻¹·rows for a lower-triangular matrix L that is stored by columns."""
+    # (rowsᵀ·L⁻ᵀ)ᵀ, with rowsᵀ as Fortran sees rows: no copy in another order
+    return blas.dtrsm(1.0, factor, rows.T, side=1, lower=1, trans_a=1).T if rows.size else rows
+
+
 def times_transpose(rows: FloatArray, matrix: FloatArray) -> FloatArray:
     """Return rows·matrixᵀ."""
     if rows.size * len(matrix) <= SINGLE_THREADED_PRODUCT:

@@ -37,7 +37,7 @@ from kernel_bandits.service.events import Event
 from kernel_bandits.service.keys import Keys, RateLimit
 from kernel_bandits.service.metrics import Metrics
 from kernel_bandits.service.runtime import Runtime
-from kernel_bandits.service.serve import collect_rarely
+from kernel_bandits.service.serve import collect_rarely, keep_freed_memory
 from kernel_bandits.service.settings import parse_settings
 from kernel_bandits.service.store import Store
 
@@ -116,6 +116,7 @@ def run_server(port: int, database: str, anticipates: bool) -> None:
         guards = Guards(runtime, Keys(), RateLimit(0.0), Metrics(runtime))
         # behind the route of decisions, which is then found as in a server without the empty one
         app.router.routes.insert(1, Route("/v1/empty", Endpoint(empty, guards), methods=["POST"]))
+        keep_freed_memory()
         collect_rarely()
         uvicorn.run(app, port=port, log_config=None, access_log=False, server_header=False, date_header=False)
 

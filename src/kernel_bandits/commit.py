@@ -17,6 +17,8 @@ Step: TypeAlias = tuple[Any, ...]
 Steps: TypeAlias = list[Step]
 # An interrupt in the middle of a commit is unlikely, and one in each of several repetitions does not happen.
 REPETITIONS = 10
+# The names of the slots of classes that were asked for.
+_slots: dict[type, tuple[str, ...]] = {}
 
 
 def carry_out(steps: Sequence[Step]) -> None:
@@ -59,13 +61,22 @@ def finish(work: Callable[[], None]) -> None:
 
 def attributes(thing: object) -> dict[str, Any]:
     """Return the attributes that make up an object's state, those in slots included."""
-    state = dict(getattr(thing, "__dict__", {}))
-    for cls in type(thing).__mro__:
-        slots = cls.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name not in ("__dict__", "__weakref__") and hasattr(thing, name):
-                state[name] = getattr(thing, name)
+    state, cls = dict(getattr(thing, "__dict__", {})), type(thing)
+    if cls not in _slots:
+        _slots[cls] = _slots_of(cls)
+    for name in _slots[cls]:
+        if hasattr(thing, name):
+            state[name] = getattr(thing, name)
     return state
+
+
+def _slots_of(cls: type) -> tuple[str, ...]:
+    """Return the names of all slots of a class, its own first."""
+    names: list[str] = []
+    for one in cls.__mro__:
+        slots = one.__dict__.get("__slots__", ())
+        names += (slots,) if isinstance(slots, str) else slots
+    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
 
 
 def replace_state(thing: object, other: object) -> Step:

@@ -31,6 +31,17 @@ def test_triangular_products(size, rows, seed):
     np.testing.assert_array_equal(vector, kept)
 
 
+@given(size=sizes, columns=sizes, seed=seeds)
+def test_solutions_of_a_lower_triangular_system(size, columns, seed):
+    generator = np.random.default_rng(seed)
+    lower = np.linalg.cholesky(positive_definite(generator, size))
+    rows = generator.normal(size=(size, columns))
+    kept = rows.copy()
+    solution = linalg.lower_solve(np.asfortranarray(lower), rows)
+    np.testing.assert_allclose(lower @ solution, rows, atol=1e-10)
+    np.testing.assert_array_equal(rows, kept)
+
+
 @given(size=st.sampled_from([0, 1, 5, 100, 130]), rows=st.integers(1, 40), seed=seeds)
 def test_products_small_and_large(size, rows, seed):
     """On both sides of the size at which another library takes over."""

@@ -6,7 +6,7 @@ import random
 import threading
 import time
 import uuid
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from kernel_bandits.service.replica import Replica
 from kernel_bandits.service.settings import read_settings
@@ -112,7 +112,7 @@ def check_log(file, address, load):
     """Everything acknowledged is in the log once, and the recovered state is that of a replay; returns its digest."""
     settings = read_settings(file).loops["offers"]
     store = Store(address)
-    events = list(store.read_all("offers"))
+    events = list(chain.from_iterable(store.read_blocks("offers")))
     assert [event.number for event in events] == list(range(1, len(events) + 1))
     assert all(one.time <= other.time for one, other in pairwise(events))
     once = {(event.decision, event.kind) for event in events}

@@ -49,7 +49,7 @@ def test_the_service_resumes_after_a_fault_of_the_disk(tmp_path, fault, remedy, 
     every_connection(service, remedy)
     service.decide("after")
     assert service.reward(("before", 1.0), ("after", 0.0)) == ["learned", "learned"]
-    kept = [event.decision for event in service.store.read_all("offers") if event.kind == "decision"]
+    kept = [event.decision for event in service.store.read("offers") if event.kind == "decision"]
     assert kept[0] == "before"
     assert kept[-1] == "after"
     assert len(kept) == 62 - refused
@@ -71,7 +71,7 @@ def test_time_does_not_run_backwards_over_a_restart(tmp_path, monkeypatch):
     monkeypatch.setattr("kernel_bandits.service.worker.time.time", lambda: 1000.0)
     service = Service(tmp_path / "events.db")
     service.decide("b")
-    times = [event.time for event in service.store.read_all("offers")]
+    times = [event.time for event in service.store.read("offers")]
     assert times == sorted(times)
     assert times[0] > 1e9
     service.worker.stop()

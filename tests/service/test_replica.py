@@ -119,12 +119,12 @@ def test_the_store_numbers_events_and_keeps_each_once(tmp_path):
     store = Store(str(tmp_path / "events.db"))
     with store.append("offers") as log:
         log.append([Event("decision", f"d{i}", {"context": {"x": "ü\0"}}).at(i + 1, 5.0) for i in range(3)])
-    assert [event.number for event in store.read_all("offers")] == [1, 2, 3]
+    assert [event.number for event in store.read("offers")] == [1, 2, 3]
     assert store.find("offers", "d1")["decision"].body == {"context": {"x": "ü\0"}}
     assert store.find("other", "d1") == {}
     with pytest.raises(StoreError), store.append("offers") as log:
         log.append([Event("reward", "d1", {}).at(4, 5.0), Event("decision", "d1", {}).at(5, 5.0)])
-    assert [event.number for event in store.read_all("offers")] == [1, 2, 3]
+    assert [event.number for event in store.read("offers")] == [1, 2, 3]
     store.write_snapshot("offers", Snapshot(2, "print", {"a": 1}, b"policy"))
     assert store.latest_snapshot("offers", "print") == Snapshot(2, "print", {"a": 1}, b"policy")
     assert store.latest_snapshot("offers", "other") is None

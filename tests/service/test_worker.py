@@ -8,7 +8,7 @@ from kernel_bandits.service import worker as worker_module
 from kernel_bandits.service.commands import Activate, Decide, Expire, Query, RefusedError, Reward
 from kernel_bandits.service.replica import Replica
 from kernel_bandits.service.settings import Limits, ServiceSettings, parse_settings
-from kernel_bandits.service.store import Store
+from kernel_bandits.service.store import Store, StoreError, Transaction
 from kernel_bandits.service.worker import Worker, replay
 
 LOOP = """\
@@ -153,7 +153,7 @@ def test_bad_input_changes_nothing(service):
     with pytest.raises(InputError, match="excluded"):
         service.decide(excluded=("red", "blue"))
     assert service.digest() == before
-    assert list(service.store.read_all("offers")) == []
+    assert service.store.read("offers") == []
 
 
 def test_the_number_of_pending_decisions_is_limited(tmp_path):
@@ -234,6 +234,36 @@ def test_a_bad_row_in_a_crowd_is_refused_alone(service):
         service(*commands)
     assert [command.error is None for command in commands] == [place % 4 > 0 for place in range(20)]
     assert service.counts()["decisions"] == 15
+
+
+@pytest.mark.parametrize("is_stored", [False, True], ids=["lost", "stored"])
+def test_a_commit_that_fails_leaves_the_state_of_the_log(service, monkeypatch, is_stored):
+    for number in range(10):
+        service.decide(f"d{number}", context={"age": 10.0 * number})
+    commit, calls = Transaction.commit, []
+
+    def fail_twice(transaction):
+        calls.append(transaction)
+        if len(calls) > 2:
+            commit(transaction)
+            return
+        if is_stored:
+            commit(transaction)
+        with transaction.rolled_back():
+            raise StoreError("the connection was lost.")
+
+    monkeypatch.setattr(Transaction, "commit", fail_twice)
+    refused = [Decide("e0", True, ROW), Reward([("d1", 1.0)])]
+    for command in refused:
+        with pytest.raises(RefusedError, match="connection was lost"):
+            service(command)
+        assert command.result is None
+    repeated = [service.decide("e0")[1], service.reward(("d1", 1.0)) == ["repeated"]]
+    assert repeated == [is_stored, is_stored]
+    assert service.reward(("e0", 0.5), ("d2", 0.5)) == ["learned", "learned"]
+    assert service.digest() == replay(service.settings, service.store).digest()
+    assert service.counts()["decisions"] == 11
+    assert service.counts()["rewards"] == 3
 
 
 def test_what_is_acknowledged_is_kept_if_the_model_fails_to_learn_it(service, monkeypatch):

@@ -53,20 +53,18 @@ class Scales:
         squared *= factor
         return squared
 
-    def squared_distances_of_rounds(
+    def squared_distances_of_parts(
         self, contexts: FloatArray, actions: FloatArray, Y: FloatArray, factor: float
-    ) -> FloatArray:
-        """Return factor·‖(x − y)/ℓ‖² of every context joined with every action, shape (n·A, m)."""
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the shares of contexts (n, m) and of actions (A, m) in factor·‖(x − y)/ℓ‖² of one with the other."""
         split = contexts.shape[1]
         if self.scalar is None:
             contexts, actions = contexts / self.values[:split], actions / self.values[split:]
             Y = Y / self.values
         else:
             factor = factor / self.scalar / self.scalar
-        # the squared distance is that of the contexts plus that of the actions
-        squared = factor * squared_distances(contexts, Y[:, :split].copy())[:, None, :]
-        squared = squared + factor * squared_distances(actions, Y[:, split:].copy())
-        return squared.reshape(-1, len(Y))
+        near = factor * squared_distances(contexts, Y[:, :split].copy())
+        return near, factor * squared_distances(actions, Y[:, split:].copy())
 
     def __repr__(self) -> str:
         if self.scalar is not None:

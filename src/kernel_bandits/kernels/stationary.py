@@ -58,7 +58,9 @@ class Stationary(Kernel):
 
     def of_rounds(self, contexts: FloatArray, actions: FloatArray, Y: FloatArray) -> FloatArray:
         """Return the kernel between every context (n, d_x) joined with every action (A, d_a) and Y, shape (n·A, m)."""
-        return self._of_squared_distance(self._scales.squared_distances_of_rounds(contexts, actions, Y, self.factor))
+        near, beside = self._scales.squared_distances_of_parts(contexts, actions, Y, self.factor)
+        # the squared distance is that of the contexts plus that of the actions
+        return self._of_squared_distance((near[:, None, :] + beside).reshape(-1, len(Y)))
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         # ∂k/∂x = 2·(dk/dq)·(x − y)/ℓ², and Σ_j v_ij(x_i − y_j) = x_i·Σ_j v_ij − (vY)_i: a matrix product, with a
@@ -94,6 +96,11 @@ class Gaussian(Stationary):
 
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
         return np.exp(squared, squared)
+
+    def of_rounds(self, contexts: FloatArray, actions: FloatArray, Y: FloatArray) -> FloatArray:
+        near, beside = self._scales.squared_distances_of_parts(contexts, actions, Y, self.factor)
+        # exp(p + q) = exp(p)·exp(q): (n + A)·m exponentials in place of n·A·m
+        return (np.exp(near, near)[:, None, :] * np.exp(beside, beside)).reshape(-1, len(Y))
 
     def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
         squared *= -0.5

@@ -67,6 +67,12 @@ def times(rows: FloatArray, matrix: FloatArray) -> FloatArray:
     return blas.dgemm(1.0, matrix.T, rows.T).T
 
 
+def lower_solve(factor: FloatArray, rows: FloatArray) -> FloatArray:
+    """Return L⁻¹·rows for a lower-triangular matrix L that is stored by columns."""
+    # (rowsᵀ·L⁻ᵀ)ᵀ, with rowsᵀ as Fortran sees rows: no copy in another order
+    return blas.dtrsm(1.0, factor, rows.T, side=1, lower=1, trans_a=1).T if rows.size else rows
+
+
 def times_transpose(rows: FloatArray, matrix: FloatArray) -> FloatArray:
     """Return rows·matrixᵀ."""
     if rows.size * len(matrix) <= SINGLE_THREADED_PRODUCT:
@@ -85,9 +91,10 @@ def quadratic_forms(rows: FloatArray, symmetric: FloatArray) -> FloatArray:
     """Return vᵀSv for each row v; for many rows at the cost of a triangular product."""
     if rows.size * len(symmetric) <= SINGLE_THREADED_PRODUCT:
         return np.vecdot(rows.dot(symmetric), rows)
-    # vᵀSv = 2·vᵀUv − Σ S_jj v_j² with the upper triangle U of S
-    product = blas.dtrmm(1.0, symmetric.T, rows.T, lower=1).T
-    return 2.0 * np.vecdot(product, rows) - times_vector(rows * rows, np.diagonal(symmetric).copy())
+    # vᵀSv = 2·vᵀUv with the upper triangle U of S, its diagonal halved
+    triangle = symmetric.copy()
+    triangle.flat[:: len(triangle) + 1] *= 0.5
+    return np.vecdot(blas.dtrmm(2.0, triangle.T, rows.T, lower=1).T, rows)
 
 
 def times_vector(matrix: FloatArray, vector: FloatArray) -> FloatArray:

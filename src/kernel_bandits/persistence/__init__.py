@@ -9,7 +9,19 @@ called.
 
 from kernel_bandits.commit import attributes
 from kernel_bandits.persistence.classes import register
-from kernel_bandits.persistence.file import DIGEST_BYTES, FORMAT, MAGIC, SavedState, read, save
+from kernel_bandits.persistence.file import DIGEST_BYTES, FORMAT, MAGIC, SavedState, from_bytes, read, save, to_bytes
 from kernel_bandits.persistence.reseeding import reseed
 
-__all__ = ["DIGEST_BYTES", "FORMAT", "MAGIC", "SavedState", "attributes", "read", "register", "reseed", "save"]
+__all__ = [
+    "DIGEST_BYTES",
+    "FORMAT",
+    "MAGIC",
+    "SavedState",
+    "attributes",
+    "from_bytes",
+    "read",
+    "register",
+    "reseed",
+    "save",
+    "to_bytes",
+]

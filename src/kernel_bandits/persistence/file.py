@@ -33,24 +33,26 @@ def save(policy: object, path: str | os.PathLike[str], require_unchanged: Callab
         require_unchanged: raises if the policy was changed while it was read; called before anything is written.
     """
     target = as_path("save", path)
-    encoder = Encoder()
-    tree = encoder.encode(policy, "policy")
-    described = [{"dtype": block.dtype.str, "shape": block.shape, "order": _layout(block)} for block in encoder.arrays]
-    manifest = json.dumps({"library": __version__, "policy": tree, "arrays": described}, allow_nan=False).encode()
-    head = MAGIC + FORMAT.to_bytes(4, "big") + len(manifest).to_bytes(8, "big") + manifest
-    parts = [head, *(block.tobytes(order=_layout(block)) for block in encoder.arrays)]
+    content = to_bytes(policy)
     if require_unchanged is not None:
         require_unchanged()
     try:
         with atomic_write(target) as file:
-            digest = hashlib.sha256()
-            for part in parts:
-                digest.update(part)
-                file.write(part)
-            file.write(digest.digest())
+            file.write(content)
     except OSError as reason:
         raise InputError(f"save: cannot write {target} ({reason.strerror}); choose another place.") from reason
     remove_drafts(target.parent)
+
+
+def to_bytes(policy: object) -> bytes:
+    """Return the content of the file that :func:`save` writes."""
+    encoder = Encoder()
+    tree = encoder.encode(policy)
+    described = [{"dtype": block.dtype.str, "shape": block.shape, "order": _layout(block)} for block in encoder.arrays]
+    manifest = json.dumps({"library": __version__, "policy": tree, "arrays": described}, allow_nan=False).encode()
+    head = MAGIC + FORMAT.to_bytes(4, "big") + len(manifest).to_bytes(8, "big") + manifest
+    body = b"".join([head, *(block.tobytes(order=_layout(block)) for block in encoder.arrays)])
+    return body + hashlib.sha256(body).digest()
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,15 @@ def read(path: str | os.PathLike[str]) -> SavedState:
     """
     path = as_path("load", path)
     try:
-        content = memoryview(path.read_bytes())
+        content = path.read_bytes()
     except OSError as reason:
         raise InputError(f"load: cannot read {path} ({reason.strerror}); check the path.") from reason
+    return from_bytes(content, path)
+
+
+def from_bytes(file: bytes, path: Path) -> SavedState:
+    """Read what :func:`to_bytes` returned; errors name the path."""
+    content = memoryview(file)
     body, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
     if bytes(content[: len(MAGIC)]) != MAGIC:
         raise InputError(f"load: {path} is not a file that policy.save wrote, or its beginning is damaged.")

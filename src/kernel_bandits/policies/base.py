@@ -67,6 +67,11 @@ class Policy(Together):
             decisions.append(decision)
         return decisions
 
+    @final
+    def choices(self, contexts: ArrayLike, actions: ArrayLike) -> list[Choice]:
+        """Return what :meth:`select_many` chooses, as rows among the actions, without copies of what was offered."""
+        return self._choices(*self._rounds(contexts, actions))
+
     def _choices(self, contexts: FloatArray, actions: FloatArray) -> list[Choice]:
         """Return what :meth:`select_many` chooses in rounds that :meth:`_rounds` has checked."""
         repeated = np.broadcast_to(contexts[:, None, :], (*actions.shape[:2], contexts.shape[1]))

@@ -72,7 +72,8 @@ class Ledger:
 
     def require_all_open(self, verb: str, keys: Sequence[int]) -> list[int]:
         """Return ids as plain integers, or raise an error if one is not open or appears twice."""
-        if all(type(key) is int and key in self._open for key in keys):
+        # sets compare in C; True and False are no ids
+        if set(map(type, keys)) <= {int} and self._open.keys() >= set(keys):
             plain = list(keys)
         else:
             plain = [self.require_open(verb, key) for key in keys]

@@ -136,9 +136,15 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         del points
         return self._evaluate(gram, prior)
 
-    def evaluate_rounds(self, points: FloatArray, split: int) -> _NystromEvaluation:
-        prior = self._model.basis.kernel.diag(points.reshape(-1, points.shape[2]))
-        return self._evaluate(self._model.basis.gram_of_rounds(points, split), prior)
+    def evaluate_rounds(self, points: FloatArray, split: int) -> Evaluation:
+        basis, pending, facts = self._model.basis, self._pending, self._facts
+        prior = basis.kernel.diag(points.reshape(-1, points.shape[2]))
+        features, residual = basis.coordinates(basis.gram_of_rounds(points, split), prior)
+        mean = linalg.times_vector(features, pending.settled.weights)
+        # std² = λσ² = residual + λ·φᵀPφ; nobody asks for Pφ, which would take twice as long
+        explained = linalg.quadratic_forms(features, pending.ahead.covariance)
+        std = linalg.safe_sqrt(residual + facts.regularization * explained)
+        return Evaluation(facts.round_index, mean, std)
 
     def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         pending, facts = self._pending, self._facts

@@ -187,7 +187,7 @@ class RidgeRegression:
         if not len(rewards):
             return rewards
         # P ← P − WᵀW and w ← w + Wᵀe with W = L⁻¹H and e = L⁻¹(r − Φw) (Woodbury); log det grows by log det LLᵀ
-        reduced, _ = lapack.dtrtrs(factor, solved, lower=1)
+        reduced = linalg.lower_solve(factor, solved)
         misfit = rewards - linalg.times_vector(features, self.weights)
         errors: FloatArray = lapack.dtrtrs(factor, misfit, lower=1)[0]
         linalg.add_gram(self.covariance, reduced, -1.0)

@@ -7,7 +7,9 @@ import json
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
+from operator import itemgetter
 from typing import Any
 
 from kernel_bandits.errors import InputError
@@ -37,6 +39,7 @@ STATUS = {"unknown": 404, "conflict": 409}
 WATCH = 0.5
 KEEP_ALIVE = 15.0
 LOG_PAGE = 1_000
+_REWARD_KEYS = {"id", "reward"}
 # What off-policy tools read of a rewarded decision.
 REWARDED_KEYS = ("context", "action", "reward", "propensity")
 
@@ -119,13 +122,12 @@ async def rewards(call: Call) -> Reply:
     body = as_object(call.body, ("rewards",), ("rewards",))
     pairs = []
     for item in as_list(body["rewards"], "rewards", call.runtime.settings.limits.batch):
-        item = as_object(item, ("id", "reward"), ("id", "reward"))
+        if type(item) is not dict or item.keys() != _REWARD_KEYS:
+            # says what is wrong with it
+            as_object(item, ("id", "reward"), ("id", "reward"))
         pairs.append((as_id(item["id"]), as_number(item["reward"], "reward")))
     results = await call.runtime.carry_out(call.path["loop"], Reward(pairs))
-    counts: dict[str, int] = {}
-    for result in results:
-        counts[result["status"]] = counts.get(result["status"], 0) + 1
-    return Reply({"counts": counts, "results": results})
+    return Reply({"counts": Counter(map(itemgetter("status"), results)), "results": results})
 
 
 async def activate(call: Call) -> Reply:

@@ -7,7 +7,6 @@ that was chosen. So each process tosses coins of its own, and a saved policy hol
 from __future__ import annotations
 
 import secrets
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +25,8 @@ from kernel_bandits.policies.table_records import as_plain
 
 # A policy that raises one of these has changed nothing.
 REFUSED = (KernelBanditsError, np.linalg.LinAlgError, ArithmeticError)
+# What holds no generator: thousands of numbers are looked at in a moment, thousands of objects are not.
+_PLAIN = frozenset({type(None), bool, int, float, str})
 
 
 class Chosen(NamedTuple):
@@ -90,32 +91,39 @@ def choose_many(policy: TablePolicy, asked: Sequence[Asked]) -> list[Chosen | Ke
 
     One that is refused has its error in its place.
     """
-    found: dict[int, Chosen | KernelBanditsError] = {}
+    found: list[Chosen | KernelBanditsError | None] = [None] * len(asked)
     alike: dict[str, list[int]] = {}
-    for place, one in enumerate(asked):
-        if not isinstance(one.offer, Box) and not one.excluded:
-            alike.setdefault("" if one.offer is None else repr(one.offer), []).append(place)
+    for place, (_, offer, excluded) in enumerate(asked):
+        if not excluded and not isinstance(offer, Box):
+            alike.setdefault("" if offer is None else repr(offer), []).append(place)
     for places in alike.values():
         if len(places) > 1:
-            found.update(_choose_alike(policy, asked, places))
-    return [found[place] if place in found else _choose_or_refuse(policy, one) for place, one in enumerate(asked)]
+            _choose_alike(policy, asked, places, found)
+    return [
+        _choose_or_refuse(policy, one) if chosen is None else chosen for one, chosen in zip(asked, found, strict=True)
+    ]
 
 
-def _choose_alike(policy: TablePolicy, asked: Sequence[Asked], places: Sequence[int]) -> dict[int, Chosen]:
+def _choose_alike(
+    policy: TablePolicy,
+    asked: Sequence[Asked],
+    places: Sequence[int],
+    found: list[Chosen | KernelBanditsError | None],
+) -> None:
     """Choose at places that have one offer; those that have to be looked at one by one are left out."""
     table, rows = policy.translator, [asked[place].row for place in places]
     try:
         offered = table.offered(asked[places[0]].offer)
-        rounds = policy.inner._rounds(table.contexts(rows)[0], table.actions(offered)[0])
-        choices = policy.inner._choices(*rounds)
+        choices = policy.inner.choices(table.contexts(rows)[0], table.actions(offered)[0])
     except KernelBanditsError:
         good = [place for place in places if _is_encoded(policy, asked[place].row)]
-        return _choose_alike(policy, asked, good) if 1 < len(good) < len(places) else {}
-    actions, arms = as_plain(offered), as_plain([table.arm_of(action) for action in offered])
-    return {
-        place: _chosen(choice, actions[choice.index], arms[choice.index], len(offered))
-        for place, choice in zip(places, choices, strict=True)
-    }
+        if 1 < len(good) < len(places):
+            _choose_alike(policy, asked, good, found)
+        return
+    # as JSON has them, once for all rows
+    named = [(as_plain(action), as_plain(table.arm_of(action))) for action in offered]
+    for place, choice in zip(places, choices, strict=True):
+        found[place] = _chosen(choice, *named[choice.index], len(offered))
 
 
 def _is_encoded(policy: TablePolicy, row: Mapping[str, Any]) -> bool:
@@ -240,18 +248,13 @@ def reseed(policy: TablePolicy) -> None:
 
 def to_bytes(policy: TablePolicy, seed: int) -> bytes:
     """Return the file of a policy; it depends on what was learned alone, not on the decisions in between."""
-    with _canonical(policy, seed), tempfile.TemporaryDirectory(prefix="kernel-bandits-") as folder:
-        path = Path(folder, "policy")
-        policy.save(path)
-        return path.read_bytes()
+    with _canonical(policy, seed):
+        return persistence.to_bytes(policy)
 
 
 def from_bytes(content: bytes) -> TablePolicy:
     """Return the policy of a file that :func:`to_bytes` returned, with coins of its own."""
-    with tempfile.TemporaryDirectory(prefix="kernel-bandits-") as folder:
-        path = Path(folder, "policy")
-        path.write_bytes(content)
-        policy = persistence.read(path).restore()
+    policy = persistence.from_bytes(content, Path("snapshot")).restore()
     if not isinstance(policy, TablePolicy):
         raise InputError(f"load: expected a policy over a table, got {type(policy).__name__}.")
     reseed(policy)
@@ -288,9 +291,9 @@ def _deciding(policy: TablePolicy) -> list[np.random.Generator]:
         if isinstance(thing, np.random.Generator):
             found[id(thing)] = thing
         elif isinstance(thing, (list, tuple)):
-            waiting.extend(reversed(thing))
+            waiting.extend(one for one in reversed(thing) if type(one) not in _PLAIN)
         elif isinstance(thing, dict):
-            waiting.extend(reversed(thing.values()))
+            waiting.extend(one for one in reversed(thing.values()) if type(one) not in _PLAIN)
         elif type(thing).__module__.startswith("kernel_bandits."):
             waiting.extend(reversed(persistence.attributes(thing).values()))
     return list(found.values())

@@ -43,6 +43,8 @@ def draft_all(commands: Sequence[Decide], replica: Replica) -> None:
 
 
 def _asked(command: Decide, replica: Replica) -> Asked:
+    if command.box is None and not command.has_played and not replica.settings.apprentice:
+        return Asked(command.context, command.actions, command.excluded)
     policy = replica.policy
     if command.has_played:
         if not replica.settings.apprentice:
@@ -106,7 +108,7 @@ class Plan:
                 if isinstance(command, Decide):
                     self._decide(command)
                 elif isinstance(command, Reward):
-                    command.result = [self._reward(id, reward) for id, reward in command.rewards]
+                    command.result = self._rewards(command.rewards)
                 elif isinstance(command, Activate):
                     command.result = self._activate(command.id)
                 elif isinstance(command, Expire):
@@ -173,6 +175,21 @@ class Plan:
                 "silence.after, or raise service.limits.pending.",
             )
         command.result = self._append("decision", command.id, command.draft.body), False
+
+    def _rewards(self, rewards: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
+        """Plan rewards; those that are the first of an open decision, as nearly all are, without a further call."""
+        opened, fresh, events, results = self._replica.open, self._fresh, self.events, []
+        time, before = self._time, self._replica.applied + 1
+        for id, reward in rewards:
+            one = opened.get(id)
+            if one is None or one.held is not None or id in fresh:
+                results.append(self._reward(id, reward))
+                continue
+            event = Event("reward", id, {"reward": reward, "source": "caller"}, time, before + len(events))
+            events.append(event)
+            fresh[id] = {"reward": event}
+            results.append({"id": id, "status": "learned" if one.active else "held"})
+        return results
 
     def _reward(self, id: str, reward: float) -> dict[str, Any]:
         fresh = self._fresh.get(id, _NOTHING)

@@ -116,10 +116,10 @@ class Replica:
                 self._counted = []
 
     def _take(self, event: Event) -> None:
-        if event.kind == "decision":
-            self._decide(event)
-        elif event.kind == "reward":
+        if event.kind == "reward":
             self._reward(event)
+        elif event.kind == "decision":
+            self._decide(event)
         elif event.kind == "activation":
             self._activate(event)
         elif event.kind == "expiry":

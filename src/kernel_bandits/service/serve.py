@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import ipaddress
 import json
 import logging
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,9 @@ _PLAN = "KERNEL_BANDITS_SERVE"
 GRACE_SECONDS = 10
 # New objects at which Python looks for garbage that reference counts do not find: above those of a batch of requests.
 NEW_OBJECTS = 20_000
+# Options of glibc's mallopt: free memory at the end of the heap that is kept, and the size from which on blocks are
+# mapped one by one; the largest that it takes.
+_TRIM_THRESHOLD, _MAP_THRESHOLD, KEPT_BYTES = -1, -3, 2**25
 _STANDARD = frozenset(vars(logging.makeLogRecord({})))
 
 
@@ -118,6 +123,7 @@ def serve(
         server = uvicorn.Server(uvicorn.Config(build_app(runtime, found), **options))
         # those who watch are let go when the server is told to stop, and not after all others
         runtime.is_stopping = lambda: server.should_exit
+        keep_freed_memory()
         collect_rarely()
         server.run()
     if not server.started:
@@ -132,6 +138,7 @@ def application() -> Any:
     single_threaded().__enter__()
     keys = read_keys(None if plan["keys"] is None else Path(plan["keys"]))
     app = build_app(Runtime(read_settings(plan["file"]), plan["database"]), keys)
+    keep_freed_memory()
     collect_rarely()
     return app
 
@@ -145,6 +152,18 @@ def collect_rarely() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(NEW_OBJECTS, 10, 10)
+
+
+def keep_freed_memory() -> None:
+    """Keep what a batch of requests frees for the next one.
+
+    By default glibc returns matrices of a megabyte to the system, which hands out pages of zeros again a moment later:
+    a tenth of a decision's time. Elsewhere nothing changes.
+    """
+    with suppress(AttributeError, OSError, TypeError):
+        allocator = ctypes.CDLL(None)
+        for option in (_TRIM_THRESHOLD, _MAP_THRESHOLD):
+            allocator.mallopt(option, KEPT_BYTES)
 
 
 def _is_loopback(host: str) -> bool:

@@ -108,20 +108,26 @@ class Store:
     @contextmanager
     def append(self, loop: str) -> Iterator[Log]:
         """Open a transaction that alone appends to a loop; it commits when the context ends without an error."""
-        with _plain_errors(), self._engine.begin() as connection:
-            if not self.is_sqlite:
-                connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_lock_key(loop))))
-            yield Log(connection, loop)
+        transaction = self.begin(loop)
+        with transaction.rolled_back():
+            yield transaction.log
+        transaction.commit()
+
+    def begin(self, loop: str) -> Transaction:
+        """Open a transaction that alone appends to a loop, to be committed or rolled back."""
+        with _plain_errors():
+            connection = self._engine.connect()
+            transaction = Transaction(connection, loop)
+            with transaction.rolled_back():
+                connection.begin()
+                if not self.is_sqlite:
+                    connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_lock_key(loop))))
+        return transaction
 
     def read(self, loop: str, after: int = 0, limit: int = READ_AT_ONCE) -> list[Event]:
         """Return the events of a loop after a number, in order, at most ``limit``."""
         with _plain_errors(), self._reading.connect() as connection:
             return Log(connection, loop).read(after, limit)
-
-    def read_all(self, loop: str, after: int = 0) -> Iterator[Event]:
-        """Yield the events of a loop after a number, in order."""
-        for events in self.read_blocks(loop, after):
-            yield from events
 
     def read_blocks(self, loop: str, after: int = 0) -> Iterator[Sequence[Event]]:
         """Yield the events of a loop after a number, in order, some whole blocks at a time."""
@@ -185,6 +191,35 @@ class Store:
         self._engine.dispose()
 
 
+class Transaction:
+    """A transaction that appends to a loop, of one thread after the other.
+
+    Args:
+        connection: to the database; closed at the end.
+        loop: the name of the loop.
+    """
+
+    def __init__(self, connection: Connection, loop: str) -> None:
+        self._connection = connection
+        self.log = Log(connection, loop)
+
+    def commit(self) -> None:
+        """Make what was appended durable; after an error nobody knows whether it is."""
+        with _plain_errors(), self._connection:
+            self._connection.commit()
+
+    @contextmanager
+    def rolled_back(self) -> Iterator[None]:
+        """Take everything back if the context ends with an error."""
+        try:
+            with _plain_errors():
+                yield
+        except BaseException:
+            with suppress(SQLAlchemyError):
+                self._connection.close()
+            raise
+
+
 class Log:
     """The events of one loop, within a transaction or outside.
 
@@ -215,12 +250,12 @@ class Log:
 
     def append(self, events: Sequence[Event]) -> None:
         """Append events that have their numbers and times."""
-        start = 0
+        start, loop = 0, self._loop
         for most in ROWS_AT_ONCE:
             while len(events) - start >= most:
                 values: list[Any] = []
                 for kind, decision, body, time, number in events[start : start + most]:
-                    values += (self._loop, number, kind, decision, time, encode_finite(body))
+                    values += (loop, number, kind, decision, time, encode_finite(body))
                 self._connection.exec_driver_sql(_insertion(self._connection.dialect, most), tuple(values))
                 start += most
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from operator import mul
 from typing import Any
 
 BUCKETS = 120
@@ -25,19 +26,16 @@ class Sums:
     def __init__(self, values: list[float] | None = None) -> None:
         self.count, self.weight, self.weighted, self.ww, self.wwr, self.wwrr = values or [0, 0.0, 0.0, 0.0, 0.0, 0.0]
 
-    def add(self, rewards: Iterable[tuple[float, float]]) -> None:
+    def add(self, rewards: Sequence[float], weights: Sequence[float]) -> None:
         """Add rewards with their weights, one after the other."""
-        count, total, weighted, ww, wwr, wwrr = self.values
-        for reward, weight in rewards:
-            square = weight * weight
-            scaled = square * reward
-            count += 1
-            total += weight
-            weighted += weight * reward
-            ww += square
-            wwr += scaled
-            wwrr += scaled * reward
-        self.count, self.weight, self.weighted, self.ww, self.wwr, self.wwrr = count, total, weighted, ww, wwr, wwrr
+        squares = list(map(mul, weights, weights))
+        scaled = list(map(mul, squares, rewards))
+        self.count += len(rewards)
+        self.weight = sum(weights, self.weight)
+        self.weighted = sum(map(mul, weights, rewards), self.weighted)
+        self.ww = sum(squares, self.ww)
+        self.wwr = sum(scaled, self.wwr)
+        self.wwrr = sum(map(mul, scaled, rewards), self.wwrr)
 
     def merge(self, other: Sums) -> None:
         """Add all that another has summed."""
@@ -109,18 +107,23 @@ class Tally:
 
     def earn(self, time: float, earned: Sequence[tuple[float, str, float | None, int]]) -> None:
         """Add rewards that came at one time, each of an arm that was chosen with a probability among some actions."""
-        uniform: list[tuple[float, float]] = []
-        fixed: dict[str, list[tuple[float, float]]] = {}
+        drawn, shares = [], []
+        fixed: dict[str, tuple[list[float], list[float]]] = {}
         for reward, arm, propensity, offered in earned:
             if propensity:
                 # inverse propensities: uniform play chooses each of A actions with 1/A, a fixed arm with 1
-                uniform.append((reward, 1.0 / (offered * propensity)))
-                fixed.setdefault(self._known(arm), []).append((reward, 1.0 / propensity))
+                drawn.append(reward)
+                shares.append(1.0 / (offered * propensity))
+                own = fixed.get(arm)
+                if own is None:
+                    own = fixed[arm] = ([], [])
+                own[0].append(reward)
+                own[1].append(1.0 / propensity)
         bucket = self._bucket(time)
-        bucket.reward.add((one[0], 1.0) for one in earned)
-        bucket.uniform.add(uniform)
-        for arm, rewards in fixed.items():
-            self.arms.setdefault(arm, Sums()).add(rewards)
+        bucket.reward.add([one[0] for one in earned], [1.0] * len(earned))
+        bucket.uniform.add(drawn, shares)
+        for arm, (rewards, weights) in fixed.items():
+            self.arms.setdefault(self._known(arm), Sums()).add(rewards, weights)
 
     @property
     def reward(self) -> Sums:

@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.service.commands import Command, Decide, Query, RefusedError
@@ -14,7 +15,7 @@ from kernel_bandits.service.events import Event, whole_blocks
 from kernel_bandits.service.planning import Plan, draft_all
 from kernel_bandits.service.replica import Replica
 from kernel_bandits.service.settings import LoopSettings, ServiceSettings
-from kernel_bandits.service.store import READ_AT_ONCE, Store, StoreError
+from kernel_bandits.service.store import READ_AT_ONCE, Store, StoreError, Transaction
 
 # Commands that share one transaction.
 BATCH = 256
@@ -68,6 +69,9 @@ class Worker:
         self._committed = 0
         self._looked = 0.0
         self._stopping = False
+        # commits while the thread learns; not before the database has taken something
+        self._committer = ThreadPoolExecutor(1, f"commits of {settings.name}")
+        self._trusts = False
         self._thread = threading.Thread(target=self._run, name=f"loop {settings.name}", daemon=True)
 
     @property
@@ -98,12 +102,15 @@ class Worker:
         """Start the thread."""
         self._thread.start()
 
-    def submit(self, command: Command) -> None:
-        """Hand a command over; it is delivered when it is done."""
+    def require_room(self, others: int = 0) -> None:
+        """Raise unless a command may be handed over, after some others."""
         if self._stopping:
             raise RefusedError(503, "stopping", "the service is stopping; repeat the request elsewhere or later.")
-        if self._queue.qsize() >= self._service.limits.waiting:
+        if self._queue.qsize() + others >= self._service.limits.waiting:
             raise RefusedError(503, "busy", "too many requests wait for this loop; repeat the request later.")
+
+    def submit(self, command: Command) -> None:
+        """Hand over a command for which there is room; it is delivered when it is done."""
         self._queue.put(command)
 
     def stop(self) -> None:
@@ -131,6 +138,7 @@ class Worker:
                 time.sleep(PAUSE)
             self._hand_back(commands)
         self._write_snapshot(force=True)
+        self._committer.shutdown()
 
     def _next_commands(self) -> tuple[list[Command], bool]:
         """Return the commands that wait, after at most the lag, and whether to stop."""
@@ -175,12 +183,18 @@ class Worker:
         draft_all([command for command in commands if isinstance(command, Decide)], replica)
         changing = [one for one in commands if not isinstance(one, Query) and one.error is None]
         leads = due and self._leads()
-        events: Sequence[Event] = ()
         if changing or (leads and next(replica.silent(self._clock()), None) is not None):
-            events = self._commit(changing, replica, leads)
-        # what is committed counts whatever happens; whoever calls next finds it learned
-        self._hand_back(commands)
-        replica.apply(events)
+            try:
+                plan, transaction = self._plan(changing, replica, leads)
+                self._commit_and_apply(plan.events, transaction, replica, commands)
+            except BaseException:
+                if commands:
+                    # what was planned did not happen, or nobody knows: the log is read before the next batch
+                    for command in changing:
+                        command.result = command.error = None
+                raise
+        else:
+            self._hand_back(commands)
         if leads:
             self._write_snapshot()
 
@@ -191,26 +205,50 @@ class Worker:
         except KernelBanditsError as reason:
             command.error = reason
 
-    def _commit(self, commands: list[Command], replica: Replica, leads: bool) -> Sequence[Event]:
-        """Append the events of commands in one transaction and return them; an error leaves all as it was."""
+    def _plan(self, commands: list[Command], replica: Replica, leads: bool) -> tuple[Plan, Transaction]:
+        """Append the events of commands in a transaction, and return both."""
+        transaction = self._store.begin(self.settings.name)
+        with transaction.rolled_back():
+            log = transaction.log
+            # what others appended meanwhile comes first
+            while events := whole_blocks(log.read(replica.applied), READ_AT_ONCE):
+                replica.apply(events)
+            plan = Plan(replica, log, self._clock(), self._service.limits.pending)
+            plan.add_all(commands)
+            if leads:
+                plan.add_silent()
+            log.append(plan.events)
+        return plan, transaction
+
+    def _commit_and_apply(
+        self, events: Sequence[Event], transaction: Transaction, replica: Replica, commands: list[Command]
+    ) -> None:
+        """Learn events while the disk takes them, and hand commands back as soon as it has.
+
+        What is committed counts whatever happens; whoever calls next finds it learned. If it is not committed, the
+        state has learned what did not happen and is taken from the log again. The next events are then learned after
+        they are committed, until that works again.
+        """
+        if not self._trusts:
+            self._commit(events, transaction, commands)
+            self._trusts = True
+            replica.apply(events)
+            return
+        committing = self._committer.submit(self._commit, events, transaction, commands)
         try:
-            with self._store.append(self.settings.name) as log:
-                # what others appended meanwhile comes first
-                while events := whole_blocks(log.read(replica.applied), READ_AT_ONCE):
-                    replica.apply(events)
-                plan = Plan(replica, log, self._clock(), self._service.limits.pending)
-                plan.add_all(commands)
-                if leads:
-                    plan.add_silent()
-                log.append(plan.events)
-        except StoreError:
-            # what was planned did not happen, or nobody knows: the log is read before the next batch
-            for command in commands:
-                command.result = command.error = None
-            raise
-        if plan.events:
-            self._committed = plan.events[-1].number
-        return plan.events
+            replica.apply(events)
+        finally:
+            reason = committing.exception()
+            if reason is not None:
+                self._replica, self._trusts = None, False
+                self.failure = "the database did not take the last events, and the log is being replayed"
+                raise reason
+
+    def _commit(self, events: Sequence[Event], transaction: Transaction, commands: list[Command]) -> None:
+        transaction.commit()
+        if events:
+            self._committed = events[-1].number
+        self._hand_back(commands)
 
     def _recover(self) -> None:
         """Take the state from the latest snapshot and the events after it."""

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.numerics.ascent import ascend
-from kernel_bandits.policies.box_search import _Bound
+from kernel_bandits.policies.box_search import BoundInBox
 
 KERNELS: dict[str, Callable[[float], kb.Kernel]] = {
     "Gaussian": kb.Gaussian,
@@ -141,10 +141,10 @@ def against_scipy(posteriors: int = 60, starts: int = 16) -> list[dict[str, obje
             seconds, heights = np.zeros(2), np.empty((2, posteriors))
             for seed in range(posteriors):
                 policy, context = random_policy(kernel, dimension, seed)
-                bound = _Bound(policy.posterior, policy._bonus(), context, unit_box(dimension))
+                bound = BoundInBox.of(policy.posterior, policy._bonus(), context, unit_box(dimension))
                 begin = np.random.default_rng(seed).random((starts, dimension))
 
-                def negative(x: FloatArray, bound: _Bound = bound) -> tuple[float, FloatArray]:
+                def negative(x: FloatArray, bound: BoundInBox = bound) -> tuple[float, FloatArray]:
                     values, gradients = bound.with_gradients(x[None, :])
                     return -float(values[0]), -gradients[0]
 

@@ -1,7 +1,7 @@
 """Violations and shortfall of constrained policies, where the output is what the constraint takes it for.
 
     python benchmarks/constraints.py                      # rows: 20 seeds of 800 plays
-    python benchmarks/constraints.py --box --plays 100    # a box
+    python benchmarks/constraints.py --box --deviations 2 # a box, with c = 2 alone
 
 Reward and output are drawn from Gaussian processes over a context and two settings; the output has the kernel that the
 constraint is given. 60 % of the box keep the limit on average, and one action that does so in every context is known.
@@ -75,10 +75,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--plays", type=int, default=800)
     parser.add_argument("--box", action="store_true")
+    parser.add_argument("--deviations", nargs="*", type=float, help="c; none, 2 and 3 unless given")
     arguments = parser.parse_args()
     print("| kernel of the reward | c | promised | violations | shortfall | seconds a run |\n|---|---|---|---|---|---|")
     for reward in REWARDS:
-        for deviations in (None, 2.0, 3.0):
+        for deviations in arguments.deviations or (None, 2.0, 3.0):
             started = time.process_time()
             runs = np.array(
                 [play(seed, arguments.plays, reward, deviations, arguments.box) for seed in range(arguments.seeds)]

@@ -105,7 +105,10 @@ class Box:
     def at(self, fractions: FloatArray) -> FloatArray:
         """Return the points at fractions (n, d_a) of the way from low to high, each in [0, 1]."""
         # fractions 0 and 1 give the corners exactly; between them a sum may be rounded beyond a corner
-        return np.clip((1.0 - fractions) * self.low + fractions * self.high, self.low, self.high)
+        between = (1.0 - fractions) * self.low
+        between += fractions * self.high
+        # half the time of np.clip on a few points
+        return np.minimum(np.maximum(between, self.low, out=between), self.high, out=between)
 
     def fractions(self, points: FloatArray) -> FloatArray:
         """Return the inverse of :meth:`at` for points (n, d_a) clipped to the box; 0 in a fixed coordinate."""

@@ -89,6 +89,24 @@ def test_starts_do_not_disturb_each_other():
     np.testing.assert_allclose(together, alone, atol=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_nobody_waits_for_another(seed):
+    """All starts together take as many evaluations as the slowest of them alone."""
+    objective, evaluations = hills(seed, 3), []
+
+    def counted(x):
+        evaluations.append(len(x))
+        return objective(x)
+
+    def count(starts):
+        evaluations.clear()
+        ascend(counted, starts, first_step=0.1, tolerance=1e-9)
+        return len(evaluations)
+
+    starts = np.random.default_rng(seed).random((8, 3))
+    assert count(starts) == max(count(start[None, :]) for start in starts)
+
+
 def test_a_kink_is_climbed_to_within_a_fraction_of_the_first_step():
     def cone(x):
         distances = np.linalg.norm(x - 0.3, axis=1)

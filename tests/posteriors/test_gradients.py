@@ -126,32 +126,60 @@ IN_CONTEXT = {
     "given": lambda: kb.ek_ucb(
         kb.TensorProduct(kb.Gaussian(0.5), kb.Matern(0.4) + kb.Constant(0.2), context_dimension=1), seed=0
     ),
+    "sheared": lambda: kb.ek_ucb(
+        kb.TensorProduct(
+            kb.Gaussian(0.5),
+            kb.Mixed(0.5, 0.7, 1.0, 0.4, centre=0.3),
+            context_dimension=1,
+            shear=kb.kernels.Shear(np.array([[0.4], [-0.2]]), np.array([0.5])),
+        ),
+        seed=0,
+    ),
+    "foreign": lambda: kb.ek_ucb(kb.TensorProduct(kb.Gaussian(0.5), sk.RBF(0.5), context_dimension=1), seed=0),
+    "joint": lambda: kb.ek_ucb(kb.Gaussian(0.5), seed=0),
+    "exact": lambda: kb.k_ucb(kb.Matern(0.5), seed=0),
     "learned": lambda: kb.ek_ucb(seed=0),
     "forgetting": lambda: kb.ek_ucb(forgetting=kb.Window(40), seed=0),
+    "ageing": lambda: kb.ek_ucb(kb.Gaussian(0.5), forgetting=kb.Wander(30.0), seed=0),
 }
 
 
 @pytest.mark.parametrize("name", IN_CONTEXT)
-def test_a_posterior_in_one_context_is_that_of_joint_points(name):
+def test_the_bound_in_one_context_is_that_of_joint_points(name):
+    """Up to a constant and a factor, which a learned posterior leaves out."""
     policy = IN_CONTEXT[name]()
     posterior, generator = learned(policy, 70), np.random.default_rng(5)
     policy.ask(generator.random(1), generator.random((5, 2)))
     context, actions = generator.random(1), generator.random((7, 2))
     points = np.hstack([np.tile(context, (7, 1)), actions])
-    view = posterior.in_context(context)
-    assert view is not None
-    expected, found = posterior.evaluate(points), view.evaluate(actions)
-    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
-    np.testing.assert_allclose(found.std, expected.std, rtol=1e-10)
-    slopes = posterior.gradient(points, expected, 1.7, 1)
-    np.testing.assert_allclose(view.gradient(actions, found, 1.7), slopes, rtol=0, atol=1e-9 * np.abs(slopes).max())
+    evaluation = posterior.evaluate(points)
+    expected = (evaluation.mean + 1.7 * evaluation.std - posterior.prior_mean) / posterior.unit
+    slopes = posterior.gradient(points, evaluation, 1.7, 1) / posterior.unit
+    bound = posterior.bound_in(context, 1.7)
+    values, gradients = bound.with_gradients(actions)
+    np.testing.assert_allclose(values, expected, rtol=1e-10)
+    np.testing.assert_allclose(bound.values(actions), values, rtol=1e-12)
+    np.testing.assert_allclose(gradients, slopes, rtol=0, atol=1e-9 * np.abs(slopes).max())
 
 
-def test_a_posterior_in_one_context_is_only_for_kernels_that_have_a_part_of_their_own_for_it():
-    context = np.zeros(1)
-    assert learned(kb.ek_ucb(kb.Gaussian(0.5), seed=0), 20).in_context(context) is None
-    assert kb.ek_ucb(seed=0).posterior.in_context(context) is None
-    foreign = kb.TensorProduct(kb.Gaussian(0.5), sk.RBF(0.5), context_dimension=1)
-    assert learned(kb.ek_ucb(foreign, seed=0), 20).in_context(context) is None
-    other_split = kb.TensorProduct(kb.Gaussian(0.5), kb.Matern(0.5), context_dimension=1)
-    assert learned(kb.ek_ucb(other_split, seed=0), 20).in_context(np.zeros(2)) is None
+def test_the_bound_without_contexts_is_that_of_the_actions():
+    posterior = learned(kb.ek_ucb(kb.Mixed(0.5, 0.7, 1.0, 0.4), seed=0), 30)
+    points = np.random.default_rng(6).random((5, 3))
+    evaluation = posterior.evaluate(points)
+    values, gradients = posterior.bound_in(np.empty(0), 1.7).with_gradients(points)
+    np.testing.assert_allclose(values, evaluation.mean + 1.7 * evaluation.std, rtol=1e-12)
+    np.testing.assert_allclose(gradients, posterior.gradient(points, evaluation, 1.7), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "far"),
+    [
+        (kb.TensorProduct(kb.Gaussian(0.5), kb.Mixed(0.5, 0.7, 1.0), context_dimension=1), 1e160),
+        (kb.TensorProduct(kb.Gaussian(0.5), kb.Polynomial(3), context_dimension=1), 1e120),
+        (kb.Polynomial(3), 1e120),
+    ],
+)
+def test_a_bound_is_refused_where_the_kernel_is_not_finite(kernel, far):
+    bound = learned(kb.ek_ucb(kernel, seed=0), 20).bound_in(np.zeros(1), 1.0)
+    with pytest.raises(kb.InputError, match="not finite"):
+        bound.values(np.full((2, 2), far))

@@ -19,6 +19,7 @@ from kernel_bandits.kernels.base import (
     Sum,
     as_kernel,
     diagonal_gradient,
+    kernel_gradient,
     register_with_scikit_learn,
     weighted_gradient,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "TensorProduct",
     "as_kernel",
     "diagonal_gradient",
+    "kernel_gradient",
     "median_lengthscale",
     "register_with_scikit_learn",
     "require_columns",

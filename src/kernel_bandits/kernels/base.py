@@ -10,6 +10,7 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_positive
 from kernel_bandits.errors import InputError, needs
+from kernel_bandits.kernels.sections import Sections
 
 
 @runtime_checkable
@@ -59,6 +60,11 @@ class Kernel(ABC):
     def gradient_from(self, X: FloatArray, Y: FloatArray, weights: FloatArray, first: int) -> FloatArray:
         """Return the columns of :meth:`Differentiable.gradient` from one on, shape (n, d − first)."""
         return weighted_gradient(self, X, Y, weights)[:, first:]
+
+    def sections(self, Y: FloatArray) -> Sections | None:
+        """Return k(·, y) of fixed points y (m, d) and k(x, x) at less cost; None where nothing would be gained."""
+        del Y  # by default nothing of a point can be computed in advance
+        return None
 
     def __add__(self, other: KernelLike | float) -> Sum:
         return Sum(self, as_kernel(other))
@@ -207,6 +213,28 @@ def weighted_gradient(
 def diagonal_gradient(kernel: KernelLike, X: FloatArray) -> FloatArray | None:
     """Return :meth:`Kernel.diag_gradient` of any kernel; None for those of others."""
     return kernel.diag_gradient(X) if isinstance(kernel, Kernel) else None
+
+
+def kernel_gradient(
+    kernel: KernelLike,
+    points: FloatArray,
+    anchors: FloatArray,
+    weights: FloatArray,
+    own_weights: FloatArray,
+    first: int = 0,
+) -> FloatArray:
+    """Return ∂/∂s_i of Σ_j weights_ij·k(s_i, z_j) + own_weights_i·k(s_i, s_i) at points s (A, d), weights fixed.
+
+    The columns are those from ``first`` on, shape (A, d − first).
+    """
+    anchors = anchors.reshape(-1, points.shape[1])
+    by_prior = diagonal_gradient(kernel, points)
+    if by_prior is not None:
+        own = own_weights[:, None] * by_prior[:, first:]
+        return own + weighted_gradient(kernel, points, anchors, weights, first) if len(anchors) else own
+    # k(s, s) moves with both arguments, by symmetry twice as much as with the first
+    others = np.concatenate([anchors, points])
+    return weighted_gradient(kernel, points, others, np.hstack([weights, np.diag(2.0 * own_weights)]), first)
 
 
 def register_with_scikit_learn() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -15,8 +16,10 @@ from kernel_bandits.kernels.base import (
     Sum,
     as_kernel,
     diagonal_gradient,
+    kernel_gradient,
     weighted_gradient,
 )
+from kernel_bandits.kernels.sections import Pullback, Sections
 from kernel_bandits.numerics.linalg import times
 
 # A kernel is checked on this many points of the first round, up to this share of its largest value.
@@ -144,59 +147,67 @@ class TensorProduct(Kernel):
         by_context *= self.action_kernel.diag(actions)[:, None]
         return self._joined(by_context, by_action * self.context_kernel.diag(contexts)[:, None])
 
-    def in_context(self, context: FloatArray, others: FloatArray) -> InContext | None:
-        """Return k((x, a), z) for a context x and fixed points z (m, d) as a function of the action a.
+    def sections_in(self, context: FloatArray, points: FloatArray) -> Sections | None:
+        """Return k((x, a), z) of a context x and fixed points z (m, d), and k((x, a), (x, a)), by the action a.
 
-        None where the gradient of k(s, s) takes other points than these.
+        None if contexts have another length.
         """
-        other_contexts, other_actions = self._split(others)
-        if len(context) != self.context_dimension or diagonal_gradient(self.action_kernel, other_actions[:1]) is None:
+        if len(context) != self.context_dimension:
             return None
+        other_contexts, other_actions = self._split(points)
         contexts = context[None, :]
-        prior = float(self.context_kernel.diag(contexts)[0])
+        factors, prior = self.context_kernel(contexts, other_contexts), float(self.context_kernel.diag(contexts)[0])
         offset = None if self.shear is None else self.shear.offsets(contexts)
-        return InContext(self.action_kernel, self.context_kernel(contexts, other_contexts), prior, offset)
-
-    def actions_seen_from(self, context: FloatArray, others: FloatArray) -> FloatArray:
-        """Return the actions that are in a context what those of other points (m, d) are in theirs, shape (m, d_a)."""
-        contexts, actions = others[:, : self.context_dimension], others[:, self.context_dimension :]
-        if self.shear is None:
-            return actions
-        return actions - self.shear.offsets(contexts) + self.shear.offsets(context[None, :])
+        kernel = self.action_kernel
+        actions = kernel.sections(other_actions) if isinstance(kernel, Kernel) else None
+        actions = _PlainSections(kernel, other_actions) if actions is None else actions
+        return _SectionsInContext(actions, factors, prior, offset)
 
     def __repr__(self) -> str:
         moved = "" if self.shear is None else ", shear"
         return f"TensorProduct({self.context_kernel!r}, {self.action_kernel!r}, {self.context_dimension}{moved})"
 
 
-class InContext(Kernel):
-    """A tensor product in one context, between any actions and those of fixed points: their second factor is known.
+class _PlainSections(Sections):
+    """Any kernel, of which nothing is computed in advance."""
+
+    def __init__(self, kernel: KernelLike, points: FloatArray) -> None:
+        self._kernel, self._points = kernel, points
+
+    def __call__(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return self._kernel(X, self._points), self._kernel.diag(X)
+
+    def with_pullback(self, X: FloatArray) -> tuple[FloatArray, FloatArray, Pullback]:
+        return *self(X), partial(kernel_gradient, self._kernel, X, self._points)
+
+
+class _SectionsInContext(Sections):
+    """A tensor product in one context, as a function of the action; the factor of the context is known.
 
     Args:
-        kernel: of the actions.
+        sections: of the kernel of actions.
         factors: k(x, y) of the context x and the contexts y of the fixed points, shape (1, m) or (1, 1).
         prior: k(x, x).
         offset: what the context moves all actions by, shape (1, d_a); None for nothing.
     """
 
-    def __init__(self, kernel: KernelLike, factors: FloatArray, prior: float, offset: FloatArray | None = None) -> None:
-        self._kernel, self._factors, self._prior, self._offset = kernel, factors, prior, offset
+    def __init__(self, sections: Sections, factors: FloatArray, prior: float, offset: FloatArray | None) -> None:
+        self._sections, self._factors, self._prior, self._offset = sections, factors, prior, offset
 
     def _moved(self, X: FloatArray) -> FloatArray:
         return X if self._offset is None else X - self._offset
 
-    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
-        return self._factors * self._kernel(self._moved(X), None if Y is None else self._moved(Y))
+    def __call__(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+        gram, prior = self._sections(self._moved(X))
+        return self._factors * gram, self._prior * prior
 
-    def diag(self, X: FloatArray) -> FloatArray:
-        return self._prior * self._kernel.diag(self._moved(X))
+    def with_pullback(self, X: FloatArray) -> tuple[FloatArray, FloatArray, Pullback]:
+        gram, prior, of_actions = self._sections.with_pullback(self._moved(X))
 
-    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
-        return weighted_gradient(self._kernel, self._moved(X), self._moved(Y), weights * self._factors)
+        def pullback(weights: FloatArray, own_weights: FloatArray) -> FloatArray:
+            return of_actions(weights * self._factors, own_weights * self._prior)
 
-    def diag_gradient(self, X: FloatArray) -> FloatArray | None:
-        gradient = diagonal_gradient(self._kernel, self._moved(X))
-        return None if gradient is None else self._prior * gradient
+        return self._factors * gram, self._prior * prior, pullback
 
 
 def require_columns(kernel: KernelLike, points: FloatArray, context_columns: int | None = None) -> None:

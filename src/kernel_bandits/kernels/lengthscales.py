@@ -16,10 +16,10 @@ Lengthscale: TypeAlias = float | Sequence[float] | FloatArray
 
 # What cdist calls once it has looked its arguments over, which costs as much as a short round's distances.
 try:
-    from scipy.spatial._distance_pybind import cdist_sqeuclidean
+    from scipy.spatial._distance_pybind import cdist_euclidean, cdist_sqeuclidean
 except ImportError:
-    cdist_sqeuclidean = partial(cdist, metric="sqeuclidean")
-squared_distances = cdist_sqeuclidean
+    cdist_euclidean, cdist_sqeuclidean = cdist, partial(cdist, metric="sqeuclidean")
+euclidean_distances, squared_distances = cdist_euclidean, cdist_sqeuclidean
 
 
 class Scales:

@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.distance import cdist
 
 from kernel_bandits.arrays import FloatArray, as_count, as_floats, as_positive, require_finite
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels.base import Kernel, KernelLike, as_kernel, weighted_gradient
+from kernel_bandits.kernels.lengthscales import euclidean_distances
+from kernel_bandits.kernels.sections import Pullback, Sections
 from kernel_bandits.numerics.linalg import times
 
 # From this many points and columns on, distances are computed as a product of matrices, if no squared norm is above
@@ -31,7 +32,8 @@ def _distances(left: FloatArray, right: FloatArray) -> FloatArray:
             squared += squares[:, None]
             squared += others
             return np.sqrt(np.maximum(squared, 0.0, out=squared), out=squared)
-    return cdist(left, right)
+    between: FloatArray = euclidean_distances(left, right)
+    return between
 
 
 class Mixed(Kernel):
@@ -101,28 +103,41 @@ class Mixed(Kernel):
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
         left = self._standardised(X)
         right = left if Y is None else self._standardised(Y)
-        count = self._count(X)
-        # r = √5·‖x − y‖/(ℓ√n), m = (1 + r + r²/3)·e⁻ʳ
-        r = _distances(left, right)
-        same = self.own * (r <= SAME) if self.own else None
-        r *= math.sqrt(5.0 / count) / self.lengthscale
-        gram = np.multiply(r, 1.0 / 3.0)
-        gram += 1.0
-        gram *= r
-        gram += 1.0
-        np.negative(r, out=r)
-        gram *= np.exp(r, out=r)
-        gram *= self.smooth
-        gram += self.bias
+        distances = _distances(left, right)
+        same = self.own * (distances <= SAME) if self.own else None
+        r = self._scaled(distances, self._count(X))
+        gram = self._constant_and_smooth(r, decay=r)
         if same is not None:
             gram += same
         if self.linear:
             gram += times(self._weighted(left), np.ascontiguousarray(right.T))
         return gram
 
+    def _scaled(self, distances: FloatArray, count: int) -> FloatArray:
+        """Return r = √5·‖x − y‖/(ℓ√n), in the array of the distances."""
+        distances *= math.sqrt(5.0 / count) / self.lengthscale
+        return distances
+
+    def _constant_and_smooth(self, r: FloatArray, decay: FloatArray) -> FloatArray:
+        """Return bias + smooth·m and put e⁻ʳ into another array, or into r itself."""
+        # m = (1 + r + r²/3)·e⁻ʳ
+        gram = np.multiply(r, 1.0 / 3.0)
+        gram += 1.0
+        gram *= r
+        gram += 1.0
+        np.negative(r, out=decay)
+        gram *= np.exp(decay, out=decay)
+        gram *= self.smooth
+        gram += self.bias
+        return gram
+
     def diag(self, X: FloatArray) -> FloatArray:
         standardised = self._standardised(X)
         return (self.bias + self.smooth + self.own) + np.vecdot(self._weighted(standardised), standardised)
+
+    def sections(self, Y: FloatArray) -> Sections | None:
+        # what a point has of its own is not continuous
+        return None if self.own else _MixedSections(self, Y)
 
     def restricted(self, columns: NDArray[np.intp], point: FloatArray) -> Mixed:
         """Return the kernel of points that agree with a point (d,) outside these columns, as a kernel of the columns.
@@ -155,14 +170,18 @@ class Mixed(Kernel):
         )
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
-        left, right, count = self._standardised(X), self._standardised(Y), self._count(X)
+        left, right = self._standardised(X), self._standardised(Y)
+        r = math.sqrt(5.0 / (self.lengthscale**2 * self._count(X))) * euclidean_distances(left, right)
+        return self._gradient(left, right, weights, r, np.exp(-r)) + times(weights, self._weighted(right)) / self.scale
+
+    def _gradient(
+        self, left: FloatArray, right: FloatArray, weights: FloatArray, r: FloatArray, decay: FloatArray
+    ) -> FloatArray:
+        """Return what the smooth part adds to the gradient, from standardised points, r and e⁻ʳ."""
         # dm/dq = −⁵⁄₆·(1 + r)·e⁻ʳ in q = ‖x − y‖²/(ℓ²n), and ∂q/∂x = 2(x − y)/(ℓ²n)
-        squared = 1.0 / (self.lengthscale**2 * count)
-        r = math.sqrt(5.0 * squared) * cdist(left, right)
-        slopes = weights * ((-5.0 / 6.0 * self.smooth) * (1.0 + r) * np.exp(-r))
+        slopes = weights * ((-5.0 / 6.0 * self.smooth) * (1.0 + r) * decay)
         differences = left * slopes.sum(axis=1)[:, None] - times(slopes, right)
-        by_column = 2.0 * squared * differences + times(weights, self._weighted(right))
-        return by_column / self.scale
+        return differences * (2.0 / (self.lengthscale**2 * self._count(left)) / self.scale)
 
     def diag_gradient(self, X: FloatArray) -> FloatArray:
         # k(x, x) = bias + smooth + own + linear·⟨x, Mx⟩
@@ -174,6 +193,45 @@ class Mixed(Kernel):
             f"Mixed(bias={self.bias:.3g}, linear={self.linear:.3g}, smooth={self.smooth:.3g}, "
             f"lengthscale={self.lengthscale:.3g}{own})"
         )
+
+
+class _MixedSections(Sections):
+    """A mixed kernel in which no point has anything of its own, at fixed points.
+
+    Args:
+        kernel: the kernel.
+        points: the fixed ones, shape (m, d).
+    """
+
+    def __init__(self, kernel: Mixed, points: FloatArray) -> None:
+        self._kernel = kernel
+        self._points = kernel._standardised(points)
+        self._transposed = np.ascontiguousarray(self._points.T)
+        self._weighted = kernel._weighted(self._points) / kernel.scale
+
+    def __call__(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+        gram, prior, _ = self.with_pullback(X)
+        return gram, prior
+
+    def with_pullback(self, X: FloatArray) -> tuple[FloatArray, FloatArray, Pullback]:
+        kernel = self._kernel
+        left = kernel._standardised(X)
+        weighted = kernel._weighted(left)
+        r = kernel._scaled(_distances(left, self._points), kernel._count(X))
+        decay = np.empty(r.shape)
+        gram = kernel._constant_and_smooth(r, decay)
+        if kernel.linear:
+            gram += times(weighted, self._transposed)
+        prior = (kernel.bias + kernel.smooth) + np.vecdot(weighted, left)
+
+        def pullback(weights: FloatArray, own_weights: FloatArray) -> FloatArray:
+            gradient = kernel._gradient(left, self._points, weights, r, decay)
+            gradient += times(weights, self._weighted)
+            # k(x, x) = bias + smooth + linear·⟨x, Mx⟩
+            gradient += (2.0 * own_weights)[:, None] * (weighted / kernel.scale)
+            return gradient
+
+        return gram, prior, pullback
 
 
 def _as_metric(values: ArrayLike) -> FloatArray:

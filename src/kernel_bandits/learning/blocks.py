@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
+from kernel_bandits.kernels.lengthscales import squared_distances
 from kernel_bandits.learning.columns import column_factors, weight_count
 from kernel_bandits.learning.warp import Warp, WarpSizes
 from kernel_bandits.numerics.linalg import inverse_and_log_determinant
@@ -58,9 +58,11 @@ class Similarity:
     def of(cls, standardised: FloatArray, count: int, labels: NDArray[np.intp] | None = None) -> Similarity:
         """Those of standardised columns that stand for a number of variables; each for one of its own by default."""
         count = max(count, 1)
-        products, distances = standardised @ standardised.T, cdist(standardised, standardised, "sqeuclidean")
+        products, distances = standardised @ standardised.T, squared_distances(standardised, standardised)
+        products /= count
+        distances /= count
         labels = np.arange(standardised.shape[1]) if labels is None else labels
-        return cls(products / count, distances / count, standardised, labels, count)
+        return cls(products, distances, standardised, labels, count)
 
     @property
     def weights(self) -> int:
@@ -139,10 +141,17 @@ class BlockEvidence:
 def _smooth(distances: FloatArray, lengthscale: float) -> tuple[FloatArray, FloatArray]:
     """Return the Matérn kernel of smoothness 5/2 and its derivative in the squared distances q."""
     # r² = 5q/ℓ²: k = (1 + r + r²/3)e⁻ʳ and ∂k/∂q = −⁵⁄₆·(1 + r)e⁻ʳ/ℓ²
-    squared = (5.0 / lengthscale**2) * distances
-    r = np.sqrt(squared)
-    decay = np.exp(-r)
-    return (1.0 + r + squared / 3.0) * decay, (-5.0 / 6.0 / lengthscale**2) * (1.0 + r) * decay
+    kernel = (5.0 / lengthscale**2) * distances
+    r = np.sqrt(kernel)
+    decay = np.negative(r)
+    np.exp(decay, out=decay)
+    slope = np.add(r, 1.0, out=r)
+    kernel /= 3.0
+    kernel += slope
+    kernel *= decay
+    slope *= -5.0 / 6.0 / lengthscale**2
+    slope *= decay
+    return kernel, slope
 
 
 @dataclass(frozen=True)

@@ -29,15 +29,18 @@ def shape(objective: MixedObjective, parameters: FloatArray) -> int:
         objective: of the rewards.
         parameters: θ of the model with all parts.
     """
-    count = objective.count
-    full = objective.evidence(parameters).value
-    for name, absent in ((FLAT, (blocks.ACTION_LINEAR, blocks.ACTION_SMOOTH)), (PLANE, (blocks.ACTION_SMOOTH,))):
-        simpler, _ = objective.minimum([parameters], absent)
-        # what is absent are a part and its lengthscale, or two parts and the lengthscale of one
-        price = 0.5 * math.log(count) * (len(absent) + 1)
-        if full - objective.evidence(simpler).value <= price and not _stands_out(objective.surprises(simpler)):
-            return name
-    return CURVED
+    price, full = 0.5 * math.log(objective.count), objective.evidence(parameters).value
+    # what is absent are a part and its lengthscale, or two parts and the lengthscale of one
+    for_plane, for_flat = 2.0 * price, 3.0 * price
+    plane, _ = objective.minimum([parameters], [blocks.ACTION_SMOOTH])
+    earned = full - objective.evidence(plane).value
+    # flat rewards are a plane without slopes, and such a one explains no more
+    if earned > for_flat:
+        return CURVED
+    flat, _ = objective.minimum([parameters], [blocks.ACTION_LINEAR, blocks.ACTION_SMOOTH])
+    if full - objective.evidence(flat).value <= for_flat and not _stands_out(objective.surprises(flat)):
+        return FLAT
+    return PLANE if earned <= for_plane and not _stands_out(objective.surprises(plane)) else CURVED
 
 
 def _stands_out(surprises: FloatArray) -> bool:

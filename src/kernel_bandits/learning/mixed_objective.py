@@ -110,4 +110,4 @@ class MixedObjective:
         """Return the best θ found from the best of some starts, and its value; without the parts that are absent."""
         low, high = self.low.copy(), self.high.copy()
         low[list(absent)] = high[list(absent)] = blocks.ABSENT
-        return descend(self, starts, low, high, self.prior.iterations, self.count)
+        return descend(self, starts, low, high, self.prior.iterations, self.count, self.prior.tolerance)

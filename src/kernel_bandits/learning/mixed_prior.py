@@ -16,6 +16,7 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.learning import blocks
 from kernel_bandits.learning.blocks import Block
+from kernel_bandits.learning.descent import TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class MixedPrior:
         correlated_sample_size: the same of correlated arms.
         iterations: of the optimiser.
         warp_iterations: the same where the warp of columns is learned as well.
+        tolerance: a step of the optimiser that gains fewer nats is its last.
     """
 
     signal: float = 0.9
@@ -76,6 +78,7 @@ class MixedPrior:
     correlated_sample_size: int = 600
     iterations: int = 15
     warp_iterations: int = 20
+    tolerance: float = TOLERANCE
 
     def medians(self, block: Block) -> FloatArray:
         """Return the median of θ for observations such as those of a block."""
@@ -106,7 +109,18 @@ class MixedPrior:
 
 PRIOR = MixedPrior()
 DESCRIBED_PRIOR = MixedPrior(bias=0.4, linear=0.15, decorrelated=0.15, smooth=0.3)
-# Of the settings of a box: sensors move what settings do, and settings do it smoothly rather than along a line.
+# Of the settings of a box: sensors move what settings do, and settings do it smoothly rather than along a line. Their
+# kernel is learned often, each time from where it was. On 40 samples of the process plants, longer descents that end
+# sooner lost 0.1 nats on average where those above lost 0.3, with 71 evaluations a fit instead of 98.
 BOX_PRIOR = MixedPrior(
-    bias=0.6, linear=0.1, decorrelated=0.1, smooth=0.2, action_linear=0.5, action_smooth=2.0, action_lengthscale=0.7
+    bias=0.6,
+    linear=0.1,
+    decorrelated=0.1,
+    smooth=0.2,
+    action_linear=0.5,
+    action_smooth=2.0,
+    action_lengthscale=0.7,
+    iterations=20,
+    warp_iterations=30,
+    tolerance=0.05,
 )

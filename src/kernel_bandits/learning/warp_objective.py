@@ -65,5 +65,6 @@ class WarpObjective:
         reach[self._sizes.weights :].reshape(self._sizes.moves)[~self._varying] = 0.0
         low, high = np.append(self._objective.low, -reach), np.append(self._objective.high, reach)
         joined = [np.append(*start) for start in starts if len(start[1]) == total]
-        found, value = descend(self, joined, low, high, prior.warp_iterations, self._objective.count)
+        count = self._objective.count
+        found, value = descend(self, joined, low, high, prior.warp_iterations, count, prior.tolerance)
         return found[: self._count], self._sizes.warp(found[self._count :]), value

@@ -2,12 +2,15 @@
 
 This does what L-BFGS-B does, with full matrices instead of limited memory, since actions have few coordinates. All
 starts advance together because a posterior evaluates thirty points almost as fast as one; SciPy runs one at a time.
+Nobody waits for another's line search: at each evaluation some try a new step and others a shorter one.
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
+from dataclasses import dataclass, fields
+from typing import Self, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 
@@ -25,7 +28,7 @@ LONGEST_STEP = 0.5
 NEAR_WALL = 0.01
 # The curvature along a step is taken to be at least this share of the model's (Powell's damping), to keep it concave.
 LEAST_CURVATURE = 0.2
-# Number of steps after which the most promising starts are known.
+# Number of evaluations after which the most promising starts are known.
 TRIAL_STEPS = 3
 
 
@@ -36,41 +39,118 @@ def ascend(
     first_step: float,
     tolerance: float,
     survivors: int | None = None,
-    iterations: int = 50,
+    iterations: int = 100,
 ) -> tuple[FloatArray, FloatArray]:
     """Maximise over [0, 1]^d from each start (n, d); return the ends (n, d) and the values there, shape (n,).
 
     No start ends lower than it began. The first step has length ``first_step``; a start has converged when a step
-    predicts or gains less than the tolerance, in units of the objective. After a few steps only as many ``survivors``
-    continue, the highest that have not converged; by default all.
+    predicts or gains less than the tolerance, in units of the objective. After a few evaluations only as many
+    ``survivors`` continue, the highest that have not converged; by default all. The objective is evaluated once before
+    the first of at most so many ``iterations``, and once in each.
     """
     ends = starts.copy()
     values, gradients = objective(ends)
-    curvature = _first_curvature(gradients, first_step)
-    moving = np.flatnonzero(np.isfinite(curvature).all(axis=(1, 2)) & (gradients != 0.0).any(axis=1))
-    fresh = np.ones(len(starts), dtype=bool)
+    climbers = _Climbers.starting(ends, values, gradients, first_step)
     for iteration in range(iterations):
         if iteration == TRIAL_STEPS and survivors is not None:
-            moving = moving[np.argsort(values[moving])[-survivors:]]
-        x, f, g, B = ends[moving], values[moving], gradients[moving], curvature[moving]
-        step = _direction(x, g, B)
-        worth = np.vecdot(step, g) > tolerance
-        if not worth.all():
-            moving, x, f, g, B, step = (array[worth] for array in (moving, x, f, g, B, step))
-        if not len(moving):
+            climbers = climbers.only(np.argsort(climbers.f)[-survivors:])
+        if not len(climbers.rows):
             break
-        new_x, new_f, new_g = _line_search(objective, x, f, g, step)
-        gained = new_f - f > tolerance
-        learned = _with_curvature(B, new_x - x, g - new_g)
-        if not gained.all():
-            # reset a curvature model that yields no gain, once
-            learned = np.where(gained[:, None, None], learned, _first_curvature(new_g, first_step))
-        curvature[moving] = learned
-        ends[moving], values[moving], gradients[moving] = new_x, new_f, new_g
-        again = gained | ~fresh[moving]
-        fresh[moving] = ~gained
-        moving = moving[again]
+        moving = climbers.advance(objective, tolerance, first_step)
+        ends[climbers.rows], values[climbers.rows] = climbers.x, climbers.f
+        if not moving.all():
+            climbers = climbers.only(moving)
     return ends, values
+
+
+@dataclass(slots=True)
+class _Climbers:
+    """Starts that have not converged, one row each.
+
+    Attributes:
+        rows: which of the starts they are.
+        x: where they are.
+        f: the objective there.
+        g: its gradient there.
+        B: ≈ −Hessian.
+        step: to try, if it were not shortened.
+        length: the share of the step to try.
+        cuts: how often the step was shortened.
+        fresh: whether nothing was learned of the curvature yet.
+    """
+
+    rows: NDArray[np.intp]
+    x: FloatArray
+    f: FloatArray
+    g: FloatArray
+    B: FloatArray
+    step: FloatArray
+    length: FloatArray
+    cuts: NDArray[np.intp]
+    fresh: NDArray[np.bool_]
+
+    @classmethod
+    def starting(cls, x: FloatArray, f: FloatArray, g: FloatArray, first_step: float) -> Self:
+        """Return all starts that have a direction to go."""
+        B = _first_curvature(g, first_step)
+        rows = np.flatnonzero(np.isfinite(B).all(axis=(1, 2)) & (g != 0.0).any(axis=1))
+        x, f, g, B = x[rows], f[rows], g[rows], B[rows]
+        count = len(rows)
+        step, cuts = _direction(x, g, B), np.zeros(count, dtype=np.intp)
+        return cls(rows, x, f, g, B, step, np.ones(count), cuts, np.ones(count, dtype=bool))
+
+    def only(self, chosen: NDArray[np.intp] | NDArray[np.bool_]) -> Self:
+        """Return some of the climbers."""
+        return type(self)(*(getattr(self, field.name)[chosen] for field in fields(self)))
+
+    def advance(self, objective: Objective, tolerance: float, first_step: float) -> NDArray[np.bool_]:
+        """Let each climber try its step, in place; return who goes on.
+
+        A step that gains enough is made, and another that is not is shortened. A climber whose step gains nothing at
+        any length stays where it is, and starts once more without what it had learned of the curvature.
+        """
+        trial = _into_cube(self.x + self.length[:, None] * self.step)
+        f, g = objective(trial)
+        moved, gain = trial - self.x, f - self.f
+        promise = np.vecdot(moved, self.g)
+        good = (gain >= SUFFICIENT_GAIN * np.maximum(promise, 0.0)) & np.isfinite(g).all(axis=1)
+        np.copyto(self.B, _with_curvature(self.B, moved, self.g - g), where=good[:, None, None])
+        np.copyto(self.x, trial, where=good[:, None])
+        np.copyto(self.g, g, where=good[:, None])
+        np.copyto(self.f, f, where=good)
+        moving = ~good | (gain > tolerance)
+        if good.all():
+            self.length.fill(1.0)
+            self.cuts.fill(0)
+        else:
+            moving &= self._shorten(good, promise, gain, first_step)
+        self.fresh &= ~good
+        np.copyto(self.step, _direction(self.x, self.g, self.B), where=(self.cuts == 0)[:, None])
+        return moving & (np.vecdot(self.step, self.g) > tolerance)
+
+    def _shorten(
+        self, good: NDArray[np.bool_], promise: FloatArray, gain: FloatArray, first_step: float
+    ) -> NDArray[np.bool_]:
+        """Shorten the steps that were not good; return whose curvature is not at its end."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # gain(t) ≈ promise·t − (promise − gain)t² is largest at t = ½·promise/(promise − gain)
+            cut = np.where(np.isfinite(gain), 0.5 * promise / (promise - gain), SHORTEST_CUT)
+        cut = np.clip(np.nan_to_num(cut, nan=SHORTEST_CUT), SHORTEST_CUT, LONGEST_CUT)
+        self.length = np.where(good, 1.0, self.length * cut)
+        self.cuts = np.where(good, 0, self.cuts + 1)
+        failed = self.cuts == CUTS
+        if failed.any():
+            np.copyto(self.B, _first_curvature(self.g, first_step), where=failed[:, None, None])
+            self.length[failed], self.cuts[failed] = 1.0, 0
+        moving = ~(failed & self.fresh)
+        self.fresh |= failed
+        return moving
+
+
+def _into_cube(points: FloatArray) -> FloatArray:
+    """Move points onto the nearest wall, in place, where they are beyond it."""
+    # half the time of np.clip on a few points
+    return np.minimum(np.maximum(points, 0.0, out=points), 1.0, out=points)
 
 
 def _first_curvature(gradients: FloatArray, first_step: float) -> FloatArray:
@@ -85,42 +165,16 @@ def _direction(x: FloatArray, g: FloatArray, B: FloatArray) -> FloatArray:
     If the latter were part of B⁻¹g, the projection onto the wall could turn ascent into descent (Bertsekas 1982).
     """
     diagonal = np.diagonal(B, axis1=1, axis2=2)
-    reach = np.linalg.norm(np.clip(x + g / diagonal, 0.0, 1.0) - x, axis=1)
-    near = np.minimum(reach, NEAR_WALL)[:, None]
-    free = ~(((x <= near) & (g < 0.0)) | ((x >= 1.0 - near) & (g > 0.0)))
+    towards = _into_cube(x + g / diagonal) - x
+    near = np.minimum(np.sqrt(np.vecdot(towards, towards)), NEAR_WALL)[:, None]
+    room = np.where(g < 0.0, x, 1.0 - x)
+    held = (room <= near) & (g != 0.0)
     reduced, slope = B, g
-    if not free.all():
-        both = free[:, :, None] & free[:, None, :]
-        reduced = np.where(both, B, diagonal[:, :, None] * np.eye(x.shape[1]))
-        at_wall = ((x <= 0.0) & (g < 0.0)) | ((x >= 1.0) & (g > 0.0))
-        slope = np.where(at_wall, 0.0, g)
+    if held.any():
+        reduced = np.where(held[:, :, None] | held[:, None, :], diagonal[:, :, None] * np.eye(x.shape[1]), B)
+        slope = np.where(held & (room <= 0.0), 0.0, g)
     step = np.asarray(np.linalg.solve(reduced, slope[:, :, None])[:, :, 0], dtype=np.float64)
     return step * (LONGEST_STEP / np.maximum(np.abs(step).max(axis=1, keepdims=True), LONGEST_STEP))
-
-
-def _line_search(
-    objective: Objective, x: FloatArray, f: FloatArray, g: FloatArray, step: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Shorten each step separately until it gains enough; a start whose step never does stays where it was."""
-    new_x, new_f, new_g = x.copy(), f.copy(), g.copy()
-    length = np.ones(len(x))
-    pending = np.arange(len(x))
-    for _ in range(CUTS):
-        trial = np.clip(x[pending] + length[pending, None] * step[pending], 0.0, 1.0)
-        trial_f, trial_g = objective(trial)
-        promise, gain = np.vecdot(trial - x[pending], g[pending]), trial_f - f[pending]
-        good = (gain >= SUFFICIENT_GAIN * np.maximum(promise, 0.0)) & np.isfinite(trial_g).all(axis=1)
-        if len(good) == len(x) and good.all():
-            return trial, trial_f, trial_g
-        accepted = pending[good]
-        new_x[accepted], new_f[accepted], new_g[accepted] = trial[good], trial_f[good], trial_g[good]
-        pending, promise, gain = pending[~good], promise[~good], gain[~good]
-        if not len(pending):
-            break
-        # gain(t) ≈ promise·t − (promise − gain)t² is largest at t = ½·promise/(promise − gain)
-        cut = np.where(np.isfinite(gain), 0.5 * promise / (promise - gain), SHORTEST_CUT)
-        length[pending] *= np.clip(np.nan_to_num(cut, nan=SHORTEST_CUT), SHORTEST_CUT, LONGEST_CUT)
-    return new_x, new_f, new_g
 
 
 def _with_curvature(B: FloatArray, s: FloatArray, y: FloatArray) -> FloatArray:

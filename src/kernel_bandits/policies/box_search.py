@@ -8,16 +8,17 @@ of the box, 0 at its low and 1 at its high corner.
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from kernel_bandits.actions import Box, join
+from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.kernels.lengthscales import squared_distances
 from kernel_bandits.numerics.ascent import ascend
 from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.bounds import Bound
 
 # All numbers here were chosen on 1,800 random posteriors (benchmarks/boxes.py): fewer miss more of the largest bounds.
 # Quasi-random candidates as powers of 2, for boxes of 1, 2, 3 and from 4 dimensions on.
@@ -42,33 +43,39 @@ ROWS_AT_ONCE = 512
 
 
 @dataclass(frozen=True, slots=True)
-class _Bound:
-    """mean + bonus·std as a function of the action, in fractions of the box, and in the unit of the posterior."""
+class BoundInBox:
+    """A bound as a function of fractions of a box.
 
-    posterior: Posterior[Any]
-    bonus: float
-    context: FloatArray
+    Attributes:
+        bound: of the actions.
+        box: the box.
+        size: m, of the posterior.
+    """
+
+    bound: Bound
     box: Box
+    size: int
+
+    @classmethod
+    def of(cls, posterior: Posterior[Any], bonus: float, context: FloatArray, box: Box) -> Self:
+        """Return mean + bonus·std in a context (d_x,)."""
+        return cls(posterior.bound_in(context, bonus), box, posterior.dictionary_size)
 
     def values(self, fractions: FloatArray) -> FloatArray:
         """Return the bound at fractions (n, d_a), shape (n,); raise if the kernel is not finite there."""
         values = np.empty(len(fractions))
         for start in range(0, len(fractions), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
-            points = join(self.context, self.box.at(fractions[rows]))
-            with threads_for(self.posterior.dictionary_size, len(points)) or nullcontext():
-                evaluation = self.posterior.evaluate_finite(points)
-            values[rows] = (evaluation.mean + self.bonus * evaluation.std) / self.posterior.unit
+            actions = self.box.at(fractions[rows])
+            with threads_for(self.size, len(actions)) or nullcontext():
+                values[rows] = self.bound.values(actions)
         return values
 
     def with_gradients(self, fractions: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return values (n,) and gradients (n, d_a) at fractions (n, d_a)."""
-        points = join(self.context, self.box.at(fractions))
-        with threads_for(self.posterior.dictionary_size, len(points)) or nullcontext():
-            evaluation = self.posterior.evaluate(points)
-            gradients = self.posterior.gradient(points, evaluation, self.bonus, len(self.context))
-            values = evaluation.mean + self.bonus * evaluation.std
-        return values / self.posterior.unit, gradients / self.posterior.unit * (self.box.high - self.box.low)
+        with threads_for(self.size, len(fractions)) or nullcontext():
+            values, gradients = self.bound.with_gradients(self.box.at(fractions))
+        return values, gradients * (self.box.high - self.box.low)
 
 
 def finalists(
@@ -79,8 +86,7 @@ def finalists(
     The posterior stays as it is. The generator shifts the quasi-random candidates at every call, so that no place is
     overlooked for good.
     """
-    within = posterior.in_context(context)
-    bound = _Bound(posterior, bonus, context, box) if within is None else _Bound(within, bonus, context[:0], box)
+    bound = BoundInBox.of(posterior, bonus, context, box)
     anchors = _anchors(posterior, context, box)
     covering = _covering(box.dimension, anchors, generator)
     values = bound.values(covering)
@@ -144,12 +150,19 @@ def around(centres: FloatArray, spacing: float, generator: np.random.Generator) 
 
 def _peaks(points: FloatArray, values: FloatArray, radius: float, count: int) -> list[int]:
     """Return the rows of the largest values, at most ``count``, none within the radius of a larger one."""
-    remaining = values.copy()
     rows: list[int] = []
-    while len(rows) < count:
-        row = int(remaining.argmax())
-        if remaining[row] == -np.inf:
-            break
-        rows.append(row)
-        remaining[squared_distances(points[row : row + 1], points)[0] <= radius * radius] = -np.inf
+    # largest first; usually the first piece is enough
+    order = np.argsort(-values, kind="stable")
+    for start in range(0, len(order), 2 * count):
+        some = order[start : start + 2 * count]
+        if rows:
+            some = some[(squared_distances(points[some], points[rows]) > radius * radius).all(axis=1)]
+        far = squared_distances(points[some], points[some]) > radius * radius
+        free = np.ones(len(some), dtype=bool)
+        for number, row in enumerate(some.tolist()):
+            if free[number]:
+                rows.append(row)
+                if len(rows) == count:
+                    return rows
+                free &= far[number]
     return rows

@@ -20,7 +20,7 @@ from kernel_bandits.numerics.linalg import (
     transpose_times_vector,
 )
 from kernel_bandits.posteriors.basis import AnchorBasis, least_direction, require_finite_between_points
-from kernel_bandits.posteriors.facts import Facts, with_part
+from kernel_bandits.posteriors.facts import Facts
 from kernel_bandits.posteriors.history import BLOCK_ROWS, Block, Blocks, History
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.projection import Mass, project
@@ -77,10 +77,6 @@ class AnchoredRegression:
                 "use a dictionary rule with history='all'."
             )
         return self.history
-
-    def in_context(self, context: FloatArray) -> Self | None:
-        """Return the same in coordinates of actions in one context, to look at; None where nothing would be gained."""
-        return with_part(self, "basis", self.basis.in_context(context))
 
     def admit(self, point: FloatArray, candidate: Candidate, proposal: Proposal, deferred: bool = False) -> Admission:
         """Prepare a proposal other than to resample; writes nothing.

@@ -5,16 +5,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Generic, Self, TypeVar, final
+from typing import Any, Generic, Self, TypeVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernel_bandits.actions import Box
+from kernel_bandits.actions import Box, join
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, as_vector, require_finite
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import UnavailableError
 from kernel_bandits.kernels import require_columns
+from kernel_bandits.posteriors.bounds import Bound
 from kernel_bandits.posteriors.facts import (
     Evaluation,
     Fulfilled,
@@ -58,13 +59,12 @@ class Posterior(Reported, Generic[E]):
         evaluation = self.evaluate_finite(self.awaited_point(key)[None, :])
         return evaluation.mean.item(0), evaluation.std.item(0)
 
-    def in_context(self, context: FloatArray) -> Self | None:
-        """Return a posterior that evaluates actions in one context (d_x,), and gradients by them, at less cost.
+    def bound_in(self, context: FloatArray, bonus: float) -> Bound:
+        """Return mean + bonus·std in one context (d_x,) as a function of the action.
 
-        It is good until the next change of this one. None where nothing would be gained.
+        It is good until the next change of the posterior.
         """
-        del context  # by default a context has no part of the kernel to itself
-        return None
+        return _JointBound(self, context, bonus)
 
     @abstractmethod
     def evaluate(self, points: FloatArray) -> E:
@@ -323,3 +323,20 @@ class Posterior(Reported, Generic[E]):
         if self.dimension is None:
             require_columns(self.kernel, checked)
         return checked
+
+
+class _JointBound(Bound):
+    """The bound of any posterior, evaluated at joint points."""
+
+    def __init__(self, posterior: Posterior[Any], context: FloatArray, bonus: float) -> None:
+        self._posterior, self._context, self._bonus = posterior, context, bonus
+
+    def values(self, actions: FloatArray) -> FloatArray:
+        evaluation = self._posterior.evaluate_finite(join(self._context, actions))
+        return evaluation.mean + self._bonus * evaluation.std
+
+    def with_gradients(self, actions: FloatArray) -> tuple[FloatArray, FloatArray]:
+        points = join(self._context, actions)
+        evaluation = self._posterior.evaluate(points)
+        gradients = self._posterior.gradient(points, evaluation, self._bonus, len(self._context))
+        return evaluation.mean + self._bonus * evaluation.std, gradients

@@ -11,14 +11,8 @@ import numpy as np
 from kernel_bandits import kernels
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import (
-    KernelLike,
-    Stationary,
-    TensorProduct,
-    diagonal_gradient,
-    require_gram,
-    weighted_gradient,
-)
+from kernel_bandits.kernels import Kernel, KernelLike, Stationary, TensorProduct, require_gram
+from kernel_bandits.kernels.sections import Sections
 from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors.projection import EXTENDED, EXTENDED_IS_WIDER, extended_gram_times
 
@@ -45,28 +39,6 @@ def require_resolution(kernel: KernelLike, prior_variance: float, regularization
             f"kernel: {kernel!r} reaches {prior_variance:.3g} at the given points, and rounding of that is more than "
             f"λ = {regularization:g}; scale the columns to about 1, or give a larger λ."
         )
-
-
-def kernel_gradient(
-    kernel: KernelLike,
-    points: FloatArray,
-    anchors: FloatArray,
-    weights: FloatArray,
-    own_weights: FloatArray,
-    first: int = 0,
-) -> FloatArray:
-    """Return ∂/∂s_i of Σ_j weights_ij·k(s_i, z_j) + own_weights_i·k(s_i, s_i) at points s (A, d), weights fixed.
-
-    The columns are those from ``first`` on, shape (A, d − first).
-    """
-    anchors = anchors.reshape(-1, points.shape[1])
-    by_prior = diagonal_gradient(kernel, points)
-    if by_prior is not None:
-        own = own_weights[:, None] * by_prior[:, first:]
-        return own + weighted_gradient(kernel, points, anchors, weights, first) if len(anchors) else own
-    # k(s, s) moves with both arguments, by symmetry twice as much as with the first
-    others = np.concatenate([anchors, points])
-    return weighted_gradient(kernel, points, others, np.hstack([weights, np.diag(2.0 * own_weights)]), first)
 
 
 def require_finite_between_points(kernel: KernelLike, *sums: FloatArray | float) -> None:
@@ -130,15 +102,14 @@ class AnchorBasis:
     def __len__(self) -> int:
         return len(self.anchors)
 
-    def in_context(self, context: FloatArray) -> Self | None:
-        """Return the basis of actions in one context, whose part of the kernel is computed once; None if it is none."""
-        if not isinstance(self.kernel, TensorProduct) or not len(self.anchors):
+    def sections_in(self, context: FloatArray) -> Sections | None:
+        """Return the kernel between actions in one context (d_x,) and the anchors; None where nothing is gained."""
+        kernel = self.kernel
+        if not len(self.anchors):
             return None
-        kernel = self.kernel.in_context(context, self.anchors)
-        if kernel is None:
-            return None
-        actions = self.kernel.actions_seen_from(context, self.anchors)
-        return type(self)(kernel, self.regularization, actions, self.factor)
+        if isinstance(kernel, TensorProduct):
+            return kernel.sections_in(context, self.anchors)
+        return kernel.sections(self.anchors) if isinstance(kernel, Kernel) and not len(context) else None
 
     def gram(self, points: FloatArray) -> FloatArray:
         """Return k(points, anchors) in an array that may be overwritten; a foreign kernel may keep what it returns."""
@@ -176,14 +147,10 @@ class AnchorBasis:
         """Jᵀv: the function vᵀφ is Σ_j [Jᵀv]_j·k(·, z_j)."""
         return linalg.upper_times_vector(self.factor, vector)
 
-    def gradient(self, points: FloatArray, by_features: FloatArray, by_prior: FloatArray, first: int = 0) -> FloatArray:
-        """Return the gradient of Σ by_features·φ + by_prior·k(s, s) in the columns from ``first`` on, weights fixed.
-
-        Overwrites them.
-        """
+    def pulled_back(self, by_features: FloatArray) -> FloatArray:
+        """Return the slopes by k_Z(s) of what has these slopes (A, m) by φ(s), which are overwritten."""
         # dφ = J dk_Z
-        weights = linalg.times_upper_transpose(by_features, self.factor)
-        return kernel_gradient(self.kernel, points, self.anchors, weights, by_prior, first)
+        return linalg.times_upper_transpose(by_features, self.factor)
 
     @np.errstate(invalid="ignore", over="ignore")
     def direction(self, point: FloatArray, features: FloatArray) -> tuple[FloatArray, float]:

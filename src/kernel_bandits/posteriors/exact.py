@@ -12,10 +12,9 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import KernelLike
+from kernel_bandits.kernels import KernelLike, kernel_gradient
 from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.basis import kernel_gradient
 from kernel_bandits.posteriors.facts import Evaluation, Facts, require_finite_kernel
 from kernel_bandits.posteriors.pending import Awaited, Pending
 

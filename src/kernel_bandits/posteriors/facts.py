@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self, TypeAlias, TypeVar
 
@@ -140,15 +139,6 @@ class Facts:
     def take_failures(self, other: Self) -> None:
         """Go on with the failures of a posterior that this one replaces."""
         self.failed_refits, self.failed_round, self.failure = other.failed_refits, other.failed_round, other.failure
-
-
-def with_part(whole: T, name: str, part: object | None) -> T | None:
-    """Return a shallow copy in which one part is another, to look at; None if there is no other."""
-    if part is None:
-        return None
-    view = copy.copy(whole)
-    setattr(view, name, part)
-    return view
 
 
 def require_finite_kernel(kernel: KernelLike, values: FloatArray) -> None:

@@ -18,8 +18,9 @@ from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.bounds import Bound
 from kernel_bandits.posteriors.changes import FIRST_TESTED, Cusum, residual
-from kernel_bandits.posteriors.facts import Evaluation, with_part
+from kernel_bandits.posteriors.facts import Evaluation
 from kernel_bandits.posteriors.forgetting import Forgetting
 
 # Builds a fresh posterior, with coins of its own for each number.
@@ -128,8 +129,8 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
     def counted(self, rewards: FloatArray) -> FloatArray:
         return self._within.counted(rewards)
 
-    def in_context(self, context: FloatArray) -> Self | None:
-        return with_part(self, "_within", None if self._stamps else self._within.in_context(context))
+    def bound_in(self, context: FloatArray, bonus: float) -> Bound:
+        return super().bound_in(context, bonus) if self._stamps else self._within.bound_in(context, bonus)
 
     def evaluate(self, points: FloatArray) -> _ForgettingEvaluation:
         within = self._within.evaluate(self._stamped(points))

@@ -19,7 +19,8 @@ from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.learning.rewards import Rewards, RewardUnits
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.facts import Evaluation, with_part
+from kernel_bandits.posteriors.bounds import Bound
+from kernel_bandits.posteriors.facts import Evaluation
 from kernel_bandits.posteriors.history import History, rewards_at
 from kernel_bandits.posteriors.learners import UNKNOWN_NOISE, Learner, Refit
 
@@ -111,8 +112,11 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         std = evaluation.std if self.unit == 1.0 else self.unit * evaluation.std
         return _LearnedEvaluation(evaluation.round_index, self._in_data_units(evaluation.mean), std, evaluation)
 
-    def in_context(self, context: FloatArray) -> Self | None:
-        return with_part(self, "_within", self._within.in_context(context) if self.round_index else None)
+    def bound_in(self, context: FloatArray, bonus: float) -> Bound:
+        if not self.round_index:
+            # the columns are still to be checked
+            return super().bound_in(context, bonus)
+        return self._within.bound_in(context, bonus)
 
     def evaluate(self, points: FloatArray) -> _LearnedEvaluation:
         if not self.round_index:

@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, finish
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, DictionaryRule, HistoryMode, as_rule, fast
-from kernel_bandits.kernels import KernelLike, require_columns
+from kernel_bandits.kernels import KernelLike, kernel_gradient, require_columns
+from kernel_bandits.kernels.sections import Sections
 from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors import bulk, pruning
 from kernel_bandits.posteriors.anchored import AnchoredRegression, solved_anew
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.basis import EPSILON, require_resolution
-from kernel_bandits.posteriors.facts import Evaluation, Facts, Fulfilled, require_finite_kernel, with_part
+from kernel_bandits.posteriors.bounds import Bound
+from kernel_bandits.posteriors.facts import Evaluation, Facts, Fulfilled, require_finite_kernel
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.regression import RidgeRegression
 
@@ -33,6 +35,31 @@ class _NystromEvaluation(Evaluation):
     explained: FloatArray
     residual: FloatArray
     prior_variance: FloatArray
+
+
+class _AnchoredBound(Bound):
+    """The bound of a projected posterior in one context.
+
+    Args:
+        posterior: the posterior.
+        sections: the kernel between actions and its anchors.
+        bonus: how many standard deviations are added.
+    """
+
+    def __init__(self, posterior: "NystromPosterior", sections: Sections, bonus: float) -> None:
+        self._posterior, self._sections, self._bonus = posterior, sections, bonus
+
+    def values(self, actions: FloatArray) -> FloatArray:
+        with np.errstate(invalid="ignore", over="ignore"):
+            evaluation = self._posterior._evaluate(*self._sections(actions))
+        self._posterior.require_finite(evaluation)
+        return evaluation.mean + self._bonus * evaluation.std
+
+    def with_gradients(self, actions: FloatArray) -> tuple[FloatArray, FloatArray]:
+        gram, prior, pullback = self._sections.with_pullback(actions)
+        evaluation = self._posterior._evaluate(gram, prior)
+        gradients = pullback(*self._posterior._slopes(evaluation, self._bonus))
+        return evaluation.mean + self._bonus * evaluation.std, gradients
 
 
 class NystromPosterior(Posterior[_NystromEvaluation]):
@@ -97,8 +124,9 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         history = self._model.kept_history
         return history.points, history.rewards
 
-    def in_context(self, context: FloatArray) -> Self | None:
-        return with_part(self, "_model", self._model.in_context(context))
+    def bound_in(self, context: FloatArray, bonus: float) -> Bound:
+        sections = self._model.basis.sections_in(context)
+        return super().bound_in(context, bonus) if sections is None else _AnchoredBound(self, sections, bonus)
 
     def evaluate(self, points: FloatArray) -> _NystromEvaluation:
         basis = self._model.basis
@@ -174,12 +202,17 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         return means
 
     def gradient(self, points: FloatArray, evaluation: _NystromEvaluation, bonus: float, first: int = 0) -> FloatArray:
+        basis = self._model.basis
+        return kernel_gradient(basis.kernel, points, basis.anchors, *self._slopes(evaluation, bonus), first)
+
+    def _slopes(self, evaluation: _NystromEvaluation, bonus: float) -> tuple[FloatArray, FloatArray]:
+        """Return the derivatives of mean + bonus·std by k_Z(s), shape (A, m), and by k(s, s), shape (A,)."""
         # d mean = wᵀdφ and d std² = d residual + 2λ(Pφ)ᵀdφ with d residual = dk(s, s) − 2φᵀdφ, or 0 where it is cut off
         slopes = bonus * linalg.half_inverse(evaluation.std)
         own = np.where(evaluation.residual > 0.0, slopes, 0.0)
         by_features = 2.0 * self.regularization * slopes[:, None] * evaluation.solved
         by_features += self._pending.settled.weights - 2.0 * own[:, None] * evaluation.features
-        return self._model.basis.gradient(points, by_features, own, first)
+        return self._model.basis.pulled_back(by_features), own
 
     def observe_steps(self, point: FloatArray, reward: float, evaluation: _NystromEvaluation, row: int = 0) -> Steps:
         model, facts = self._model, self._facts

@@ -66,7 +66,6 @@ class Runtime:
         # the seconds that an operation takes, as the metrics know them
         self.latency: Callable[[str], dict[str, float]] = lambda _: {}
         self._cached: dict[tuple[str, str], tuple[float, int, Any]] = {}
-        self._gathered: list[tuple[Worker, Command]] = []
 
     def start(self) -> None:
         """Start every worker; to be called where an event loop runs."""
@@ -77,7 +76,6 @@ class Runtime:
     def stop(self) -> None:
         """Finish what was handed over, and let go of the database."""
         self.is_stopping = lambda: True
-        self._hand_over()
         for worker in self.workers.values():
             worker.stop()
         self.leader.release()
@@ -92,27 +90,13 @@ class Runtime:
 
     async def carry_out(self, name: str, command: Command) -> Any:
         """Return the result of a command, or raise its error."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         command.done = lambda: None if future.done() else future.set_result(None)
-        worker = self.worker(name)
-        worker.require_room(len(self._gathered))
-        if not self._gathered:
-            loop.call_soon(self._hand_over)
-        self._gathered.append((worker, command))
+        self.worker(name).submit(command)
         await future
         if command.error is not None:
             raise command.error
         return command.result
-
-    def _hand_over(self) -> None:
-        """Hand over what was asked for in one turn of the event loop.
-
-        A worker that wakes up at the first request would stop the event loop from reading the others.
-        """
-        gathered, self._gathered = self._gathered, []
-        for worker, command in gathered:
-            worker.submit(command)
 
     async def compute(self, name: str, what: str, function: Callable[[Replica], Any], seconds: float) -> Any:
         """Return what a function makes of the state of a loop, at most some seconds old while the loop changes."""

@@ -102,15 +102,12 @@ class Worker:
         """Start the thread."""
         self._thread.start()
 
-    def require_room(self, others: int = 0) -> None:
-        """Raise unless a command may be handed over, after some others."""
+    def submit(self, command: Command) -> None:
+        """Hand a command over; it is delivered when it is done."""
         if self._stopping:
             raise RefusedError(503, "stopping", "the service is stopping; repeat the request elsewhere or later.")
-        if self._queue.qsize() + others >= self._service.limits.waiting:
+        if self._queue.qsize() >= self._service.limits.waiting:
             raise RefusedError(503, "busy", "too many requests wait for this loop; repeat the request later.")
-
-    def submit(self, command: Command) -> None:
-        """Hand over a command for which there is room; it is delivered when it is done."""
         self._queue.put(command)
 
     def stop(self) -> None:

@@ -130,8 +130,8 @@ class Block:
 
 
 @dataclass(frozen=True)
-class BlockEvidence:
-    """Log evidence F, its gradient in θ and in the numbers of a warp if there is one, and the mean c."""
+class BlockScore:
+    """A score F such as the log evidence, its gradient in θ and in the numbers of a warp if any, and the mean c."""
 
     value: float
     gradient: FloatArray
@@ -155,7 +155,7 @@ def _smooth(distances: FloatArray, lengthscale: float) -> tuple[FloatArray, Floa
 
 
 @dataclass(frozen=True)
-class _Parts:
+class Parts:
     """A block at one θ: X and A with their pieces, Σ⁻¹ and log det Σ."""
 
     block: Block
@@ -169,7 +169,7 @@ class _Parts:
     log_determinant: float
 
     @classmethod
-    def at(cls, block: Block, values: FloatArray) -> _Parts:
+    def at(cls, block: Block, values: FloatArray) -> Parts:
         smooth, slope = _smooth(block.contexts.distances, values[LENGTH])
         context = values[BIAS] + values[LINEAR] * block.contexts.products + values[SMOOTH] * smooth
         context += values[DECORRELATED] * block.decorrelated
@@ -247,7 +247,7 @@ def _by_length(similarity: Similarity, slope: FloatArray) -> FloatArray:
 
 def block_evidence(
     parameters: FloatArray, blocks: Sequence[Block], mean_precision: float, *, warp: Warp | None = None
-) -> BlockEvidence:
+) -> BlockScore:
     """Log evidence of blocks and its gradient, in O(Σn³).
 
     Args:
@@ -260,33 +260,64 @@ def block_evidence(
         KernelBanditsError: if a covariance is not positive definite at θ.
     """
     values = np.exp(parameters)
-    warped = blocks if warp is None else [block.warped(warp) for block in blocks]
-    parts, mean = _parts_and_mean(values, warped, mean_precision)
-    value, gradient = -0.5 * mean_precision * mean * mean, np.zeros(len(values))
-    warp_gradient = np.zeros(0 if warp is None else blocks[0].warp_sizes.total)
-    for part, block in zip(parts, blocks, strict=True):
+    parts, mean = parts_and_mean(values, warped(blocks, warp), mean_precision)
+    value, by_covariances = evidence_of(parts, mean, mean_precision)
+    return BlockScore(value, gradient_of(values, parts, by_covariances, blocks, warp), mean)
+
+
+def warped(blocks: Sequence[Block], warp: Warp | None) -> Sequence[Block]:
+    """Return the blocks of warped columns."""
+    return blocks if warp is None else [block.warped(warp) for block in blocks]
+
+
+def evidence_of(parts: Sequence[Parts], mean: float, mean_precision: float) -> tuple[float, list[FloatArray]]:
+    """Return the log evidence F of blocks at one θ, and ∂F/∂Σ of each."""
+    value, by_covariances = -0.5 * mean_precision * mean * mean, []
+    for part in parts:
         rewards = part.block.rewards - mean
         misfit = part.inverse @ rewards
         value -= 0.5 * (float(rewards @ misfit) + part.log_determinant + len(rewards) * math.log(2.0 * math.pi))
-        by_covariance = part.by_covariance(misfit)
+        by_covariances.append(part.by_covariance(misfit))
+    if not math.isfinite(value):
+        raise KernelBanditsError("The evidence is not finite at these parameters.")
+    return value, by_covariances
+
+
+def gradient_of(
+    values: FloatArray,
+    parts: Sequence[Parts],
+    by_covariances: Sequence[FloatArray],
+    blocks: Sequence[Block],
+    warp: Warp | None,
+) -> FloatArray:
+    """Return ∂F/∂θ, followed by ∂F/∂(ρ, ρ', M) if there is a warp, from ∂F/∂Σ of each block.
+
+    Args:
+        values: exp θ.
+        parts: the warped blocks there.
+        by_covariances: ∂F/∂Σ, symmetric, shape (n, n) each.
+        blocks: the observations before they were warped.
+        warp: of their columns.
+    """
+    gradient = np.zeros(len(values))
+    warp_gradient = np.zeros(0 if warp is None else blocks[0].warp_sizes.total)
+    for part, by_covariance, block in zip(parts, by_covariances, blocks, strict=True):
         gradient += part.gradient(values, by_covariance)
         if warp is not None:
             warp_gradient += part.warp_gradient(values, by_covariance, block, warp)
-    if not math.isfinite(value):
-        raise KernelBanditsError("The evidence is not finite at these parameters.")
-    return BlockEvidence(value, np.append(gradient, warp_gradient), mean)
+    return np.append(gradient, warp_gradient)
 
 
 def surprises(parameters: FloatArray, blocks: Sequence[Block], mean_precision: float) -> list[FloatArray]:
     """Return by how many standard deviations the rewards of each block exceed what the others predict of them."""
-    parts, mean = _parts_and_mean(np.exp(parameters), blocks, mean_precision)
+    parts, mean = parts_and_mean(np.exp(parameters), blocks, mean_precision)
     # without reward i, its prediction misses it by α_i/(Σ⁻¹)_ii with variance 1/(Σ⁻¹)_ii
     return [part.inverse @ (part.block.rewards - mean) / np.sqrt(part.inverse.diagonal()) for part in parts]
 
 
-def _parts_and_mean(values: FloatArray, blocks: Sequence[Block], mean_precision: float) -> tuple[list[_Parts], float]:
+def parts_and_mean(values: FloatArray, blocks: Sequence[Block], mean_precision: float) -> tuple[list[Parts], float]:
     """Return the blocks at exp θ, and the mean c at which their evidence is largest."""
-    parts = [_Parts.at(block, values) for block in blocks]
+    parts = [Parts.at(block, values) for block in blocks]
     sums = [part.inverse.sum(axis=0) for part in parts]
     # c = 1ᵀΣ⁻¹y/(1ᵀΣ⁻¹1 + precision); F is stationary in c there, so its other derivatives ignore c
     weight = sum(float(total.sum()) for total in sums) + mean_precision

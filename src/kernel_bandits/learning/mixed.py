@@ -22,6 +22,7 @@ from kernel_bandits.kernels.mixed import Mixed, PerArm
 from kernel_bandits.learning import blocks, box
 from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
 from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units, column_factors
+from kernel_bandits.learning.left_out import balanced_score
 from kernel_bandits.learning.mixed_objective import MixedObjective, greatest_contrast
 from kernel_bandits.learning.mixed_prior import BOX_PRIOR, DESCRIBED_PRIOR, PRIOR, MixedPrior
 from kernel_bandits.learning.warp import NO_WARP, Warp
@@ -238,7 +239,8 @@ class MixedSample:
         return replace(model, shape=shape)
 
     def _objective(self, observations: list[Block], arms: int = 0) -> MixedObjective:
-        return MixedObjective(observations, self._prior, self._is_two_valued, self._power, arms)
+        score = balanced_score if self._arms and self._is_two_valued else block_evidence
+        return MixedObjective(observations, self._prior, self._is_two_valued, self._power, arms, score)
 
     @property
     def _may_move(self) -> bool:

@@ -1,17 +1,21 @@
-"""What the fit of a mixed kernel minimises: −log of the evidence, raised to a power, times the prior."""
+"""What the fit of a mixed kernel minimises: −log of the prior less a score of the observations, times a power.
+
+The score is the log evidence or, for named arms with rewards of two values, its mean with that of rewards left out.
+"""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.learning import blocks
-from kernel_bandits.learning.blocks import Block, BlockEvidence, block_evidence, surprises
+from kernel_bandits.learning.blocks import Block, BlockScore, block_evidence, surprises
 from kernel_bandits.learning.descent import descend
 from kernel_bandits.learning.mixed_prior import MixedPrior
 from kernel_bandits.learning.warp import Warp
@@ -27,6 +31,9 @@ def greatest_contrast(arms: int) -> float:
     return math.log(1.0 + NEARLY_OPPOSITE / (arms - 1.0)) if arms > 1 else 0.0
 
 
+Score: TypeAlias = Callable[..., BlockScore]
+
+
 class MixedObjective:
     """The objective over θ on some observations.
 
@@ -34,22 +41,30 @@ class MixedObjective:
         observations: blocks of one kind.
         prior: of θ.
         two_valued: whether rewards have two values.
-        power: by which the evidence is raised.
+        power: by which the score counts.
         arms: how many arms there are, where they are correlated.
+        score: ``block_evidence`` or a function such as it.
 
     Attributes:
         blocks: the observations.
         prior: of θ.
-        power: by which the evidence is raised.
+        power: by which the score counts.
+        score: how well θ explains observations.
         medians: of θ under the prior.
         low: lower bounds of θ.
         high: upper bounds of θ.
     """
 
     def __init__(
-        self, observations: Sequence[Block], prior: MixedPrior, two_valued: bool, power: float, arms: int = 0
+        self,
+        observations: Sequence[Block],
+        prior: MixedPrior,
+        two_valued: bool,
+        power: float,
+        arms: int = 0,
+        score: Score = block_evidence,
     ) -> None:
-        self.blocks, self.prior, self.power = observations, prior, power
+        self.blocks, self.prior, self.power, self.score = observations, prior, power, score
         self.medians = prior.medians(observations[0])
         self._widths = prior.widths(observations[0], two_valued)
         self.low, self.high = self.medians - prior.reach, self.medians + prior.reach
@@ -67,7 +82,7 @@ class MixedObjective:
         warped.blocks = [block.warped(warp) for block in self.blocks]
         return warped
 
-    def evidence(self, parameters: FloatArray) -> BlockEvidence:
+    def evidence(self, parameters: FloatArray) -> BlockScore:
         """Return the log evidence at θ."""
         return block_evidence(parameters, self.blocks, mean_precision=1.0)
 
@@ -76,13 +91,13 @@ class MixedObjective:
         return np.concatenate(surprises(parameters, self.blocks, mean_precision=1.0))
 
     def __call__(self, parameters: FloatArray) -> tuple[float, FloatArray]:
-        """Return the value and its gradient; a large value where the evidence cannot be computed."""
+        """Return the value and its gradient; a large value where the score cannot be computed."""
         try:
-            evidence = self.evidence(parameters)
+            score = self.score(parameters, self.blocks, mean_precision=1.0)
         except KernelBanditsError:
             return IMPOSSIBLE, np.zeros(len(parameters))
         penalty, gradient = self.penalty(parameters)
-        return penalty - self.power * evidence.value, gradient - self.power * evidence.gradient
+        return penalty - self.power * score.value, gradient - self.power * score.gradient
 
     def penalty(self, parameters: FloatArray) -> tuple[float, FloatArray]:
         """Return −log of the prior of θ, up to a constant, and its gradient."""

@@ -14,7 +14,6 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits.learning.blocks import block_evidence
 from kernel_bandits.learning.descent import descend
 from kernel_bandits.learning.mixed_objective import IMPOSSIBLE, MixedObjective
 from kernel_bandits.learning.warp import Warp
@@ -43,7 +42,7 @@ class WarpObjective:
         parameters, numbers = both[: self._count], both[self._count :]
         power = self._objective.power
         try:
-            evidence = block_evidence(
+            score = self._objective.score(
                 parameters, self._objective.blocks, mean_precision=1.0, warp=self._sizes.warp(numbers)
             )
         except KernelBanditsError:
@@ -52,7 +51,7 @@ class WarpObjective:
         # −log of a Cauchy density of scale τ is log(1 + ρ²/τ²), with the slope 2ρ/(τ² + ρ²)
         penalty += float(np.log1p((numbers / self._widths) ** 2).sum())
         slope = np.append(slope, 2.0 * numbers / (self._widths**2 + numbers**2))
-        return penalty - power * evidence.value, slope - power * evidence.gradient
+        return penalty - power * score.value, slope - power * score.gradient
 
     def minimum(self, starts: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, Warp, float]:
         """Return the best θ and warp found from the best of some starts, and the value.

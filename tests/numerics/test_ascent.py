@@ -130,7 +130,7 @@ def test_the_highest_survive():
 
 def test_flat_and_broken_functions_end_where_they_began():
     starts = np.random.default_rng(0).random((3, 2))
-    for value, slope in ((1.0, 0.0), (np.nan, np.nan), (1.0, np.nan), (np.nan, 1.0)):
+    for value, slope in ((1.0, 0.0), (np.nan, np.nan), (1.0, np.nan), (np.nan, 1.0), (1.0, np.inf)):
         ends, _ = ascend(
             lambda x, value=value, slope=slope: (np.full(len(x), value), np.full(x.shape, slope)),
             starts,

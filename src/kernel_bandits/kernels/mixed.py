@@ -136,8 +136,8 @@ class Mixed(Kernel):
         return (self.bias + self.smooth + self.own) + np.vecdot(self._weighted(standardised), standardised)
 
     def sections(self, Y: FloatArray) -> Sections | None:
-        # what a point has of its own is not continuous
-        return None if self.own else _MixedSections(self, Y)
+        # what a point has of its own is not continuous, and a subclass may be another kernel
+        return _MixedSections(self, Y) if type(self) is Mixed and not self.own else None
 
     def restricted(self, columns: NDArray[np.intp], point: FloatArray) -> Mixed:
         """Return the kernel of points that agree with a point (d,) outside these columns, as a kernel of the columns.

@@ -11,7 +11,10 @@ Pullback: TypeAlias = Callable[[FloatArray, FloatArray], FloatArray]
 
 
 class Sections(ABC):
-    """The functions k(·, z) of fixed points z (m, d), and k(x, x)."""
+    """The functions k(·, z) of fixed points z (m, d), and k(x, x).
+
+    Whoever calls may overwrite the arrays that come back; a gradient that is taken later does not rest on them.
+    """
 
     @abstractmethod
     def __call__(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:

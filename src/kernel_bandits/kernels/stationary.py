@@ -98,6 +98,8 @@ class Gaussian(Stationary):
         return np.exp(squared, squared)
 
     def of_rounds(self, contexts: FloatArray, actions: FloatArray, Y: FloatArray) -> FloatArray:
+        if type(self) is not Gaussian:
+            return super().of_rounds(contexts, actions, Y)
         near, beside = self._scales.squared_distances_of_parts(contexts, actions, Y, self.factor)
         # exp(p + q) = exp(p)·exp(q): (n + A)·m exponentials in place of n·A·m
         return (np.exp(near, near)[:, None, :] * np.exp(beside, beside)).reshape(-1, len(Y))

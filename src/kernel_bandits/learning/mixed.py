@@ -217,7 +217,7 @@ class MixedSample:
         return self._arms or len(np.unique(self._described[self._rewards > 0.0], axis=0)) > 1
 
     def fit(self, before: MixedModel | None) -> MixedModel:
-        """Return the model with the largest evidence times prior, near the prior where the evidence is thin."""
+        """Return the model with the best score and prior together, near the prior where the evidence is thin."""
         objective = self._objective(self._blocks)
         if objective.power == 0.0:
             return self._model(objective, objective.medians)

@@ -111,7 +111,7 @@ PRIOR = MixedPrior()
 DESCRIBED_PRIOR = MixedPrior(bias=0.4, linear=0.15, decorrelated=0.15, smooth=0.3)
 # Of the settings of a box: sensors move what settings do, and settings do it smoothly rather than along a line. Their
 # kernel is learned often, each time from where it was. On 40 samples of the process plants, longer descents that end
-# sooner lost 0.1 nats on average where those above lost 0.3, with 71 evaluations a fit instead of 98.
+# sooner lost 0.1 nats on average where the limits of ``PRIOR`` lost 0.3, with 71 evaluations a fit instead of 98.
 BOX_PRIOR = MixedPrior(
     bias=0.6,
     linear=0.1,

@@ -29,7 +29,7 @@ NEAR_WALL = 0.01
 # The curvature along a step is taken to be at least this share of the model's (Powell's damping), to keep it concave.
 LEAST_CURVATURE = 0.2
 # Number of evaluations after which the most promising starts are known.
-TRIAL_STEPS = 3
+TRIAL_EVALUATIONS = 3
 
 
 def ascend(
@@ -52,7 +52,7 @@ def ascend(
     values, gradients = objective(ends)
     climbers = _Climbers.starting(ends, values, gradients, first_step)
     for iteration in range(iterations):
-        if iteration == TRIAL_STEPS and survivors is not None:
+        if iteration == TRIAL_EVALUATIONS and survivors is not None:
             climbers = climbers.only(np.argsort(climbers.f)[-survivors:])
         if not len(climbers.rows):
             break
@@ -106,7 +106,7 @@ class _Climbers:
     def advance(self, objective: Objective, tolerance: float, first_step: float) -> NDArray[np.bool_]:
         """Let each climber try its step, in place; return who goes on.
 
-        A step that gains enough is made, and another that is not is shortened. A climber whose step gains nothing at
+        A step that gains enough is made, any other is shortened. A climber whose step gains nothing at
         any length stays where it is, and starts once more without what it had learned of the curvature.
         """
         trial = _into_cube(self.x + self.length[:, None] * self.step)
@@ -131,7 +131,7 @@ class _Climbers:
     def _shorten(
         self, good: NDArray[np.bool_], promise: FloatArray, gain: FloatArray, first_step: float
     ) -> NDArray[np.bool_]:
-        """Shorten the steps that were not good; return whose curvature is not at its end."""
+        """Shorten the steps that were not good; return which climbers go on."""
         with np.errstate(divide="ignore", invalid="ignore"):
             # gain(t) ≈ promise·t − (promise − gain)t² is largest at t = ½·promise/(promise − gain)
             cut = np.where(np.isfinite(gain), 0.5 * promise / (promise - gain), SHORTEST_CUT)
@@ -156,7 +156,8 @@ def _into_cube(points: FloatArray) -> FloatArray:
 def _first_curvature(gradients: FloatArray, first_step: float) -> FloatArray:
     """Return B ≈ −Hessian as a multiple of the identity for which B⁻¹g has the length of the first step, (n, d, d)."""
     steepness = np.maximum(np.linalg.norm(gradients, axis=1), np.finfo(float).tiny)
-    return np.eye(gradients.shape[1]) * (steepness / first_step)[:, None, None]
+    # a product with the identity would be 0·∞ where the gradient is infinite
+    return np.where(np.eye(gradients.shape[1], dtype=bool), (steepness / first_step)[:, None, None], 0.0)
 
 
 def _direction(x: FloatArray, g: FloatArray, B: FloatArray) -> FloatArray:
@@ -179,9 +180,9 @@ def _direction(x: FloatArray, g: FloatArray, B: FloatArray) -> FloatArray:
 
 def _with_curvature(B: FloatArray, s: FloatArray, y: FloatArray) -> FloatArray:
     """Return the BFGS update of B for steps s and gradient decreases y, damped so that B stays positive definite."""
-    Bs = np.einsum("nij,nj->ni", B, s)
-    assumed, seen = np.vecdot(s, Bs), np.vecdot(s, y)
     with np.errstate(divide="ignore", invalid="ignore"):
+        Bs = np.einsum("nij,nj->ni", B, s)
+        assumed, seen = np.vecdot(s, Bs), np.vecdot(s, y)
         # y ← θy + (1 − θ)Bs such that sᵀy = 0.2·sᵀBs, if it is smaller
         theta = np.where(seen < LEAST_CURVATURE * assumed, (1.0 - LEAST_CURVATURE) * assumed / (assumed - seen), 1.0)
         y = theta[:, None] * y + (1.0 - theta)[:, None] * Bs

@@ -60,7 +60,7 @@ class Posterior(Reported, Generic[E]):
         return evaluation.mean.item(0), evaluation.std.item(0)
 
     def bound_in(self, context: FloatArray, bonus: float) -> Bound:
-        """Return mean + bonus·std in one context (d_x,) as a function of the action.
+        """Return mean + bonus·std in one context (d_x,) as a function of the action, up to a constant and a unit.
 
         It is good until the next change of the posterior.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, as_kernel
 from kernel_bandits.learning.box import CURVED
 
-T = TypeVar("T")
 Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features"]
 
 

@@ -1,7 +1,6 @@
 """The event log and the snapshots, in SQLite or PostgreSQL through SQLAlchemy.
 
-Appends to one loop are serialised by the database: by SQLite's write lock, or by an advisory lock of PostgreSQL that
-lasts for the transaction. So events are numbered without gaps, in the order in which they become visible.
+SQLite's write lock or an advisory lock of PostgreSQL serialises appends, so that numbers of events have no gaps.
 """
 
 from __future__ import annotations

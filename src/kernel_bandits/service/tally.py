@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from operator import mul
+from functools import reduce
+from operator import add, mul
 from typing import Any
 
 BUCKETS = 120
@@ -28,14 +29,15 @@ class Sums:
 
     def add(self, rewards: Sequence[float], weights: Sequence[float]) -> None:
         """Add rewards with their weights, one after the other."""
+        # sum() of floats is another number from Python 3.12 on; the state must not depend on who replays the log
         squares = list(map(mul, weights, weights))
         scaled = list(map(mul, squares, rewards))
         self.count += len(rewards)
-        self.weight = sum(weights, self.weight)
-        self.weighted = sum(map(mul, weights, rewards), self.weighted)
-        self.ww = sum(squares, self.ww)
-        self.wwr = sum(scaled, self.wwr)
-        self.wwrr = sum(map(mul, scaled, rewards), self.wwrr)
+        self.weight = reduce(add, weights, self.weight)
+        self.weighted = reduce(add, map(mul, weights, rewards), self.weighted)
+        self.ww = reduce(add, squares, self.ww)
+        self.wwr = reduce(add, scaled, self.wwr)
+        self.wwrr = reduce(add, map(mul, scaled, rewards), self.wwrr)
 
     def merge(self, other: Sums) -> None:
         """Add all that another has summed."""

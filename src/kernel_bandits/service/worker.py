@@ -45,7 +45,7 @@ class Worker:
         service: of the service.
         store: the event log.
         leads: returns whether this process writes snapshots and settles silent decisions.
-        deliver: takes the commands that are done, in the worker's thread.
+        deliver: takes the commands that are done, in the worker's thread or that of its commits.
     """
 
     def __init__(
@@ -86,8 +86,12 @@ class Worker:
 
     @property
     def applied(self) -> int:
-        """The number of the last event that every later command finds taken into account."""
-        return 0 if self._replica is None else max(self._replica.applied, self._committed)
+        """The number of the last event that is taken into account.
+
+        It runs ahead of the log while events are committed, and falls back if they are not.
+        """
+        replica = self._replica
+        return 0 if replica is None else max(replica.applied, self._committed)
 
     def gauges(self) -> dict[str, float]:
         """Return numbers that may be read from any thread."""
@@ -231,7 +235,9 @@ class Worker:
             self._trusts = True
             replica.apply(events)
             return
-        committing = self._committer.submit(self._commit, events, transaction, commands)
+        # no thread may be had: what waits for one must not hold the lock of the database
+        with transaction.rolled_back():
+            committing = self._committer.submit(self._commit, events, transaction, commands)
         try:
             replica.apply(events)
         finally:

@@ -120,7 +120,10 @@ def command(extent: Extent) -> str:
 # What was found on tables that were looked at.
 REASONS = {
     "texture": "the classes are nearly linear in 40 columns that almost agree; a linear model is right from the start.",
-    "wisconsin": "five rows of 683, half of them among the first fifty, before the kernel is known.",
+    "wisconsin": "a linear model is right more often from start to end; the noise that is learned is smaller than what "
+    "predicts best (a kernel by hand with noise of a third of the variance reaches 0.967).",
+    "heating": "one alternative is right for two in three, whoever asks; half of the first 50 rounds go to others, "
+    "and from round 100 on nothing more is lost.",
 }
 
 

@@ -91,10 +91,9 @@ def quadratic_forms(rows: FloatArray, symmetric: FloatArray) -> FloatArray:
     """Return vᵀSv for each row v; for many rows at the cost of a triangular product."""
     if rows.size * len(symmetric) <= SINGLE_THREADED_PRODUCT:
         return np.vecdot(rows.dot(symmetric), rows)
-    # vᵀSv = 2·vᵀUv with the upper triangle U of S, its diagonal halved
-    triangle = symmetric.copy()
-    triangle.flat[:: len(triangle) + 1] *= 0.5
-    return np.vecdot(blas.dtrmm(2.0, triangle.T, rows.T, lower=1).T, rows)
+    # vᵀSv = 2·vᵀUv − Σ S_jj v_j² with the upper triangle U of S
+    product = blas.dtrmm(1.0, symmetric.T, rows.T, lower=1).T
+    return 2.0 * np.vecdot(product, rows) - times_vector(rows * rows, np.diagonal(symmetric).copy())
 
 
 def times_vector(matrix: FloatArray, vector: FloatArray) -> FloatArray:

@@ -85,8 +85,8 @@ class Posterior(Reported, Generic[E]):
         del gram, prior  # a posterior without anchors has no use for them
         return self.evaluate(points)
 
-    def evaluate_rounds(self, points: FloatArray, split: int) -> Evaluation:
-        """Predict at n rounds (n, A, d) that offer the same actions, in the columns from ``split`` on: n·A rows."""
+    def evaluate_rounds(self, points: FloatArray, split: int) -> E:
+        """Evaluate n rounds (n, A, d) that offer the same actions, in the columns from ``split`` on: n·A rows."""
         del split
         return self.evaluate(points.reshape(-1, points.shape[2]))
 
@@ -273,7 +273,7 @@ class Posterior(Reported, Generic[E]):
         """Return what of rewards counts, shape (n,): all of it, unless their tails are heavy."""
         return rewards
 
-    def require_finite(self, evaluation: Evaluation) -> None:
+    def require_finite(self, evaluation: E) -> None:
         """Raise if the kernel was not finite: a value that is not shows in the mean or std of its row."""
         require_finite_kernel(self.kernel, evaluation.mean + evaluation.std)
 

@@ -1,7 +1,6 @@
 """The projected posterior: a dictionary of anchors carries it, O(m²) per action and per update."""
 
 import copy
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -136,15 +135,9 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         del points
         return self._evaluate(gram, prior)
 
-    def evaluate_rounds(self, points: FloatArray, split: int) -> Evaluation:
-        basis, pending, facts = self._model.basis, self._pending, self._facts
-        prior = basis.kernel.diag(points.reshape(-1, points.shape[2]))
-        features, residual = basis.coordinates(basis.gram_of_rounds(points, split), prior)
-        mean = linalg.times_vector(features, pending.settled.weights)
-        # std² = λσ² = residual + λ·φᵀPφ; nobody asks for Pφ, which would take twice as long
-        explained = linalg.quadratic_forms(features, pending.ahead.covariance)
-        std = linalg.safe_sqrt(residual + facts.regularization * explained)
-        return Evaluation(facts.round_index, mean, std)
+    def evaluate_rounds(self, points: FloatArray, split: int) -> _NystromEvaluation:
+        prior = self._model.basis.kernel.diag(points.reshape(-1, points.shape[2]))
+        return self._evaluate(self._model.basis.gram_of_rounds(points, split), prior)
 
     def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         pending, facts = self._pending, self._facts
@@ -173,21 +166,16 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         gram, prior = basis.gram(points), basis.kernel.diag(points)
         if len(points) < pruning.MINIMUM_ACTIONS or not pruning.is_worth_a_look(*gram.shape):
             return None, self._evaluate(gram, prior)
-        size = len(basis.anchors)
         # mean = k_Z(s)ᵀJᵀw at O(m) per action, std from what it is at some of them
         coefficients = basis.weights(self._pending.settled.weights)
-        pivots = pruning.pivots(len(points), size)
+        pivots = pruning.pivots(len(points), len(basis.anchors))
         exact = self._evaluate(gram[pivots], prior[pivots])
         stds = pruning.std_bounds(basis.kernel, points, prior, pivots, exact.std)
         bounds = linalg.times_vector(gram, coefficients) + bonus * stds
         likely = pruning.likely_winners(bounds)
         sample = self._evaluate(gram[likely], prior[likely])
         best = max(float((some.mean + bonus * some.std).max()) for some in (exact, sample))
-        # No contender may be lost to rounding, which J amplifies in the mean, and a root near zero in the std.
-        scale = math.sqrt(float(prior.max()))
-        rounding = np.finfo(float).eps * size * float(np.abs(coefficients).sum())
-        slack = 4.0 * rounding * scale * math.sqrt(float(basis.kernel.diag(basis.anchors).max()))
-        slack += 1e-12 * float(np.abs(bounds).max()) + 1e-6 * bonus * scale
+        slack = pruning.slack(bounds, bonus, prior, coefficients, basis.kernel.diag(basis.anchors))
         chosen = pruning.survivors(bounds, best - slack)
         if chosen is None:
             return None, self._evaluate(gram, prior)

@@ -1,5 +1,7 @@
 """Pruning of large action sets: which actions may have the largest upper bound, at O(m) an action."""
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,6 +41,22 @@ def std_bounds(
     shares = cross / np.maximum(prior[known], np.finfo(float).tiny)[:, None]
     bounds = np.abs(shares) * stds[:, None] + safe_sqrt(prior - shares * cross)
     return np.minimum(bounds.min(axis=0), safe_sqrt(prior))
+
+
+def slack(bounds: FloatArray, bonus: float, prior: FloatArray, coefficients: FloatArray, anchors: FloatArray) -> float:
+    """Return by how much rounding may lower a bound: J amplifies it in the mean, and a root near zero in the std.
+
+    Args:
+        bounds: upper bounds of the actions, shape (A,).
+        bonus: how many standard deviations they count.
+        prior: k(s, s) of the actions, shape (A,).
+        coefficients: Jᵀw, shape (m,).
+        anchors: k(z, z), shape (m,).
+    """
+    scale = math.sqrt(float(prior.max()))
+    rounding = np.finfo(float).eps * len(anchors) * float(np.abs(coefficients).sum())
+    of_mean = 4.0 * rounding * scale * math.sqrt(float(anchors.max()))
+    return of_mean + (1e-12 * float(np.abs(bounds).max()) + 1e-6 * bonus * scale)
 
 
 def likely_winners(bounds: FloatArray) -> NDArray[np.intp]:

@@ -12,15 +12,16 @@ from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
 from kernel_bandits.learning.columns import Columns
 from kernel_bandits.learning.mixed import MOST_CORRELATED_ARMS, MixedSample
 from kernel_bandits.learning.mixed_prior import MixedPrior
+from kernel_bandits.numerics.packed import pack, unpack
 
 
 def block(seed=0, count=20, arms=3):
     generator = np.random.default_rng(seed)
     contexts, arm = generator.normal(size=(count, 2)), generator.integers(arms, size=count)
-    other_arm = (arm[:, None] != arm).astype(float)
+    other_arm = pack((arm[:, None] != arm).astype(float))
     rewards = generator.normal(size=count)
     similarity = Similarity.of(contexts, 2)
-    return Block(similarity, contexts @ contexts.T, None, rewards, other_arm)
+    return Block(similarity, pack(contexts @ contexts.T), None, rewards, other_arm)
 
 
 PARAMETERS = np.log([0.3, 0.2, 0.1, 0.5, 0.8, 0.2, 1.3])
@@ -29,10 +30,11 @@ PARAMETERS = np.log([0.3, 0.2, 0.1, 0.5, 0.8, 0.2, 1.3])
 def test_evidence_is_that_of_the_dense_gaussian():
     each = block()
     bias, linear, decorrelated, smooth, length, noise, contrast = np.exp(PARAMETERS)
-    r = np.sqrt(5.0 * each.contexts.distances) / length
-    contexts = bias + linear * each.contexts.products + decorrelated * each.decorrelated
+    x = each.contexts.columns
+    r = np.sqrt(5.0 / 2.0) / length * np.linalg.norm(x[:, None] - x, axis=2)
+    contexts = bias + (linear / 2.0 + decorrelated) * (x @ x.T)
     contexts = contexts + smooth * (1.0 + r + r**2 / 3.0) * np.exp(-r)
-    covariance = contexts * (1.0 - contrast * each.other_arm) + noise * np.eye(20)
+    covariance = contexts * (1.0 - contrast * unpack(each.other_arm, 20)) + noise * np.eye(20)
     evidence = block_evidence(PARAMETERS, [each], mean_precision=0.0)
     expected = multivariate_normal(np.full(20, evidence.mean), covariance).logpdf(each.rewards)
     assert evidence.value == pytest.approx(expected, abs=1e-8)

@@ -10,13 +10,14 @@ from kernel_bandits.kernels import Mixed
 from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
 from kernel_bandits.learning.left_out import balanced_score, left_out_score
 from kernel_bandits.learning.warp import Warp
+from kernel_bandits.numerics.packed import pack
 
 PARAMETERS = np.log([0.3, 0.5, 0.6, 0.8, 0.7, 0.2])
 
 
 def block(generator, count):
     contexts = generator.normal(size=(count, 3))
-    return Block(Similarity.of(contexts, 3), contexts @ contexts.T, None, generator.normal(1.0, size=count))
+    return Block(Similarity.of(contexts, 3), pack(contexts @ contexts.T), None, generator.normal(1.0, size=count))
 
 
 def covariance(one):
@@ -51,7 +52,7 @@ def test_gradients_are_those_of_differences(correlated):
     blocks, parameters = [block(generator, count) for count in (3, 7, 9)], PARAMETERS
     if correlated:
         arms = generator.integers(2, size=9)
-        blocks = [replace(blocks[2], other_arm=(arms[:, None] != arms).astype(float))]
+        blocks = [replace(blocks[2], other_arm=pack((arms[:, None] != arms).astype(float)))]
         parameters = np.append(PARAMETERS, np.log(1.4))
     warp = Warp(np.array([0.4, -0.3, 0.1]), np.empty(0), np.empty((0, 0)))
 
@@ -87,7 +88,7 @@ def test_rewards_that_are_exact_but_for_a_few_ask_for_more_noise_than_the_eviden
     contexts = generator.normal(size=(120, 3))
     rewards = np.where(contexts[:, 0] > 0.0, 1.0, -1.0)
     rewards[::10] *= -1.0
-    one = Block(Similarity.of(contexts, 3), contexts @ contexts.T / 3.0, None, rewards)
+    one = Block(Similarity.of(contexts, 3), pack(contexts @ contexts.T / 3.0), None, rewards)
     noises = np.log(np.geomspace(0.01, 3.0, 30))
 
     def best(score):

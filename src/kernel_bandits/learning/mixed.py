@@ -27,6 +27,7 @@ from kernel_bandits.learning.mixed_objective import MixedObjective, greatest_con
 from kernel_bandits.learning.mixed_prior import BOX_PRIOR, DESCRIBED_PRIOR, PRIOR, MixedPrior
 from kernel_bandits.learning.warp import NO_WARP, Warp
 from kernel_bandits.learning.warp_objective import WarpObjective
+from kernel_bandits.numerics.packed import pack
 
 # Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a known
 # kernel, since this one is uncertain too; and for two-valued rewards, at least.
@@ -177,7 +178,7 @@ class MixedSample:
             same = self._same_action
         contexts = self._standardised[rows]
         similarity = Similarity.of(contexts, self._contexts.variables, self._contexts.labels)
-        decorrelated = contexts @ self._contexts.precision @ contexts.T
+        decorrelated = pack(contexts @ self._contexts.precision @ contexts.T)
         rewards = self._rewards[rows]
         return Block(similarity, decorrelated, described, rewards, same_action=same)
 
@@ -187,14 +188,14 @@ class MixedSample:
         kinds = np.unique(self._described, axis=0, return_inverse=True)[1].reshape(-1)
         if self._in_box or kinds.max() >= len(kinds) // PLAYS_OF_ONE_ACTION:
             return None
-        return np.equal.outer(kinds, kinds).astype(np.float64)
+        return pack(np.equal.outer(kinds, kinds).astype(np.float64))
 
     @cached_property
     def _all_arms(self) -> Block:
         """Observations of all arms, as those of correlated arms."""
         rows = np.arange(min(len(self._rewards), self._prior.correlated_sample_size))
         arms = self._arm_of[rows]
-        return replace(self._block(rows), other_arm=(arms[:, None] != arms).astype(np.float64))
+        return replace(self._block(rows), other_arm=pack((arms[:, None] != arms).astype(np.float64)))
 
     @property
     def _power(self) -> float:

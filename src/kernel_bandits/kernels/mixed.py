@@ -12,7 +12,7 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.kernels.base import Kernel, KernelLike, as_kernel, weighted_gradient
 from kernel_bandits.kernels.lengthscales import euclidean_distances
 from kernel_bandits.kernels.sections import Pullback, Sections
-from kernel_bandits.numerics.linalg import times
+from kernel_bandits.numerics.linalg import times, times_transpose
 
 # From this many points and columns on, distances are computed as a product of matrices, if no squared norm is above
 # this: they lose the digits of what they are differences of, and m has no slope at 0 to make that matter.
@@ -27,7 +27,7 @@ def _distances(left: FloatArray, right: FloatArray) -> FloatArray:
         squares, others = np.vecdot(left, left), np.vecdot(right, right)
         if max(squares.max(), others.max()) <= LARGEST_SQUARE:
             # ‖x − y‖² = ‖x‖² − 2⟨x, y⟩ + ‖y‖²
-            squared = times(left, np.ascontiguousarray(right.T))
+            squared = times_transpose(left, right)
             squared *= -2.0
             squared += squares[:, None]
             squared += others
@@ -89,7 +89,9 @@ class Mixed(Kernel):
         for name, values in (("centre", self.centre), ("scale", self.scale)):
             if values.ndim and len(values) != X.shape[1]:
                 raise InputError(f"{name}: {len(values)} numbers were given for points with {X.shape[1]} columns.")
-        return (X - self.centre) / self.scale
+        standardised = X - self.centre
+        standardised /= self.scale
+        return standardised
 
     def _count(self, X: FloatArray) -> int:
         return self.variables or max(X.shape[1], 1)
@@ -98,11 +100,19 @@ class Mixed(Kernel):
         """Return linear·Mx for each row x."""
         if self.metric is None:
             return standardised * (self.linear / self._count(standardised))
-        return times(standardised, self.linear * self.metric)
+        # the rows are few, the columns may be many
+        weighted = times(standardised, self.metric)
+        weighted *= self.linear
+        return weighted
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
         left = self._standardised(X)
         right = left if Y is None else self._standardised(Y)
+        if not (self.smooth or self.own):
+            # a kernel of arms, for example
+            gram = times_transpose(self._weighted(left), right)
+            gram += self.bias
+            return gram
         distances = _distances(left, right)
         same = self.own * (distances <= SAME) if self.own else None
         r = self._scaled(distances, self._count(X))
@@ -110,7 +120,7 @@ class Mixed(Kernel):
         if same is not None:
             gram += same
         if self.linear:
-            gram += times(self._weighted(left), np.ascontiguousarray(right.T))
+            gram += times_transpose(self._weighted(left), right)
         return gram
 
     def _scaled(self, distances: FloatArray, count: int) -> FloatArray:
@@ -121,13 +131,12 @@ class Mixed(Kernel):
     def _constant_and_smooth(self, r: FloatArray, decay: FloatArray) -> FloatArray:
         """Return bias + smooth·m and put e⁻ʳ into another array, or into r itself."""
         # m = (1 + r + r²/3)·e⁻ʳ
-        gram = np.multiply(r, 1.0 / 3.0)
-        gram += 1.0
+        gram = np.multiply(r, self.smooth / 3.0)
+        gram += self.smooth
         gram *= r
-        gram += 1.0
+        gram += self.smooth
         np.negative(r, out=decay)
         gram *= np.exp(decay, out=decay)
-        gram *= self.smooth
         gram += self.bias
         return gram
 

@@ -220,9 +220,10 @@ class MixedSample:
         if not (self._arms and self._split and 2 <= self._observations.arm_count <= MOST_CORRELATED_ARMS):
             objective = self._objective(self._blocks)
             return objective, self._fitted(objective, before)[0]
-        parameters, is_clear = self._of_few_arms(before, SEARCH_SIZE)
-        if not is_clear and len(self._rewards) > SEARCH_SIZE:
-            parameters, _ = self._of_few_arms(before, len(self._rewards))
+        most = self._prior.correlated_sample_size
+        parameters, is_clear = self._of_few_arms(before, min(SEARCH_SIZE, most))
+        if not is_clear and min(len(self._rewards), most) > SEARCH_SIZE:
+            parameters, _ = self._of_few_arms(before, most)
         if len(parameters) > blocks.CONTRAST:
             return self._objective([self._all_arms], self._observations.arm_count), parameters
         return self._objective(self._blocks), parameters
@@ -230,8 +231,7 @@ class MixedSample:
     def _of_few_arms(self, before: MixedModel | None, size: int) -> tuple[FloatArray, bool]:
         """Return the best θ for the first observations, arms apart or correlated, and whether more may be left out."""
         apart, is_clear = self._fitted(self._objective(self._observations.apart(size)), before)
-        sample = self._observations.together(min(size, self._prior.correlated_sample_size))
-        together = self._objective([sample], self._observations.arm_count)
+        together = self._objective([self._observations.together(size)], self._observations.arm_count)
         opposite = together.high[blocks.CONTRAST]
         starts = [np.append(apart, contrast) for contrast in (opposite, 0.5 * opposite, -1.0)]
         if before is not None and len(before.parameters) == len(starts[0]):

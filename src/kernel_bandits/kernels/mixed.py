@@ -17,6 +17,8 @@ from kernel_bandits.numerics.linalg import times, times_transpose
 # From this many points and columns on, distances are computed as a product of matrices, if no squared norm is above
 # this: they lose the digits of what they are differences of, and m has no slope at 0 to make that matter.
 MANY_POINTS, MANY_COLUMNS, LARGEST_SQUARE = 16, 16, 1e5
+# The smooth part is computed for this many numbers at a time, which stay in the cache.
+CACHED_NUMBERS = 2**14
 # Points this close are the same: rounding leaves no more of the distance of a point to itself.
 SAME = 1e-5
 
@@ -110,7 +112,7 @@ class Mixed(Kernel):
         right = left if Y is None else self._standardised(Y)
         if not (self.smooth or self.own):
             # a kernel of arms, for example
-            gram = times_transpose(self._weighted(left), right)
+            gram = self._products(left, right)
             gram += self.bias
             return gram
         distances = _distances(left, right)
@@ -120,8 +122,14 @@ class Mixed(Kernel):
         if same is not None:
             gram += same
         if self.linear:
-            gram += times_transpose(self._weighted(left), right)
+            gram += self._products(left, right)
         return gram
+
+    def _products(self, left: FloatArray, right: FloatArray) -> FloatArray:
+        """Return linear·⟨x, My⟩ for rows x and y; M is symmetric, and goes with the fewer rows."""
+        if len(left) <= len(right):
+            return times_transpose(self._weighted(left), right)
+        return times_transpose(left, self._weighted(right))
 
     def _scaled(self, distances: FloatArray, count: int) -> FloatArray:
         """Return r = √5·‖x − y‖/(ℓ√n), in the array of the distances."""
@@ -130,14 +138,19 @@ class Mixed(Kernel):
 
     def _constant_and_smooth(self, r: FloatArray, decay: FloatArray) -> FloatArray:
         """Return bias + smooth·m and put e⁻ʳ into another array, or into r itself."""
-        # m = (1 + r + r²/3)·e⁻ʳ
-        gram = np.multiply(r, self.smooth / 3.0)
-        gram += self.smooth
-        gram *= r
-        gram += self.smooth
-        np.negative(r, out=decay)
-        gram *= np.exp(decay, out=decay)
-        gram += self.bias
+        gram = np.empty_like(r)
+        rows = max(1, CACHED_NUMBERS // max(r.shape[1], 1))
+        for start in range(0, len(r), rows):
+            some = slice(start, start + rows)
+            part, own_r, own_decay = gram[some], r[some], decay[some]
+            # m = (1 + r + r²/3)·e⁻ʳ
+            np.multiply(own_r, self.smooth / 3.0, out=part)
+            part += self.smooth
+            part *= own_r
+            part += self.smooth
+            np.negative(own_r, out=own_decay)
+            part *= np.exp(own_decay, out=own_decay)
+            part += self.bias
         return gram
 
     def diag(self, X: FloatArray) -> FloatArray:

@@ -26,7 +26,14 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.learning.columns import column_factors, weight_count
 from kernel_bandits.learning.warp import Warp, WarpSizes
-from kernel_bandits.numerics.linalg import add_products, add_symmetric_outer, safe_sqrt, times
+from kernel_bandits.numerics.linalg import (
+    add_products,
+    add_symmetric_outer,
+    inner,
+    safe_sqrt,
+    symmetric_times_vector,
+    times,
+)
 from kernel_bandits.numerics.packed import diagonal, inverse_and_log_determinant, pack, unpack
 
 # θ = log of (b, l, w, s, ℓ, λ), and of (l', s', o', ℓ') where actions are described or of κ where arms are correlated.
@@ -232,20 +239,20 @@ class Parts:
         gradient = np.zeros(len(values))
         gradient[NOISE] = values[NOISE] * by_entry[diagonal(len(self.block.rewards))].sum()
         if self.block.other_arm is not None:
-            gradient[CONTRAST] = -values[CONTRAST] * (by_entry * self.context).dot(self.block.other_arm)
+            gradient[CONTRAST] = -values[CONTRAST] * inner(by_entry * self.context, self.block.other_arm)
         if self.block.actions is not None and self.action_smooth is not None:
             by_action = by_entry * self.context
-            gradient[ACTION_LINEAR] = values[ACTION_LINEAR] * by_action.dot(self.block.actions.products)
-            gradient[ACTION_SMOOTH] = values[ACTION_SMOOTH] * by_action.dot(self.action_smooth.kernel)
+            gradient[ACTION_LINEAR] = values[ACTION_LINEAR] * inner(by_action, self.block.actions.products)
+            gradient[ACTION_SMOOTH] = values[ACTION_SMOOTH] * inner(by_action, self.action_smooth.kernel)
             if self.block.same_action is not None:
-                gradient[ACTION_OWN] = values[ACTION_OWN] * by_action.dot(self.block.same_action)
-            gradient[ACTION_LENGTH] = values[ACTION_SMOOTH] * by_action.dot(self.action_smooth.by_length)
+                gradient[ACTION_OWN] = values[ACTION_OWN] * inner(by_action, self.block.same_action)
+            gradient[ACTION_LENGTH] = values[ACTION_SMOOTH] * inner(by_action, self.action_smooth.by_length)
         by_context = by_entry if self.action is None else by_entry * self.action
         gradient[BIAS] = values[BIAS] * by_context.sum()
-        gradient[LINEAR] = values[LINEAR] * by_context.dot(self.block.contexts.products)
-        gradient[DECORRELATED] = values[DECORRELATED] * by_context.dot(self.block.decorrelated)
-        gradient[SMOOTH] = values[SMOOTH] * by_context.dot(self.context_smooth.kernel)
-        gradient[LENGTH] = values[SMOOTH] * by_context.dot(self.context_smooth.by_length)
+        gradient[LINEAR] = values[LINEAR] * inner(by_context, self.block.contexts.products)
+        gradient[DECORRELATED] = values[DECORRELATED] * inner(by_context, self.block.decorrelated)
+        gradient[SMOOTH] = values[SMOOTH] * inner(by_context, self.context_smooth.kernel)
+        gradient[LENGTH] = values[SMOOTH] * inner(by_context, self.context_smooth.by_length)
         return gradient
 
     def warp_gradient(self, values: FloatArray, by_entry: FloatArray, block: Block, warp: Warp) -> FloatArray:
@@ -302,7 +309,7 @@ def evidence_of(parts: Sequence[Parts], mean: float, mean_precision: float) -> t
     value, by_covariances = -0.5 * mean_precision * mean * mean, []
     for part in parts:
         rewards = part.block.rewards - mean
-        misfit = part.inverse @ rewards
+        misfit = symmetric_times_vector(part.inverse, rewards)
         value -= 0.5 * (float(rewards @ misfit) + part.log_determinant + len(rewards) * math.log(2.0 * math.pi))
         by_covariances.append(part.by_covariance(misfit))
     if not math.isfinite(value):
@@ -343,7 +350,10 @@ def surprises(parameters: FloatArray, blocks: Sequence[Block], mean_precision: f
     """Return by how many standard deviations the rewards of each block exceed what the others predict of them."""
     parts, mean = parts_and_mean(np.exp(parameters), blocks, mean_precision)
     # without reward i, its prediction misses it by α_i/(Σ⁻¹)_ii with variance 1/(Σ⁻¹)_ii
-    return [part.inverse @ (part.block.rewards - mean) / np.sqrt(part.inverse.diagonal()) for part in parts]
+    return [
+        symmetric_times_vector(part.inverse, part.block.rewards - mean) / np.sqrt(part.inverse.diagonal())
+        for part in parts
+    ]
 
 
 def parts_and_mean(values: FloatArray, blocks: Sequence[Block], mean_precision: float) -> tuple[list[Parts], float]:

@@ -72,7 +72,7 @@ def _left_out_of(
     weight = sum(float(total.sum()) for total in sums) + mean_precision
     # With c integrated out P = (Σ + 11ᵀ/precision)⁻¹ = Σ⁻¹ − uuᵀ/w, u = Σ⁻¹1 and w = 1ᵀu + precision. Without reward i
     # its prediction misses it by e_i = (Py)_i/P_ii, and Py = Σ⁻¹(y − c).
-    misfits = [part.inverse @ (part.block.rewards - mean) for part in parts]
+    misfits = [symmetric_times_vector(part.inverse, part.block.rewards - mean) for part in parts]
     diagonals = [part.inverse.diagonal() - total * total / weight for part, total in zip(parts, sums, strict=True)]
     errors = [misfit / diagonal for misfit, diagonal in zip(misfits, diagonals, strict=True)]
     count, square = sum(map(len, errors)), sum(float(error @ error) for error in errors)

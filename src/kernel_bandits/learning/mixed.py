@@ -27,6 +27,7 @@ from kernel_bandits.learning.mixed_prior import BOX_PRIOR, DESCRIBED_PRIOR, PRIO
 from kernel_bandits.learning.observations import Observations
 from kernel_bandits.learning.warp import NO_WARP, Warp
 from kernel_bandits.learning.warp_objective import WarpObjective
+from kernel_bandits.numerics.blas_threads import in_one_thread
 from kernel_bandits.numerics.memory import keep_freed_memory
 
 # Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a known
@@ -199,10 +200,14 @@ class MixedSample:
 
     def fit(self, before: MixedModel | None) -> MixedModel:
         """Return the model with the best score and prior together, near the prior where the evidence is thin."""
+        keep_freed_memory()
+        with in_one_thread():
+            return self._fit(before)
+
+    def _fit(self, before: MixedModel | None) -> MixedModel:
         if self._power == 0.0:
             objective = self._objective(self._blocks)
             return self._model(objective, objective.medians)
-        keep_freed_memory()
         objective, parameters = self._columns_alike(before)
         shape = box.shape(objective, parameters) if self._in_box else box.CURVED
         model, value = self._warped(objective, parameters, before)
@@ -291,10 +296,11 @@ class MixedSample:
 
     def evidence_gained(self, found: MixedModel, before: MixedModel) -> float:
         """Return the log evidence of a model of this sample less that of the one before, on the same observations."""
-        if not (found.correlation or before.correlation):
-            warped = [block.warped(before.warp) for block in self._blocks]
-            return found.evidence - block_evidence(before.parameters, warped, mean_precision=1.0).value
-        return self._evidence_of_all_arms(found) - self._evidence_of_all_arms(before)
+        with in_one_thread():
+            if not (found.correlation or before.correlation):
+                warped = [block.warped(before.warp) for block in self._blocks]
+                return found.evidence - block_evidence(before.parameters, warped, mean_precision=1.0).value
+            return self._evidence_of_all_arms(found) - self._evidence_of_all_arms(before)
 
     def _evidence_of_all_arms(self, model: MixedModel) -> float:
         """Return the log evidence of a model of correlated arms, or of others, on the observations of all arms."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.learning.blocks import Block, Similarity
 from kernel_bandits.learning.columns import ColumnUnits
+from kernel_bandits.numerics.linalg import times, times_transpose
 from kernel_bandits.numerics.packed import pack
 
 # Described actions have something of their own if they return: from this many observations of each on, on average.
@@ -69,7 +70,7 @@ class Observations:
         units = self.context_units
         contexts = units.standardised(self.contexts[rows])
         similarity = Similarity.of(contexts, units.variables, units.labels)
-        decorrelated = pack(contexts @ units.precision @ contexts.T)
+        decorrelated = pack(times_transpose(times(contexts, units.precision), contexts))
         return Block(similarity, decorrelated, described, self.rewards[rows], same_action=same)
 
     def _same_action(self, rows: NDArray[np.intp]) -> FloatArray | None:

@@ -110,6 +110,11 @@ def transpose_times_vector(matrix: FloatArray, vector: FloatArray) -> FloatArray
     return blas.dgemv(1.0, matrix.T, vector)
 
 
+def inner(left: FloatArray, right: FloatArray) -> float:
+    """Return ⟨l, r⟩ of two vectors."""
+    return float(left.dot(right) if len(left) <= SINGLE_THREADED_MATRIX else blas.ddot(left, right))
+
+
 def symmetric_times_vector(symmetric: FloatArray, vector: FloatArray) -> FloatArray:
     """Return symmetric·vector; for a large matrix, only one triangle is read."""
     if len(vector) ** 2 <= SINGLE_THREADED_MATRIX:

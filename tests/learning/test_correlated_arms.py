@@ -8,6 +8,7 @@ from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 
 import kernel_bandits as kb
+from kernel_bandits.learning import mixed
 from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
 from kernel_bandits.learning.columns import Columns
 from kernel_bandits.learning.mixed import MOST_CORRELATED_ARMS, MixedSample
@@ -122,6 +123,21 @@ def test_evidence_is_gained_on_the_same_observations():
     assert barely.correlation < 0.0 == apart.correlation
     assert sample.evidence_gained(apart, barely) == pytest.approx(0.0, abs=1e-3)
     assert sample.evidence_gained(correlated, barely) > 1.0
+
+
+@pytest.mark.parametrize("arms", [2, 3])
+def test_few_observations_lead_to_the_place_where_all_lead_to(monkeypatch, arms):
+    generator = np.random.default_rng(arms)
+    contexts, arm = generator.normal(size=(400, 4)), generator.integers(arms, size=400)
+    best = np.argmax(contexts @ generator.normal(size=(4, arms)) + 0.5 * generator.normal(size=(400, arms)), axis=1)
+    points, rewards = np.hstack([contexts, np.eye(arms)[arm]]), (arm == best).astype(float)
+    models = []
+    for size in (mixed.SEARCH_SIZE, 400):
+        monkeypatch.setattr(mixed, "SEARCH_SIZE", size)
+        models.append(MixedSample(points, rewards, Columns(4), True, None).fit(None))
+    assert models[0].evidence == pytest.approx(models[1].evidence, abs=0.2)
+    assert models[0].correlation == pytest.approx(models[1].correlation, abs=0.02)
+    np.testing.assert_allclose(models[0].parameters, models[1].parameters, atol=0.1)
 
 
 def right_or_wrong(policy, rounds, seed=0):

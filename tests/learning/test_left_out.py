@@ -73,6 +73,21 @@ def test_the_balanced_score_is_the_mean_of_both():
     np.testing.assert_allclose(balanced.gradient, 0.5 * (both[0].gradient + both[1].gradient), atol=1e-12)
 
 
+def test_the_gradient_of_many_observations_is_that_of_a_difference():
+    """As many as leave the paths that are for few."""
+    generator = np.random.default_rng(5)
+    arms, direction = generator.integers(2, size=140), generator.normal(size=10)
+    one = replace(block(generator, 140), other_arm=pack((arms[:, None] != arms).astype(float)))
+    numbers = np.concatenate([PARAMETERS, [0.3], [0.4, -0.3, 0.1]])
+
+    def score(at):
+        return balanced_score(at[:7], [one], 1.0, warp=Warp(at[7:], np.empty(0), np.empty((0, 0))))
+
+    ahead, behind = score(numbers + 1e-5 * direction), score(numbers - 1e-5 * direction)
+    slope = (ahead.value - behind.value) / 2e-5
+    assert score(numbers).gradient @ direction == pytest.approx(slope, abs=1e-4)
+
+
 def test_a_common_scale_of_kernel_and_noise_does_not_matter():
     generator = np.random.default_rng(2)
     blocks, larger = [block(generator, 8)], PARAMETERS.copy()

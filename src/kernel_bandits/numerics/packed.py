@@ -33,9 +33,11 @@ def unpack(packed: FloatArray, size: int) -> FloatArray:
 @lru_cache(maxsize=256)
 def diagonal(size: int) -> NDArray[np.intp]:
     """Return where the diagonal of a packed matrix of this many rows stands, shape (n,); not to be changed."""
-    positions = np.flatnonzero(pack(np.eye(size)))
-    # in the order of the rows
-    return positions[np.argsort(pack(np.diag(np.arange(1.0, size + 1.0)))[positions])]
+    rows = pack(np.diag(np.arange(1.0, size + 1.0)))
+    positions = np.flatnonzero(rows)
+    positions = positions[np.argsort(rows[positions])]
+    positions.flags.writeable = False
+    return positions
 
 
 def inverse_and_log_determinant(packed: FloatArray, size: int) -> tuple[FloatArray, float]:

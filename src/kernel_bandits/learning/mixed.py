@@ -248,8 +248,12 @@ class MixedSample:
         return apart, False
 
     def _objective(self, observations: list[Block], arms: int = 0) -> MixedObjective:
-        score = balanced_score if self._arms and self._is_two_valued else block_evidence
-        return MixedObjective(observations, self._prior, self._is_two_valued, self._power, arms, score)
+        score, prior = block_evidence, self._prior
+        if self._arms and self._is_two_valued:
+            score = balanced_score
+            if self._power:
+                prior = replace(prior, signal=prior.two_valued_signal)
+        return MixedObjective(observations, prior, self._is_two_valued, self._power, arms, score)
 
     @property
     def _may_move(self) -> bool:
@@ -267,8 +271,9 @@ class MixedSample:
         parameters, value = objective.minimum(starts)
         # A very short lengthscale fits noise as well as a noise term does: it has to earn the price of a parameter.
         mostly_noise = objective.medians.copy()
-        mostly_noise[: blocks.LENGTH] += math.log((1.0 - self._prior.signal) / self._prior.signal)
-        mostly_noise[blocks.NOISE] = math.log(self._prior.signal)
+        signal = objective.prior.signal
+        mostly_noise[: blocks.LENGTH] += math.log((1.0 - signal) / signal)
+        mostly_noise[blocks.NOISE] = math.log(signal)
         noisy, noisy_value = objective.minimum([mostly_noise])
         is_noisier = noisy[blocks.NOISE] > parameters[blocks.NOISE] and noisy_value <= value + self._price
         if not is_noisier:

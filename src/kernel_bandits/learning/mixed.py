@@ -28,7 +28,7 @@ from kernel_bandits.learning.observations import Observations
 from kernel_bandits.learning.warp import NO_WARP, Warp
 from kernel_bandits.learning.warp_objective import WarpObjective
 from kernel_bandits.numerics.blas_threads import in_one_thread
-from kernel_bandits.numerics.memory import keep_freed_memory
+from kernel_bandits.numerics.memory import keep_freed_arrays
 
 # Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a known
 # kernel, since this one is uncertain too; and for two-valued rewards, at least.
@@ -200,7 +200,7 @@ class MixedSample:
 
     def fit(self, before: MixedModel | None) -> MixedModel:
         """Return the model with the best score and prior together, near the prior where the evidence is thin."""
-        keep_freed_memory()
+        keep_freed_arrays()
         with in_one_thread():
             return self._fit(before)
 

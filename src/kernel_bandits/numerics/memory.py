@@ -6,7 +6,7 @@ import numpy as np
 KEPT_NUMBERS = 2**21
 
 
-def keep_freed_memory() -> None:
+def keep_freed_arrays() -> None:
     """Keep the memory of freed arrays for the next ones, up to 32 MiB.
 
     glibc returns the memory of a large array at once, and the kernel clears it before it is used again: a third of the

@@ -270,11 +270,11 @@ def test_what_is_acknowledged_is_kept_if_the_model_fails_to_learn_it(service, mo
     service.decide("a")
     apply, failures = Replica.apply, []
 
-    def fail_once(replica, events):
+    def fail_once(replica, events, *vectors):
         if events and not failures:
             failures.append(events)
             raise ArithmeticError("the model fails")
-        apply(replica, events)
+        apply(replica, events, *vectors)
 
     monkeypatch.setattr(worker_module, "PAUSE", 0.0)
     monkeypatch.setattr(Replica, "apply", fail_once)

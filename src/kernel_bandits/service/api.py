@@ -53,6 +53,9 @@ def as_decide(body: Any, most: int) -> tuple[Decide, bool]:
     """Return the command of a request for a decision, and whether details are wanted."""
     body = as_object(body, DECISION_KEYS, ("context",))
     context = body["context"]
+    if len(body) == 1 and isinstance(context, dict):
+        # as most are
+        return Decide(fresh_id(), False, context), False
     if not isinstance(context, dict):
         raise InputError(f"context: expected an object with a value for each column, got {shown(context)}.")
     box = body.get("box")

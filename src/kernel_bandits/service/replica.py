@@ -72,6 +72,7 @@ class Replica:
         self._begun: list[tuple[Open, FloatArray | None]] = []
         self._earned: list[tuple[Open, float]] = []
         self._counted: list[tuple[float, str, float | None, int]] = []
+        self._played: list[str] = []
 
     @classmethod
     def restore(cls, settings: LoopSettings, snapshot: Snapshot) -> Replica:
@@ -82,7 +83,7 @@ class Replica:
         replica.time = snapshot.state["time"]
         replica.open = {decision: Open(*values) for decision, values in snapshot.state["open"].items()}
         replica.tally = Tally.load(snapshot.state["tally"])
-        replica._begun, replica._earned, replica._counted = [], [], []
+        replica._begun, replica._earned, replica._counted, replica._played = [], [], [], []
         return replica
 
     def snapshot(self) -> Snapshot:
@@ -117,8 +118,11 @@ class Replica:
             self.applied, self.time = last, block[-1].time
             self._begin_all()
             self._learn_all()
+            # the events of a block have one time
+            if self._played:
+                self.tally.play(self.time, self._played)
+                self._played = []
             if self._counted:
-                # the events of a block have one time
                 self.tally.earn(self.time, self._counted)
                 self._counted = []
 
@@ -143,36 +147,30 @@ class Replica:
 
     def _decide(self, event: Event, vectors: Mapping[str, FloatArray]) -> None:
         body = event.body
-        watched = "played" in body
-        action = body["played"] if watched else body["action"]
-        arm = body.get("played_arm" if watched else "arm")
-        one = Open(
-            event.time,
-            UNNAMED if arm is None else str(arm),
-            body.get("played_probability") if watched else body["propensity"],
-            body["offered"],
-            body["active"],
-            row=body["context"],
-            action=action,
-        )
+        if "played" in body:
+            action, arm, propensity = body["played"], body.get("played_arm"), body.get("played_probability")
+            if action == body["action"]:
+                self.tally.count("agreed")
+        else:
+            action, arm, propensity = body["action"], body.get("arm"), body["propensity"]
+        name = UNNAMED if arm is None else str(arm)
+        one = Open(event.time, name, propensity, body["offered"], body["active"], None, body["context"], action)
         self.open[event.decision] = one
         self.tally.count("decisions")
-        if watched and action == body["action"]:
-            self.tally.count("agreed")
         if one.active:
-            self._begin(one, event.time, vectors.get(event.decision))
+            self._begin(one, vectors.get(event.decision))
 
     def _activate(self, event: Event) -> None:
         one = self.open[event.decision]
         one.active = True
-        self._begin(one, event.time)
+        self._begin(one)
         if one.held is not None:
             del self.open[event.decision]
             self._learn(one, one.held)
 
-    def _begin(self, one: Open, time: float, vector: FloatArray | None = None) -> None:
+    def _begin(self, one: Open, vector: FloatArray | None = None) -> None:
         """Count a decision as played; the policy awaits it before it learns anything else."""
-        self.tally.play(time, one.arm)
+        self._played.append(one.arm)
         if self.settings.anticipates:
             self._learn_all()
             self._begun.append((one, vector))

@@ -20,7 +20,7 @@ from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.features.values import nearest, shown
-from kernel_bandits.policies.decision import NOTHING_CHOSEN, Choice, Decision
+from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.table import TablePolicy
 from kernel_bandits.policies.table_records import as_plain
@@ -177,15 +177,6 @@ def as_box(policy: TablePolicy, ranges: Mapping[str, Any]) -> Box:
     return Box(np.array(low, dtype=float), np.array(high, dtype=float))
 
 
-def _forget_last(policy: TablePolicy) -> None:
-    """Drop what the last ``select`` computed.
-
-    An update would use it again, and products with other shapes round differently: the model has to depend on the log
-    and on nothing else.
-    """
-    policy.inner._last = NOTHING_CHOSEN
-
-
 def await_many(
     policy: TablePolicy,
     rows: Sequence[Mapping[str, Any]],
@@ -199,12 +190,12 @@ def await_many(
     """
     ids: list[int | None] = []
     if isinstance(policy.inner, PosteriorPolicy) and len(rows) > 1:
-        first = policy.inner._ledger.issued
+        first = policy.inner.issued
         try:
             return list(_await_together(policy, rows, actions, vectors))
         except REFUSED:
             # those before the one at fault are awaited; the others are counted one by one
-            ids = list(range(first, policy.inner._ledger.issued))
+            ids = list(range(first, policy.inner.issued))
     for row, action in zip(rows[len(ids) :], actions[len(ids) :], strict=True):
         try:
             ids.append(policy.ask(row, [action]).id)
@@ -244,7 +235,8 @@ def update_many(
     """Learn rewards of actions that were not awaited; return which were learned."""
 
     def update(place: int) -> None:
-        _forget_last(policy)
+        # the model has to depend on the log and on nothing else
+        policy.inner.forget_choice()
         policy.update(rows[place], actions[place], rewards[place])
 
     return _learn_all(policy, len(rows), lambda: policy.update_many(rows, actions, rewards), update)
@@ -296,14 +288,12 @@ def from_bytes(content: bytes) -> TablePolicy:
 def _canonical(policy: TablePolicy, seed: int) -> Iterator[None]:
     generators = _deciding(policy)
     states = [generator.bit_generator.state for generator in generators]
-    last = policy.inner._last
+    policy.inner.forget_choice()
     try:
-        policy.inner._last = NOTHING_CHOSEN
         for number, generator in enumerate(generators):
             generator.bit_generator.state = np.random.PCG64([seed, number]).state
         yield
     finally:
-        policy.inner._last = last
         for generator, state in zip(generators, states, strict=True):
             generator.bit_generator.state = state
 

@@ -12,6 +12,7 @@ from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
 from kernel_bandits.learning.mixed_objective import MixedObjective
 from kernel_bandits.learning.mixed_prior import BOX_PRIOR, DESCRIBED_PRIOR, PRIOR
 from kernel_bandits.learning.warp import Warp
+from kernel_bandits.numerics.packed import pack
 
 # What a precision matrix of three correlated columns may be.
 METRIC = np.array([[0.6, -0.2, 0.0], [-0.2, 0.5, 0.1], [0.0, 0.1, 0.3]])
@@ -21,13 +22,13 @@ def described(generator, count=12):
     contexts, actions = generator.normal(size=(count, 3)), generator.normal(size=(count, 2))
     actions[count // 2 :] = actions[: count - count // 2]
     rewards = generator.normal(size=count)
-    same = (actions[:, None, :] == actions).all(axis=2).astype(float)
+    same = pack((actions[:, None, :] == actions).all(axis=2).astype(float))
     similarities = Similarity.of(contexts, 3), decorrelated(contexts), Similarity.of(actions, 2)
     return contexts, actions, Block(*similarities, rewards, same_action=same)
 
 
 def decorrelated(contexts):
-    return contexts @ METRIC @ contexts.T
+    return pack(contexts @ METRIC @ contexts.T)
 
 
 def test_the_evidence_is_the_density_of_the_rewards():
@@ -73,7 +74,7 @@ def warped(kind):
         block = replace(block, actions=None, same_action=None)
     if kind == "correlated":
         arms = generator.integers(3, size=12)
-        theta, block = np.append(theta, 0.3), replace(block, other_arm=(arms[:, None] != arms).astype(float))
+        theta, block = np.append(theta, 0.3), replace(block, other_arm=pack((arms[:, None] != arms).astype(float)))
     if kind == "moved":
         block = replace(block, same_action=None, movable=True)
         warp = replace(warp, moves=np.array([[0.3, -0.2, 0.1], [0.0, 0.4, -0.5]]))

@@ -8,19 +8,21 @@ from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 
 import kernel_bandits as kb
+from kernel_bandits.learning import mixed
 from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
 from kernel_bandits.learning.columns import Columns
 from kernel_bandits.learning.mixed import MOST_CORRELATED_ARMS, MixedSample
 from kernel_bandits.learning.mixed_prior import MixedPrior
+from kernel_bandits.numerics.packed import pack, unpack
 
 
 def block(seed=0, count=20, arms=3):
     generator = np.random.default_rng(seed)
     contexts, arm = generator.normal(size=(count, 2)), generator.integers(arms, size=count)
-    other_arm = (arm[:, None] != arm).astype(float)
+    other_arm = pack((arm[:, None] != arm).astype(float))
     rewards = generator.normal(size=count)
     similarity = Similarity.of(contexts, 2)
-    return Block(similarity, contexts @ contexts.T, None, rewards, other_arm)
+    return Block(similarity, pack(contexts @ contexts.T), None, rewards, other_arm)
 
 
 PARAMETERS = np.log([0.3, 0.2, 0.1, 0.5, 0.8, 0.2, 1.3])
@@ -29,10 +31,11 @@ PARAMETERS = np.log([0.3, 0.2, 0.1, 0.5, 0.8, 0.2, 1.3])
 def test_evidence_is_that_of_the_dense_gaussian():
     each = block()
     bias, linear, decorrelated, smooth, length, noise, contrast = np.exp(PARAMETERS)
-    r = np.sqrt(5.0 * each.contexts.distances) / length
-    contexts = bias + linear * each.contexts.products + decorrelated * each.decorrelated
+    x = each.contexts.columns
+    r = np.sqrt(5.0 / 2.0) / length * np.linalg.norm(x[:, None] - x, axis=2)
+    contexts = bias + (linear / 2.0 + decorrelated) * (x @ x.T)
     contexts = contexts + smooth * (1.0 + r + r**2 / 3.0) * np.exp(-r)
-    covariance = contexts * (1.0 - contrast * each.other_arm) + noise * np.eye(20)
+    covariance = contexts * (1.0 - contrast * unpack(each.other_arm, 20)) + noise * np.eye(20)
     evidence = block_evidence(PARAMETERS, [each], mean_precision=0.0)
     expected = multivariate_normal(np.full(20, evidence.mean), covariance).logpdf(each.rewards)
     assert evidence.value == pytest.approx(expected, abs=1e-8)
@@ -120,6 +123,21 @@ def test_evidence_is_gained_on_the_same_observations():
     assert barely.correlation < 0.0 == apart.correlation
     assert sample.evidence_gained(apart, barely) == pytest.approx(0.0, abs=1e-3)
     assert sample.evidence_gained(correlated, barely) > 1.0
+
+
+@pytest.mark.parametrize("arms", [2, 3])
+def test_few_observations_lead_to_the_place_where_all_lead_to(monkeypatch, arms):
+    generator = np.random.default_rng(arms)
+    contexts, arm = generator.normal(size=(400, 4)), generator.integers(arms, size=400)
+    best = np.argmax(contexts @ generator.normal(size=(4, arms)) + 0.5 * generator.normal(size=(400, arms)), axis=1)
+    points, rewards = np.hstack([contexts, np.eye(arms)[arm]]), (arm == best).astype(float)
+    models = []
+    for size in (mixed.SEARCH_SIZE, 400):
+        monkeypatch.setattr(mixed, "SEARCH_SIZE", size)
+        models.append(MixedSample(points, rewards, Columns(4), True, None).fit(None))
+    assert models[0].evidence == pytest.approx(models[1].evidence, abs=0.2)
+    assert models[0].correlation == pytest.approx(models[1].correlation, abs=0.02)
+    np.testing.assert_allclose(models[0].parameters, models[1].parameters, atol=0.1)
 
 
 def right_or_wrong(policy, rounds, seed=0):

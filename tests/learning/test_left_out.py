@@ -10,13 +10,14 @@ from kernel_bandits.kernels import Mixed
 from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
 from kernel_bandits.learning.left_out import balanced_score, left_out_score
 from kernel_bandits.learning.warp import Warp
+from kernel_bandits.numerics.packed import pack
 
 PARAMETERS = np.log([0.3, 0.5, 0.6, 0.8, 0.7, 0.2])
 
 
 def block(generator, count):
     contexts = generator.normal(size=(count, 3))
-    return Block(Similarity.of(contexts, 3), contexts @ contexts.T, None, generator.normal(1.0, size=count))
+    return Block(Similarity.of(contexts, 3), pack(contexts @ contexts.T), None, generator.normal(1.0, size=count))
 
 
 def covariance(one):
@@ -51,7 +52,7 @@ def test_gradients_are_those_of_differences(correlated):
     blocks, parameters = [block(generator, count) for count in (3, 7, 9)], PARAMETERS
     if correlated:
         arms = generator.integers(2, size=9)
-        blocks = [replace(blocks[2], other_arm=(arms[:, None] != arms).astype(float))]
+        blocks = [replace(blocks[2], other_arm=pack((arms[:, None] != arms).astype(float)))]
         parameters = np.append(PARAMETERS, np.log(1.4))
     warp = Warp(np.array([0.4, -0.3, 0.1]), np.empty(0), np.empty((0, 0)))
 
@@ -72,6 +73,21 @@ def test_the_balanced_score_is_the_mean_of_both():
     np.testing.assert_allclose(balanced.gradient, 0.5 * (both[0].gradient + both[1].gradient), atol=1e-12)
 
 
+def test_the_gradient_of_many_observations_is_that_of_a_difference():
+    """As many as leave the paths that are for few."""
+    generator = np.random.default_rng(5)
+    arms, direction = generator.integers(2, size=140), generator.normal(size=10)
+    one = replace(block(generator, 140), other_arm=pack((arms[:, None] != arms).astype(float)))
+    numbers = np.concatenate([PARAMETERS, [0.3], [0.4, -0.3, 0.1]])
+
+    def score(at):
+        return balanced_score(at[:7], [one], 1.0, warp=Warp(at[7:], np.empty(0), np.empty((0, 0))))
+
+    ahead, behind = score(numbers + 1e-5 * direction), score(numbers - 1e-5 * direction)
+    slope = (ahead.value - behind.value) / 2e-5
+    assert score(numbers).gradient @ direction == pytest.approx(slope, abs=1e-4)
+
+
 def test_a_common_scale_of_kernel_and_noise_does_not_matter():
     generator = np.random.default_rng(2)
     blocks, larger = [block(generator, 8)], PARAMETERS.copy()
@@ -87,7 +103,7 @@ def test_rewards_that_are_exact_but_for_a_few_ask_for_more_noise_than_the_eviden
     contexts = generator.normal(size=(120, 3))
     rewards = np.where(contexts[:, 0] > 0.0, 1.0, -1.0)
     rewards[::10] *= -1.0
-    one = Block(Similarity.of(contexts, 3), contexts @ contexts.T / 3.0, None, rewards)
+    one = Block(Similarity.of(contexts, 3), pack(contexts @ contexts.T / 3.0), None, rewards)
     noises = np.log(np.geomspace(0.01, 3.0, 30))
 
     def best(score):

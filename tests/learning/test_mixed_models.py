@@ -1,11 +1,14 @@
 """The mixed kernel of a table: what it takes for noise, what it learns, and in which units."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import kernel_bandits as kb
 from kernel_bandits.learning.columns import Columns, ColumnUnits
 from kernel_bandits.learning.mixed import MixedSample
+from kernel_bandits.learning.mixed_prior import PRIOR
 
 
 def sample(reward, count=300, seed=0, arms=True, scale=1.0, height=1.0):
@@ -155,6 +158,23 @@ def test_the_evidence_counts_from_sixteen_observations_of_each_function_on(arms)
         assert (sampled._power > 0.0) == (count == 16 * arms)
         is_median = dict(sampled.fit(None).shares)["noise"] == pytest.approx(0.1)
         assert is_median == (count < 16 * arms)
+
+
+@pytest.mark.parametrize("two_valued", [True, False])
+def test_more_noise_is_expected_of_two_values_once_there_are_enough_to_fit(two_valued):
+    generator = np.random.default_rng(3)
+    contexts, arms = generator.normal(size=(120, 3)), np.eye(2)[np.arange(120) % 2]
+    rewards = (contexts[:, 0] + generator.normal(size=120) > 0.0).astype(float)
+    if not two_valued:
+        rewards[0] = 0.5
+    points = np.hstack([contexts, arms])
+
+    def noise(count: int, share: float) -> float:
+        prior = replace(PRIOR, two_valued_signal=share)
+        return MixedSample(points[:count], rewards[:count], Columns(3), True, None, prior).fit(None).noise
+
+    assert noise(30, 0.5) == noise(30, 0.9) == pytest.approx((1.0 - PRIOR.signal) * rewards[:30].var())
+    assert (noise(120, 0.5) > noise(120, 0.9)) == two_valued
 
 
 def test_the_bonus_of_two_valued_rewards_is_what_may_be_hoped_for():

@@ -89,6 +89,23 @@ def test_rank_one_update_keeps_exact_symmetry(size, seed):
     np.testing.assert_array_equal(matrix, matrix.T)
 
 
+@given(size=st.integers(1, 12), columns=sizes, seed=seeds)
+def test_upper_triangles_of_products_are_added_in_place(size, columns, seed):
+    generator = np.random.default_rng(seed)
+    matrix, rows = generator.normal(size=(size, size)), generator.normal(size=(size, columns))
+    left, right = generator.normal(size=(2, size))
+    expected = np.triu(0.3 * matrix - 2.0 * rows @ rows.T + 0.7 * (np.outer(left, right) + np.outer(right, left)))
+    linalg.add_products(matrix, rows, -2.0, keep=0.3)
+    linalg.add_symmetric_outer(matrix, left, right, 0.7)
+    np.testing.assert_allclose(np.triu(matrix), expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("size", [0, 5, linalg.SINGLE_THREADED_MATRIX + 1])
+def test_inner_products(size):
+    left, right = np.random.default_rng(size).normal(size=(2, size))
+    assert linalg.inner(left, right) == pytest.approx(float((left * right).sum()), abs=1e-9)
+
+
 @given(size=sizes, seed=seeds)
 def test_inverse_and_log_determinant(size, seed):
     matrix = positive_definite(np.random.default_rng(seed), size)

@@ -12,11 +12,13 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.kernels.base import Kernel, KernelLike, as_kernel, weighted_gradient
 from kernel_bandits.kernels.lengthscales import euclidean_distances
 from kernel_bandits.kernels.sections import Pullback, Sections
-from kernel_bandits.numerics.linalg import times
+from kernel_bandits.numerics.linalg import times, times_transpose
 
 # From this many points and columns on, distances are computed as a product of matrices, if no squared norm is above
 # this: they lose the digits of what they are differences of, and m has no slope at 0 to make that matter.
 MANY_POINTS, MANY_COLUMNS, LARGEST_SQUARE = 16, 16, 1e5
+# The smooth part is computed for this many numbers at a time, which stay in the cache.
+CACHED_NUMBERS = 2**14
 # Points this close are the same: rounding leaves no more of the distance of a point to itself.
 SAME = 1e-5
 
@@ -27,7 +29,7 @@ def _distances(left: FloatArray, right: FloatArray) -> FloatArray:
         squares, others = np.vecdot(left, left), np.vecdot(right, right)
         if max(squares.max(), others.max()) <= LARGEST_SQUARE:
             # ‖x − y‖² = ‖x‖² − 2⟨x, y⟩ + ‖y‖²
-            squared = times(left, np.ascontiguousarray(right.T))
+            squared = times_transpose(left, right)
             squared *= -2.0
             squared += squares[:, None]
             squared += others
@@ -89,7 +91,9 @@ class Mixed(Kernel):
         for name, values in (("centre", self.centre), ("scale", self.scale)):
             if values.ndim and len(values) != X.shape[1]:
                 raise InputError(f"{name}: {len(values)} numbers were given for points with {X.shape[1]} columns.")
-        return (X - self.centre) / self.scale
+        standardised = X - self.centre
+        standardised /= self.scale
+        return standardised
 
     def _count(self, X: FloatArray) -> int:
         return self.variables or max(X.shape[1], 1)
@@ -98,11 +102,19 @@ class Mixed(Kernel):
         """Return linear·Mx for each row x."""
         if self.metric is None:
             return standardised * (self.linear / self._count(standardised))
-        return times(standardised, self.linear * self.metric)
+        # the rows are few, the columns may be many
+        weighted = times(standardised, self.metric)
+        weighted *= self.linear
+        return weighted
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
         left = self._standardised(X)
         right = left if Y is None else self._standardised(Y)
+        if not (self.smooth or self.own):
+            # a kernel of arms, for example
+            gram = self._products(left, right)
+            gram += self.bias
+            return gram
         distances = _distances(left, right)
         same = self.own * (distances <= SAME) if self.own else None
         r = self._scaled(distances, self._count(X))
@@ -110,8 +122,14 @@ class Mixed(Kernel):
         if same is not None:
             gram += same
         if self.linear:
-            gram += times(self._weighted(left), np.ascontiguousarray(right.T))
+            gram += self._products(left, right)
         return gram
+
+    def _products(self, left: FloatArray, right: FloatArray) -> FloatArray:
+        """Return linear·⟨x, My⟩ for rows x and y; M is symmetric, and goes with the fewer rows."""
+        if len(left) <= len(right):
+            return times_transpose(self._weighted(left), right)
+        return times_transpose(left, self._weighted(right))
 
     def _scaled(self, distances: FloatArray, count: int) -> FloatArray:
         """Return r = √5·‖x − y‖/(ℓ√n), in the array of the distances."""
@@ -120,15 +138,19 @@ class Mixed(Kernel):
 
     def _constant_and_smooth(self, r: FloatArray, decay: FloatArray) -> FloatArray:
         """Return bias + smooth·m and put e⁻ʳ into another array, or into r itself."""
-        # m = (1 + r + r²/3)·e⁻ʳ
-        gram = np.multiply(r, 1.0 / 3.0)
-        gram += 1.0
-        gram *= r
-        gram += 1.0
-        np.negative(r, out=decay)
-        gram *= np.exp(decay, out=decay)
-        gram *= self.smooth
-        gram += self.bias
+        gram = np.empty_like(r)
+        rows = max(1, CACHED_NUMBERS // max(r.shape[1], 1))
+        for start in range(0, len(r), rows):
+            some = slice(start, start + rows)
+            part, own_r, own_decay = gram[some], r[some], decay[some]
+            # m = (1 + r + r²/3)·e⁻ʳ
+            np.multiply(own_r, self.smooth / 3.0, out=part)
+            part += self.smooth
+            part *= own_r
+            part += self.smooth
+            np.negative(own_r, out=own_decay)
+            part *= np.exp(own_decay, out=own_decay)
+            part += self.bias
         return gram
 
     def diag(self, X: FloatArray) -> FloatArray:

@@ -17,16 +17,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits.kernels.lengthscales import squared_distances
 from kernel_bandits.learning.columns import column_factors, weight_count
 from kernel_bandits.learning.warp import Warp, WarpSizes
-from kernel_bandits.numerics.linalg import inverse_and_log_determinant
+from kernel_bandits.numerics.linalg import (
+    add_products,
+    add_symmetric_outer,
+    inner,
+    safe_sqrt,
+    symmetric_times_vector,
+    times,
+)
+from kernel_bandits.numerics.packed import diagonal, inverse_and_log_determinant, pack, unpack
 
 # θ = log of (b, l, w, s, ℓ, λ), and of (l', s', o', ℓ') where actions are described or of κ where arms are correlated.
 BIAS, LINEAR, DECORRELATED, SMOOTH, LENGTH, NOISE = range(6)
@@ -38,7 +46,7 @@ ABSENT = -60.0
 
 @dataclass(frozen=True)
 class Similarity:
-    """Inner products ⟨x, y⟩/n and squared distances ‖x − y‖²/n between the points of a block, both (m, m).
+    """Inner products ⟨x, y⟩/n and distances ‖x − y‖/√n between the points of a block, both packed.
 
     Attributes:
         products: the first.
@@ -57,10 +65,18 @@ class Similarity:
     @classmethod
     def of(cls, standardised: FloatArray, count: int, labels: NDArray[np.intp] | None = None) -> Similarity:
         """Those of standardised columns that stand for a number of variables; each for one of its own by default."""
-        count = max(count, 1)
-        products, distances = standardised @ standardised.T, squared_distances(standardised, standardised)
-        products /= count
-        distances /= count
+        count, size = max(count, 1), len(standardised)
+        half_squares = np.zeros((size, size))
+        add_products(half_squares, standardised, 1.0 / count)
+        products = pack(half_squares)
+        # ‖x − y‖² = ‖x‖² + ‖y‖² − 2⟨x, y⟩. Columns lie about their centre, so that little is lost; a small error of a
+        # squared distance is one of the kernel, which is smooth in it.
+        norms = half_squares.diagonal().copy()
+        add_symmetric_outer(half_squares, norms, np.ones(size), -0.5)
+        distances = pack(half_squares)
+        distances *= -2.0
+        distances[diagonal(size)] = 0.0
+        distances = safe_sqrt(distances)
         labels = np.arange(standardised.shape[1]) if labels is None else labels
         return cls(products, distances, standardised, labels, count)
 
@@ -76,11 +92,15 @@ class Similarity:
         columns = self.columns if offsets is None else self.columns - offsets
         return Similarity.of(columns * column_factors(relevance, self.labels), self.count, self.labels)
 
-    def column_gradient(self, by_products: FloatArray, by_distances: FloatArray) -> FloatArray:
-        """Return ∂F/∂columns, shape (m, d), for symmetric ∂F/∂products and ∂F/∂distances, both (m, m)."""
-        # ∂/∂x_a of Σ B_ab⟨x_a, x_b⟩ + Σ C_ab‖x_a − x_b‖² is 2·Σ_b B_ab·x_b + 4·Σ_b C_ab(x_a − x_b)
-        by_columns = (2.0 * by_products - 4.0 * by_distances) @ self.columns
-        by_columns += 4.0 * by_distances.sum(axis=1)[:, None] * self.columns
+    def column_gradient(self, by_products: FloatArray, by_squares: FloatArray) -> FloatArray:
+        """Return ∂F/∂columns, shape (m, d), from ∂F/∂ of each entry of the products and of the squared distances."""
+        # ∂/∂x_a of Σ_{a ≤ b} B_ab⟨x_a, x_b⟩ is Σ_b B_ab·x_b with B_aa twice, that of Σ_{a < b} C_ab‖x_a − x_b‖² is
+        # 2·Σ_b C_ab(x_a − x_b), whatever C_aa
+        size = len(self.columns)
+        both = by_products - 2.0 * by_squares
+        both[diagonal(size)] += by_products[diagonal(size)]
+        by_columns = times(unpack(both, size), self.columns)
+        by_columns += 2.0 * unpack(by_squares, size).sum(axis=1)[:, None] * self.columns
         return by_columns / self.count
 
     def relevance_gradient(self, by_columns: FloatArray) -> FloatArray:
@@ -92,15 +112,15 @@ class Similarity:
 
 @dataclass(frozen=True)
 class Block:
-    """Observations that share one function.
+    """Observations that share one function. Matrices are packed (:mod:`~kernel_bandits.numerics.packed`).
 
     Attributes:
         contexts: their similarities.
-        decorrelated: inner products of decorrelated contexts, shape (n, n).
+        decorrelated: inner products of decorrelated contexts.
         actions: similarities of described actions.
         rewards: shape (n,).
-        other_arm: 1 where two observations are of different arms and 0 elsewhere, shape (n, n), for correlated arms.
-        same_action: 1 where two observations are of the same described action, shape (n, n); None where few return.
+        other_arm: 1 where two observations are of different arms and 0 elsewhere, for correlated arms.
+        same_action: 1 where two observations are of the same described action; None where few return.
         movable: whether contexts may move what actions do.
     """
 
@@ -138,99 +158,118 @@ class BlockScore:
     mean: float
 
 
-def _smooth(distances: FloatArray, lengthscale: float) -> tuple[FloatArray, FloatArray]:
-    """Return the Matérn kernel of smoothness 5/2 and its derivative in the squared distances q."""
-    # r² = 5q/ℓ²: k = (1 + r + r²/3)e⁻ʳ and ∂k/∂q = −⁵⁄₆·(1 + r)e⁻ʳ/ℓ²
-    kernel = (5.0 / lengthscale**2) * distances
-    r = np.sqrt(kernel)
-    decay = np.negative(r)
-    np.exp(decay, out=decay)
-    slope = np.add(r, 1.0, out=r)
-    kernel /= 3.0
-    kernel += slope
-    kernel *= decay
-    slope *= -5.0 / 6.0 / lengthscale**2
-    slope *= decay
-    return kernel, slope
+class _Smooth(NamedTuple):
+    """The Matérn kernel k of smoothness 5/2, all packed.
+
+    Attributes:
+        kernel: k.
+        slope: (1 + r)·e⁻ʳ, of which ∂k/∂q is −⁵⁄₆/ℓ² times as much, in the squared distances q.
+        by_length: ∂k/∂log ℓ.
+    """
+
+    kernel: FloatArray
+    slope: FloatArray
+    by_length: FloatArray
+
+    @classmethod
+    def at(cls, distances: FloatArray, lengthscale: float) -> _Smooth:
+        # r² = 5q/ℓ²: k = (1 + r + r²/3)·e⁻ʳ and ∂k/∂log ℓ = −2q·∂k/∂q = r²/3·(1 + r)·e⁻ʳ
+        negated = distances * (-math.sqrt(5.0) / lengthscale)
+        decay = np.exp(negated)
+        slope = np.subtract(1.0, negated)
+        slope *= decay
+        third = np.square(negated, out=negated)
+        third *= 1.0 / 3.0
+        decay *= third
+        decay += slope
+        third *= slope
+        return cls(decay, slope, third)
+
+    def by_squares(self, by_kernel: FloatArray, lengthscale: float) -> FloatArray:
+        """Return ∂F/∂q from ∂F/∂k."""
+        by_squares = by_kernel * self.slope
+        by_squares *= -5.0 / 6.0 / lengthscale**2
+        return by_squares
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A block at one θ: X and A with their pieces, Σ⁻¹ and log det Σ."""
+    """A block at one θ: X and A with their pieces, packed, the full Σ⁻¹ and log det Σ."""
 
     block: Block
     context: FloatArray
-    context_smooth: FloatArray
-    context_slope: FloatArray
+    context_smooth: _Smooth
     action: FloatArray | None
-    action_smooth: FloatArray
-    action_slope: FloatArray
+    action_smooth: _Smooth | None
     inverse: FloatArray
     log_determinant: float
 
     @classmethod
     def at(cls, block: Block, values: FloatArray) -> Parts:
-        smooth, slope = _smooth(block.contexts.distances, values[LENGTH])
-        context = values[BIAS] + values[LINEAR] * block.contexts.products + values[SMOOTH] * smooth
+        smooth = _Smooth.at(block.contexts.distances, values[LENGTH])
+        context = values[SMOOTH] * smooth.kernel
+        context += values[BIAS]
+        context += values[LINEAR] * block.contexts.products
         context += values[DECORRELATED] * block.decorrelated
-        action, action_smooth, action_slope = None, np.empty(0), np.empty(0)
-        covariance = context.copy()
+        action, action_smooth = None, None
         if block.actions is not None:
-            action_smooth, action_slope = _smooth(block.actions.distances, values[ACTION_LENGTH])
-            action = 1.0 + values[ACTION_LINEAR] * block.actions.products + values[ACTION_SMOOTH] * action_smooth
+            action_smooth = _Smooth.at(block.actions.distances, values[ACTION_LENGTH])
+            action = values[ACTION_SMOOTH] * action_smooth.kernel
+            action += 1.0
+            action += values[ACTION_LINEAR] * block.actions.products
             if block.same_action is not None:
                 action += values[ACTION_OWN] * block.same_action
         elif block.other_arm is not None:
-            action = 1.0 - values[CONTRAST] * block.other_arm
-        if action is not None:
-            covariance *= action
-        covariance.flat[:: len(covariance) + 1] += values[NOISE]
-        inverse, log_determinant = inverse_and_log_determinant(covariance)
-        return cls(block, context, smooth, slope, action, action_smooth, action_slope, inverse, log_determinant)
+            action = -values[CONTRAST] * block.other_arm
+            action += 1.0
+        covariance = context.copy() if action is None else context * action
+        size = len(block.rewards)
+        covariance[diagonal(size)] += values[NOISE]
+        inverse, log_determinant = inverse_and_log_determinant(covariance, size)
+        return cls(block, context, smooth, action, action_smooth, inverse, log_determinant)
 
     def by_covariance(self, misfit: FloatArray) -> FloatArray:
-        """Return ∂F/∂Σ = ½(ααᵀ − Σ⁻¹) with α = Σ⁻¹(y − c)."""
-        return 0.5 * (np.multiply.outer(misfit, misfit) - self.inverse)
+        """Return the upper triangle of ∂F/∂Σ = ½(ααᵀ − Σ⁻¹) with α = Σ⁻¹(y − c)."""
+        by_covariance = -0.5 * self.inverse
+        add_symmetric_outer(by_covariance, misfit, misfit, 0.25)
+        return by_covariance
 
-    def gradient(self, values: FloatArray, by_covariance: FloatArray) -> FloatArray:
-        """Return ∂F/∂θ."""
+    def gradient(self, values: FloatArray, by_entry: FloatArray) -> FloatArray:
+        """Return ∂F/∂θ from ∂F/∂ of each entry of Σ."""
         gradient = np.zeros(len(values))
-        gradient[NOISE] = values[NOISE] * np.trace(by_covariance)
+        gradient[NOISE] = values[NOISE] * by_entry[diagonal(len(self.block.rewards))].sum()
         if self.block.other_arm is not None:
-            gradient[CONTRAST] = -values[CONTRAST] * np.vdot(by_covariance * self.context, self.block.other_arm)
-        if self.block.actions is not None:
-            by_action = by_covariance * self.context
-            gradient[ACTION_LINEAR] = values[ACTION_LINEAR] * np.vdot(by_action, self.block.actions.products)
-            gradient[ACTION_SMOOTH] = values[ACTION_SMOOTH] * np.vdot(by_action, self.action_smooth)
+            gradient[CONTRAST] = -values[CONTRAST] * inner(by_entry * self.context, self.block.other_arm)
+        if self.block.actions is not None and self.action_smooth is not None:
+            by_action = by_entry * self.context
+            gradient[ACTION_LINEAR] = values[ACTION_LINEAR] * inner(by_action, self.block.actions.products)
+            gradient[ACTION_SMOOTH] = values[ACTION_SMOOTH] * inner(by_action, self.action_smooth.kernel)
             if self.block.same_action is not None:
-                gradient[ACTION_OWN] = values[ACTION_OWN] * np.vdot(by_action, self.block.same_action)
-            by_length = _by_length(self.block.actions, self.action_slope)
-            gradient[ACTION_LENGTH] = values[ACTION_SMOOTH] * np.vdot(by_action, by_length)
-        if self.action is not None:
-            by_covariance = by_covariance * self.action
-        gradient[BIAS] = values[BIAS] * by_covariance.sum()
-        gradient[LINEAR] = values[LINEAR] * np.vdot(by_covariance, self.block.contexts.products)
-        gradient[DECORRELATED] = values[DECORRELATED] * np.vdot(by_covariance, self.block.decorrelated)
-        gradient[SMOOTH] = values[SMOOTH] * np.vdot(by_covariance, self.context_smooth)
-        by_length = _by_length(self.block.contexts, self.context_slope)
-        gradient[LENGTH] = values[SMOOTH] * np.vdot(by_covariance, by_length)
+                gradient[ACTION_OWN] = values[ACTION_OWN] * inner(by_action, self.block.same_action)
+            gradient[ACTION_LENGTH] = values[ACTION_SMOOTH] * inner(by_action, self.action_smooth.by_length)
+        by_context = by_entry if self.action is None else by_entry * self.action
+        gradient[BIAS] = values[BIAS] * by_context.sum()
+        gradient[LINEAR] = values[LINEAR] * inner(by_context, self.block.contexts.products)
+        gradient[DECORRELATED] = values[DECORRELATED] * inner(by_context, self.block.decorrelated)
+        gradient[SMOOTH] = values[SMOOTH] * inner(by_context, self.context_smooth.kernel)
+        gradient[LENGTH] = values[SMOOTH] * inner(by_context, self.context_smooth.by_length)
         return gradient
 
-    def warp_gradient(self, values: FloatArray, by_covariance: FloatArray, block: Block, warp: Warp) -> FloatArray:
+    def warp_gradient(self, values: FloatArray, by_entry: FloatArray, block: Block, warp: Warp) -> FloatArray:
         """Return ∂F/∂(ρ, ρ', M) in one row; the block is the one before it was warped."""
         sizes, slopes = block.warp_sizes, []
         if sizes.contexts:
-            by_context = by_covariance if self.action is None else by_covariance * self.action
-            by_distance = values[SMOOTH] * by_context * self.context_slope
+            by_context = by_entry if self.action is None else by_entry * self.action
+            by_squares = self.context_smooth.by_squares(values[SMOOTH] * by_context, values[LENGTH])
             contexts = self.block.contexts
             slopes.append(
-                contexts.relevance_gradient(contexts.column_gradient(values[LINEAR] * by_context, by_distance))
+                contexts.relevance_gradient(contexts.column_gradient(values[LINEAR] * by_context, by_squares))
             )
         actions = self.block.actions
-        if actions is not None and sizes.total > sizes.contexts:
-            by_action = by_covariance * self.context
-            by_distance = values[ACTION_SMOOTH] * by_action * self.action_slope
-            by_columns = actions.column_gradient(values[ACTION_LINEAR] * by_action, by_distance)
+        if actions is not None and self.action_smooth is not None and sizes.total > sizes.contexts:
+            by_action = by_entry * self.context
+            by_squares = self.action_smooth.by_squares(values[ACTION_SMOOTH] * by_action, values[ACTION_LENGTH])
+            by_columns = actions.column_gradient(values[ACTION_LINEAR] * by_action, by_squares)
             if sizes.actions:
                 slopes.append(actions.relevance_gradient(by_columns))
             if warp.moves.size:
@@ -238,11 +277,6 @@ class Parts:
                 factors = column_factors(warp.actions, actions.labels)
                 slopes.append(-((by_columns * factors).T @ block.contexts.columns).ravel())
         return np.concatenate([*slopes, np.empty(0)])
-
-
-def _by_length(similarity: Similarity, slope: FloatArray) -> FloatArray:
-    """Return ∂k/∂log ℓ = −2q·∂k/∂q."""
-    return -2.0 * similarity.distances * slope
 
 
 def block_evidence(
@@ -271,11 +305,11 @@ def warped(blocks: Sequence[Block], warp: Warp | None) -> Sequence[Block]:
 
 
 def evidence_of(parts: Sequence[Parts], mean: float, mean_precision: float) -> tuple[float, list[FloatArray]]:
-    """Return the log evidence F of blocks at one θ, and ∂F/∂Σ of each."""
+    """Return the log evidence F of blocks at one θ, and the upper triangle of ∂F/∂Σ of each."""
     value, by_covariances = -0.5 * mean_precision * mean * mean, []
     for part in parts:
         rewards = part.block.rewards - mean
-        misfit = part.inverse @ rewards
+        misfit = symmetric_times_vector(part.inverse, rewards)
         value -= 0.5 * (float(rewards @ misfit) + part.log_determinant + len(rewards) * math.log(2.0 * math.pi))
         by_covariances.append(part.by_covariance(misfit))
     if not math.isfinite(value):
@@ -295,16 +329,20 @@ def gradient_of(
     Args:
         values: exp θ.
         parts: the warped blocks there.
-        by_covariances: ∂F/∂Σ, symmetric, shape (n, n) each.
+        by_covariances: the upper triangles of ∂F/∂Σ, shape (n, n) each.
         blocks: the observations before they were warped.
         warp: of their columns.
     """
     gradient = np.zeros(len(values))
     warp_gradient = np.zeros(0 if warp is None else blocks[0].warp_sizes.total)
     for part, by_covariance, block in zip(parts, by_covariances, blocks, strict=True):
-        gradient += part.gradient(values, by_covariance)
+        # each entry beside the diagonal stands for two
+        by_entry = pack(by_covariance)
+        by_entry *= 2.0
+        by_entry[diagonal(len(by_covariance))] *= 0.5
+        gradient += part.gradient(values, by_entry)
         if warp is not None:
-            warp_gradient += part.warp_gradient(values, by_covariance, block, warp)
+            warp_gradient += part.warp_gradient(values, by_entry, block, warp)
     return np.append(gradient, warp_gradient)
 
 
@@ -312,7 +350,10 @@ def surprises(parameters: FloatArray, blocks: Sequence[Block], mean_precision: f
     """Return by how many standard deviations the rewards of each block exceed what the others predict of them."""
     parts, mean = parts_and_mean(np.exp(parameters), blocks, mean_precision)
     # without reward i, its prediction misses it by α_i/(Σ⁻¹)_ii with variance 1/(Σ⁻¹)_ii
-    return [part.inverse @ (part.block.rewards - mean) / np.sqrt(part.inverse.diagonal()) for part in parts]
+    return [
+        symmetric_times_vector(part.inverse, part.block.rewards - mean) / np.sqrt(part.inverse.diagonal())
+        for part in parts
+    ]
 
 
 def parts_and_mean(values: FloatArray, blocks: Sequence[Block], mean_precision: float) -> tuple[list[Parts], float]:

@@ -33,10 +33,15 @@ def descend(
         observations: how many there are; the objective is about a nat for each.
         tolerance: a step that gains fewer nats is the last.
     """
-    clipped = [np.clip(start, low, high) for start in starts]
-    start = min(clipped, key=lambda each: objective(each)[0]) if len(clipped) > 1 else clipped[0]
+    tried = [(start, objective(start)) for start in (np.clip(start, low, high) for start in starts)]
+    start, known = min(tried, key=lambda each: each[1][0])
     bounds = list(zip(low, high, strict=True))
+
+    def continued(parameters: FloatArray) -> tuple[float, FloatArray]:
+        # the optimiser begins with what is known
+        return known if np.array_equal(parameters, start) else objective(parameters)
+
     # its tolerance is relative to the objective
     options = {"maxiter": iterations, "ftol": tolerance / observations}
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    found = minimize(continued, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return found.x, float(found.fun)

@@ -18,6 +18,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.learning.blocks import Block, BlockScore, Parts, evidence_of, gradient_of, parts_and_mean, warped
 from kernel_bandits.learning.warp import Warp
+from kernel_bandits.numerics.linalg import add_products, add_symmetric_outer, safe_sqrt, symmetric_times_vector
 
 
 def balanced_score(
@@ -26,9 +27,8 @@ def balanced_score(
     """Return the mean of the log evidence and of the score of rewards left out; arguments as of ``block_evidence``."""
     values = np.exp(parameters)
     parts, mean = parts_and_mean(values, warped(blocks, warp), mean_precision)
-    evidence, by_evidence = evidence_of(parts, mean, mean_precision)
-    left_out, by_left_out = _left_out_of(parts, mean, mean_precision)
-    by_covariances = [0.5 * (one + other) for one, other in zip(by_evidence, by_left_out, strict=True)]
+    evidence, by_covariances = evidence_of(parts, mean, mean_precision)
+    left_out = _left_out_of(parts, mean, mean_precision, by_covariances, 0.5)
     return BlockScore(0.5 * (evidence + left_out), gradient_of(values, parts, by_covariances, blocks, warp), mean)
 
 
@@ -51,17 +51,28 @@ def left_out_score(
     """
     values = np.exp(parameters)
     parts, mean = parts_and_mean(values, warped(blocks, warp), mean_precision)
-    value, by_covariances = _left_out_of(parts, mean, mean_precision)
+    by_covariances = [np.zeros_like(part.inverse) for part in parts]
+    value = _left_out_of(parts, mean, mean_precision, by_covariances, 1.0)
     return BlockScore(value, gradient_of(values, parts, by_covariances, blocks, warp), mean)
 
 
-def _left_out_of(parts: Sequence[Parts], mean: float, mean_precision: float) -> tuple[float, list[FloatArray]]:
-    """Return the score F of blocks at one θ, and ∂F/∂Σ of each."""
+def _left_out_of(
+    parts: Sequence[Parts], mean: float, mean_precision: float, by_covariances: Sequence[FloatArray], share: float
+) -> float:
+    """Return the score F of blocks at one θ.
+
+    Args:
+        parts: the blocks there.
+        mean: c.
+        mean_precision: of its prior.
+        by_covariances: upper triangles G, which become (1 − share)·G + share·∂F/∂Σ in place.
+        share: as said.
+    """
     sums = [part.inverse.sum(axis=0) for part in parts]
     weight = sum(float(total.sum()) for total in sums) + mean_precision
     # With c integrated out P = (Σ + 11ᵀ/precision)⁻¹ = Σ⁻¹ − uuᵀ/w, u = Σ⁻¹1 and w = 1ᵀu + precision. Without reward i
     # its prediction misses it by e_i = (Py)_i/P_ii, and Py = Σ⁻¹(y − c).
-    misfits = [part.inverse @ (part.block.rewards - mean) for part in parts]
+    misfits = [symmetric_times_vector(part.inverse, part.block.rewards - mean) for part in parts]
     diagonals = [part.inverse.diagonal() - total * total / weight for part, total in zip(parts, sums, strict=True)]
     errors = [misfit / diagonal for misfit, diagonal in zip(misfits, diagonals, strict=True)]
     count, square = sum(map(len, errors)), sum(float(error @ error) for error in errors)
@@ -73,18 +84,15 @@ def _left_out_of(parts: Sequence[Parts], mean: float, mean_precision: float) -> 
     weights = [error * ratio for error, ratio in zip(errors, ratios, strict=True)]
     across = sum(float(total @ ratio) for total, ratio in zip(sums, ratios, strict=True)) / weight
     among = sum(float(total * total @ one) for total, one in zip(sums, weights, strict=True)) / weight
-    by_covariances = []
-    for part, total, misfit, ratio, one in zip(parts, sums, misfits, ratios, weights, strict=True):
-        weighted = part.inverse * one
+    # F = −n/2·log(Σe²/n)
+    scale = -share * count / square
+    for part, total, misfit, ratio, one, by_covariance in zip(
+        parts, sums, misfits, ratios, weights, by_covariances, strict=True
+    ):
         # P·diag(h)·P = Σ⁻¹HΣ⁻¹ − (vuᵀ + uvᵀ)/w + uuᵀ·(uᵀHu)/w² with v = Σ⁻¹Hu
-        shared = (weighted @ total - (0.5 * among) * total) / weight
-        outer = np.multiply.outer(shared, total)
-        outer += np.multiply.outer(0.5 * (part.inverse @ ratio - across * total), misfit)
-        by_covariance = weighted @ part.inverse
-        by_covariance -= outer
-        by_covariance -= outer.T
-        # F = −n/2·log(Σe²/n)
-        by_covariance *= -count / square
-        by_covariances.append(by_covariance)
-    value = -0.5 * count * (math.log(square / count) + 1.0 + math.log(2.0 * math.pi))
-    return value, by_covariances
+        shared = (symmetric_times_vector(part.inverse, one * total) - (0.5 * among) * total) / weight
+        crossed = 0.5 * (symmetric_times_vector(part.inverse, ratio) - across * total)
+        add_products(by_covariance, part.inverse * safe_sqrt(one), scale, keep=1.0 - share)
+        add_symmetric_outer(by_covariance, shared, total, -scale)
+        add_symmetric_outer(by_covariance, crossed, misfit, -scale)
+    return -0.5 * count * (math.log(square / count) + 1.0 + math.log(2.0 * math.pi))

@@ -14,19 +14,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.kernels import Kernel, Shear, TensorProduct
 from kernel_bandits.kernels.mixed import Mixed, PerArm
 from kernel_bandits.learning import blocks, box
-from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
+from kernel_bandits.learning.blocks import Block, block_evidence
 from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units, column_factors
 from kernel_bandits.learning.left_out import balanced_score
 from kernel_bandits.learning.mixed_objective import MixedObjective, greatest_contrast
 from kernel_bandits.learning.mixed_prior import BOX_PRIOR, DESCRIBED_PRIOR, PRIOR, MixedPrior
+from kernel_bandits.learning.observations import Observations
 from kernel_bandits.learning.warp import NO_WARP, Warp
 from kernel_bandits.learning.warp_objective import WarpObjective
+from kernel_bandits.numerics.blas_threads import in_one_thread
+from kernel_bandits.numerics.memory import keep_freed_arrays
 
 # Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a known
 # kernel, since this one is uncertain too; and for two-valued rewards, at least.
@@ -37,13 +39,14 @@ BOX_BONUS = 3.0
 # Of K arms that are correlated as negatively as they can be, an observation of one is worth 1/(K − 1)² of one of each
 # other: all in all 1 + 1/(K − 1), which beyond this many arms is not worth a posterior over all of them.
 MOST_CORRELATED_ARMS = 5
-# Described actions have something of their own if they return: from this many observations of each on, on average.
-PLAYS_OF_ONE_ACTION = 2
 # Of contexts and described actions with more pairs of columns than this it is not learned how the ones move the others.
 MOST_MOVES = 64
 # Moves of described actions take the place of what each action has of its own, for this many times the price of a
 # parameter: there are several of them.
 MOVES_PRICES = 3.0
+# Where arms may be correlated, this many observations are searched for a place from which the descent on all goes on,
+# unless they have two minima whose logarithms of λ differ by more than this.
+SEARCH_SIZE, SAME_NOISE = 256, 0.1
 # Far above a part that is absent, and far below one that is there.
 PRESENT = math.exp(0.5 * blocks.ABSENT)
 
@@ -161,49 +164,28 @@ class MixedSample:
         self._centre, self._spread = float(rewards.mean()), float(rewards.std())
         self._values = np.unique(rewards)
         self._rewards = (rewards - self._centre) / self._spread
-        self._standardised, self._described = self._contexts.standardised(contexts), actions
-        self._arm_of = np.zeros(len(points), dtype=np.intp)
-        if arms:
-            self._arm_of = np.unique(actions, axis=0, return_inverse=True)[1].reshape(-1)
-        groups = range(int(self._arm_of.max()) + 1)
-        self._blocks = [self._block(np.flatnonzero(self._arm_of == group)) for group in groups]
-
-    def _block(self, rows: NDArray[np.intp]) -> Block:
-        """Return some observations of one arm, or of described actions."""
-        described = same = None
-        if self._actions is not None:
-            actions = self._actions.standardised(self._described[rows])
-            described = Similarity.of(actions, self._actions.variables, self._actions.labels)
-            same = self._same_action
-        contexts = self._standardised[rows]
-        similarity = Similarity.of(contexts, self._contexts.variables, self._contexts.labels)
-        decorrelated = contexts @ self._contexts.precision @ contexts.T
-        rewards = self._rewards[rows]
-        return Block(similarity, decorrelated, described, rewards, same_action=same)
+        self._observations = Observations(
+            contexts, actions, self._rewards, self._contexts, self._actions, may_return=not self._in_box
+        )
 
     @cached_property
-    def _same_action(self) -> FloatArray | None:
-        """1 where two observations are of the same action; None where actions return too seldom to be known."""
-        kinds = np.unique(self._described, axis=0, return_inverse=True)[1].reshape(-1)
-        if self._in_box or kinds.max() >= len(kinds) // PLAYS_OF_ONE_ACTION:
-            return None
-        return np.equal.outer(kinds, kinds).astype(np.float64)
+    def _blocks(self) -> list[Block]:
+        """All observations, arms apart."""
+        return self._observations.apart(len(self._rewards))
 
     @cached_property
     def _all_arms(self) -> Block:
         """Observations of all arms, as those of correlated arms."""
-        rows = np.arange(min(len(self._rewards), self._prior.correlated_sample_size))
-        arms = self._arm_of[rows]
-        return replace(self._block(rows), other_arm=(arms[:, None] != arms).astype(np.float64))
+        return self._observations.together(self._prior.correlated_sample_size)
 
-    @property
+    @cached_property
     def _power(self) -> float:
         """How much the evidence counts.
 
         The variance of a sample variance is (κ − 1)/2 times what it is for Gaussian rewards, κ their kurtosis: rare
         rewards and outliers tell as much less of variances.
         """
-        if len(self._rewards) < self._prior.observations * len(self._blocks):
+        if len(self._rewards) < self._prior.observations * self._observations.arm_count:
             return 0.0
         kurtosis = float((self._rewards**4).mean())
         power = min(1.0, 2.0 / max(kurtosis - 1.0, 1e-9))
@@ -214,20 +196,20 @@ class MixedSample:
         """Whether rewards have two values, and not because the higher one is the price of a single action."""
         if len(self._values) != 2:
             return False
-        return self._arms or len(np.unique(self._described[self._rewards > 0.0], axis=0)) > 1
+        return self._arms or len(np.unique(self._observations.actions[self._rewards > 0.0], axis=0)) > 1
 
     def fit(self, before: MixedModel | None) -> MixedModel:
         """Return the model with the best score and prior together, near the prior where the evidence is thin."""
-        objective = self._objective(self._blocks)
-        if objective.power == 0.0:
+        keep_freed_arrays()
+        with in_one_thread():
+            return self._fit(before)
+
+    def _fit(self, before: MixedModel | None) -> MixedModel:
+        if self._power == 0.0:
+            objective = self._objective(self._blocks)
             return self._model(objective, objective.medians)
-        parameters = self._fitted(objective, before)
+        objective, parameters = self._columns_alike(before)
         shape = box.shape(objective, parameters) if self._in_box else box.CURVED
-        if self._arms and self._split and 2 <= len(self._blocks) <= MOST_CORRELATED_ARMS:
-            together, correlated, value = self._correlated(parameters, before)
-            # arms that share nothing are κ = 1
-            if value < together(np.append(parameters, 0.0))[0]:
-                objective, parameters = together, correlated
         model, value = self._warped(objective, parameters, before)
         if self._may_move:
             moving = self._objective([replace(block, same_action=None, movable=True) for block in self._blocks])
@@ -238,28 +220,65 @@ class MixedSample:
                 model = moved
         return replace(model, shape=shape)
 
+    def _columns_alike(self, before: MixedModel | None) -> tuple[MixedObjective, FloatArray]:
+        """Return an objective, and a θ of columns that all count alike from which to minimise it."""
+        if not (self._arms and self._split and 2 <= self._observations.arm_count <= MOST_CORRELATED_ARMS):
+            objective = self._objective(self._blocks)
+            return objective, self._fitted(objective, before)[0]
+        most = self._prior.correlated_sample_size
+        parameters, is_clear = self._of_few_arms(before, min(SEARCH_SIZE, most))
+        if not is_clear and min(len(self._rewards), most) > SEARCH_SIZE:
+            parameters, _ = self._of_few_arms(before, most)
+        if len(parameters) > blocks.CONTRAST:
+            return self._objective([self._all_arms], self._observations.arm_count), parameters
+        return self._objective(self._blocks), parameters
+
+    def _of_few_arms(self, before: MixedModel | None, size: int) -> tuple[FloatArray, bool]:
+        """Return the best θ for the first observations, arms apart or correlated, and whether more may be left out."""
+        apart, is_clear = self._fitted(self._objective(self._observations.apart(size)), before)
+        together = self._objective([self._observations.together(size)], self._observations.arm_count)
+        opposite = together.high[blocks.CONTRAST]
+        starts = [np.append(apart, contrast) for contrast in (opposite, 0.5 * opposite, -1.0)]
+        if before is not None and len(before.parameters) == len(starts[0]):
+            starts.append(before.parameters)
+        correlated, value = together.minimum(starts)
+        # arms that share nothing are κ = 1
+        if value < together(np.append(apart, 0.0))[0]:
+            return correlated, is_clear
+        return apart, False
+
     def _objective(self, observations: list[Block], arms: int = 0) -> MixedObjective:
-        score = balanced_score if self._arms and self._is_two_valued else block_evidence
-        return MixedObjective(observations, self._prior, self._is_two_valued, self._power, arms, score)
+        score, prior = block_evidence, self._prior
+        if self._arms and self._is_two_valued:
+            score = balanced_score
+            if self._power:
+                prior = replace(prior, signal=prior.two_valued_signal)
+        return MixedObjective(observations, prior, self._is_two_valued, self._power, arms, score)
 
     @property
     def _may_move(self) -> bool:
         """Whether contexts may move what described actions do."""
         return self._actions is not None and 0 < self._split * int(self._actions.varies.sum()) <= MOST_MOVES
 
-    def _fitted(self, objective: MixedObjective, before: MixedModel | None) -> FloatArray:
-        """Return the best θ of columns that are not warped, with as much noise as the evidence allows."""
+    def _fitted(self, objective: MixedObjective, before: MixedModel | None) -> tuple[FloatArray, bool]:
+        """Return the best θ of columns that are not warped, with as much noise as the evidence allows.
+
+        And whether it is clear how much that is: more observations may tell another minimum with less noise from it.
+        """
         starts = [objective.medians]
         if before is not None:
             starts.append(before.parameters[: len(objective.medians)])
         parameters, value = objective.minimum(starts)
         # A very short lengthscale fits noise as well as a noise term does: it has to earn the price of a parameter.
         mostly_noise = objective.medians.copy()
-        mostly_noise[: blocks.LENGTH] += math.log((1.0 - self._prior.signal) / self._prior.signal)
-        mostly_noise[blocks.NOISE] = math.log(self._prior.signal)
+        signal = objective.prior.signal
+        mostly_noise[: blocks.LENGTH] += math.log((1.0 - signal) / signal)
+        mostly_noise[blocks.NOISE] = math.log(signal)
         noisy, noisy_value = objective.minimum([mostly_noise])
         is_noisier = noisy[blocks.NOISE] > parameters[blocks.NOISE] and noisy_value <= value + self._price
-        return noisy if is_noisier else parameters
+        if not is_noisier:
+            return parameters, True
+        return noisy, noisy[blocks.NOISE] <= parameters[blocks.NOISE] + SAME_NOISE
 
     def _warped(
         self, objective: MixedObjective, parameters: FloatArray, before: MixedModel | None
@@ -267,7 +286,8 @@ class MixedSample:
         """Return the model of warped columns, found from one of columns that all count alike, and the objective."""
         total = objective.blocks[0].warp_sizes.total
         if not total:
-            return self._model(objective, parameters), objective(parameters)[0]
+            parameters, value = objective.minimum([parameters])
+            return self._model(objective, parameters), value
         starts = [(parameters, np.zeros(total))]
         if before is not None and before.parameters.shape == parameters.shape:
             starts.append((before.parameters, before.warp.flat))
@@ -279,31 +299,20 @@ class MixedSample:
         """What a parameter has to earn, in nats."""
         return 0.5 * math.log(len(self._rewards))
 
-    def _correlated(
-        self, parameters: FloatArray, before: MixedModel | None
-    ) -> tuple[MixedObjective, FloatArray, float]:
-        """Return the objective of correlated arms, its minimum and the value there."""
-        arms = len(self._blocks)
-        objective = self._objective([self._all_arms], arms)
-        opposite = objective.high[blocks.CONTRAST]
-        starts = [np.append(parameters, contrast) for contrast in (opposite, 0.5 * opposite, -1.0)]
-        if before is not None and len(before.parameters) == len(starts[0]):
-            starts.append(before.parameters)
-        return objective, *objective.minimum(starts)
-
     def evidence_gained(self, found: MixedModel, before: MixedModel) -> float:
         """Return the log evidence of a model of this sample less that of the one before, on the same observations."""
-        if not (found.correlation or before.correlation):
-            warped = [block.warped(before.warp) for block in self._blocks]
-            return found.evidence - block_evidence(before.parameters, warped, mean_precision=1.0).value
-        return self._evidence_of_all_arms(found) - self._evidence_of_all_arms(before)
+        with in_one_thread():
+            if not (found.correlation or before.correlation):
+                warped = [block.warped(before.warp) for block in self._blocks]
+                return found.evidence - block_evidence(before.parameters, warped, mean_precision=1.0).value
+            return self._evidence_of_all_arms(found) - self._evidence_of_all_arms(before)
 
     def _evidence_of_all_arms(self, model: MixedModel) -> float:
         """Return the log evidence of a model of correlated arms, or of others, on the observations of all arms."""
         parameters = model.parameters
         contrast = parameters[blocks.CONTRAST] if len(parameters) > blocks.CONTRAST else 0.0
         # two arms can be more opposite than three: the model before may not have known them all
-        contrast = min(contrast, greatest_contrast(len(self._blocks)))
+        contrast = min(contrast, greatest_contrast(self._observations.arm_count))
         theta = np.append(parameters[: blocks.CONTRAST], contrast)
         return block_evidence(theta, [self._all_arms.warped(model.warp)], mean_precision=1.0).value
 
@@ -355,7 +364,7 @@ class MixedSample:
     def _arm_kernel(self, correlation: float) -> Mixed:
         """Return the kernel of arms of which those observed have this correlation, and others none."""
         # of unit vectors ⟨a, Mb⟩ is an entry of M
-        known = self._described.any(axis=0).astype(np.float64)
+        known = self._observations.actions.any(axis=0).astype(np.float64)
         metric = correlation * np.outer(known, known)
         np.fill_diagonal(metric, 1.0)
         return Mixed(0.0, 1.0, 0.0, metric=metric)

@@ -25,6 +25,9 @@ class MixedPrior:
 
     Attributes:
         signal: median share of the variance of the rewards that is no noise.
+        two_valued_signal: the same where arms that are named have earned enough rewards of two values to be fitted. A
+            function fits them best where it leaves much of them to chance. Before that, the larger share learns more
+            from each reward and finds the right arm among many sooner.
         bias: share of the constant part of contexts in the signal.
         linear: share of the linear part.
         decorrelated: share of the linear part of decorrelated columns.
@@ -54,6 +57,7 @@ class MixedPrior:
     """
 
     signal: float = 0.9
+    two_valued_signal: float = 0.7
     bias: float = 0.2
     linear: float = 0.2
     decorrelated: float = 0.2

@@ -87,7 +87,15 @@ def threads_for(size: int, count: int = 1) -> AbstractContextManager[None] | Non
 
 def factorisation_threads(size: int) -> AbstractContextManager[None]:
     """Return a context for factorising a ``size``×``size`` matrix; LAPACK uses threads even for the smallest."""
-    return one_thread if size < WORTH_FACTORISING_TOGETHER and one_thread.libraries else nullcontext()
+    return in_one_thread() if size < WORTH_FACTORISING_TOGETHER else nullcontext()
+
+
+def in_one_thread() -> AbstractContextManager[None]:
+    """Return a context with one thread in SciPy's BLAS, for many calls of a millisecond or so each.
+
+    Threads that wait for each other between them take many times as long wherever the cores have something else to do.
+    """
+    return one_thread if one_thread.libraries else nullcontext()
 
 
 def single_threaded() -> AbstractContextManager[None]:

@@ -110,6 +110,11 @@ def transpose_times_vector(matrix: FloatArray, vector: FloatArray) -> FloatArray
     return blas.dgemv(1.0, matrix.T, vector)
 
 
+def inner(left: FloatArray, right: FloatArray) -> float:
+    """Return ⟨l, r⟩ of two vectors."""
+    return float(left.dot(right) if len(left) <= SINGLE_THREADED_MATRIX else blas.ddot(left, right))
+
+
 def symmetric_times_vector(symmetric: FloatArray, vector: FloatArray) -> FloatArray:
     """Return symmetric·vector; for a large matrix, only one triangle is read."""
     if len(vector) ** 2 <= SINGLE_THREADED_MATRIX:
@@ -150,10 +155,23 @@ def add_gram(symmetric: FloatArray, rows: FloatArray, sign: float) -> None:
             blas.dsyrk(sign, rows, beta=1.0, c=symmetric.T, trans=1, lower=1, overwrite_c=1)
         else:
             blas.dsyrk(sign, np.ascontiguousarray(rows).T, beta=1.0, c=symmetric.T, lower=1, overwrite_c=1)
-        _mirror_upper(symmetric)
+        mirror_upper(symmetric)
 
 
-def _mirror_upper(matrix: FloatArray) -> None:
+def add_products(upper: FloatArray, rows: FloatArray, factor: float, keep: float = 1.0) -> None:
+    """Compute S ← keep·S + factor·rows·rowsᵀ in place, in the upper triangle only."""
+    if rows.size:
+        blas.dsyrk(factor, rows.T, beta=keep, c=upper.T, trans=1, lower=1, overwrite_c=1)
+    else:
+        upper *= keep
+
+
+def add_symmetric_outer(upper: FloatArray, left: FloatArray, right: FloatArray, factor: float) -> None:
+    """Compute S ← S + factor·(l rᵀ + r lᵀ) in place, in the upper triangle only."""
+    blas.dsyr2(factor, left, right, lower=1, a=upper.T, overwrite_a=1)
+
+
+def mirror_upper(matrix: FloatArray) -> None:
     """Copy the upper triangle, which is Fortran's lower one, to the lower triangle, in place."""
     size = len(matrix)
     for start in range(0, size, MIRROR_ROWS):
@@ -244,7 +262,7 @@ def inverse_and_log_determinant(symmetric: FloatArray) -> tuple[FloatArray, floa
     log_determinant = factorise(inverse)
     with factorisation_threads(len(symmetric)):
         lapack.dpotri(inverse.T, lower=1, overwrite_c=1)
-    _mirror_upper(inverse)
+    mirror_upper(inverse)
     return inverse, log_determinant
 
 

@@ -12,6 +12,7 @@ from kernel_bandits.arrays import FloatArray, as_points
 from kernel_bandits.commit import Steps, attributes, carry_out, replace_state, take_over
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, PlayedPoints, Proposal
 from kernel_bandits.errors import KernelBanditsError, UnavailableError
+from kernel_bandits.numerics.blas_threads import factorisation_threads
 from kernel_bandits.numerics.linalg import (
     symmetric_times_vector,
     times,
@@ -84,16 +85,24 @@ class AnchoredRegression:
         A point that is drawn becomes an anchor if it adds a direction, of which the regression learns at once, or by
         deferred observations.
         """
-        features, residual = candidate.features, float(candidate.residual)
         if proposal.draw:
-            coefficients, square = self.basis.direction(point, features)
-            if square > least_direction(candidate.prior_variance, self.facts.regularization):
-                pivot = math.sqrt(square)
-                basis = self.basis.extended(point, coefficients, pivot)
-                pair, trace, steps = self._extended(basis, deferred)
-                features, residual = np.append(features, pivot), max(residual - square, 0.0)
-                return Admission(features, residual, pair, trace, candidate._replace(residual=square), True, steps)
+            # the kernel between anchors and history, in products of a millisecond or so
+            with factorisation_threads(len(self.basis)):
+                drawn = self._admit_drawn(point, candidate, deferred)
+            if drawn is not None:
+                return drawn
+        features, residual = candidate.features, float(candidate.residual)
         return Admission(features, residual, self.pending, self.facts.residual_trace, candidate, False, [])
+
+    def _admit_drawn(self, point: FloatArray, candidate: Candidate, deferred: bool) -> Admission | None:
+        """Return what changes if a point becomes an anchor; None if it adds no direction."""
+        coefficients, square = self.basis.direction(point, candidate.features)
+        if not square > least_direction(candidate.prior_variance, self.facts.regularization):
+            return None
+        pivot = math.sqrt(square)
+        pair, trace, steps = self._extended(self.basis.extended(point, coefficients, pivot), deferred)
+        features, residual = np.append(candidate.features, pivot), max(float(candidate.residual) - square, 0.0)
+        return Admission(features, residual, pair, trace, candidate._replace(residual=square), True, steps)
 
     def _extended(self, basis: AnchorBasis, deferred: bool) -> tuple[Pending[RidgeRegression], float, Steps]:
         """Return the regressions and ρ with one more anchor.

@@ -373,3 +373,24 @@ def test_a_refusing_database_loses_nothing(tmp_path, monkeypatch):
     assert service.counts()["decisions"] == 2
     assert service.digest() == replay(service.settings, service.store).digest()
     service.worker.stop()
+
+
+def test_a_commit_that_gets_no_thread_leaves_the_database_unlocked(tmp_path, monkeypatch):
+    service = Service(tmp_path / "events.db")
+    # the first events are learned after their commit, in the worker's own thread
+    service.decide("a")
+    start, failures = threading.Thread.start, [RuntimeError("can't start new thread")]
+
+    def start_or_fail(thread):
+        if thread.name.startswith("commits of") and failures:
+            raise failures.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_or_fail)
+    with pytest.raises(RefusedError, match="repeat the request"):
+        service.decide("b")
+    assert not failures
+    service.decide("c")
+    assert [event.decision for event in service.store.read("offers")] == ["a", "c"]
+    service.worker.stop()
+    service.store.close()

@@ -107,12 +107,12 @@ class Store:
     @contextmanager
     def append(self, loop: str) -> Iterator[Log]:
         """Open a transaction that alone appends to a loop; it commits when the context ends without an error."""
-        transaction = self._begin(loop)
+        transaction = self.begin(loop)
         with transaction.rolled_back():
             yield transaction.log
         transaction.commit()
 
-    def _begin(self, loop: str) -> Transaction:
+    def begin(self, loop: str) -> Transaction:
         """Open a transaction that alone appends to a loop, to be committed or rolled back."""
         with _plain_errors():
             connection = self._engine.connect()
@@ -191,7 +191,7 @@ class Store:
 
 
 class Transaction:
-    """A transaction that appends to a loop.
+    """A transaction that appends to a loop, of one thread after the other.
 
     Args:
         connection: to the database; closed at the end.

@@ -7,14 +7,15 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.service.commands import Command, Decide, Query, RefusedError
-from kernel_bandits.service.events import whole_blocks
+from kernel_bandits.service.events import Event, whole_blocks
 from kernel_bandits.service.planning import Plan, draft_all
 from kernel_bandits.service.replica import Replica
 from kernel_bandits.service.settings import LoopSettings, ServiceSettings
-from kernel_bandits.service.store import READ_AT_ONCE, Store, StoreError
+from kernel_bandits.service.store import READ_AT_ONCE, Store, StoreError, Transaction
 
 # Commands that share one transaction.
 BATCH = 256
@@ -44,7 +45,7 @@ class Worker:
         service: of the service.
         store: the event log.
         leads: returns whether this process writes snapshots and settles silent decisions.
-        deliver: takes the commands that are done, in the worker's thread.
+        deliver: takes the commands that are done, in the worker's thread or that of its commits.
     """
 
     def __init__(
@@ -68,6 +69,9 @@ class Worker:
         self._committed = 0
         self._looked = 0.0
         self._stopping = False
+        # commits while the thread learns; not before the database has taken something
+        self._committer = ThreadPoolExecutor(1, f"commits of {settings.name}")
+        self._trusts = False
         self._thread = threading.Thread(target=self._run, name=f"loop {settings.name}", daemon=True)
 
     @property
@@ -82,7 +86,10 @@ class Worker:
 
     @property
     def applied(self) -> int:
-        """The number of the last event that is taken into account, or will be before the next command."""
+        """The number of the last event that is taken into account.
+
+        It runs ahead of the log while events are committed, and falls back if they are not.
+        """
         replica = self._replica
         return 0 if replica is None else max(replica.applied, self._committed)
 
@@ -132,6 +139,7 @@ class Worker:
                 time.sleep(PAUSE)
             self._hand_back(commands)
         self._write_snapshot(force=True)
+        self._committer.shutdown()
 
     def _next_commands(self) -> tuple[list[Command], bool]:
         """Return the commands that wait, after at most the lag, and whether to stop."""
@@ -178,16 +186,14 @@ class Worker:
         leads = due and self._leads()
         if changing or (leads and next(replica.silent(self._clock()), None) is not None):
             try:
-                plan = self._append(changing, replica, leads)
+                plan, transaction = self._plan(changing, replica, leads)
+                self._commit_and_apply(plan, transaction, replica, commands)
             except BaseException:
-                # what was planned did not happen, or nobody knows: the log is read before the next batch
-                for command in changing:
-                    command.result = command.error = None
+                if commands:
+                    # what was planned did not happen, or nobody knows: the log is read before the next batch
+                    for command in changing:
+                        command.result = command.error = None
                 raise
-            # what is stored counts whatever happens next; whoever calls then finds it learned
-            self._committed = replica.applied + len(plan.events)
-            self._hand_back(commands)
-            replica.apply(plan.events, plan.vectors)
         else:
             self._hand_back(commands)
         if leads:
@@ -200,9 +206,11 @@ class Worker:
         except KernelBanditsError as reason:
             command.error = reason
 
-    def _append(self, commands: list[Command], replica: Replica, leads: bool) -> Plan:
-        """Append the events of commands to the log, and return them; they are stored, and not learned yet."""
-        with self._store.append(self.settings.name) as log:
+    def _plan(self, commands: list[Command], replica: Replica, leads: bool) -> tuple[Plan, Transaction]:
+        """Append the events of commands in a transaction, and return both."""
+        transaction = self._store.begin(self.settings.name)
+        with transaction.rolled_back():
+            log = transaction.log
             # what others appended meanwhile comes first
             while events := whole_blocks(log.read(replica.applied), READ_AT_ONCE):
                 replica.apply(events)
@@ -211,7 +219,40 @@ class Worker:
             if leads:
                 plan.add_silent()
             log.append(plan.events)
-        return plan
+        return plan, transaction
+
+    def _commit_and_apply(
+        self, plan: Plan, transaction: Transaction, replica: Replica, commands: list[Command]
+    ) -> None:
+        """Learn events while the disk takes them, and hand commands back as soon as it has.
+
+        What is committed counts whatever happens; whoever calls next finds it learned. If it is not committed, the
+        state has learned what did not happen and is taken from the log again. The next events are then learned after
+        they are committed, until that works again.
+        """
+        events = plan.events
+        if not self._trusts:
+            self._commit(events, transaction, commands)
+            self._trusts = True
+            replica.apply(events, plan.vectors)
+            return
+        # no thread may be had: what waits for one must not hold the lock of the database
+        with transaction.rolled_back():
+            committing = self._committer.submit(self._commit, events, transaction, commands)
+        try:
+            replica.apply(events, plan.vectors)
+        finally:
+            reason = committing.exception()
+            if reason is not None:
+                self._replica, self._trusts = None, False
+                self.failure = "the database did not take the last events, and the log is being replayed"
+                raise reason
+
+    def _commit(self, events: Sequence[Event], transaction: Transaction, commands: list[Command]) -> None:
+        transaction.commit()
+        if events:
+            self._committed = events[-1].number
+        self._hand_back(commands)
 
     def _recover(self) -> None:
         """Take the state from the latest snapshot and the events after it."""

@@ -169,12 +169,12 @@ def test_more_noise_is_expected_of_two_values_once_there_are_enough_to_fit(two_v
         rewards[0] = 0.5
     points = np.hstack([contexts, arms])
 
-    def noise(count: int, share: float) -> float:
-        prior = replace(PRIOR, two_valued_signal=share)
+    def noise(count: int, added: float) -> float:
+        prior = replace(PRIOR, two_valued_noise=added)
         return MixedSample(points[:count], rewards[:count], Columns(3), True, None, prior).fit(None).noise
 
-    assert noise(30, 0.5) == noise(30, 0.9) == pytest.approx((1.0 - PRIOR.signal) * rewards[:30].var())
-    assert (noise(120, 0.5) > noise(120, 0.9)) == two_valued
+    assert noise(30, 0.8) == noise(30, 0.0) == pytest.approx((1.0 - PRIOR.signal) * rewards[:30].var())
+    assert (noise(120, 0.8) > noise(120, 0.0)) == two_valued
 
 
 def test_the_bonus_of_two_valued_rewards_is_what_may_be_hoped_for():

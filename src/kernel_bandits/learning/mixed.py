@@ -252,7 +252,8 @@ class MixedSample:
         if self._arms and self._is_two_valued:
             score = balanced_score
             if self._power:
-                prior = replace(prior, signal=prior.two_valued_signal)
+                less = prior.two_valued_noise / max(self._observations.arm_count, 2)
+                prior = replace(prior, signal=prior.signal - less)
         return MixedObjective(observations, prior, self._is_two_valued, self._power, arms, score)
 
     @property

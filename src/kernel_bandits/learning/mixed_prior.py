@@ -25,9 +25,9 @@ class MixedPrior:
 
     Attributes:
         signal: median share of the variance of the rewards that is no noise.
-        two_valued_signal: the same where arms that are named have earned enough rewards of two values to be fitted. A
-            function fits them best where it leaves much of them to chance. Before that, the larger share learns more
-            from each reward and finds the right arm among many sooner.
+        two_valued_noise: by how much less of it is signal where K named arms have earned enough rewards of two values
+            to be fitted, times 1/K, or ½ for one arm. A function fits them best where it leaves much to chance; a
+            smaller noise learns more from each reward and finds the right one of many arms sooner.
         bias: share of the constant part of contexts in the signal.
         linear: share of the linear part.
         decorrelated: share of the linear part of decorrelated columns.
@@ -57,7 +57,7 @@ class MixedPrior:
     """
 
     signal: float = 0.9
-    two_valued_signal: float = 0.7
+    two_valued_noise: float = 0.4
     bias: float = 0.2
     linear: float = 0.2
     decorrelated: float = 0.2

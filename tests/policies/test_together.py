@@ -212,3 +212,27 @@ def test_select_many_draws_as_select_does(floor, count):
             if floor:
                 np.testing.assert_allclose(decision.probabilities, alone.probabilities)
                 assert decision.propensity == pytest.approx(alone.propensity)
+
+
+def test_ids_of_decisions_are_counted_whoever_opens_them():
+    policy = kb.ek_ucb(kb.Gaussian(0.5), seed=0)
+    contexts, actions, _ = log(10, 0)
+    assert policy.issued == 0
+    assert policy.await_many(contexts, actions) == list(range(10))
+    assert policy.ask(contexts[0], actions).id == 10
+    policy.expire(3)
+    assert policy.issued == 11
+
+
+def test_a_forgotten_choice_leaves_no_trace_in_the_model():
+    chosen, told = kb.ek_ucb(kb.Gaussian(0.5), seed=0), kb.ek_ucb(kb.Gaussian(0.5), seed=0)
+    contexts, actions, rewards = log(40, 1)
+    for context, reward in zip(contexts, rewards, strict=True):
+        decision = chosen.select(context, actions)
+        chosen.forget_choice()
+        for policy in (chosen, told):
+            policy.update(context, decision.action, reward)
+    # bit for bit, although the choice was computed for all actions at once
+    mine, other = (policy.predict(contexts[0], actions) for policy in (chosen, told))
+    np.testing.assert_array_equal(mine.mean, other.mean)
+    np.testing.assert_array_equal(mine.std, other.std)

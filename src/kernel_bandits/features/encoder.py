@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +28,37 @@ FEWEST_TOGETHER = 4
 def numbered(place: str, number: int | None) -> str:
     """Return what an error calls a row."""
     return place if number is None else f"{place}, row {number}"
+
+
+class _LinearColumns(NamedTuple):
+    """The columns of numbers that are encoded by their difference from a known origin.
+
+    Attributes:
+        getter: returns their values in a row.
+        columns: of an encoded row that they are written to.
+        origins: what they are counted from.
+        lengths: that they are divided by.
+        others: the cells of all other columns.
+    """
+
+    getter: Callable[[Row], tuple[Any, ...]]
+    columns: list[int]
+    origins: FloatArray
+    lengths: FloatArray
+    others: tuple[tuple[str, Cell], ...]
+
+
+# The encoder itself holds what is saved with a policy, and nothing else.
+@lru_cache(maxsize=256)
+def _linear_columns(cells: tuple[tuple[str, Cell], ...]) -> _LinearColumns | None:
+    """Return the columns that are written together; None if these are fewer than two."""
+    linear = {name: cell for name, cell in cells if isinstance(cell, NumericCell) and cell.is_linear}
+    if len(linear) < 2:
+        return None
+    found = [(one.start, one.origin, one.length) for one in linear.values()]
+    columns, origins, lengths = (list(values) for values in zip(*found, strict=True))
+    others = tuple(one for one in cells if one[0] not in linear)
+    return _LinearColumns(itemgetter(*linear), columns, np.array(origins), np.array(lengths), others)
 
 
 class RowEncoder(ABC):
@@ -118,21 +151,23 @@ class ColumnEncoder(RowEncoder):
 
     def _write_numbers(self, out: FloatArray, rows: Sequence[Row]) -> Sequence[tuple[str, Cell]]:
         """Write all columns of numbers at once if there are no gaps; return the cells that are left to be written."""
-        cells = {name: cell for name, cell in self.cells if isinstance(cell, NumericCell)}
-        if len(rows) < FEWEST_TOGETHER or len(cells) < 2 or any(not cell.is_linear for cell in cells.values()):
+        linear = _linear_columns(self.cells) if len(rows) >= FEWEST_TOGETHER else None
+        if linear is None:
             return self.cells
-        values = list(map(itemgetter(*cells), rows))
-        if not set(map(type, chain.from_iterable(values))) <= _NUMBERS:
+        values = list(chain.from_iterable(map(linear.getter, rows)))
+        if not set(map(type, values)) <= _NUMBERS:
             return self.cells
         try:
-            numbers = np.array(values, dtype=np.float64)
-        except OverflowError:
+            # a third of the time that NumPy takes to look at each number
+            packed = struct.pack(f"{len(values)}d", *values)
+        except struct.error:
+            # a whole number too large for a float
             return self.cells
+        numbers = np.frombuffer(packed).reshape(len(rows), -1)
         if not (np.abs(numbers) <= LARGEST).all():
             return self.cells
-        starts, origins, lengths = zip(*((one.start, one.origin, one.length) for one in cells.values()), strict=True)
-        out[:, starts] = (numbers - np.array(origins)) / np.array(lengths)
-        return [one for one in self.cells if one[0] not in cells]
+        out[:, linear.columns] = (numbers - linear.origins) / linear.lengths
+        return linear.others
 
     def _encode_with_care(self, rows: Sequence[RowLike], place: str) -> tuple[FloatArray, bool]:
         """Encode rows that are no dicts, or have an error to be named."""

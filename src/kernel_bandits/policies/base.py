@@ -74,11 +74,13 @@ class Policy(Together):
 
     def _choices(self, contexts: FloatArray, actions: FloatArray) -> list[Choice]:
         """Return what :meth:`select_many` chooses in rounds that :meth:`_rounds` has checked."""
-        repeated = np.broadcast_to(contexts[:, None, :], (*actions.shape[:2], contexts.shape[1]))
+        split = contexts.shape[1]
+        points = np.empty((*actions.shape[:2], split + actions.shape[2]))
+        points[:, :, :split], points[:, :, split:] = contexts[:, None, :], actions
         version = self._version()
         try:
             with threads_for(self.dictionary_size, MANY_ROWS) or nullcontext():
-                choices = self.choose_many(np.concatenate([repeated, actions], axis=2))
+                choices = self.choose_many(points)
             self._drawn_from.clear()
         except BaseException as reason:
             self._take_back_draws()

@@ -65,6 +65,20 @@ class Rounds(Versioned):
             raise
         return decision
 
+    @property
+    def issued(self) -> int:
+        """The number of decisions of ``ask`` and ``await_many`` so far; the next one has this id."""
+        return self._ledger.issued
+
+    @final
+    def forget_choice(self) -> None:
+        """Drop what the last :meth:`select` computed, which :meth:`update` uses again if that action was played.
+
+        What was computed for many actions at once is rounded otherwise than for one: without it the model depends on
+        what it was told and on nothing else.
+        """
+        self._last = NOTHING_CHOSEN
+
     @final
     @np.errstate(invalid="ignore", over="ignore")
     def preview(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:

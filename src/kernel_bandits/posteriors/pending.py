@@ -76,7 +76,7 @@ class Carrier(Protocol):
         """The points whose reward is pending."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Awaited:
     """A point whose reward is awaited.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import secrets
 import time
 from collections import Counter
@@ -44,15 +45,31 @@ _REWARD_KEYS = {"id", "reward"}
 REWARDED_KEYS = ("context", "action", "reward", "propensity")
 
 
+# Random parts of the next ids: the system is asked for many at a time. A copy of the process must not use them too.
+_RANDOM_BYTES, _AT_A_TIME = 10, 256
+_random_parts: list[str] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random_parts.clear)
+
+
 def fresh_id() -> str:
     """Return an id that no other decision has; later ones sort after earlier ones, which databases like."""
-    return f"{time.time_ns() // 1_000_000:011x}-{secrets.token_hex(10)}"
+    try:
+        part = _random_parts.pop()
+    except IndexError:
+        digits, length = secrets.token_hex(_RANDOM_BYTES * _AT_A_TIME), 2 * _RANDOM_BYTES
+        _random_parts.extend(digits[start : start + length] for start in range(length, len(digits), length))
+        part = digits[:length]
+    return f"{time.time_ns() // 1_000_000:011x}-{part}"
 
 
 def as_decide(body: Any, most: int) -> tuple[Decide, bool]:
     """Return the command of a request for a decision, and whether details are wanted."""
     body = as_object(body, DECISION_KEYS, ("context",))
     context = body["context"]
+    if len(body) == 1 and isinstance(context, dict):
+        # as most are
+        return Decide(fresh_id(), False, context), False
     if not isinstance(context, dict):
         raise InputError(f"context: expected an object with a value for each column, got {shown(context)}.")
     box = body.get("box")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +17,10 @@ import numpy as np
 
 from kernel_bandits import persistence
 from kernel_bandits.actions import Box
+from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.features.values import nearest, shown
-from kernel_bandits.policies.decision import NOTHING_CHOSEN, Choice, Decision
+from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.table import TablePolicy
 from kernel_bandits.policies.table_records import as_plain
@@ -40,6 +42,7 @@ class Chosen(NamedTuple):
         mean: its expected reward.
         std: the posterior standard deviation of its expected reward.
         offered: the number of actions that could have been chosen.
+        vector: the encoded context, shape (d_x,), if it is encoded like this for good; None where that is not known.
     """
 
     action: Any
@@ -49,6 +52,7 @@ class Chosen(NamedTuple):
     mean: float
     std: float
     offered: int
+    vector: FloatArray | None = None
 
 
 class Asked(NamedTuple):
@@ -80,10 +84,12 @@ def choose(policy: TablePolicy, asked: Asked) -> Chosen:
     return _chosen(decision.encoded, as_plain(decision.action), as_plain(decision.arm), offered)
 
 
-def _chosen(decision: Decision | Choice, action: Any, arm: Any, offered: int) -> Chosen:
+def _chosen(
+    decision: Decision | Choice, action: Any, arm: Any, offered: int, vector: FloatArray | None = None
+) -> Chosen:
     propensity = 1.0 if decision.propensity is None and offered == 1 else decision.propensity
     table = None if decision.probabilities is None else decision.probabilities.tolist()
-    return Chosen(action, arm, propensity, table, decision.mean, decision.std, offered)
+    return Chosen(action, arm, propensity, table, decision.mean, decision.std, offered, vector)
 
 
 def choose_many(policy: TablePolicy, asked: Sequence[Asked]) -> list[Chosen | KernelBanditsError]:
@@ -114,7 +120,8 @@ def _choose_alike(
     table, rows = policy.translator, [asked[place].row for place in places]
     try:
         offered = table.offered(asked[places[0]].offer)
-        choices = policy.inner.choices(table.contexts(rows)[0], table.actions(offered)[0])
+        contexts, settled = table.contexts(rows)
+        choices = policy.inner.choices(contexts, table.actions(offered)[0])
     except KernelBanditsError:
         good = [place for place in places if _is_encoded(policy, asked[place].row)]
         if 1 < len(good) < len(places):
@@ -122,8 +129,8 @@ def _choose_alike(
         return
     # as JSON has them, once for all rows
     named = [(as_plain(action), as_plain(table.arm_of(action))) for action in offered]
-    for place, choice in zip(places, choices, strict=True):
-        found[place] = _chosen(choice, *named[choice.index], len(offered))
+    for place, choice, vector in zip(places, choices, contexts if settled else repeat(None), strict=False):
+        found[place] = _chosen(choice, *named[choice.index], len(offered), vector)
 
 
 def _is_encoded(policy: TablePolicy, row: Mapping[str, Any]) -> bool:
@@ -170,31 +177,46 @@ def as_box(policy: TablePolicy, ranges: Mapping[str, Any]) -> Box:
     return Box(np.array(low, dtype=float), np.array(high, dtype=float))
 
 
-def _forget_last(policy: TablePolicy) -> None:
-    """Drop what the last ``select`` computed.
+def await_many(
+    policy: TablePolicy,
+    rows: Sequence[Mapping[str, Any]],
+    actions: Sequence[Any],
+    vectors: Sequence[FloatArray | None],
+) -> list[int | None]:
+    """Count actions as played whose rewards arrive later; return their ids, None for one that is refused.
 
-    An update would use it again, and products with other shapes round differently: the model has to depend on the log
-    and on nothing else.
+    The vectors are those of :class:`Chosen`. A column is encoded by itself, in whichever company: a replay, which has
+    none of them, gives the same bits.
     """
-    policy.inner._last = NOTHING_CHOSEN
-
-
-def await_many(policy: TablePolicy, rows: Sequence[Mapping[str, Any]], actions: Sequence[Any]) -> list[int | None]:
-    """Count actions as played whose rewards arrive later; return their ids, None for one that is refused."""
     ids: list[int | None] = []
     if isinstance(policy.inner, PosteriorPolicy) and len(rows) > 1:
-        first = policy.inner._ledger.issued
+        first = policy.inner.issued
         try:
-            return list(policy.await_many(rows, actions))
+            return list(_await_together(policy, rows, actions, vectors))
         except REFUSED:
             # those before the one at fault are awaited; the others are counted one by one
-            ids = list(range(first, policy.inner._ledger.issued))
+            ids = list(range(first, policy.inner.issued))
     for row, action in zip(rows[len(ids) :], actions[len(ids) :], strict=True):
         try:
             ids.append(policy.ask(row, [action]).id)
         except REFUSED:
             ids.append(None)
     return ids
+
+
+def _await_together(
+    policy: TablePolicy,
+    rows: Sequence[Mapping[str, Any]],
+    actions: Sequence[Any],
+    vectors: Sequence[FloatArray | None],
+) -> list[int]:
+    known = [vector for vector in vectors if vector is not None]
+    if len(known) == len(rows):
+        encoded, settled = policy.translator.actions(actions)
+        if settled:
+            # nothing is left to be learned of how rows and actions are encoded
+            return policy.inner.await_many(np.array(known), encoded)
+    return policy.await_many(rows, actions)
 
 
 def tell_many(policy: TablePolicy, ids: Sequence[int], rewards: Sequence[float]) -> list[bool]:
@@ -213,7 +235,8 @@ def update_many(
     """Learn rewards of actions that were not awaited; return which were learned."""
 
     def update(place: int) -> None:
-        _forget_last(policy)
+        # the model has to depend on the log and on nothing else
+        policy.inner.forget_choice()
         policy.update(rows[place], actions[place], rewards[place])
 
     return _learn_all(policy, len(rows), lambda: policy.update_many(rows, actions, rewards), update)
@@ -265,14 +288,12 @@ def from_bytes(content: bytes) -> TablePolicy:
 def _canonical(policy: TablePolicy, seed: int) -> Iterator[None]:
     generators = _deciding(policy)
     states = [generator.bit_generator.state for generator in generators]
-    last = policy.inner._last
+    policy.inner.forget_choice()
     try:
-        policy.inner._last = NOTHING_CHOSEN
         for number, generator in enumerate(generators):
             generator.bit_generator.state = np.random.PCG64([seed, number]).state
         yield
     finally:
-        policy.inner._last = last
         for generator, state in zip(generators, states, strict=True):
             generator.bit_generator.state = state
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.service.events import Event
 from kernel_bandits.service.replica import Replica
@@ -50,6 +51,7 @@ class Decide(Command):
         has_played: whether there is such an action.
         probability: with which the caller chose it.
         draft: the event, before it has a number.
+        vector: the encoded context, if it is encoded like this for good.
     """
 
     id: str
@@ -63,6 +65,7 @@ class Decide(Command):
     has_played: bool = False
     probability: float | None = None
     draft: Event | None = None
+    vector: FloatArray | None = None
 
 
 @dataclass(slots=True)

@@ -54,6 +54,10 @@ def block_of(event: Event) -> tuple[float, int]:
 
 def blocks(events: Sequence[Event]) -> Iterator[list[Event]]:
     """Yield events in order, block by block."""
+    if events and block_of(events[0]) == block_of(events[-1]):
+        # neither times nor numbers ever fall
+        yield list(events)
+        return
     for _, block in groupby(events, block_of):
         yield list(block)
 

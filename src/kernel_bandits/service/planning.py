@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.features.values import shown
 from kernel_bandits.service.choosing import Asked, Chosen, as_box, choose_many
@@ -39,7 +40,7 @@ def draft_all(commands: Sequence[Decide], replica: Replica) -> None:
             continue
         if command.actions is None and command.box is None and arms is None:
             arms = list(replica.policy.translator.offered(None))
-        command.draft = _event(command, chosen, arms, replica)
+        command.draft, command.vector = _event(command, chosen, arms, replica), chosen.vector
 
 
 def _asked(command: Decide, replica: Replica) -> Asked:
@@ -96,6 +97,8 @@ class Plan:
         self._time = max(now, math.nextafter(replica.time, math.inf))
         self._most_pending = most_pending
         self.events: list[Event] = []
+        # encoded contexts of the decisions among them, as far as they are known
+        self.vectors: dict[str, FloatArray] = {}
         # what this batch has done to a decision so far, by kind
         self._fresh: dict[str, dict[str, Event]] = {}
         self._stored: dict[str, dict[str, Event]] = {}
@@ -174,6 +177,8 @@ class Plan:
                 f"{self._most_pending} decisions await their reward; send rewards, expire decisions, shorten "
                 "silence.after, or raise service.limits.pending.",
             )
+        if command.vector is not None:
+            self.vectors[command.id] = command.vector
         command.result = self._append("decision", command.id, command.draft.body), False
 
     def _rewards(self, rewards: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
+from kernel_bandits.arrays import FloatArray
 from kernel_bandits.service.choosing import REFUSED, await_many, from_bytes, reseed, tell_many, to_bytes, update_many
 from kernel_bandits.service.events import Event, blocks, encode_finite
 from kernel_bandits.service.settings import LoopSettings
@@ -16,6 +17,7 @@ from kernel_bandits.service.tally import Tally
 
 # What actions without a name are called in the tally.
 UNNAMED = "unnamed"
+_NO_VECTORS: Mapping[str, FloatArray] = {}
 
 
 @dataclass(slots=True)
@@ -67,9 +69,10 @@ class Replica:
         self.open: dict[str, Open] = {}
         self.tally = Tally()
         # what the policy has yet to take in of the block at hand, and what the tally has
-        self._begun: list[Open] = []
+        self._begun: list[tuple[Open, FloatArray | None]] = []
         self._earned: list[tuple[Open, float]] = []
         self._counted: list[tuple[float, str, float | None, int]] = []
+        self._played: list[str] = []
 
     @classmethod
     def restore(cls, settings: LoopSettings, snapshot: Snapshot) -> Replica:
@@ -80,7 +83,7 @@ class Replica:
         replica.time = snapshot.state["time"]
         replica.open = {decision: Open(*values) for decision, values in snapshot.state["open"].items()}
         replica.tally = Tally.load(snapshot.state["tally"])
-        replica._begun, replica._earned, replica._counted = [], [], []
+        replica._begun, replica._earned, replica._counted, replica._played = [], [], [], []
         return replica
 
     def snapshot(self) -> Snapshot:
@@ -99,27 +102,35 @@ class Replica:
         body = encode_finite(snapshot.state).encode()
         return hashlib.sha256(body + snapshot.policy + str(snapshot.number).encode()).hexdigest()
 
-    def apply(self, events: Sequence[Event]) -> None:
-        """Take the next events of the log into account: whole blocks, which the policy learns together."""
+    def apply(self, events: Sequence[Event], vectors: Mapping[str, FloatArray] = _NO_VECTORS) -> None:
+        """Take the next events of the log into account: whole blocks, which the policy learns together.
+
+        Args:
+            events: of the log.
+            vectors: encoded contexts of decisions, as far as they are known; the state does not depend on them.
+        """
         for block in blocks(events):
             first, last = block[0].number, block[-1].number
             if first != self.applied + 1 or last != self.applied + len(block):
                 raise AssertionError(f"events {first} to {last}, {len(block)} of them, do not follow {self.applied}")
             for event in block:
-                self._take(event)
+                self._take(event, vectors)
             self.applied, self.time = last, block[-1].time
             self._begin_all()
             self._learn_all()
+            # the events of a block have one time
+            if self._played:
+                self.tally.play(self.time, self._played)
+                self._played = []
             if self._counted:
-                # the events of a block have one time
                 self.tally.earn(self.time, self._counted)
                 self._counted = []
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: Event, vectors: Mapping[str, FloatArray]) -> None:
         if event.kind == "reward":
             self._reward(event)
         elif event.kind == "decision":
-            self._decide(event)
+            self._decide(event, vectors)
         elif event.kind == "activation":
             self._activate(event)
         elif event.kind == "expiry":
@@ -134,48 +145,43 @@ class Replica:
                 return
             yield decision
 
-    def _decide(self, event: Event) -> None:
+    def _decide(self, event: Event, vectors: Mapping[str, FloatArray]) -> None:
         body = event.body
-        watched = "played" in body
-        action = body["played"] if watched else body["action"]
-        arm = body.get("played_arm" if watched else "arm")
-        one = Open(
-            event.time,
-            UNNAMED if arm is None else str(arm),
-            body.get("played_probability") if watched else body["propensity"],
-            body["offered"],
-            body["active"],
-            row=body["context"],
-            action=action,
-        )
+        if "played" in body:
+            action, arm, propensity = body["played"], body.get("played_arm"), body.get("played_probability")
+            if action == body["action"]:
+                self.tally.count("agreed")
+        else:
+            action, arm, propensity = body["action"], body.get("arm"), body["propensity"]
+        name = UNNAMED if arm is None else str(arm)
+        one = Open(event.time, name, propensity, body["offered"], body["active"], None, body["context"], action)
         self.open[event.decision] = one
         self.tally.count("decisions")
-        if watched and action == body["action"]:
-            self.tally.count("agreed")
         if one.active:
-            self._begin(one, event.time)
+            self._begin(one, vectors.get(event.decision))
 
     def _activate(self, event: Event) -> None:
         one = self.open[event.decision]
         one.active = True
-        self._begin(one, event.time)
+        self._begin(one)
         if one.held is not None:
             del self.open[event.decision]
             self._learn(one, one.held)
 
-    def _begin(self, one: Open, time: float) -> None:
+    def _begin(self, one: Open, vector: FloatArray | None = None) -> None:
         """Count a decision as played; the policy awaits it before it learns anything else."""
-        self.tally.play(time, one.arm)
+        self._played.append(one.arm)
         if self.settings.anticipates:
             self._learn_all()
-            self._begun.append(one)
+            self._begun.append((one, vector))
 
     def _begin_all(self) -> None:
         if not self._begun:
             return
         begun, self._begun = self._begun, []
-        ids = await_many(self.policy, [one.row or {} for one in begun], [one.action for one in begun])
-        for one, id in zip(begun, ids, strict=True):
+        rows, actions = [one.row or {} for one, _ in begun], [one.action for one, _ in begun]
+        ids = await_many(self.policy, rows, actions, [vector for _, vector in begun])
+        for (one, _), id in zip(begun, ids, strict=True):
             one.pending, one.row, one.action = id, None, None
             if id is None:
                 self._give_up(one)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import add, mul
@@ -100,12 +101,14 @@ class Tally:
         """Count something that happened."""
         self.counts[what] += 1
 
-    def play(self, time: float, arm: str) -> None:
-        """Count an action that was played."""
-        arm = self._known(arm)
-        self.plays[arm] = self.plays.get(arm, 0) + 1
+    def play(self, time: float, arms: Iterable[str]) -> None:
+        """Count the arms of actions that were played at one time."""
         plays = self._bucket(time).plays
-        plays[arm] = plays.get(arm, 0) + 1
+        # in the order in which they were played: it decides which arms are known
+        for name, count in Counter(arms).items():
+            arm = self._known(name)
+            self.plays[arm] = self.plays.get(arm, 0) + count
+            plays[arm] = plays.get(arm, 0) + count
 
     def earn(self, time: float, earned: Sequence[tuple[float, str, float | None, int]]) -> None:
         """Add rewards that came at one time, each of an arm that was chosen with a probability among some actions."""

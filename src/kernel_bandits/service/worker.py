@@ -187,7 +187,7 @@ class Worker:
         if changing or (leads and next(replica.silent(self._clock()), None) is not None):
             try:
                 plan, transaction = self._plan(changing, replica, leads)
-                self._commit_and_apply(plan.events, transaction, replica, commands)
+                self._commit_and_apply(plan, transaction, replica, commands)
             except BaseException:
                 if commands:
                     # what was planned did not happen, or nobody knows: the log is read before the next batch
@@ -222,7 +222,7 @@ class Worker:
         return plan, transaction
 
     def _commit_and_apply(
-        self, events: Sequence[Event], transaction: Transaction, replica: Replica, commands: list[Command]
+        self, plan: Plan, transaction: Transaction, replica: Replica, commands: list[Command]
     ) -> None:
         """Learn events while the disk takes them, and hand commands back as soon as it has.
 
@@ -230,16 +230,17 @@ class Worker:
         state has learned what did not happen and is taken from the log again. The next events are then learned after
         they are committed, until that works again.
         """
+        events = plan.events
         if not self._trusts:
             self._commit(events, transaction, commands)
             self._trusts = True
-            replica.apply(events)
+            replica.apply(events, plan.vectors)
             return
         # no thread may be had: what waits for one must not hold the lock of the database
         with transaction.rolled_back():
             committing = self._committer.submit(self._commit, events, transaction, commands)
         try:
-            replica.apply(events)
+            replica.apply(events, plan.vectors)
         finally:
             reason = committing.exception()
             if reason is not None:

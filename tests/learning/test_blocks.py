@@ -8,6 +8,7 @@ from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 
 from kernel_bandits.kernels import Mixed, Shear, TensorProduct
+from kernel_bandits.learning import blocks
 from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
 from kernel_bandits.learning.mixed_objective import MixedObjective
 from kernel_bandits.learning.mixed_prior import BOX_PRIOR, DESCRIBED_PRIOR, PRIOR
@@ -133,3 +134,14 @@ def test_the_prior_has_the_gradient_it_says(total_width):
         parameters = objective.medians + np.random.default_rng(3).normal(size=len(objective.medians))
         slope = approx_fprime(parameters, lambda theta, of=objective: of.penalty(theta)[0], 1e-7)
         np.testing.assert_allclose(objective.penalty(parameters)[1], slope, atol=1e-4)
+
+
+@pytest.mark.parametrize("signal_width", [0.0, 2.0])
+def test_parts_may_be_larger_or_smaller_together_at_the_price_of_one_fact(signal_width):
+    """The prior of the logarithms of the parts is N(medians, diag w² + s²·11ᵀ), computed densely."""
+    for objective in objectives(replace(PRIOR, signal_width=signal_width, total_width=1e9)):
+        offset = np.random.default_rng(4).normal(size=len(objective.medians))
+        covariance = np.diag(PRIOR.widths(objective.blocks[0], two_valued=False) ** 2)
+        covariance[: blocks.LENGTH, : blocks.LENGTH] += signal_width**2
+        expected = 0.5 * offset @ np.linalg.solve(covariance, offset)
+        assert objective.penalty(objective.medians + offset)[0] == pytest.approx(expected, rel=1e-9)

@@ -24,6 +24,12 @@ def test_pure_noise_is_taken_for_noise():
     assert shares["noise"] > 0.7
 
 
+def test_clicks_with_a_faint_signal_are_taken_for_noise():
+    """Clicks of chance 0.2 ± 0.06: 2 % of their variance is signal."""
+    shares = dict(sample(lambda x, a, g: float(g.random() < 0.2 + 0.06 * x @ [1, -1, 0, 0] * a[0]), count=800).shares)
+    assert shares["noise"] > 0.85
+
+
 def test_a_linear_reward_is_taken_for_linear():
     shares = dict(sample(lambda x, _a, g: x @ [1.0, -2.0, 0.5, 1.5] + 0.1 * g.normal()).shares)
     assert shares["linear"] > 0.5

@@ -101,11 +101,18 @@ class MixedObjective:
 
     def penalty(self, parameters: FloatArray) -> tuple[float, FloatArray]:
         """Return −log of the prior of θ, up to a constant, and its gradient."""
-        offset = (parameters - self.medians) / self._widths
+        offset = parameters - self.medians
+        pull = offset / self._widths**2
+        common = self.prior.signal_width**2
+        # log of parts ~ N(median, diag w² + s²·11ᵀ), whose inverse is diag w⁻² − f·w⁻²(w⁻²)ᵀ
+        together = float(pull[: blocks.LENGTH].sum())
+        precision = self._widths[: blocks.LENGTH] ** -2.0
+        shared = common / (1.0 + common * float(precision.sum())) * together
+        pull[: blocks.LENGTH] -= shared * precision
         total, slope = self._log_total(parameters)
         width = self.prior.total_width
-        penalty = 0.5 * (float(offset @ offset) + (total / width) ** 2)
-        return penalty, offset / self._widths + total / width**2 * slope
+        penalty = 0.5 * (float(offset @ pull) + (total / width) ** 2)
+        return penalty, pull + total / width**2 * slope
 
     def _log_total(self, parameters: FloatArray) -> tuple[float, FloatArray]:
         """Return the log of signal plus noise, in units of the variance of the rewards, and its gradient."""

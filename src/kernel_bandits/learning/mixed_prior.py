@@ -38,6 +38,8 @@ class MixedPrior:
         action_own: the same of what each action that returns earns of its own.
         action_lengthscale: as ``lengthscale``, of actions.
         width: of the logarithm of a share.
+        signal_width: of the logarithm by which all shares are larger or smaller together. Clicks and purchases are
+            nearly all noise: that the signal is faint is one fact, and has its price once and not for each part.
         lengthscale_width: of the logarithm of a lengthscale, where rewards have two values.
         free_lengthscale_width: the same for other rewards.
         noise_width: of the logarithm of the noise, where rewards have two values.
@@ -68,6 +70,7 @@ class MixedPrior:
     action_own: float = 0.5
     action_lengthscale: float = 1.0
     width: float = 1.0
+    signal_width: float = 2.0
     lengthscale_width: float = 0.3
     free_lengthscale_width: float = 0.7
     noise_width: float = 0.7

@@ -11,6 +11,7 @@ from sklearn.gaussian_process import kernels as sk
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Fixed, Kors
 from kernel_bandits.posteriors import ExactPosterior, NystromPosterior, projection
+from kernel_bandits.posteriors.basis import WELL_CONDITIONED
 
 KERNEL = kb.Gaussian(0.4)
 
@@ -192,6 +193,30 @@ def test_the_basis_of_the_anchors_stays_orthonormal():
     basis = posterior._model.basis.factor.T.astype(dense.EXTENDED)
     product = basis @ gram.astype(dense.EXTENDED) @ basis.T
     np.testing.assert_allclose(product.astype(float), np.eye(len(gram)), atol=1e-8)
+
+
+def test_few_enough_anchors_need_no_second_look_to_be_orthonormal():
+    """Below ``WELL_CONDITIONED``, K_ZZ is not evaluated again for each anchor, and still JKJᵀ = I to 1e-12."""
+    points, rewards = np.random.default_rng(0).normal(size=(400, 12)), np.zeros(400)
+    sizes = []
+
+    class Recorder:
+        def __call__(self, X, Y=None):
+            sizes.append(len(X))
+            return kb.Matern(3.0)(X, Y)
+
+        def diag(self, X):
+            return np.ones(len(X))
+
+    posterior = kors(Recorder(), 1.0, history="none")
+    learn(posterior, points, rewards)
+    gram = kb.Matern(3.0)(posterior.dictionary_points)
+    assert len(gram) > 50
+    assert len(gram) * np.trace(np.linalg.inv(gram)) < WELL_CONDITIONED
+    # between one point and the anchors, or itself
+    assert max(sizes) == 1
+    basis = posterior._model.basis.factor.T
+    np.testing.assert_allclose(basis @ gram @ basis.T, np.eye(len(gram)), atol=1e-12)
 
 
 def test_drift_is_noticed_and_repaired():

@@ -23,6 +23,8 @@ KERNELS = f"{kernels.__name__}."
 DIRECTION_TOLERANCE, NOISE_TOLERANCE = 1e-6, 1e-3
 # Below this share of k(s, s) a residual is rounding, and would add a row of noise to J.
 ROUNDING_TOLERANCE = 1e-12
+# Up to about this condition of K_ZZ, directions are orthogonal to the anchors within 1e-12 as they are.
+WELL_CONDITIONED = 1e7
 EPSILON = float(np.finfo(float).eps)
 
 
@@ -162,7 +164,11 @@ class AnchorBasis:
         own = float(self.kernel(point[None, :], point[None, :].copy())[0, 0])
         coefficients = -self.weights(features)
         square = own - float(features @ features)
-        if not EXTENDED_IS_WIDER or square <= least_direction(own, self.regularization) or not len(features):
+        if (
+            not EXTENDED_IS_WIDER
+            or square <= least_direction(own, self.regularization)
+            or self._is_well_conditioned(own)
+        ):
             return coefficients, square
         # Rounding leaves the direction not quite orthogonal to the anchors, and J amplifies that from one to the next
         # (K_ZZ may have condition 1e13): r ← r − JᵀJ(k_Z(z) + K_ZZ r), in extended precision where it cancels.
@@ -173,6 +179,11 @@ class AnchorBasis:
         square = own + float(coefficients @ column)
         require_finite_between_points(self.kernel, square)
         return coefficients, square
+
+    def _is_well_conditioned(self, own: float) -> bool:
+        """Return whether rounding leaves no trace in a direction, given the k(z, z) of a point like the anchors."""
+        # cond K_ZZ = ‖K_ZZ‖·‖J‖² ≤ trace K_ZZ · ‖J‖²_F, with a trace of about m·k(z, z)
+        return len(self.anchors) * own * float(np.vdot(self.factor, self.factor)) <= WELL_CONDITIONED
 
     def extended(self, point: FloatArray, coefficients: FloatArray, pivot: float) -> Self:
         """Return the basis with one more anchor, whose :meth:`direction` has these coefficients and this length."""

@@ -79,7 +79,7 @@ def header(report: Report, bakeoff: Bakeoff) -> str:
         "# The bake-off: real tables, every peer at its best",
         f"{len(report.tables) - synthetic} real tables, and {synthetic} made by programs, are played as bandits. "
         "A row is a context; the arms are its possible classes, prices or alternatives; only the reward of the arm "
-        f"that was played is seen. Each table is shuffled up to {bakeoff.extent.shuffles} times, and at most "
+        f"that was played is seen. Each table is shuffled {shuffles(bakeoff.extent)}, and at most "
         f"{bakeoff.extent.horizon:,} rows of each shuffle are played, the same for every library. "
         f"Every setting of a peer plays {first}, and the {bakeoff.extent.finalists} best "
         "settings of each algorithm play the rest. On each table a peer is judged by the algorithm and setting that "
@@ -107,11 +107,18 @@ def header(report: Report, bakeoff: Bakeoff) -> str:
     return "\n\n".join(lines)
 
 
+def shuffles(extent: Extent) -> str:
+    """Return how often tables are shuffled, in words."""
+    if extent.shuffles_of_large >= extent.shuffles:
+        return f"{extent.shuffles} times"
+    return f"{extent.shuffles} times ({extent.shuffles_of_large} times from {extent.large:,} rows on)"
+
+
 def command(extent: Extent) -> str:
     """Return the command that plays this much."""
     options = [
-        f"--{name} {getattr(extent, name)}"
-        for name in ("horizon", "shuffles", "screening")
+        f"--{name.replace('_', '-')} {getattr(extent, name)}"
+        for name in ("horizon", "shuffles", "large", "shuffles_of_large", "screening")
         if getattr(extent, name) != getattr(Extent(), name)
     ]
     return " ".join(["python benchmarks/bakeoff/run.py", *options, "--output docs/bakeoff.md"])

@@ -17,10 +17,6 @@ from bakeoff.libraries.base import Entry, Library, Settings, digest
 from bakeoff.problem import Problem
 from bakeoff.records import Cell, Record
 
-# Rows from which a table counts as large.
-LARGE = 5000
-SHUFFLES_OF_LARGE, SHUFFLES_OF_SMALL = 5, 10
-
 
 @dataclass(frozen=True)
 class Extent:
@@ -28,19 +24,23 @@ class Extent:
 
     Attributes:
         horizon: at most this many rows of a table.
-        shuffles: at most this many shuffles of a table.
+        shuffles: this many shuffles of a table.
+        large: rows from which a table counts as large.
+        shuffles_of_large: at most this many shuffles of a large table.
         screening: shuffles on which every setting of a grid is played.
         finalists: how many settings of a grid go on to the other shuffles.
     """
 
     horizon: int = 5000
-    shuffles: int = SHUFFLES_OF_SMALL
+    shuffles: int = 10
+    large: int = 5000
+    shuffles_of_large: int = 5
     screening: int = 2
     finalists: int = 2
 
     def seeds(self, rows: int) -> range:
         """Return the shuffles of a table."""
-        return range(min(self.shuffles, SHUFFLES_OF_LARGE if rows >= LARGE else SHUFFLES_OF_SMALL))
+        return range(min(self.shuffles, self.shuffles_of_large) if rows >= self.large else self.shuffles)
 
 
 QUICK = Extent(horizon=500, shuffles=2, screening=1, finalists=1)

@@ -132,7 +132,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--without", action="append", default=[], help="leave this library out; may be repeated")
     parser.add_argument("--quick", action="store_true", help="500 rows and two shuffles of each table")
     parser.add_argument("--horizon", type=int, help=f"at most this many rows of a table ({Extent().horizon})")
-    parser.add_argument("--shuffles", type=int, help="at most this many shuffles of a table")
+    parser.add_argument("--shuffles", type=int, help=f"shuffles of a table ({Extent().shuffles})")
+    parser.add_argument("--large", type=int, help=f"rows from which a table counts as large ({Extent().large})")
+    parser.add_argument("--shuffles-of-large", type=int, help=f"at most this many ({Extent().shuffles_of_large})")
     parser.add_argument("--screening", type=int, help="shuffles on which every setting of a peer is played (2)")
     parser.add_argument("--refresh", action="append", default=[], help="play this library again; may be repeated")
     parser.add_argument("--page", action="store_true", help="play nothing, write the page")
@@ -150,8 +152,9 @@ def chosen(options: argparse.Namespace) -> Bakeoff:
             if one not in known:
                 sys.exit(f"--{name}: expected one of {', '.join(known)}; got {one}.")
     extent = QUICK if options.quick else Extent()
-    if options.horizon:
-        extent = replace(extent, horizon=options.horizon)
+    for name in ("horizon", "large", "shuffles_of_large"):
+        if getattr(options, name):
+            extent = replace(extent, **{name: getattr(options, name)})
     if options.shuffles:
         extent = replace(extent, shuffles=options.shuffles, screening=min(extent.screening, options.shuffles))
     if options.screening:

@@ -98,6 +98,8 @@ def test_entries_that_cannot_play_a_shape_are_left_out():
 def test_large_tables_are_shuffled_less_often():
     assert len(Extent().seeds(4999)) == 10
     assert len(Extent().seeds(5000)) == 5
+    assert len(Extent(large=1000, shuffles_of_large=3).seeds(1000)) == 3
+    assert len(Extent(shuffles=2).seeds(5000)) == 2
 
 
 def test_a_grid_holds_every_combination_once():

@@ -201,7 +201,7 @@ def as_rounds(
     Actions of shape (A, d_a) are offered in every round. Dimensions that are known already are checked.
     """
     contexts = as_points("contexts", contexts, context_dimension)
-    actions = as_floats("actions", actions)
+    actions = offered = as_floats("actions", actions)
     if actions.ndim == 2:
         actions = np.broadcast_to(actions, (len(contexts), *actions.shape))
     if actions.ndim != 3 or len(actions) != len(contexts) or not actions.size:
@@ -212,7 +212,7 @@ def as_rounds(
     if action_dimension not in (None, actions.shape[2]):
         raise InputError(f"actions: expected {action_dimension} columns, got {actions.shape[2]}.")
     require_finite("contexts", contexts)
-    require_finite("actions", actions)
+    require_finite("actions", offered)
     return contexts, actions
 
 

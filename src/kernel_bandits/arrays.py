@@ -116,6 +116,16 @@ def as_reward(value: float) -> float:
     return reward
 
 
+def as_rewards(values: FloatArray) -> list[float]:
+    """Return rewards (n,) as finite Python floats."""
+    numbers = values.tolist()
+    # one look at all of them; NaN is neither
+    if not (np.abs(values) <= LARGEST_REWARD).all():
+        for number in numbers:
+            as_reward(number)
+    return numbers
+
+
 def as_positive(name: str, value: float) -> float:
     """Return a finite, positive Python float."""
     try:

@@ -236,3 +236,19 @@ def test_a_forgotten_choice_leaves_no_trace_in_the_model():
     mine, other = (policy.predict(contexts[0], actions) for policy in (chosen, told))
     np.testing.assert_array_equal(mine.mean, other.mean)
     np.testing.assert_array_equal(mine.std, other.std)
+
+
+def test_rewards_that_take_several_products_are_learned_as_one_by_one():
+    many, single = (kb.ek_ucb(kb.Gaussian(0.3), dictionary=kb.Kors(max_size=20), seed=4) for _ in range(2))
+    contexts, actions, rewards = log(400, 1)
+    ids = many.await_many(contexts, actions)
+    assert single.await_many(contexts, actions) == ids
+    many.tell_many(ids, rewards)
+    for id, reward in zip(ids, rewards.tolist(), strict=True):
+        single.tell(id, reward)
+    queries = log(30, 2)[1]
+    for context in contexts[:5]:
+        found, expected = many.predict(context, queries), single.predict(context, queries)
+        np.testing.assert_allclose(found.mean, expected.mean, atol=1e-9)
+        np.testing.assert_allclose(found.std, expected.std, atol=1e-9)
+    np.testing.assert_allclose(many.residuals.mean_square, single.residuals.mean_square, rtol=1e-7)

@@ -226,3 +226,28 @@ def test_continuous_actions(tmp_path):
     assert decide(server)[0] == 422
     assert same_as_replay(server)
     server.stop()
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"id": "x"},
+        {"id": "x", "reward": 1.0, "more": 1},
+        {"id": "x", "reward": True},
+        {"id": "x", "reward": None},
+        {"id": "x", "reward": 1e200},
+        {"id": "bad id", "reward": 1.0},
+        {"id": 3, "reward": 1.0},
+        ["id", "reward"],
+        "id",
+    ],
+)
+def test_one_bad_reward_refuses_the_request(server, item):
+    _, made = decide(server)
+    status, refused = server("POST", "/v1/loops/offers/rewards", {"rewards": [{"id": made["id"], "reward": 1}, item]})
+    assert (status, refused["error"]["code"]) == (422, "invalid")
+    path = f"/v1/loops/offers/decisions/{made['id']}"
+    assert server("GET", path)[1]["reward"] is None
+    rewards = [{"id": made["id"], "reward": 1}, {"id": "nobody", "reward": 0.5}]
+    status, outcome = server("POST", "/v1/loops/offers/rewards", {"rewards": rewards})
+    assert (status, outcome["counts"]) == (200, {"learned": 1, "unknown": 1})

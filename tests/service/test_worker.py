@@ -394,3 +394,42 @@ def test_a_commit_that_gets_no_thread_leaves_the_database_unlocked(tmp_path, mon
     assert [event.decision for event in service.store.read("offers")] == ["a", "c"]
     service.worker.stop()
     service.store.close()
+
+
+def test_commands_that_follow_others_join_their_batch(tmp_path, monkeypatch):
+    settings = parse_settings(LOOP)
+    store = Store(str(tmp_path / "events.db"))
+    worker = Worker(settings.loops["offers"], settings, store, lambda: True, lambda _: None)
+    first, *others = [Decide(f"d{number}", True, dict(ROW)) for number in range(6)]
+    following = others[1:]
+    waits = []
+
+    def wait(seconds):
+        waits.append(seconds)
+        if following:
+            worker.submit(following.pop())
+
+    monkeypatch.setattr(worker_module.time, "sleep", wait)
+    # one by itself is not kept waiting
+    worker.submit(first)
+    assert worker._next_commands() == ([first], False)
+    assert not waits
+    # where several wait, others are waited for until no more come
+    worker.submit(first)
+    worker.submit(others[0])
+    commands, stopping = worker._next_commands()
+    assert {command.id for command in commands} == {f"d{number}" for number in range(6)}
+    assert not stopping
+    assert len(waits) == 5
+    # nor for long, should they never end
+    following = [first] * 100
+    worker.submit(first)
+    worker.submit(first)
+    assert len(worker._next_commands()[0]) == 2 + worker_module.MOST_LOOKS
+    following = []
+    worker.submit(first)
+    worker.submit(first)
+    worker._queue.put(None)
+    assert worker._next_commands() == ([first, first], True)
+    worker._committer.shutdown()
+    store.close()

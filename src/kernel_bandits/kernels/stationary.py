@@ -62,6 +62,13 @@ class Stationary(Kernel):
         # the squared distance is that of the contexts plus that of the actions
         return self._of_squared_distance((near[:, None, :] + beside).reshape(-1, len(Y)))
 
+    def factors_of_rounds(
+        self, contexts: FloatArray, actions: FloatArray, Y: FloatArray
+    ) -> tuple[FloatArray, FloatArray] | None:
+        """Return p (n, m) of contexts and q (A, m) of actions if :meth:`of_rounds` is p·q; None if it is no product."""
+        del contexts, actions, Y  # of most distances no function is a product
+        return None
+
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         # ∂k/∂x = 2·(dk/dq)·(x − y)/ℓ², and Σ_j v_ij(x_i − y_j) = x_i·Σ_j v_ij − (vY)_i: a matrix product, with a
         # point of X as origin, so that points far from 0 keep their digits
@@ -97,12 +104,20 @@ class Gaussian(Stationary):
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
         return np.exp(squared, squared)
 
-    def of_rounds(self, contexts: FloatArray, actions: FloatArray, Y: FloatArray) -> FloatArray:
+    def factors_of_rounds(
+        self, contexts: FloatArray, actions: FloatArray, Y: FloatArray
+    ) -> tuple[FloatArray, FloatArray] | None:
         if type(self) is not Gaussian:
-            return super().of_rounds(contexts, actions, Y)
+            return None
         near, beside = self._scales.squared_distances_of_parts(contexts, actions, Y, self.factor)
         # exp(p + q) = exp(p)·exp(q): (n + A)·m exponentials in place of n·A·m
-        return (np.exp(near, near)[:, None, :] * np.exp(beside, beside)).reshape(-1, len(Y))
+        return np.exp(near, near), np.exp(beside, beside)
+
+    def of_rounds(self, contexts: FloatArray, actions: FloatArray, Y: FloatArray) -> FloatArray:
+        factors = self.factors_of_rounds(contexts, actions, Y)
+        if factors is None:
+            return super().of_rounds(contexts, actions, Y)
+        return (factors[0][:, None, :] * factors[1]).reshape(-1, len(Y))
 
     def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
         squared *= -0.5

@@ -67,6 +67,11 @@ def times(rows: FloatArray, matrix: FloatArray) -> FloatArray:
     return blas.dgemm(1.0, matrix.T, rows.T).T
 
 
+def plus_times(addend: FloatArray, rows: FloatArray, matrix: FloatArray) -> FloatArray:
+    """Return addend + rows·matrix in a new array."""
+    return blas.dgemm(1.0, matrix.T, rows.T, beta=1.0, c=addend.T).T if rows.size else addend
+
+
 def lower_solve(factor: FloatArray, rows: FloatArray) -> FloatArray:
     """Return L⁻¹·rows for a lower-triangular matrix L that is stored by columns."""
     # (rowsᵀ·L⁻ᵀ)ᵀ, with rowsᵀ as Fortran sees rows: no copy in another order

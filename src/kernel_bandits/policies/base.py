@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from kernel_bandits import persistence
 from kernel_bandits.actions import Box, as_log, as_rounds, require_action_columns
-from kernel_bandits.arrays import FloatArray, as_points, as_reward, as_vector, require_finite
+from kernel_bandits.arrays import FloatArray, as_points, as_reward, as_rewards, as_vector, require_finite
 from kernel_bandits.commit import Step, Steps
 from kernel_bandits.errors import InputError
 from kernel_bandits.numerics.blas_threads import threads_for
@@ -265,7 +265,7 @@ class Policy(Together):
             raise InputError(f"ids: expected those of several decisions, got {ids!r}.")
         plain = [id if type(id) is int else self._open_key("tell", id) for id in ids]
         keys = self._ledger.require_all_open("tell", plain)
-        numbers = [as_reward(reward) for reward in as_vector("rewards", rewards, len(keys)).tolist()]
+        numbers = as_rewards(as_vector("rewards", rewards, len(keys)))
         done = self._tell_together(keys, numbers) if outputs is None else 0
         keys, numbers = keys[done:], numbers[done:]
         for key, reward, measured in zip(keys, numbers, _by_reward(outputs, len(keys)), strict=True):

@@ -254,14 +254,11 @@ class PosteriorPolicy(Policy):
         return self.posterior.anticipate_many_steps(keys, points)
 
     def fulfil_many(self, keys: Sequence[int], rewards: FloatArray) -> Steps | None:
-        facts = self.posterior._facts
-        changes, first = len(facts.kernel_changes), facts.round_index
         found = self.posterior.fulfil_many_steps(keys, rewards)
         if found is None:
             return None
-        rounds = zip(rewards.tolist(), found.means.tolist(), found.stds.tolist(), strict=True)
-        predicted = [(*one, facts.regularization, facts.unit, first + n, changes) for n, one in enumerate(rounds)]
-        return [*found.steps, (self._forget_predicted, self.residuals.after(predicted))]
+        compared = self.residuals.after_many(rewards, found.means, found.stds, self.posterior._facts)
+        return [*found.steps, (self._forget_predicted, compared)]
 
     def abandon(self, key: int) -> Steps:
         return self.posterior.abandon_steps([key])

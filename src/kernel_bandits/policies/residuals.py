@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TypeAlias
 
-from kernel_bandits.posteriors.changes import FIRST_TESTED, TOLERATED, next_statistics, residual
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.posteriors.changes import FIRST_TESTED, TOLERATED, next_statistics, residual, residuals
+from kernel_bandits.posteriors.facts import Facts
 
 # With this limit of the CUSUM test a stream of standard normals alarms once in about 10,000 rounds (Siegmund 1985).
 LIMIT = 8.0
@@ -54,14 +57,26 @@ class Residuals:
 
     def after(self, predicted: Iterable[Predicted]) -> Residuals:
         """Return these with further rewards, oldest first, and what was predicted of them."""
+        return self._after(
+            (residual(reward, mean, std, regularization, unit), round_index, kernel_changes)
+            for reward, mean, std, regularization, unit, round_index, kernel_changes in predicted
+        )
+
+    def after_many(self, rewards: FloatArray, means: FloatArray, stds: FloatArray, facts: Facts) -> Residuals:
+        """Return these with rewards (n,) that a posterior with such facts is about to learn one after the other."""
+        found = residuals(rewards, means, stds, facts.regularization, facts.unit).tolist()
+        rounds = range(facts.round_index, facts.round_index + len(found))
+        return self._after(zip(found, rounds, repeat(len(facts.kernel_changes)), strict=False))
+
+    def _after(self, found: Iterable[tuple[float, int, int]]) -> Residuals:
+        """Return these with further residuals, each with t and how often the kernel has changed."""
         count, square, above, below = self.count, self.mean_square, self.above, self.below
         changed_at, shifted_up, changes, calm = self.changed_at, self.shifted_up, self.kernel_changes, self.calm
-        for reward, mean, std, regularization, unit, round_index, kernel_changes in predicted:
+        for z, round_index, kernel_changes in found:
             if kernel_changes != changes:
                 above, below, changes = 0.0, 0.0, kernel_changes
             if round_index < FIRST_TESTED:
                 continue
-            z = residual(reward, mean, std, regularization, unit)
             square += (SHARE if count > FULL else max(SHARE, 1.0 / (count + 2))) * (z * z - square)
             above, below = next_statistics(above, below, z / math.sqrt(square) if square > 1.0 else z, TOLERATED)
             count += 1

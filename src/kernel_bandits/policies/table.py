@@ -292,7 +292,8 @@ class TablePolicy(TableReports):
         """
         if not isinstance(ids, Iterable):
             raise InputError(f"ids: expected those of several decisions, got {shown(ids)}.")
-        self.inner.tell_many([self._decision(one) for one in ids], rewards, outputs=outputs)
+        plain = [one if type(one) is int else self._decision(one) for one in ids]
+        self.inner.tell_many(plain, rewards, outputs=outputs)
 
     def expire(self, id: int | NamedDecision) -> None:
         """Give up on a decision of :meth:`ask` whose reward will never arrive.

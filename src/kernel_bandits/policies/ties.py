@@ -37,16 +37,12 @@ def contenders(values: FloatArray, level: float = 0.0) -> tuple[int, NDArray[np.
     return best, None if len(tied) <= 1 else tied
 
 
-def winners(values: FloatArray, level: float = 0.0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the index of the largest value of each row (n, A), and how many count as the largest, both (n,)."""
-    return values.argmax(axis=1), _are_tied(values, level).sum(axis=1)
-
-
 def shares(values: FloatArray, level: float = 0.0) -> FloatArray:
     """Return the probabilities (…, A) of a choice at random among the values of each row that count as the largest."""
-    tied = _are_tied(values, level)
+    tied = are_tied(values, level)
     return tied / tied.sum(axis=-1, keepdims=True)
 
 
-def _are_tied(values: FloatArray, level: float) -> NDArray[np.bool_]:
+def are_tied(values: FloatArray, level: float = 0.0) -> NDArray[np.bool_]:
+    """Return which values of each row (…, A) count as its largest."""
     return values >= tie_threshold(values.max(axis=-1, keepdims=True), level)

@@ -14,8 +14,10 @@ from kernel_bandits.errors import UnavailableError
 from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.policies.rounds import Rounds
 
-# Rewards that are learned by one matrix product. A few are learned faster one by one.
-FEWEST, MOST = 8, 128
+# A few are counted and learned faster one by one.
+FEWEST = 8
+# Actions that are counted by one matrix product, and rewards that are learned in one change of the model.
+MOST, MOST_REWARDS = 128, 1024
 
 
 class Together(Rounds):
@@ -90,10 +92,10 @@ class Together(Rounds):
         """Learn the rewards of as many of the leading open decisions as are learned together; return how many."""
         done = 0
         while len(keys) - done >= FEWEST and not self.learns_outputs:
-            version, some = self._version(), keys[done : done + MOST]
+            version, some = self._version(), keys[done : done + MOST_REWARDS]
             # once more, since another thread may have settled one before the version was read
             self._ledger.require_all_open("tell", some)
-            numbers = rewards[done : done + MOST]
+            numbers = rewards[done : done + MOST_REWARDS]
             try:
                 with threads_for(self.dictionary_size, len(some)) or nullcontext():
                     planned = self.fulfil_many(some, np.array(numbers))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import repeat
 from typing import Any, Literal, Self, final
 
 import numpy as np
@@ -239,22 +240,22 @@ class UpperConfidenceBound(PosteriorPolicy):
         self.posterior.require_finite(evaluation)
         means, stds = (values.reshape(points.shape[:2]) for values in (evaluation.mean, evaluation.std))
         upper_bounds, level = means + self._bonus() * stds, self.posterior.prior_mean
-        best, number_of_ties = ties.winners(upper_bounds, level)
-        rows, probabilities = best.copy(), None
-        for row in np.flatnonzero(number_of_ties > 1):
+        tied = ties.are_tied(upper_bounds, level)
+        counts, rows = tied.sum(axis=1), upper_bounds.argmax(axis=1)
+        for row in np.flatnonzero(counts > 1):
             rows[row] = self.argmax(upper_bounds[row], level)
-        if self.exploration is not None:
-            # ε/A for every action, and 1 − ε shared among those that tie for the largest bound
-            self.will_draw(self.exploration.generator)
-            probabilities = self.exploration.mixed(ties.shares(upper_bounds, level))
-            rows = np.array([self.exploration.draw(row, points.shape[1]) for row in rows.tolist()])
+        if self.exploration is None:
+            chosen = np.arange(len(points)), rows
+            columns = [rows, means[chosen], stds[chosen], upper_bounds[chosen]]
+            return [Choice(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
+        # ε/A for every action, and 1 − ε shared among those that tie for the largest bound
+        self.will_draw(self.exploration.generator)
+        probabilities = self.exploration.mixed(tied / counts[:, None])
+        rows = np.array([self.exploration.draw(row, points.shape[1]) for row in rows.tolist()])
         chosen = np.arange(len(points)), rows
-        columns = (chosen[1], means[chosen], stds[chosen], upper_bounds[chosen])
-        choices = [Choice(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
-        if probabilities is not None:
-            for choice, table, propensity in zip(choices, probabilities, probabilities[chosen].tolist(), strict=True):
-                choice.propensity, choice.probabilities = propensity, table
-        return choices
+        columns = [rows, means[chosen], stds[chosen], upper_bounds[chosen], probabilities[chosen]]
+        drawn = zip(*(column.tolist() for column in columns), repeat(None), probabilities, strict=False)
+        return [Choice(*values) for values in drawn]
 
     def __repr__(self) -> str:
         return f"UpperConfidenceBound({self.posterior!r}, {self.confidence!r}{floor_words(self.exploration)})"

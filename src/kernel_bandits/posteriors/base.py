@@ -85,7 +85,7 @@ class Posterior(Reported, Generic[E]):
         del gram, prior  # a posterior without anchors has no use for them
         return self.evaluate(points)
 
-    def evaluate_rounds(self, points: FloatArray, split: int) -> E:
+    def evaluate_rounds(self, points: FloatArray, split: int) -> Evaluation:
         """Evaluate n rounds (n, A, d) that offer the same actions, in the columns from ``split`` on: n·A rows."""
         del split
         return self.evaluate(points.reshape(-1, points.shape[2]))

@@ -130,8 +130,14 @@ class AnchorBasis:
         Where distances add up, those of contexts, the columns before ``split``, are computed once for all actions.
         """
         if isinstance(self.kernel, Stationary) and len(self.anchors):
-            return self.kernel.of_rounds(points[:, 0, :split].copy(), points[0, :, split:].copy(), self.anchors)
+            return self.kernel.of_rounds(*_parts(points, split), self.anchors)
         return self.gram(points.reshape(-1, points.shape[2]))
+
+    def factors_of_rounds(self, points: FloatArray, split: int) -> tuple[FloatArray, FloatArray] | None:
+        """Return the factors (n, m) and (A, m) whose product is :meth:`gram_of_rounds`; None if it is no product."""
+        if isinstance(self.kernel, Stationary) and len(self.anchors):
+            return self.kernel.factors_of_rounds(*_parts(points, split), self.anchors)
+        return None
 
     def __call__(self, points: FloatArray) -> Coordinates:
         """Return the coordinates of points (A, d)."""
@@ -140,10 +146,14 @@ class AnchorBasis:
 
     def coordinates(self, gram: FloatArray, prior: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return φ and the residual of points from their :meth:`gram`, which is overwritten, and k(s, s)."""
-        # φ = J k_Z(s), one row each
-        features = linalg.times_upper(gram, self.factor)
+        features = self.projected(gram)
         # residual = k(s, s) − ‖φ‖², the squared distance of k(s, ·) to the span of the anchors
         return features, linalg.not_negative(prior - np.vecdot(features, features))
+
+    def projected(self, gram: FloatArray) -> FloatArray:
+        """Return φ of points from their :meth:`gram`, which is overwritten."""
+        # φ = J k_Z(s), one row each
+        return linalg.times_upper(gram, self.factor)
 
     def weights(self, vector: FloatArray) -> FloatArray:
         """Jᵀv: the function vᵀφ is Σ_j [Jᵀv]_j·k(·, z_j)."""
@@ -190,3 +200,8 @@ class AnchorBasis:
         anchors = np.concatenate([self.anchors.reshape(len(self.factor), len(point)), point[None, :]])
         factor = linalg.border_inverse_factor(self.factor, coefficients, pivot)
         return type(self)(self.kernel, self.regularization, anchors, factor)
+
+
+def _parts(points: FloatArray, split: int) -> tuple[FloatArray, FloatArray]:
+    """Return the contexts (n, d_x) and the actions (A, d_a) of rounds (n, A, d) that offer the same actions."""
+    return points[:, 0, :split].copy(), points[0, :, split:].copy()

@@ -137,8 +137,7 @@ def anticipate_quiet(model: AnchoredRegression, keys: Sequence[int], rows: Float
     if not quiet:
         return 0, []
     ahead = pending.ahead.copy()
-    solved = times(features[:quiet], ahead.covariance)
-    ahead.observe_many(features[:quiet], solved, sequential_factor(features[:quiet], solved), np.zeros(quiet))
+    ahead.count_block(features[:quiet])
     # copies, since a row of an array keeps all of it
     kept = islice(zip(keys, rows, features, residual.tolist(), strict=True), quiet)
     awaited = {key: Awaited(row.copy(), own.copy(), left) for key, row, own, left in kept}
@@ -161,11 +160,9 @@ def fulfil_together(model: AnchoredRegression, keys: Sequence[int], rewards: Flo
     ]
     features, residual = np.array([one.coordinates for one in awaited]), np.array([one.residual for one in awaited])
     settled = pending.settled.copy()
-    solved = times(features, settled.covariance)
-    factor = sequential_factor(features, solved)
-    # L_jj² = 1 + φ_jᵀP_jφ_j
-    scales = np.diagonal(factor)
-    means = rewards - scales * settled.observe_many(features, solved, factor, rewards)
+    scales, errors = settled.observe_many(features, rewards)
+    means = rewards - scales * errors
+    # scale² = 1 + φ_jᵀP_jφ_j
     stds = safe_sqrt(residual + facts.regularization * (scales**2 - 1.0))
     steps: Steps = [replace_state(pending.settled, settled)]
     if model.history is not None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray
+
 # Observations before residuals count: fewer are about the prior.
 FIRST_TESTED = 16
 # A residual beyond this many standard deviations counts as this many: one outlier is no change.
@@ -19,6 +23,12 @@ def residual(reward: float, mean: float, std: float, variance: float, unit: floa
     z = (reward - mean) / unit / math.sqrt((std / unit) ** 2 + variance)
     # written out, here and below, since every reward passes: max and min take several times as long
     return z if -LARGEST <= z <= LARGEST else LARGEST if z > LARGEST else -LARGEST
+
+
+def residuals(rewards: FloatArray, means: FloatArray, stds: FloatArray, variance: float, unit: float) -> FloatArray:
+    """Return the :func:`residual` of each of n rewards, shape (n,)."""
+    z = (rewards - means) / unit / np.sqrt((stds / unit) ** 2 + variance)
+    return np.minimum(np.maximum(z, -LARGEST, out=z), LARGEST, out=z)
 
 
 def next_statistics(above: float, below: float, z: float, tolerated: float) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from kernel_bandits.numerics.linalg import half_inverse, safe_sqrt, times, times
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.facts import Evaluation, Facts
 from kernel_bandits.posteriors.pending import Awaited, Pending
-from kernel_bandits.posteriors.regression import BATCH_ROWS, RidgeRegression, sequential_factor
+from kernel_bandits.posteriors.regression import BATCH_ROWS, RidgeRegression
 
 # Columns whose first values lie further from 0 than this are taken about them, where the features have an intercept.
 FAR = 100.0
@@ -153,14 +153,13 @@ class FeaturePosterior(Posterior[_FeatureEvaluation]):
         for start in range(0, len(points), BATCH_ROWS):
             rows = slice(start, start + BATCH_ROWS)
             evaluation = self.evaluate_finite(points[rows])
-            features, solved = evaluation.features, evaluation.solved
+            features = evaluation.features
             pair = self._started(features.shape[1])[0].copy()
             settled, ahead = pair.settled, pair.ahead
             if ahead is not settled:
-                solved = times(features, settled.covariance)
                 for each in features:
                     carry_out(ahead.count_steps(each))
-            settled.observe_many(features, solved, sequential_factor(features, solved), rewards[rows])
+            settled.observe_many(features, rewards[rows])
             count = len(rewards[rows])
             yield count, [replace_state(self._pending, pair), *self._facts.count_steps(points.shape[1], count)]
 

@@ -15,7 +15,7 @@ from kernel_bandits.dictionaries.base import Candidate, Dictionary, DictionaryRu
 from kernel_bandits.kernels import KernelLike, kernel_gradient, require_columns
 from kernel_bandits.kernels.sections import Sections
 from kernel_bandits.numerics import linalg
-from kernel_bandits.posteriors import bulk, pruning
+from kernel_bandits.posteriors import bulk, pruning, rounds
 from kernel_bandits.posteriors.anchored import AnchoredRegression, solved_anew
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.basis import EPSILON, require_resolution
@@ -34,6 +34,16 @@ class _NystromEvaluation(Evaluation):
     explained: FloatArray
     residual: FloatArray
     prior_variance: FloatArray
+
+
+def _slopes(model: AnchoredRegression, evaluation: _NystromEvaluation, bonus: float) -> tuple[FloatArray, FloatArray]:
+    """Return the derivatives of mean + bonus·std by k_Z(s), shape (A, m), and by k(s, s), shape (A,)."""
+    # d mean = wᵀdφ and d std² = d residual + 2λ(Pφ)ᵀdφ with d residual = dk(s, s) − 2φᵀdφ, or 0 where it is cut off
+    slopes = bonus * linalg.half_inverse(evaluation.std)
+    own = np.where(evaluation.residual > 0.0, slopes, 0.0)
+    by_features = 2.0 * model.facts.regularization * slopes[:, None] * evaluation.solved
+    by_features += model.pending.settled.weights - 2.0 * own[:, None] * evaluation.features
+    return model.basis.pulled_back(by_features), own
 
 
 class _AnchoredBound(Bound):
@@ -57,7 +67,7 @@ class _AnchoredBound(Bound):
     def with_gradients(self, actions: FloatArray) -> tuple[FloatArray, FloatArray]:
         gram, prior, pullback = self._sections.with_pullback(actions)
         evaluation = self._posterior._evaluate(gram, prior)
-        gradients = pullback(*self._posterior._slopes(evaluation, self._bonus))
+        gradients = pullback(*_slopes(self._posterior.model, evaluation, self._bonus))
         return evaluation.mean + self._bonus * evaluation.std, gradients
 
 
@@ -135,9 +145,12 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
         del points
         return self._evaluate(gram, prior)
 
-    def evaluate_rounds(self, points: FloatArray, split: int) -> _NystromEvaluation:
-        prior = self._model.basis.kernel.diag(points.reshape(-1, points.shape[2]))
-        return self._evaluate(self._model.basis.gram_of_rounds(points, split), prior)
+    def evaluate_rounds(self, points: FloatArray, split: int) -> Evaluation:
+        found = rounds.evaluate(self._model, points, split)
+        if found is None:
+            prior = self._model.basis.kernel.diag(points.reshape(-1, points.shape[2]))
+            found = self._evaluate(self._model.basis.gram_of_rounds(points, split), prior)
+        return found
 
     def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         pending, facts = self._pending, self._facts
@@ -191,16 +204,7 @@ class NystromPosterior(Posterior[_NystromEvaluation]):
 
     def gradient(self, points: FloatArray, evaluation: _NystromEvaluation, bonus: float, first: int = 0) -> FloatArray:
         basis = self._model.basis
-        return kernel_gradient(basis.kernel, points, basis.anchors, *self._slopes(evaluation, bonus), first)
-
-    def _slopes(self, evaluation: _NystromEvaluation, bonus: float) -> tuple[FloatArray, FloatArray]:
-        """Return the derivatives of mean + bonus·std by k_Z(s), shape (A, m), and by k(s, s), shape (A,)."""
-        # d mean = wᵀdφ and d std² = d residual + 2λ(Pφ)ᵀdφ with d residual = dk(s, s) − 2φᵀdφ, or 0 where it is cut off
-        slopes = bonus * linalg.half_inverse(evaluation.std)
-        own = np.where(evaluation.residual > 0.0, slopes, 0.0)
-        by_features = 2.0 * self.regularization * slopes[:, None] * evaluation.solved
-        by_features += self._pending.settled.weights - 2.0 * own[:, None] * evaluation.features
-        return self._model.basis.pulled_back(by_features), own
+        return kernel_gradient(basis.kernel, points, basis.anchors, *_slopes(self._model, evaluation, bonus), first)
 
     def observe_steps(self, point: FloatArray, reward: float, evaluation: _NystromEvaluation, row: int = 0) -> Steps:
         model, facts = self._model, self._facts

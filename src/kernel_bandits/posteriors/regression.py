@@ -25,6 +25,8 @@ FORGETTING_TOLERANCE = 1e-4
 # Observations that are learned at once enter by matrix products of at most this many rows and bytes.
 BATCH_ROWS = 512
 BATCH_BYTES = 2 * 2**20
+# Rows of a Woodbury step, or half of m if that is more: with more the factor L costs more, with fewer each mirrors P.
+WOODBURY_ROWS = 128
 # 1 + φᵀPφ is at least 1; rounding that leaves less than this has lost every digit of φᵀPφ.
 LEAST_SCALE = 0.5
 _ARRAYS = ("covariance", "weights", "_precision", "_moment", "_pending", "_pending_rewards")
@@ -59,6 +61,14 @@ def _stacked(blocks: Sequence[tuple[FloatArray, FloatArray]], size: int) -> tupl
         features[taken : taken + len(block), : block.shape[1]] = block
         taken += len(block)
     return features, np.concatenate([rewards for _, rewards in blocks])
+
+
+def _drift(precision: FloatArray, covariance: FloatArray, probe: FloatArray) -> float:
+    """Return ‖APφ − φ‖/‖φ‖ along a probe φ, shape (m,)."""
+    length = float(np.linalg.norm(probe))
+    product = linalg.symmetric_times_vector(precision, linalg.symmetric_times_vector(covariance, probe))
+    error = float(np.linalg.norm(product - probe))
+    return error / length if length else 0.0
 
 
 class RidgeRegression:
@@ -136,6 +146,7 @@ class RidgeRegression:
         checked._store(count, features, reward, weights, log_determinant, rounds)
         checked._absorb_pending()
         checked._check_drift(features)
+        checked._refine()
         return [replace_state(self, checked)]
 
     def _store(
@@ -176,29 +187,47 @@ class RidgeRegression:
         twin._deferred = list(self._deferred)
         return twin
 
-    def observe_many(
-        self, features: FloatArray, solved: FloatArray, factor: FloatArray, rewards: FloatArray
-    ) -> FloatArray:
-        """Learn b rewards at features Φ (b, m) at once, as if one after the other, given H = ΦP and the factor L.
+    def observe_many(self, features: FloatArray, rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Learn n rewards at features Φ (n, m), as if one after the other.
 
-        LLᵀ = I + ΦPΦᵀ; the squared diagonal of L holds the c of one update after the other. Return L⁻¹(r − Φw), which
-        holds what is left of each reward after those before it, over L_jj.
+        Return c = √(1 + φᵀPφ) and (r − φᵀw)/c of each, with P and w after those before it, both (n,).
         """
-        if not len(rewards):
-            return rewards
-        # P ← P − WᵀW and w ← w + Wᵀe with W = L⁻¹H and e = L⁻¹(r − Φw) (Woodbury); log det grows by log det LLᵀ
+        scales, errors = np.empty(len(rewards)), np.empty(len(rewards))
+        rows = max(WOODBURY_ROWS, self.size // 2)
+        for start in range(0, len(rewards), rows):
+            some = slice(start, start + rows)
+            factor, reduced = self._narrow(features[some])
+            # w ← w + Wᵀe with e = L⁻¹(r − Φw)
+            misfit = rewards[some] - linalg.times_vector(features[some], self.weights)
+            scales[some], errors[some] = np.diagonal(factor), lapack.dtrtrs(factor, misfit, lower=1)[0]
+            self.weights += linalg.transpose_times_vector(reduced, errors[some])
+        if len(rewards):
+            self._moment += linalg.transpose_times_vector(features, rewards)
+            self._note_many(features)
+            self._refine()
+        return scales, errors
+
+    def count_block(self, features: FloatArray) -> None:
+        """Learn points (n, m) at once as :meth:`count_steps` does, in a regression that nobody else holds."""
+        self._narrow(features)
+        self._note_many(features)
+
+    def _narrow(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Bring P and the log-determinant up to date with points Φ (b, m); return L with LLᵀ = I + ΦPΦᵀ, and L⁻¹ΦP."""
+        solved = linalg.times(features, self.covariance)
+        factor = sequential_factor(features, solved)
+        # P ← P − WᵀW with W = L⁻¹ΦP (Woodbury); log det grows by log det LLᵀ
         reduced = linalg.lower_solve(factor, solved)
-        misfit = rewards - linalg.times_vector(features, self.weights)
-        errors: FloatArray = lapack.dtrtrs(factor, misfit, lower=1)[0]
         linalg.add_gram(self.covariance, reduced, -1.0)
-        self.weights += linalg.transpose_times_vector(reduced, errors)
         self.log_determinant += 2.0 * float(np.log(np.diagonal(factor)).sum())
+        return factor, reduced
+
+    def _note_many(self, features: FloatArray) -> None:
+        """Bring A up to date with points that P has learned, and check the drift."""
         self._absorb_pending()
         linalg.add_gram(self._precision, features, 1.0)
-        self._moment += linalg.transpose_times_vector(features, rewards)
-        self._rounds += len(rewards)
+        self._rounds += len(features)
         self._check_drift(features[-1])
-        return errors
 
     def forget(self, features: FloatArray) -> None:
         """Take back an observation of reward 0 at features φ, in a regression that nobody else holds."""
@@ -257,8 +286,7 @@ class RidgeRegression:
             self._solve()
         waiting, self._deferred, self._deferred_rows = self._deferred, [], 0
         for features, rewards in waiting:
-            solved = linalg.times(features, self.covariance)
-            self.observe_many(features, solved, sequential_factor(features, solved), rewards)
+            self.observe_many(features, rewards)
 
     def _absorb_deferred(self) -> None:
         self._absorb_pending()
@@ -329,19 +357,14 @@ class RidgeRegression:
         self._pending_count = 0
 
     def _check_drift(self, probe: FloatArray) -> None:
-        """Measure how far P has left A⁻¹ along the probe, refactor if it is too far, and refine w."""
-        self.drift = self._measure_drift(probe)
+        """Measure how far P has left A⁻¹ along the probe, and refactor if it is too far."""
+        self.drift = _drift(self._precision, self.covariance, probe)
         if self.drift > self._drift_limit:
             self.refactor()
             # What a fresh factorisation leaves is the condition of A, not drift: never chase it.
-            self._drift_limit = max(DRIFT_TOLERANCE, 10.0 * self._measure_drift(probe))
+            self._drift_limit = max(DRIFT_TOLERANCE, 10.0 * _drift(self._precision, self.covariance, probe))
+
+    def _refine(self) -> None:
         # w ← w + P(b − Aw)
         misfit = self._moment - linalg.symmetric_times_vector(self._precision, self.weights)
         self.weights += linalg.symmetric_times_vector(self.covariance, misfit)
-
-    def _measure_drift(self, probe: FloatArray) -> float:
-        # ‖APφ − φ‖/‖φ‖
-        length = float(np.linalg.norm(probe))
-        product = linalg.symmetric_times_vector(self._precision, linalg.symmetric_times_vector(self.covariance, probe))
-        error = float(np.linalg.norm(product - probe))
-        return error / length if length else 0.0

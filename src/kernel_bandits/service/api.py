@@ -16,7 +16,16 @@ from typing import Any
 from kernel_bandits.errors import InputError
 from kernel_bandits.features.values import shown
 from kernel_bandits.service import insight
-from kernel_bandits.service.bodies import as_action, as_flag, as_id, as_list, as_number, as_object, as_offer
+from kernel_bandits.service.bodies import (
+    as_action,
+    as_flag,
+    as_id,
+    as_list,
+    as_number,
+    as_object,
+    as_offer,
+    as_rewards,
+)
 from kernel_bandits.service.commands import Activate, Decide, Expire, Query, RefusedError, Reward
 from kernel_bandits.service.endpoint import Call, Reply
 from kernel_bandits.service.events import Event, encode
@@ -40,7 +49,6 @@ STATUS = {"unknown": 404, "conflict": 409}
 WATCH = 0.5
 KEEP_ALIVE = 15.0
 LOG_PAGE = 1_000
-_REWARD_KEYS = {"id", "reward"}
 # What off-policy tools read of a rewarded decision.
 REWARDED_KEYS = ("context", "action", "reward", "propensity")
 
@@ -137,12 +145,7 @@ async def reward(call: Call) -> Reply:
 async def rewards(call: Call) -> Reply:
     """Learn what many decisions earned; each is taken or refused on its own."""
     body = as_object(call.body, ("rewards",), ("rewards",))
-    pairs = []
-    for item in as_list(body["rewards"], "rewards", call.runtime.settings.limits.batch):
-        if type(item) is not dict or item.keys() != _REWARD_KEYS:
-            # says what is wrong with it
-            as_object(item, ("id", "reward"), ("id", "reward"))
-        pairs.append((as_id(item["id"]), as_number(item["reward"], "reward")))
+    pairs = as_rewards(as_list(body["rewards"], "rewards", call.runtime.settings.limits.batch))
     results = await call.runtime.carry_out(call.path["loop"], Reward(pairs))
     return Reply({"counts": Counter(map(itemgetter("status"), results)), "results": results})
 

@@ -86,6 +86,30 @@ def as_number(value: Any, place: str) -> float:
     return float(value)
 
 
+def as_rewards(items: list[Any]) -> list[tuple[str, float]]:
+    """Return the id and the reward of each of many objects."""
+    try:
+        # all at once, in a third of the time
+        ids, numbers = [item["id"] for item in items], [item["reward"] for item in items]
+        if (
+            {*map(len, items)} <= {2}
+            and {*map(type, ids)} <= {str}
+            and {*map(type, numbers)} <= {int, float}
+            and all(map(ID.fullmatch, ids))
+            and min(numbers, default=0.0) >= -LARGEST
+            and max(numbers, default=0.0) <= LARGEST
+        ):
+            return list(zip(ids, map(float, numbers), strict=True))
+    except (KeyError, TypeError):
+        pass
+    # says what is wrong with one of them
+    pairs = []
+    for item in items:
+        checked = as_object(item, ("id", "reward"), ("id", "reward"))
+        pairs.append((as_id(checked["id"]), as_number(checked["reward"], "reward")))
+    return pairs
+
+
 def as_flag(value: Any, place: str) -> bool:
     """Return a boolean."""
     if not isinstance(value, bool):

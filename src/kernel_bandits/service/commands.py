@@ -8,7 +8,6 @@ from typing import Any
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits.service.events import Event
 from kernel_bandits.service.replica import Replica
 
 
@@ -50,7 +49,7 @@ class Decide(Command):
         played: the caller's action, for a loop that only watches.
         has_played: whether there is such an action.
         probability: with which the caller chose it.
-        draft: the event, before it has a number.
+        draft: the body of its event.
         vector: the encoded context, if it is encoded like this for good.
     """
 
@@ -64,7 +63,7 @@ class Decide(Command):
     played: Any = None
     has_played: bool = False
     probability: float | None = None
-    draft: Event | None = None
+    draft: dict[str, Any] | None = None
     vector: FloatArray | None = None
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import numpy as np
+
 from kernel_bandits.errors import needs
 
 with needs("orjson", "service"):
@@ -79,8 +81,15 @@ def encode(body: dict[str, Any]) -> str:
 
 def encode_finite(body: Any) -> str:
     """Return a body whose numbers are finite, as :func:`encode` does, in a tenth of the time."""
-    text = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+    text = orjson.dumps(body, default=_as_list)
     return text.decode() if text.isascii() else encode(body)
+
+
+def _as_list(value: Any) -> Any:
+    """Return an array, or a number of NumPy, as JSON has it."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def decode(text: str) -> Any:

@@ -23,7 +23,7 @@ _NOTHING: dict[str, Event] = {}
 def draft_all(commands: Sequence[Decide], replica: Replica) -> None:
     """Choose the actions of decisions with one state of the model.
 
-    Each gets a ``draft``, an event that has no place in the log yet, or an ``error`` if it is refused.
+    Each gets a ``draft``, the body of its event, or an ``error`` if it is refused.
     """
     asked: list[Asked] = []
     asking: list[Decide] = []
@@ -40,7 +40,7 @@ def draft_all(commands: Sequence[Decide], replica: Replica) -> None:
             continue
         if command.actions is None and command.box is None and arms is None:
             arms = list(replica.policy.translator.offered(None))
-        command.draft, command.vector = _event(command, chosen, arms, replica), chosen.vector
+        command.draft, command.vector = _draft(command, chosen, arms, replica), chosen.vector
 
 
 def _asked(command: Decide, replica: Replica) -> Asked:
@@ -57,7 +57,7 @@ def _asked(command: Decide, replica: Replica) -> Asked:
     return Asked(command.context, offer, command.excluded)
 
 
-def _event(command: Decide, chosen: Chosen, arms: list[Any] | None, replica: Replica) -> Event:
+def _draft(command: Decide, chosen: Chosen, arms: list[Any] | None, replica: Replica) -> dict[str, Any]:
     offer = arms if command.actions is None else command.actions
     body: dict[str, Any] = {
         "context": command.context,
@@ -77,7 +77,7 @@ def _event(command: Decide, chosen: Chosen, arms: list[Any] | None, replica: Rep
         body["played"] = command.played
         body["played_arm"] = replica.policy.translator.arm_of(command.played)
         body["played_probability"] = command.probability
-    return Event("decision", command.id, body)
+    return body
 
 
 class Plan:
@@ -147,7 +147,7 @@ class Plan:
         return list(ids)
 
     def _append(self, kind: Kind, id: str, body: dict[str, Any]) -> Event:
-        event = Event(kind, id, body, self._time, self._replica.applied + len(self.events) + 1)
+        event = Event._make((kind, id, body, self._time, self._replica.applied + len(self.events) + 1))
         self.events.append(event)
         known = self._fresh.get(id)
         if known is None:
@@ -179,7 +179,7 @@ class Plan:
             )
         if command.vector is not None:
             self.vectors[command.id] = command.vector
-        command.result = self._append("decision", command.id, command.draft.body), False
+        command.result = self._append("decision", command.id, command.draft), False
 
     def _rewards(self, rewards: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
         """Plan rewards; those that are the first of an open decision, as nearly all are, without a further call."""
@@ -190,7 +190,8 @@ class Plan:
             if one is None or one.held is not None or id in fresh:
                 results.append(self._reward(id, reward))
                 continue
-            event = Event("reward", id, {"reward": reward, "source": "caller"}, time, before + len(events))
+            body = {"reward": reward, "source": "caller"}
+            event = Event._make(("reward", id, body, time, before + len(events)))
             events.append(event)
             fresh[id] = {"reward": event}
             results.append({"id": id, "status": "learned" if one.active else "held"})

@@ -40,6 +40,14 @@ class Sums:
         self.wwr = reduce(add, scaled, self.wwr)
         self.wwrr = reduce(add, map(mul, scaled, rewards), self.wwrr)
 
+    def add_equal(self, rewards: Sequence[float]) -> None:
+        """Add rewards of weight 1 to those of weight 1, one after the other."""
+        self.count += len(rewards)
+        self.weight += len(rewards)
+        self.ww += len(rewards)
+        self.weighted = self.wwr = reduce(add, rewards, self.weighted)
+        self.wwrr = reduce(add, map(mul, rewards, rewards), self.wwrr)
+
     def merge(self, other: Sums) -> None:
         """Add all that another has summed."""
         for name in self.__slots__:
@@ -125,7 +133,7 @@ class Tally:
                 own[0].append(reward)
                 own[1].append(1.0 / propensity)
         bucket = self._bucket(time)
-        bucket.reward.add([one[0] for one in earned], [1.0] * len(earned))
+        bucket.reward.add_equal([one[0] for one in earned])
         bucket.uniform.add(drawn, shares)
         for arm, (rewards, weights) in fixed.items():
             self.arms.setdefault(self._known(arm), Sums()).add(rewards, weights)

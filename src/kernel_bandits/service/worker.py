@@ -19,6 +19,9 @@ from kernel_bandits.service.store import READ_AT_ONCE, Store, StoreError, Transa
 
 # Commands that share one transaction.
 BATCH = 256
+# Seconds between two looks at whether more commands have come, and the most looks. A batch costs as much as twenty to
+# forty decisions, and while this thread waits the other one reads requests.
+GATHERING, MOST_LOOKS = 0.001, 5
 # Seconds before a model that failed is built again.
 PAUSE = 1.0
 # A snapshot holds every pending decision, so it is worth writing after this many events for each of them.
@@ -142,18 +145,32 @@ class Worker:
         self._committer.shutdown()
 
     def _next_commands(self) -> tuple[list[Command], bool]:
-        """Return the commands that wait, after at most the lag, and whether to stop."""
+        """Return the commands that wait, after at most the lag, and whether to stop.
+
+        Where several wait, others are about to: they are waited for as long as more of them come, a moment at most.
+        """
         commands: list[Command] = []
+        stopping, known = self._take_waiting(commands, self._service.lag), 1
+        for _ in range(MOST_LOOKS):
+            if stopping or not known < len(commands) < BATCH:
+                break
+            known = len(commands)
+            time.sleep(GATHERING)
+            stopping = self._take_waiting(commands, 0.0)
+        return commands, stopping
+
+    def _take_waiting(self, commands: list[Command], timeout: float) -> bool:
+        """Add the commands that wait, the first of them after at most a timeout; return whether to stop."""
         try:
-            command = self._queue.get(timeout=self._service.lag)
+            command = self._queue.get(timeout=timeout)
             while command is not None:
                 commands.append(command)
                 if len(commands) == BATCH:
-                    return commands, False
+                    return False
                 command = self._queue.get_nowait()
-            return commands, True
+            return True
         except queue.Empty:
-            return commands, False
+            return False
 
     def _hand_back(self, commands: list[Command]) -> None:
         """Deliver commands that are done, and forget them."""

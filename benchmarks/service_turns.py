@@ -87,8 +87,10 @@ def main() -> None:
     found: list[list[dict[str, float]]] = [[], []]
     with tempfile.TemporaryDirectory(prefix="kernel-bandits-") as folder:
         checkouts = (arguments.other.resolve(), HERE)
-        versions = [Version(one, arguments.port + place, folder, options) for place, one in enumerate(checkouts)]
+        versions: list[Version] = []
         try:
+            for place, checkout in enumerate(checkouts):
+                versions.append(Version(checkout, arguments.port + place, folder, options))
             for version in versions:
                 version.warm_up()
             for block in range(arguments.blocks):

@@ -109,9 +109,10 @@ def header(report: Report, bakeoff: Bakeoff) -> str:
 
 def shuffles(extent: Extent) -> str:
     """Return how often tables are shuffled, in words."""
+    times = "once" if extent.shuffles == 1 else f"{extent.shuffles} times"
     if extent.shuffles_of_large >= extent.shuffles:
-        return f"{extent.shuffles} times"
-    return f"{extent.shuffles} times ({extent.shuffles_of_large} times from {extent.large:,} rows on)"
+        return times
+    return f"{times} ({extent.shuffles_of_large} from {extent.large:,} rows on)"
 
 
 def command(extent: Extent) -> str:

@@ -152,13 +152,11 @@ def chosen(options: argparse.Namespace) -> Bakeoff:
             if one not in known:
                 sys.exit(f"--{name}: expected one of {', '.join(known)}; got {one}.")
     extent = QUICK if options.quick else Extent()
-    for name in ("horizon", "large", "shuffles_of_large"):
-        if getattr(options, name):
+    for name in ("horizon", "shuffles", "large", "shuffles_of_large"):
+        if getattr(options, name) is not None:
             extent = replace(extent, **{name: getattr(options, name)})
-    if options.shuffles:
-        extent = replace(extent, shuffles=options.shuffles, screening=min(extent.screening, options.shuffles))
-    if options.screening:
-        extent = replace(extent, screening=min(extent.shuffles, options.screening))
+    screening = min(options.screening or extent.screening, extent.shuffles, extent.shuffles_of_large)
+    extent = replace(extent, screening=screening)
     return Bakeoff(
         {name: table for name, table in tables.items() if not options.table or name in options.table},
         {

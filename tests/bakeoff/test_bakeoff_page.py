@@ -5,7 +5,8 @@ import pytest
 from bakeoff.comparison import results_of
 from bakeoff.game import Player
 from bakeoff.libraries.base import Entry, Library, grid
-from bakeoff.page import drivers, losses, markdown, pairs, results, skylines
+from bakeoff.page import command, drivers, losses, markdown, pairs, results, shuffles, skylines
+from bakeoff.plan import Extent
 from bakeoff.problem import problem
 from bakeoff.records import Cell, Record
 from bakeoff.report import Report, TableReport
@@ -119,3 +120,10 @@ def test_figures_are_drawn(tmp_path):
 
 def test_markdown():
     assert markdown(("a", "b"), [("1", "2")]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+
+
+def test_the_page_says_how_much_was_played():
+    extent = Extent(horizon=2000, large=1000, shuffles_of_large=3, screening=1)
+    assert shuffles(extent) == "10 times (3 from 1,000 rows on)"
+    assert shuffles(Extent(shuffles=1)) == "once"
+    assert "--horizon 2000 --large 1000 --shuffles-of-large 3 --screening 1" in command(extent)

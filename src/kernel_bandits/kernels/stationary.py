@@ -58,6 +58,9 @@ class Stationary(Kernel):
 
     def of_rounds(self, contexts: FloatArray, actions: FloatArray, Y: FloatArray) -> FloatArray:
         """Return the kernel between every context (n, d_x) joined with every action (A, d_a) and Y, shape (n·A, m)."""
+        factors = self.factors_of_rounds(contexts, actions, Y)
+        if factors is not None:
+            return (factors[0][:, None, :] * factors[1]).reshape(-1, len(Y))
         near, beside = self._scales.squared_distances_of_parts(contexts, actions, Y, self.factor)
         # the squared distance is that of the contexts plus that of the actions
         return self._of_squared_distance((near[:, None, :] + beside).reshape(-1, len(Y)))
@@ -112,12 +115,6 @@ class Gaussian(Stationary):
         near, beside = self._scales.squared_distances_of_parts(contexts, actions, Y, self.factor)
         # exp(p + q) = exp(p)·exp(q): (n + A)·m exponentials in place of n·A·m
         return np.exp(near, near), np.exp(beside, beside)
-
-    def of_rounds(self, contexts: FloatArray, actions: FloatArray, Y: FloatArray) -> FloatArray:
-        factors = self.factors_of_rounds(contexts, actions, Y)
-        if factors is None:
-            return super().of_rounds(contexts, actions, Y)
-        return (factors[0][:, None, :] * factors[1]).reshape(-1, len(Y))
 
     def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
         squared *= -0.5

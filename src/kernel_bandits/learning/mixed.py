@@ -33,8 +33,8 @@ from kernel_bandits.numerics.memory import keep_freed_arrays
 # Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a known
 # kernel, since this one is uncertain too.
 BONUS = 1.5
-# The same for two-valued rewards, at least, and where the bound would exceed the upper value. With half of one, 5 of 30
-# shops with a signal of 2 % stayed with an offer that was worse than most; with one, 2 of them.
+# The least bonus of two-valued rewards, and the least where the bound would otherwise exceed the upper value. With half
+# a deviation for both, policies with a faint signal stay with an offer that is worse than most.
 TWO_VALUED_BONUS, LEAST_BONUS = 1.0, 0.5
 # The same in a box: on the slope of a peak the variance is as small as what was seen of it, and a small bonus climbs
 # step by step. Chosen among 1.5, 2, 2.7 and 3.6 on twelve plants of benchmarks/process_random.py.

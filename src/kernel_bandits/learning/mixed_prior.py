@@ -39,7 +39,7 @@ class MixedPrior:
         action_lengthscale: as ``lengthscale``, of actions.
         width: of the logarithm of a share.
         signal_width: of the logarithm by which all shares are larger or smaller together. Clicks and purchases are
-            nearly all noise: that the signal is faint is one fact, and has its price once and not for each part.
+            nearly all noise: that the signal is faint is one fact, and each part need not pay for it.
         lengthscale_width: of the logarithm of a lengthscale, where rewards have two values.
         free_lengthscale_width: the same for other rewards.
         noise_width: of the logarithm of the noise, where rewards have two values.

@@ -69,7 +69,7 @@ def times(rows: FloatArray, matrix: FloatArray) -> FloatArray:
 
 def plus_times(addend: FloatArray, rows: FloatArray, matrix: FloatArray) -> FloatArray:
     """Return addend + rows·matrix in a new array."""
-    return blas.dgemm(1.0, matrix.T, rows.T, beta=1.0, c=addend.T).T if rows.size else addend
+    return blas.dgemm(1.0, matrix.T, rows.T, beta=1.0, c=addend.T).T if rows.size else addend.copy()
 
 
 def lower_solve(factor: FloatArray, rows: FloatArray) -> FloatArray:

@@ -97,7 +97,8 @@ class Together(Rounds):
             self._ledger.require_all_open("tell", some)
             numbers = rewards[done : done + MOST_REWARDS]
             try:
-                with threads_for(self.dictionary_size, len(some)) or nullcontext():
+                # the rows of one product
+                with threads_for(self.dictionary_size, min(len(some), MOST)) or nullcontext():
                     planned = self.fulfil_many(some, np.array(numbers))
                 if planned is None:
                     break

@@ -100,7 +100,8 @@ class AnchoredRegression:
         if not square > least_direction(candidate.prior_variance, self.facts.regularization):
             return None
         pivot = math.sqrt(square)
-        pair, trace, steps = self._extended(self.basis.extended(point, coefficients, pivot), deferred)
+        basis = self.basis.extended(point, coefficients, pivot, float(candidate.prior_variance))
+        pair, trace, steps = self._extended(basis, deferred)
         features, residual = np.append(candidate.features, pivot), max(float(candidate.residual) - square, 0.0)
         return Admission(features, residual, pair, trace, candidate._replace(residual=square), True, steps)
 

@@ -23,7 +23,7 @@ KERNELS = f"{kernels.__name__}."
 DIRECTION_TOLERANCE, NOISE_TOLERANCE = 1e-6, 1e-3
 # Below this share of k(s, s) a residual is rounding, and would add a row of noise to J.
 ROUNDING_TOLERANCE = 1e-12
-# Up to about this condition of K_ZZ, directions are orthogonal to the anchors within 1e-12 as they are.
+# Up to this bound on the condition of K_ZZ, directions are orthogonal to the anchors within 1e-9 as they are.
 WELL_CONDITIONED = 1e7
 EPSILON = float(np.finfo(float).eps)
 
@@ -61,10 +61,10 @@ class AnchorBasis:
     """φ(s) = J k_Z(s) with J = L⁻¹ and LLᵀ = K_ZZ: orthonormal coordinates in the span of the anchors.
 
     Never changed in place: whoever keeps one keeps the coordinates of its moment. The anchors Z have shape (m, d); the
-    factor is Jᵀ, shape (m, m): products with it from the right run along rows of memory.
+    factor is Jᵀ, shape (m, m): products with it from the right run along rows of memory. The trace is that of K_ZZ.
     """
 
-    __slots__ = ("_owns_gram", "anchors", "factor", "kernel", "regularization")
+    __slots__ = ("_owns_gram", "anchors", "factor", "kernel", "regularization", "trace")
 
     def __init__(
         self,
@@ -72,8 +72,9 @@ class AnchorBasis:
         regularization: float,
         anchors: FloatArray | None = None,
         factor: FloatArray | None = None,
+        trace: float = 0.0,
     ) -> None:
-        self.kernel, self.regularization = kernel, regularization
+        self.kernel, self.regularization, self.trace = kernel, regularization, trace
         self.anchors = np.empty((0, 0)) if anchors is None else anchors
         self.factor = np.empty((0, 0)) if factor is None else factor
         self._owns_gram = type(kernel).__module__.startswith(KERNELS)
@@ -99,7 +100,7 @@ class AnchorBasis:
         share = mean_residual / largest if largest > 0.0 else 0.0
         least = float(least_direction(largest, regularization)) / largest if largest > 0.0 else 0.0
         kept, factor = linalg.independent_rows(gram, least, share, limit)
-        return cls(kernel, regularization, candidates[kept], factor)
+        return cls(kernel, regularization, candidates[kept], factor, float(np.diagonal(gram)[kept].sum()))
 
     def __len__(self) -> int:
         return len(self.anchors)
@@ -174,11 +175,11 @@ class AnchorBasis:
         own = float(self.kernel(point[None, :], point[None, :].copy())[0, 0])
         coefficients = -self.weights(features)
         square = own - float(features @ features)
-        if (
-            not EXTENDED_IS_WIDER
-            or square <= least_direction(own, self.regularization)
-            or self._is_well_conditioned(own)
-        ):
+        if not EXTENDED_IS_WIDER or square <= least_direction(own, self.regularization) or not len(features):
+            return coefficients, square
+        # cond K_ZZ = ‖K_ZZ‖·‖J‖² ≤ trace K_ZZ · ‖J‖²_F
+        if self.trace * float(np.vdot(self.factor, self.factor)) <= WELL_CONDITIONED:
+            require_finite_between_points(self.kernel, square)
             return coefficients, square
         # Rounding leaves the direction not quite orthogonal to the anchors, and J amplifies that from one to the next
         # (K_ZZ may have condition 1e13): r ← r − JᵀJ(k_Z(z) + K_ZZ r), in extended precision where it cancels.
@@ -190,16 +191,14 @@ class AnchorBasis:
         require_finite_between_points(self.kernel, square)
         return coefficients, square
 
-    def _is_well_conditioned(self, own: float) -> bool:
-        """Return whether rounding leaves no trace in a direction, given the k(z, z) of a point like the anchors."""
-        # cond K_ZZ = ‖K_ZZ‖·‖J‖² ≤ trace K_ZZ · ‖J‖²_F, with a trace of about m·k(z, z)
-        return len(self.anchors) * own * float(np.vdot(self.factor, self.factor)) <= WELL_CONDITIONED
+    def extended(self, point: FloatArray, coefficients: FloatArray, pivot: float, prior_variance: float) -> Self:
+        """Return the basis with one more anchor z, whose :meth:`direction` has these coefficients and this length.
 
-    def extended(self, point: FloatArray, coefficients: FloatArray, pivot: float) -> Self:
-        """Return the basis with one more anchor, whose :meth:`direction` has these coefficients and this length."""
+        ``prior_variance`` is k(z, z).
+        """
         anchors = np.concatenate([self.anchors.reshape(len(self.factor), len(point)), point[None, :]])
         factor = linalg.border_inverse_factor(self.factor, coefficients, pivot)
-        return type(self)(self.kernel, self.regularization, anchors, factor)
+        return type(self)(self.kernel, self.regularization, anchors, factor, self.trace + prior_variance)
 
 
 def _parts(points: FloatArray, split: int) -> tuple[FloatArray, FloatArray]:

@@ -28,7 +28,7 @@ def residual(reward: float, mean: float, std: float, variance: float, unit: floa
 def residuals(rewards: FloatArray, means: FloatArray, stds: FloatArray, variance: float, unit: float) -> FloatArray:
     """Return the :func:`residual` of each of n rewards, shape (n,)."""
     z = (rewards - means) / unit / np.sqrt((stds / unit) ** 2 + variance)
-    return np.minimum(np.maximum(z, -LARGEST, out=z), LARGEST, out=z)
+    return np.where(z >= -LARGEST, np.minimum(z, LARGEST), -LARGEST)
 
 
 def next_statistics(above: float, below: float, z: float, tolerated: float) -> tuple[float, float]:

@@ -190,7 +190,7 @@ class RidgeRegression:
     def observe_many(self, features: FloatArray, rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Learn n rewards at features Φ (n, m), as if one after the other.
 
-        Return c = √(1 + φᵀPφ) and (r − φᵀw)/c of each, with P and w after those before it, both (n,).
+        Return l = √(1 + φᵀPφ) and (r − φᵀw)/l of each, with P and w after those before it, both (n,).
         """
         scales, errors = np.empty(len(rewards)), np.empty(len(rewards))
         rows = max(WOODBURY_ROWS, self.size // 2)

@@ -96,8 +96,7 @@ def as_rewards(items: list[Any]) -> list[tuple[str, float]]:
             and {*map(type, ids)} <= {str}
             and {*map(type, numbers)} <= {int, float}
             and all(map(ID.fullmatch, ids))
-            and min(numbers, default=0.0) >= -LARGEST
-            and max(numbers, default=0.0) <= LARGEST
+            and all(-LARGEST <= number <= LARGEST for number in numbers)
         ):
             return list(zip(ids, map(float, numbers), strict=True))
     except (KeyError, TypeError):

@@ -147,7 +147,8 @@ class Worker:
     def _next_commands(self) -> tuple[list[Command], bool]:
         """Return the commands that wait, after at most the lag, and whether to stop.
 
-        Where several wait, others are about to: they are waited for as long as more of them come, a moment at most.
+        If several wait, more are likely to arrive soon. The worker then looks again as long as more arrive, a few times
+        at most.
         """
         commands: list[Command] = []
         stopping, known = self._take_waiting(commands, self._service.lag), 1

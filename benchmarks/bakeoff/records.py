@@ -79,7 +79,11 @@ def write_record(folder: Path, record: Record) -> None:
 
 def read_record(path: Path) -> Record:
     """Read a record."""
-    content: dict[str, Any] = json.loads(path.read_text())
+    return record_of(json.loads(path.read_text()))
+
+
+def record_of(content: dict[str, Any]) -> Record:
+    """Return the record that a file holds."""
     return Record(**{**content, "cell": Cell(**content["cell"])})
 
 

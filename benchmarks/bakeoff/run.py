@@ -5,6 +5,7 @@
     python benchmarks/bakeoff/run.py --page          the page from the records there are
     python benchmarks/bakeoff/run.py --table pima --library mabwiser
 
+Records of peers that the repository ships are not played again unless ``--fresh`` asks for it.
 Packages with tables are fetched by pip, peers are installed into environments of their own, both below ``--folder``.
 The workers of a Dask scheduler must share that folder and have ``benchmarks`` on their PYTHONPATH.
 """
@@ -24,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Not the folder of this file, whose modules would hide others of the same name.
 sys.path[0:1] = [str(ROOT / "benchmarks"), str(ROOT / "src")]
 
-from bakeoff import sources  # noqa: E402 (the path is set above)
+from bakeoff import archive, sources  # noqa: E402 (the path is set above)
 from bakeoff.environments import InstallationError, interpreter  # noqa: E402
 from bakeoff.execution import Ended, play_here, play_on_cluster, tasks_of  # noqa: E402
 from bakeoff.libraries import all_libraries  # noqa: E402
@@ -91,7 +92,8 @@ class Bakeoff:
 
     def play(self, cells: Sequence[Cell], jobs: int, scheduler: str | None, title: str) -> list[Ended]:
         """Play the cells without a record and return those that failed."""
-        pythons = {module: interpreter(one, self.folder / "environments") for module, one in self.libraries.items()}
+        needed = {cell.library for cell in cells if not (self.records / cell.path).exists()}
+        pythons = {module: interpreter(self.libraries[module], self.folder / "environments") for module in needed}
         tasks = tasks_of(cells, pythons, self.problems, self.records)
         progress = Progress(title, sum(len(task.cells) for task in tasks))
         outcomes = play_on_cluster(tasks, scheduler, progress) if scheduler else play_here(tasks, jobs, progress)
@@ -137,6 +139,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shuffles-of-large", type=int, help=f"at most this many ({Extent().shuffles_of_large})")
     parser.add_argument("--screening", type=int, help="shuffles on which every setting of a peer is played (2)")
     parser.add_argument("--refresh", action="append", default=[], help="play this library again; may be repeated")
+    parser.add_argument("--fresh", action="store_true", help="play peers again whose records the repository ships")
+    parser.add_argument("--pack", action="store_true", help="ship the records of peers in peers.jsonl.gz")
     parser.add_argument("--page", action="store_true", help="play nothing, write the page")
     parser.add_argument("--pin", action="store_true", help="record the checksums of new tables")
     parser.add_argument("--output", type=Path, help="where the page goes (FOLDER/bakeoff.md; docs/bakeoff.md is ours)")
@@ -159,14 +163,15 @@ def chosen(options: argparse.Namespace) -> Bakeoff:
     extent = replace(extent, screening=screening)
     return Bakeoff(
         {name: table for name, table in tables.items() if not options.table or name in options.table},
-        {
-            name: library
-            for name, library in libraries.items()
-            if (not options.library or name in options.library) and name not in options.without
-        },
+        without({name: libraries[name] for name in options.library or libraries}, options.without),
         extent,
         options.folder,
     )
+
+
+def without(libraries: dict[str, Library], names: Sequence[str]) -> dict[str, Library]:
+    """Return the libraries but for some."""
+    return {name: library for name, library in libraries.items() if name not in names}
 
 
 def main() -> None:
@@ -179,10 +184,14 @@ def main() -> None:
         for library in options.refresh:
             for table in bakeoff.tables:
                 shutil.rmtree(bakeoff.records / table / library, ignore_errors=True)
+        if not options.fresh:
+            archive.unpack(bakeoff.records, without(bakeoff.libraries, options.refresh))
         if not options.page:
             failed = bakeoff.play(bakeoff.first(), options.jobs, options.scheduler, "first stage")
             failed += bakeoff.play(bakeoff.final(), options.jobs, options.scheduler, "finalists")
             (options.folder / "failures.txt").write_text("\n\n".join(f"{one.cell}\n{one.error}" for one in failed))
+        if options.pack:
+            print(f"{archive.pack(bakeoff.records, bakeoff.libraries)} records of peers are in {archive.ARCHIVE.name}.")
     except (sources.SourceError, InstallationError) as reason:
         sys.exit(str(reason))
     except KeyboardInterrupt:

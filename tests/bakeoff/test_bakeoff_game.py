@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from bakeoff import archive
 from bakeoff.execution import Ended, play_here, play_task, tasks_of
 from bakeoff.game import Player, curve_of, order_of, play, shape_of
 from bakeoff.libraries import all_libraries, library_of
@@ -202,3 +203,23 @@ def test_whoever_stops_ends_the_workers_and_keeps_what_is_finished(tmp_path):
     again, _ = _floor_tasks(tmp_path)
     assert not [one for ended in play_here(again, 1, lambda _: None) for one in ended if one.error]
     assert len(list(read_records(tmp_path / "records", cells))) == len(cells)
+
+
+def test_records_of_peers_are_shipped_and_laid_out_again(tmp_path):
+    def library(module, role="peer"):
+        return Library(module, module, (f"{module}==2",), (), role)
+
+    libraries = {"one": library("one"), "other": library("other"), "ours": library("ours", "ours")}
+    cells = {name: Cell("table", name, "algorithm", {"alpha": 1.0}, 0, 20) for name in libraries}
+    records = {name: Record(cell, 20, 0.5, 1.25, 3.0, [[10, 0.5]], {name: "2"}) for name, cell in cells.items()}
+    for record in records.values():
+        write_record(tmp_path / "played", record)
+    file = tmp_path / "peers.jsonl.gz"
+    assert archive.pack(tmp_path / "played", libraries, file) == 2
+    content = file.read_bytes()
+    assert archive.pack(tmp_path / "played", libraries, file) == 2
+    assert file.read_bytes() == content
+    updated = {**libraries, "other": Library("other", "other", ("other==3",), ())}
+    assert archive.unpack(tmp_path / "here", updated, file) == 1, "another version of a peer has to be played"
+    assert archive.unpack(tmp_path / "here", updated, file) == 0
+    assert list(read_records(tmp_path / "here", cells.values())) == [records["one"]]

@@ -133,10 +133,10 @@ def test_raw_nonsense_on_the_socket_does_no_harm(server):
     for payload in (
         b"\0" * 100,
         b"GET / HTTP/9.9\r\n\r\n",
-        b"POST /v1/loops/offers/decisions HTTP/1.1\r\nhost: x\r\ncontent-length: -5\r\n\r\n",
-        b"POST /v1/loops/offers/decisions HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999999999999\r\n\r\n",
-        b"POST /v1/loops/offers/decisions HTTP/1.1\r\nhost: x\r\ncontent-length: 50\r\n\r\n{",
-        b"GET /healthz HTTP/1.1\r\nhost: x\r\nx: a\rb\r\n\r\n",
+        b"POST /v1/loops/offers/decisions HTTP/1.1\r\nhost: localhost\r\ncontent-length: -5\r\n\r\n",
+        b"POST /v1/loops/offers/decisions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999999999999\r\n\r\n",
+        b"POST /v1/loops/offers/decisions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{",
+        b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: a\rb\r\n\r\n",
     ):
         with socket.create_connection((host, int(port)), timeout=10) as connection:
             connection.sendall(payload)

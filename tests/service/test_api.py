@@ -229,23 +229,24 @@ def test_continuous_actions(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "item",
+    ("item", "words"),
     [
-        {"id": "x"},
-        {"id": "x", "reward": 1.0, "more": 1},
-        {"id": "x", "reward": True},
-        {"id": "x", "reward": None},
-        {"id": "x", "reward": 1e200},
-        {"id": "bad id", "reward": 1.0},
-        {"id": 3, "reward": 1.0},
-        ["id", "reward"],
-        "id",
+        ({"id": "x"}, "rewards[1]: expected 'reward'; it is missing"),
+        ({"id": "x", "reward": 1.0, "more": 1}, "rewards[1]: unknown key 'more'"),
+        ({"id": "x", "reward": True}, "rewards[1].reward: expected a number"),
+        ({"id": "x", "reward": None}, "rewards[1].reward: expected a number"),
+        ({"id": "x", "reward": 1e200}, "rewards[1].reward: expected a number"),
+        ({"id": "bad id", "reward": 1.0}, "rewards[1].id: expected 1 to 256 letters"),
+        ({"id": 3, "reward": 1.0}, "rewards[1].id: expected 1 to 256 letters"),
+        (["id", "reward"], "rewards[1]: expected an object"),
+        ("id", "rewards[1]: expected an object"),
     ],
 )
-def test_one_bad_reward_refuses_the_request(server, item):
+def test_one_bad_reward_refuses_the_request_and_is_named(server, item, words):
     _, made = decide(server)
     status, refused = server("POST", "/v1/loops/offers/rewards", {"rewards": [{"id": made["id"], "reward": 1}, item]})
     assert (status, refused["error"]["code"]) == (422, "invalid")
+    assert refused["error"]["message"].startswith(words)
     path = f"/v1/loops/offers/decisions/{made['id']}"
     assert server("GET", path)[1]["reward"] is None
     rewards = [{"id": made["id"], "reward": 1}, {"id": "nobody", "reward": 0.5}]

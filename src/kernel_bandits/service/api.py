@@ -143,9 +143,9 @@ async def reward(call: Call) -> Reply:
 
 
 async def rewards(call: Call) -> Reply:
-    """Learn what many decisions earned; each is taken or refused on its own."""
+    """Learn what many decisions earned, each on its own; a malformed body is refused whole."""
     body = as_object(call.body, ("rewards",), ("rewards",))
-    pairs = as_rewards(as_list(body["rewards"], "rewards", call.runtime.settings.limits.batch))
+    pairs = as_rewards(as_list(body["rewards"], "rewards", call.runtime.settings.limits.batch), "rewards")
     results = await call.runtime.carry_out(call.path["loop"], Reward(pairs))
     return Reply({"counts": Counter(map(itemgetter("status"), results)), "results": results})
 

@@ -84,6 +84,29 @@ def test_offers_and_exclusions(server):
     assert (made["action"], made["arm"], made["probability"]) == ("new", "new", 1.0)
 
 
+@pytest.mark.parametrize(
+    ("actions", "repeated"),
+    [
+        (["red", "red"], "'red'"),
+        (["red", "blue", "red"], "'red'"),
+        ([1, "1", 1.0], "1.0"),
+        ([1, True], "True"),
+        (["red", {"arm": "red"}], "{'arm': 'red'}"),
+        ([{"a": 1, "b": 2}, {"b": 2.0, "a": 1}], "{'b': 2.0, 'a': 1}"),
+        ([{"a": [1, 2]}, {"a": [1, 3]}, {"a": [1, 2]}], "{'a': [1, 2]}"),
+    ],
+)
+def test_an_action_that_is_offered_twice_is_refused(server, actions, repeated):
+    status, refused = decide(server, actions=actions)
+    assert status == 422
+    assert refused["error"]["message"].startswith(f"actions: expected each action once, got {repeated} again")
+
+
+def test_names_that_look_alike_are_different_arms(server):
+    status, made = decide(server, actions=["1", 1, "red", {"arm": "blue"}])
+    assert (status, len(made["probabilities"])) == (201, 4)
+
+
 REFUSED = {
     "no JSON": (b"{", 400),
     "not UTF-8": (b'{"context": {"a": "\xff"}}', 400),

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from kernel_bandits.errors import InputError, needs
+from kernel_bandits.features.arms import ARM
 from kernel_bandits.features.values import LARGEST, nearest, shown
 from kernel_bandits.service.commands import RefusedError
 
@@ -143,6 +144,7 @@ def as_offer(value: Any, place: str, most: int) -> list[Any] | dict[str, Any] | 
         offer = as_list(value, place, most)
         for action in offer:
             _require_action(action, place)
+        _require_distinct(offer, place)
     if not offer:
         raise InputError(f"{place}: expected at least one action, got none.")
     return offer
@@ -152,6 +154,37 @@ def _require_action(action: Any, place: str) -> None:
     if isinstance(action, (str, int, float, dict)):
         return
     raise InputError(f"{place}: expected the name of an arm or a row of features, got {shown(action)}.")
+
+
+def _require_distinct(offer: list[Any], place: str) -> None:
+    """Refuse an action that stands there twice: each place would have a part of its probability."""
+    keys = offer
+    try:
+        # 1, 1.0 and true are one arm, as they are one key of a set
+        if len(set(keys)) == len(offer):
+            return
+    except TypeError:
+        # there are rows
+        keys = [_key_of(action) for action in offer]
+    seen = set()
+    for key, action in zip(keys, offer, strict=True):
+        if key in seen:
+            raise InputError(f"{place}: expected each action once, got {shown(action)} again; leave the repeats out.")
+        seen.add(key)
+
+
+def _key_of(action: Any) -> Any:
+    """Return what equal actions have in common, and others do not."""
+    if not isinstance(action, dict):
+        return action
+    if action.keys() == {ARM} and not isinstance(action[ARM], (dict, list)):
+        # another way to name an arm
+        return action[ARM]
+    try:
+        return frozenset(action.items())
+    except TypeError:
+        # columns that hold lists
+        return "row", repr(sorted(action.items()))
 
 
 def as_action(value: Any, place: str) -> Any:

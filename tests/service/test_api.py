@@ -2,6 +2,7 @@ import json
 import socket
 import threading
 import urllib.request
+from urllib.parse import quote
 
 import pytest
 from serving import LOOP, ROW, Local
@@ -82,6 +83,23 @@ def test_offers_and_exclusions(server):
         assert decide(server, actions=["red", "blue"], excluded=["red"])[1]["action"] == "blue"
     _, made = decide(server, actions=["new"])
     assert (made["action"], made["arm"], made["probability"]) == ("new", "new", 1.0)
+
+
+@pytest.mark.parametrize("id", [".", ".."])
+def test_an_id_that_no_address_can_hold_is_refused(server, id):
+    before = server.runtime.workers["offers"].applied
+    status, refused = decide(server, id=id)
+    assert (status, refused["error"]["code"]) == (422, "invalid")
+    assert "neither . nor .. alone" in refused["error"]["message"]
+    assert server("POST", "/v1/loops/offers/rewards", {"rewards": [{"id": id, "reward": 1}]})[0] == 422
+    assert server.runtime.workers["offers"].applied == before
+
+
+@pytest.mark.parametrize("id", ["...", ".a", "a..", "Az09._~:@=+-"])
+def test_every_other_id_can_be_addressed(server, id):
+    assert decide(server, id=id)[0] == 201
+    status, found = server("GET", f"/v1/loops/offers/decisions/{quote(id)}")
+    assert (status, found["id"]) == (200, id)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ with needs("orjson", "service"):
 
 DEEPEST = 50
 _OTHERS = bytes(set(range(256)) - set(b'[]{}"'))
-ID = re.compile(r"[A-Za-z0-9._~:@=+-]{1,256}")
+# "." and ".." mean other paths: clients and proxies remove them from an address before they send it.
+ID = re.compile(r"(?!\.\.?$)[A-Za-z0-9._~:@=+-]{1,256}")
 
 
 def parse_json(body: bytes) -> Any:
@@ -78,7 +79,10 @@ def as_object(
 def as_id(value: Any, place: str = "id") -> str:
     """Return the id of a decision."""
     if not isinstance(value, str) or not ID.fullmatch(value):
-        raise InputError(f"{place}: expected 1 to 256 letters, digits or any of . _ ~ : @ = + -, got {shown(value)}.")
+        raise InputError(
+            f"{place}: expected 1 to 256 letters, digits or any of . _ ~ : @ = + -, and neither . nor .. alone, got "
+            f"{shown(value)}."
+        )
     return value
 
 

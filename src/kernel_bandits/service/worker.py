@@ -297,6 +297,7 @@ class Worker:
                 "seconds": round(time.monotonic() - started, 3),
             },
         )
+        _warn_of_unlearned(replica)
 
     def _catch_up(self, replica: Replica) -> Replica:
         """Return the state with what other processes appended."""
@@ -324,6 +325,18 @@ class Worker:
             _log.warning("no snapshot: %s", reason, extra={"loop": self.settings.name})
             return
         self._snapshot_number = replica.applied
+
+
+def _warn_of_unlearned(replica: Replica) -> None:
+    """Say that a part of the log is not in the model: the loop is ready all the same."""
+    unlearned = replica.tally.counts["unlearned"]
+    if unlearned:
+        _log.warning(
+            "%d decisions of the log were not learned; they may not fit the loop's columns. Restore the columns they "
+            "were made with, or use another loop or database for the new ones.",
+            unlearned,
+            extra={"loop": replica.settings.name, "unlearned": unlearned},
+        )
 
 
 def replay(settings: LoopSettings, store: Store) -> Replica:

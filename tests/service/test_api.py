@@ -245,6 +245,30 @@ def test_a_watcher_sees_an_event_soon(server):
     assert seen.wait(10)
 
 
+def test_a_pending_decision_grows_older_while_nothing_happens(tmp_path, monkeypatch):
+    monkeypatch.setattr("kernel_bandits.service.api.KEEP_ALIVE", 0.5)
+    server = Local(tmp_path / "events.db")
+    assert server("GET", "/v1/loops/offers")[1]["oldest_pending"] is None
+    id = decide(server)[1]["id"]
+    worker = server.runtime.workers["offers"]
+    digest = server("GET", "/v1/loops/offers/digest")[1]["digest"]
+    clock = worker.clock
+    worker.clock = lambda: clock() + 1000
+    state = server("GET", "/v1/loops/offers")[1]
+    assert 1000 <= state["oldest_pending"] < 2000
+    with urllib.request.urlopen(f"{server.address}/v1/loops/offers/watch") as response:
+        lines = (json.loads(line[6:]) for line in response if line.startswith(b"data: "))
+        assert 1000 <= next(lines)["oldest_pending"] < 2000
+        worker.clock = lambda: clock() + 2000
+        # without an event in between
+        again = next(one for one in lines if one["oldest_pending"] >= 2000)
+        assert again["events"] == 1
+    assert server("GET", "/v1/loops/offers/digest")[1]["digest"] == digest
+    server("POST", f"/v1/loops/offers/decisions/{id}/reward", {"reward": 1})
+    assert server("GET", "/v1/loops/offers")[1]["oldest_pending"] is None
+    server.stop()
+
+
 def test_health_metrics_and_document(server):
     assert server("GET", "/readyz") == (200, {"status": "ready"})
     text = server("GET", "/metrics")[1].decode()

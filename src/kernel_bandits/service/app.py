@@ -141,7 +141,7 @@ def _reading() -> list[Operation]:
             "watch",
             "read",
             api.watch,
-            "The state of a loop whenever it changes",
+            "The state of a loop whenever it changes, and at times while decisions wait",
             None,
             {200: stream},
         ),

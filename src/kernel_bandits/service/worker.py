@@ -65,7 +65,7 @@ class Worker:
         self._store = store
         self._leads = leads
         self._deliver = deliver
-        self._clock = Clock()
+        self.clock = Clock()
         self._queue: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._replica: Replica | None = None
         self._snapshot_number = 0
@@ -202,7 +202,7 @@ class Worker:
         draft_all([command for command in commands if isinstance(command, Decide)], replica)
         changing = [one for one in commands if not isinstance(one, Query) and one.error is None]
         leads = due and self._leads()
-        if changing or (leads and next(replica.silent(self._clock()), None) is not None):
+        if changing or (leads and next(replica.silent(self.clock()), None) is not None):
             try:
                 plan, transaction = self._plan(changing, replica, leads)
                 self._commit_and_apply(plan, transaction, replica, commands)
@@ -232,7 +232,7 @@ class Worker:
             # what others appended meanwhile comes first
             while events := whole_blocks(log.read(replica.applied), READ_AT_ONCE):
                 replica.apply(events)
-            plan = Plan(replica, log, self._clock(), self._service.limits.pending)
+            plan = Plan(replica, log, self.clock(), self._service.limits.pending)
             plan.add_all(commands)
             if leads:
                 plan.add_silent()

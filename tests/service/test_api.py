@@ -63,6 +63,24 @@ def test_a_repeated_request_is_one_decision(server):
     assert server("POST", "/v1/loops/offers/decisions", {"id": "order-7", "context": {**ROW, "age": 1}})[0] == 409
 
 
+def test_a_repeat_returns_the_first_decision_whatever_else_it_says(server):
+    first = decide(server, id="order-8", actions=["red"])[1]
+    status, again = decide(server, id="order-8", actions=["blue", "green"], deferred=True)
+    assert (status, again) == (200, {**first, "repeated": True})
+    assert decide(server, id="order-8", actions=[])[0] == 422
+
+
+def test_a_late_reward_is_in_the_database_and_not_in_the_export(server):
+    id = decide(server)[1]["id"]
+    path = f"/v1/loops/offers/decisions/{id}"
+    server("POST", f"{path}/expire")
+    assert server("POST", f"{path}/reward", {"reward": 1})[1]["status"] == "late"
+    assert server.runtime.store.find("offers", id)["late"].body == {"reward": 1.0}
+    with urllib.request.urlopen(f"{server.address}/v1/loops/offers/log") as response:
+        (row,) = [one for one in map(json.loads, response) if one["id"] == id]
+    assert row["reward"] is None
+
+
 def test_rewards_in_bulk_are_taken_one_by_one(server):
     ids = [decide(server)[1]["id"] for _ in range(3)]
     pairs = [{"id": id, "reward": 0.5} for id in (*ids, ids[0], "never-made")]

@@ -2,6 +2,7 @@ import json
 import socket
 import threading
 import urllib.request
+from urllib.parse import quote
 
 import pytest
 from serving import LOOP, ROW, Local
@@ -62,6 +63,24 @@ def test_a_repeated_request_is_one_decision(server):
     assert server("POST", "/v1/loops/offers/decisions", {"id": "order-7", "context": {**ROW, "age": 1}})[0] == 409
 
 
+def test_a_repeat_returns_the_first_decision_whatever_else_it_says(server):
+    first = decide(server, id="order-8", actions=["red"])[1]
+    status, again = decide(server, id="order-8", actions=["blue", "green"], deferred=True)
+    assert (status, again) == (200, {**first, "repeated": True})
+    assert decide(server, id="order-8", actions=[])[0] == 422
+
+
+def test_a_late_reward_is_in_the_database_and_not_in_the_export(server):
+    id = decide(server)[1]["id"]
+    path = f"/v1/loops/offers/decisions/{id}"
+    server("POST", f"{path}/expire")
+    assert server("POST", f"{path}/reward", {"reward": 1})[1]["status"] == "late"
+    assert server.runtime.store.find("offers", id)["late"].body == {"reward": 1.0}
+    with urllib.request.urlopen(f"{server.address}/v1/loops/offers/log") as response:
+        (row,) = [one for one in map(json.loads, response) if one["id"] == id]
+    assert row["reward"] is None
+
+
 def test_rewards_in_bulk_are_taken_one_by_one(server):
     ids = [decide(server)[1]["id"] for _ in range(3)]
     pairs = [{"id": id, "reward": 0.5} for id in (*ids, ids[0], "never-made")]
@@ -82,6 +101,46 @@ def test_offers_and_exclusions(server):
         assert decide(server, actions=["red", "blue"], excluded=["red"])[1]["action"] == "blue"
     _, made = decide(server, actions=["new"])
     assert (made["action"], made["arm"], made["probability"]) == ("new", "new", 1.0)
+
+
+@pytest.mark.parametrize("id", [".", ".."])
+def test_an_id_that_no_address_can_hold_is_refused(server, id):
+    before = server.runtime.workers["offers"].applied
+    status, refused = decide(server, id=id)
+    assert (status, refused["error"]["code"]) == (422, "invalid")
+    assert "neither . nor .. alone" in refused["error"]["message"]
+    assert server("POST", "/v1/loops/offers/rewards", {"rewards": [{"id": id, "reward": 1}]})[0] == 422
+    assert server.runtime.workers["offers"].applied == before
+
+
+@pytest.mark.parametrize("id", ["...", ".a", "a..", "Az09._~:@=+-"])
+def test_every_other_id_can_be_addressed(server, id):
+    assert decide(server, id=id)[0] == 201
+    status, found = server("GET", f"/v1/loops/offers/decisions/{quote(id)}")
+    assert (status, found["id"]) == (200, id)
+
+
+@pytest.mark.parametrize(
+    ("actions", "repeated"),
+    [
+        (["red", "red"], "'red'"),
+        (["red", "blue", "red"], "'red'"),
+        ([1, "1", 1.0], "1.0"),
+        ([1, True], "True"),
+        (["red", {"arm": "red"}], "{'arm': 'red'}"),
+        ([{"a": 1, "b": 2}, {"b": 2.0, "a": 1}], "{'b': 2.0, 'a': 1}"),
+        ([{"a": [1, 2]}, {"a": [1, 3]}, {"a": [1, 2]}], "{'a': [1, 2]}"),
+    ],
+)
+def test_an_action_that_is_offered_twice_is_refused(server, actions, repeated):
+    status, refused = decide(server, actions=actions)
+    assert status == 422
+    assert refused["error"]["message"].startswith(f"actions: expected each action once, got {repeated} again")
+
+
+def test_names_that_look_alike_are_different_arms(server):
+    status, made = decide(server, actions=["1", 1, "red", {"arm": "blue"}])
+    assert (status, len(made["probabilities"])) == (201, 4)
 
 
 REFUSED = {
@@ -133,10 +192,10 @@ def test_raw_nonsense_on_the_socket_does_no_harm(server):
     for payload in (
         b"\0" * 100,
         b"GET / HTTP/9.9\r\n\r\n",
-        b"POST /v1/loops/offers/decisions HTTP/1.1\r\nhost: x\r\ncontent-length: -5\r\n\r\n",
-        b"POST /v1/loops/offers/decisions HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999999999999\r\n\r\n",
-        b"POST /v1/loops/offers/decisions HTTP/1.1\r\nhost: x\r\ncontent-length: 50\r\n\r\n{",
-        b"GET /healthz HTTP/1.1\r\nhost: x\r\nx: a\rb\r\n\r\n",
+        b"POST /v1/loops/offers/decisions HTTP/1.1\r\nhost: localhost\r\ncontent-length: -5\r\n\r\n",
+        b"POST /v1/loops/offers/decisions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999999999999\r\n\r\n",
+        b"POST /v1/loops/offers/decisions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{",
+        b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: a\rb\r\n\r\n",
     ):
         with socket.create_connection((host, int(port)), timeout=10) as connection:
             connection.sendall(payload)
@@ -204,6 +263,30 @@ def test_a_watcher_sees_an_event_soon(server):
     assert seen.wait(10)
 
 
+def test_a_pending_decision_grows_older_while_nothing_happens(tmp_path, monkeypatch):
+    monkeypatch.setattr("kernel_bandits.service.api.KEEP_ALIVE", 0.5)
+    server = Local(tmp_path / "events.db")
+    assert server("GET", "/v1/loops/offers")[1]["oldest_pending"] is None
+    id = decide(server)[1]["id"]
+    worker = server.runtime.workers["offers"]
+    digest = server("GET", "/v1/loops/offers/digest")[1]["digest"]
+    clock = worker.clock
+    worker.clock = lambda: clock() + 1000
+    state = server("GET", "/v1/loops/offers")[1]
+    assert 1000 <= state["oldest_pending"] < 2000
+    with urllib.request.urlopen(f"{server.address}/v1/loops/offers/watch") as response:
+        lines = (json.loads(line[6:]) for line in response if line.startswith(b"data: "))
+        assert 1000 <= next(lines)["oldest_pending"] < 2000
+        worker.clock = lambda: clock() + 2000
+        # without an event in between
+        again = next(one for one in lines if one["oldest_pending"] >= 2000)
+        assert again["events"] == 1
+    assert server("GET", "/v1/loops/offers/digest")[1]["digest"] == digest
+    server("POST", f"/v1/loops/offers/decisions/{id}/reward", {"reward": 1})
+    assert server("GET", "/v1/loops/offers")[1]["oldest_pending"] is None
+    server.stop()
+
+
 def test_health_metrics_and_document(server):
     assert server("GET", "/readyz") == (200, {"status": "ready"})
     text = server("GET", "/metrics")[1].decode()
@@ -229,23 +312,24 @@ def test_continuous_actions(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "item",
+    ("item", "words"),
     [
-        {"id": "x"},
-        {"id": "x", "reward": 1.0, "more": 1},
-        {"id": "x", "reward": True},
-        {"id": "x", "reward": None},
-        {"id": "x", "reward": 1e200},
-        {"id": "bad id", "reward": 1.0},
-        {"id": 3, "reward": 1.0},
-        ["id", "reward"],
-        "id",
+        ({"id": "x"}, "rewards[1]: expected 'reward'; it is missing"),
+        ({"id": "x", "reward": 1.0, "more": 1}, "rewards[1]: unknown key 'more'"),
+        ({"id": "x", "reward": True}, "rewards[1].reward: expected a number"),
+        ({"id": "x", "reward": None}, "rewards[1].reward: expected a number"),
+        ({"id": "x", "reward": 1e200}, "rewards[1].reward: expected a number"),
+        ({"id": "bad id", "reward": 1.0}, "rewards[1].id: expected 1 to 256 letters"),
+        ({"id": 3, "reward": 1.0}, "rewards[1].id: expected 1 to 256 letters"),
+        (["id", "reward"], "rewards[1]: expected an object"),
+        ("id", "rewards[1]: expected an object"),
     ],
 )
-def test_one_bad_reward_refuses_the_request(server, item):
+def test_one_bad_reward_refuses_the_request_and_is_named(server, item, words):
     _, made = decide(server)
     status, refused = server("POST", "/v1/loops/offers/rewards", {"rewards": [{"id": made["id"], "reward": 1}, item]})
     assert (status, refused["error"]["code"]) == (422, "invalid")
+    assert refused["error"]["message"].startswith(words)
     path = f"/v1/loops/offers/decisions/{made['id']}"
     assert server("GET", path)[1]["reward"] is None
     rewards = [{"id": made["id"], "reward": 1}, {"id": "nobody", "reward": 0.5}]

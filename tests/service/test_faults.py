@@ -101,3 +101,27 @@ def test_changed_settings_replay_the_whole_log(tmp_path):
     assert service.digest() == replay(service.settings, service.store).digest()
     assert service.counts()["rewards"] == 5
     service.worker.stop()
+
+
+@pytest.mark.parametrize("anticipates", ["true", "false"])
+def test_events_that_do_not_fit_changed_columns_are_reported_and_kept(tmp_path, caplog, anticipates):
+    text = LOOP.replace("silence", f"anticipates = {anticipates}\nsilence")
+    service = Service(tmp_path / "events.db", text)
+    for number in range(5):
+        service.decide(f"d{number}")
+        service.reward((f"d{number}", 1.0))
+    digest = service.digest()
+    service.worker.stop()
+    assert not [record for record in caplog.records if hasattr(record, "unlearned")]
+
+    service = Service(tmp_path / "events.db", text.replace("age =", "height ="))
+    counts = service.counts()
+    assert (counts["rewards"], counts["unlearned"]) == (5, 5)
+    service.worker.stop()
+    (warned,) = [record for record in caplog.records if hasattr(record, "unlearned")]
+    assert (warned.levelname, warned.loop, warned.unlearned) == ("WARNING", "offers", 5)
+    assert warned.getMessage().startswith("5 decisions of the log were not learned")
+
+    service = Service(tmp_path / "events.db", text)
+    assert service.digest() == digest
+    service.worker.stop()

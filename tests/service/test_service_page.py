@@ -1,5 +1,7 @@
+import http.server
 import json
 import shutil
+import threading
 import urllib.request
 
 import pytest
@@ -76,3 +78,24 @@ def test_the_page_shows_the_log_live_and_runs_no_script_of_others(browser, serve
     assert (dialogs, errors) == ([], [])
     assert all(address.startswith((server.address, "data:")) for address in addresses)
     context.close()
+
+
+def test_without_keys_the_page_is_served_and_that_of_another_is_not(browser, tmp_path, caplog):
+    server = Local(tmp_path / "events.db")
+    post = """address => fetch(`${address}/v1/loops/offers/decisions`, {
+      method: "POST", mode: "no-cors", body: JSON.stringify({ context: { age: 30, country: "FR" } })
+    }).then((response) => response.status)"""
+    page = browser.new_page()
+    page.goto(server.address)
+    playwright.expect(page.locator("#decisions dd").first).to_have_text("0")
+    assert page.evaluate(post, server.address) == 201
+    playwright.expect(page.locator("#decisions dd").first).to_have_text("1")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        page.goto(f"http://127.0.0.1:{other.server_port}/none")
+        page.evaluate(post, server.address)
+        other.shutdown()
+    assert server.runtime.workers["offers"].applied == 1
+    assert [record.code for record in caplog.records if hasattr(record, "code")] == ["foreign_origin"]
+    page.close()
+    server.stop()

@@ -143,9 +143,9 @@ async def reward(call: Call) -> Reply:
 
 
 async def rewards(call: Call) -> Reply:
-    """Learn what many decisions earned; each is taken or refused on its own."""
+    """Learn what many decisions earned, each on its own; a malformed body is refused whole."""
     body = as_object(call.body, ("rewards",), ("rewards",))
-    pairs = as_rewards(as_list(body["rewards"], "rewards", call.runtime.settings.limits.batch))
+    pairs = as_rewards(as_list(body["rewards"], "rewards", call.runtime.settings.limits.batch), "rewards")
     results = await call.runtime.carry_out(call.path["loop"], Reward(pairs))
     return Reply({"counts": Counter(map(itemgetter("status"), results)), "results": results})
 
@@ -202,9 +202,14 @@ async def loops(call: Call) -> Reply:
 async def loop(call: Call) -> Reply:
     """Return the state of a loop."""
     name = call.path["loop"]
-    found = await call.runtime.compute(name, "summary", insight.summary, 0.0)
+    found = await _summary(call.runtime, name, 0.0)
     learned = await call.runtime.compute(name, "model", insight.model, 5.0)
     return Reply({**found, "model": learned, "leads": call.runtime.leader.leads})
+
+
+async def _summary(runtime: Runtime, name: str, seconds: float) -> dict[str, Any]:
+    found = await runtime.compute(name, "summary", insight.summary, seconds)
+    return insight.at(found, runtime.worker(name).clock())
 
 
 async def digest(call: Call) -> Reply:
@@ -223,23 +228,25 @@ async def response(call: Call) -> Reply:
 
 
 async def watch(call: Call) -> Reply:
-    """Send the state of a loop whenever it changes, as server-sent events."""
+    """Send the state of a loop whenever it changes, and now and then while decisions wait, as server-sent events."""
     call.runtime.worker(call.path["loop"])
     return Reply(_changes(call.runtime, call.path["loop"]), 200, b"text/event-stream; charset=utf-8")
 
 
 async def _changes(runtime: Runtime, name: str) -> AsyncIterator[bytes]:
-    sent, worker, quiet = -1, runtime.worker(name), 0.0
+    sent, waits, worker, quiet = -1, False, runtime.worker(name), 0.0
     while not runtime.is_stopping():
-        if worker.applied != sent and worker.ready:
+        idle = quiet >= KEEP_ALIVE
+        # those that wait have grown older
+        if worker.ready and (worker.applied != sent or (idle and waits)):
             try:
-                found = await runtime.compute(name, "summary", insight.summary, WATCH)
+                found = await _summary(runtime, name, WATCH)
             except RefusedError:
                 return
-            sent, quiet = found["events"], 0.0
+            sent, waits, quiet = found["events"], found["pending"] > 0, 0.0
             text = json.dumps({**found, "latency": runtime.latency("decide")}, allow_nan=False)
             yield f"event: state\ndata: {text}\n\n".encode()
-        elif quiet >= KEEP_ALIVE:
+        elif idle:
             quiet = 0.0
             yield b": alive\n\n"
         await asyncio.sleep(WATCH)

@@ -13,6 +13,7 @@ from kernel_bandits.service import api, personalizer
 from kernel_bandits.service.commands import RefusedError
 from kernel_bandits.service.endpoint import Call, Endpoint, Guards, Operation, Reply, error_reply
 from kernel_bandits.service.keys import Keys, RateLimit
+from kernel_bandits.service.local import LocalOnly
 from kernel_bandits.service.metrics import CONTENT_TYPE, Metrics
 from kernel_bandits.service.openapi import document, reference
 from kernel_bandits.service.runtime import Runtime
@@ -20,6 +21,7 @@ from kernel_bandits.service.runtime import Runtime
 with needs("Starlette", "service"):
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
+    from starlette.middleware import Middleware
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Route
@@ -139,7 +141,7 @@ def _reading() -> list[Operation]:
             "watch",
             "read",
             api.watch,
-            "The state of a loop whenever it changes",
+            "The state of a loop whenever it changes, and at times while decisions wait",
             None,
             {200: stream},
         ),
@@ -230,6 +232,8 @@ def build_app(runtime: Runtime, keys: Keys | None = None) -> Starlette:
     """Return the application of a service; it starts and stops the runtime."""
     metrics = Metrics(runtime)
     runtime.latency = metrics.quantiles
+    # without keys everything is allowed, but for other machines and the pages of others
+    outside = [] if keys else [Middleware(LocalOnly)]
     guards = Guards(runtime, keys or Keys(), RateLimit(runtime.settings.limits.requests_per_second), metrics)
     known = operations(metrics)
     description = json.dumps(document(known, list(runtime.workers))).encode()
@@ -251,7 +255,8 @@ def build_app(runtime: Runtime, keys: Keys | None = None) -> Starlette:
         finally:
             runtime.stop()
 
-    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error})
+    handlers: Any = {HTTPException: _http_error}
+    return Starlette(routes=routes, middleware=outside, lifespan=lifespan, exception_handlers=handlers)
 
 
 def _file(name: str, kind: bytes) -> Any:

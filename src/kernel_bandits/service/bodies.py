@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from kernel_bandits.errors import InputError, needs
+from kernel_bandits.features.arms import ARM
 from kernel_bandits.features.values import LARGEST, nearest, shown
 from kernel_bandits.service.commands import RefusedError
 
@@ -15,7 +16,8 @@ with needs("orjson", "service"):
 
 DEEPEST = 50
 _OTHERS = bytes(set(range(256)) - set(b'[]{}"'))
-ID = re.compile(r"[A-Za-z0-9._~:@=+-]{1,256}")
+# "." and ".." mean other paths: clients and proxies remove them from an address before they send it.
+ID = re.compile(r"(?!\.\.?$)[A-Za-z0-9._~:@=+-]{1,256}")
 
 
 def parse_json(body: bytes) -> Any:
@@ -59,23 +61,28 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def as_object(value: Any, known: Collection[str], required: Collection[str] = ()) -> dict[str, Any]:
+def as_object(
+    value: Any, known: Collection[str], required: Collection[str] = (), place: str = "the body"
+) -> dict[str, Any]:
     """Return an object with these keys and no others."""
     if not isinstance(value, dict):
-        raise InputError(f"the body: expected an object, got {shown(value)}.")
+        raise InputError(f"{place}: expected an object, got {shown(value)}.")
     for key in value:
         if key not in known:
-            raise InputError(f"the body: unknown key {shown(key)}{nearest(key, known)} It takes {', '.join(known)}.")
+            raise InputError(f"{place}: unknown key {shown(key)}{nearest(key, known)} It takes {', '.join(known)}.")
     for key in required:
         if key not in value:
-            raise InputError(f"the body: expected {key!r}; it is missing.")
+            raise InputError(f"{place}: expected {key!r}; it is missing.")
     return value
 
 
 def as_id(value: Any, place: str = "id") -> str:
     """Return the id of a decision."""
     if not isinstance(value, str) or not ID.fullmatch(value):
-        raise InputError(f"{place}: expected 1 to 256 letters, digits or any of . _ ~ : @ = + -, got {shown(value)}.")
+        raise InputError(
+            f"{place}: expected 1 to 256 letters, digits or any of . _ ~ : @ = + -, and neither . nor .. alone, got "
+            f"{shown(value)}."
+        )
     return value
 
 
@@ -86,8 +93,8 @@ def as_number(value: Any, place: str) -> float:
     return float(value)
 
 
-def as_rewards(items: list[Any]) -> list[tuple[str, float]]:
-    """Return the id and the reward of each of many objects."""
+def as_rewards(items: list[Any], place: str) -> list[tuple[str, float]]:
+    """Return the id and the reward of each of many objects; name the first that is malformed."""
     try:
         # all at once, in a third of the time
         ids, numbers = [item["id"] for item in items], [item["reward"] for item in items]
@@ -103,9 +110,10 @@ def as_rewards(items: list[Any]) -> list[tuple[str, float]]:
         pass
     # says what is wrong with one of them
     pairs = []
-    for item in items:
-        checked = as_object(item, ("id", "reward"), ("id", "reward"))
-        pairs.append((as_id(checked["id"]), as_number(checked["reward"], "reward")))
+    for number, item in enumerate(items):
+        here = f"{place}[{number}]"
+        checked = as_object(item, ("id", "reward"), ("id", "reward"), here)
+        pairs.append((as_id(checked["id"], f"{here}.id"), as_number(checked["reward"], f"{here}.reward")))
     return pairs
 
 
@@ -140,6 +148,7 @@ def as_offer(value: Any, place: str, most: int) -> list[Any] | dict[str, Any] | 
         offer = as_list(value, place, most)
         for action in offer:
             _require_action(action, place)
+        _require_distinct(offer, place)
     if not offer:
         raise InputError(f"{place}: expected at least one action, got none.")
     return offer
@@ -149,6 +158,37 @@ def _require_action(action: Any, place: str) -> None:
     if isinstance(action, (str, int, float, dict)):
         return
     raise InputError(f"{place}: expected the name of an arm or a row of features, got {shown(action)}.")
+
+
+def _require_distinct(offer: list[Any], place: str) -> None:
+    """Refuse an action that stands there twice: each place would have a part of its probability."""
+    keys = offer
+    try:
+        # 1, 1.0 and true are one arm, as they are one key of a set
+        if len(set(keys)) == len(offer):
+            return
+    except TypeError:
+        # there are rows
+        keys = [_key_of(action) for action in offer]
+    seen = set()
+    for key, action in zip(keys, offer, strict=True):
+        if key in seen:
+            raise InputError(f"{place}: expected each action once, got {shown(action)} again; leave the repeats out.")
+        seen.add(key)
+
+
+def _key_of(action: Any) -> Any:
+    """Return what equal actions have in common, and others do not."""
+    if not isinstance(action, dict):
+        return action
+    if action.keys() == {ARM} and not isinstance(action[ARM], (dict, list)):
+        # another way to name an arm
+        return action[ARM]
+    try:
+        return frozenset(action.items())
+    except TypeError:
+        # columns that hold lists
+        return "row", repr(sorted(action.items()))
 
 
 def as_action(value: Any, place: str) -> Any:

@@ -134,7 +134,7 @@ class Endpoint:
         self._guards.metrics.observe(self._operation.name, reply.status, seconds)
         refused = reply.status >= 400 and self._operation.name != "ready"
         if refused or _log.isEnabledFor(logging.DEBUG):
-            _log_request(self._operation.name, scope, reply, caller, seconds)
+            log_request(self._operation.name, scope, reply, caller, seconds)
         await send_reply(receive, send, reply)
 
     async def _admit(self, scope: Scope, receive: Receive) -> Call:
@@ -237,7 +237,8 @@ async def send_reply(receive: Receive, send: Send, reply: Reply) -> None:
         gone.cancel()
 
 
-def _log_request(name: str, scope: Scope, reply: Reply, caller: str, seconds: float) -> None:
+def log_request(name: str, scope: Scope, reply: Reply, caller: str, seconds: float) -> None:
+    """Write a request to the log: what was asked, by whom, and what came of it."""
     details: dict[str, Any] = {
         "operation": name,
         "status": reply.status,

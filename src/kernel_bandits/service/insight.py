@@ -32,7 +32,7 @@ def summary(replica: Replica) -> dict[str, Any]:
         "events": replica.applied,
         "time": replica.time,
         "pending": len(replica.open),
-        "oldest_pending": None if oldest is None else max(0.0, replica.time - oldest.time),
+        "oldest_time": None if oldest is None else oldest.time,
         "silence": {"after": settings.silence.after, "reward": settings.silence.reward},
         "exploration_floor": settings.exploration_floor,
         "apprentice": settings.apprentice,
@@ -40,6 +40,12 @@ def summary(replica: Replica) -> dict[str, Any]:
         **report,
         "warnings": warnings(replica),
     }
+
+
+def at(found: dict[str, Any], now: float) -> dict[str, Any]:
+    """Return a summary as it is read at a time: the oldest decision waits longer while nothing happens."""
+    since = found["oldest_time"]
+    return {**found, "oldest_pending": None if since is None else max(0.0, now - since)}
 
 
 def warnings(replica: Replica) -> list[str]:

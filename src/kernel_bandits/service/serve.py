@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import ipaddress
 import json
 import logging
 import os
@@ -17,6 +16,7 @@ from kernel_bandits.errors import InputError, needs
 from kernel_bandits.numerics.blas_threads import single_threaded
 from kernel_bandits.service.app import build_app
 from kernel_bandits.service.keys import VARIABLE, read_keys
+from kernel_bandits.service.local import is_loopback
 from kernel_bandits.service.runtime import Runtime
 from kernel_bandits.service.settings import read_settings
 
@@ -91,7 +91,7 @@ def serve(
     """
     settings = read_settings(file)
     found = read_keys(keys)
-    if not found and not _is_loopback(host):
+    if not found and not is_loopback(host):
         raise InputError(
             f"host: {host} can be reached from outside, and there are no API keys; give --keys FILE or set {VARIABLE}, "
             "or bind to 127.0.0.1."
@@ -164,15 +164,6 @@ def keep_freed_memory() -> None:
         allocator = ctypes.CDLL(None)
         for option in (_TRIM_THRESHOLD, _MAP_THRESHOLD):
             allocator.mallopt(option, KEPT_BYTES)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _configure_log(verbose: bool) -> None:

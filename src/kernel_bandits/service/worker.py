@@ -65,7 +65,7 @@ class Worker:
         self._store = store
         self._leads = leads
         self._deliver = deliver
-        self._clock = Clock()
+        self.clock = Clock()
         self._queue: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._replica: Replica | None = None
         self._snapshot_number = 0
@@ -202,7 +202,7 @@ class Worker:
         draft_all([command for command in commands if isinstance(command, Decide)], replica)
         changing = [one for one in commands if not isinstance(one, Query) and one.error is None]
         leads = due and self._leads()
-        if changing or (leads and next(replica.silent(self._clock()), None) is not None):
+        if changing or (leads and next(replica.silent(self.clock()), None) is not None):
             try:
                 plan, transaction = self._plan(changing, replica, leads)
                 self._commit_and_apply(plan, transaction, replica, commands)
@@ -232,7 +232,7 @@ class Worker:
             # what others appended meanwhile comes first
             while events := whole_blocks(log.read(replica.applied), READ_AT_ONCE):
                 replica.apply(events)
-            plan = Plan(replica, log, self._clock(), self._service.limits.pending)
+            plan = Plan(replica, log, self.clock(), self._service.limits.pending)
             plan.add_all(commands)
             if leads:
                 plan.add_silent()
@@ -297,6 +297,7 @@ class Worker:
                 "seconds": round(time.monotonic() - started, 3),
             },
         )
+        _warn_of_unlearned(replica)
 
     def _catch_up(self, replica: Replica) -> Replica:
         """Return the state with what other processes appended."""
@@ -324,6 +325,18 @@ class Worker:
             _log.warning("no snapshot: %s", reason, extra={"loop": self.settings.name})
             return
         self._snapshot_number = replica.applied
+
+
+def _warn_of_unlearned(replica: Replica) -> None:
+    """Say that a part of the log is not in the model: the loop is ready all the same."""
+    unlearned = replica.tally.counts["unlearned"]
+    if unlearned:
+        _log.warning(
+            "%d decisions of the log were not learned; they may not fit the loop's columns. Restore the columns they "
+            "were made with, or use another loop or database for the new ones.",
+            unlearned,
+            extra={"loop": replica.settings.name, "unlearned": unlearned},
+        )
 
 
 def replay(settings: LoopSettings, store: Store) -> Replica:

@@ -7,7 +7,10 @@ import gc
 import json
 import logging
 import os
+import signal
 import sys
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,8 @@ with needs("uvicorn", "service"):
 # What worker processes start with.
 _PLAN = "KERNEL_BANDITS_SERVE"
 GRACE_SECONDS = 10
+# Seconds between two looks at whether the process that started this one is still there.
+PARENT_SECONDS = 1.0
 # New objects at which Python looks for garbage that reference counts do not find: above those of a batch of requests.
 NEW_OBJECTS = 20_000
 # Options of glibc's mallopt: free memory at the end of the heap that is kept, and the size from which on blocks are
@@ -101,6 +106,7 @@ def serve(
         "database": database or str(file.with_suffix(".db")),
         "keys": None if keys is None else str(keys),
         "verbose": verbose,
+        "parent": os.getpid(),
     }
     options: dict[str, Any] = {
         "host": host,
@@ -134,6 +140,7 @@ def application() -> Any:
     """Return the application of one of several processes."""
     plan = json.loads(os.environ[_PLAN])
     _configure_log(plan["verbose"])
+    stop_with(plan["parent"])
     # for the life of the process: the same bits in every process, and no threads that wait for each other
     single_threaded().__enter__()
     keys = read_keys(None if plan["keys"] is None else Path(plan["keys"]))
@@ -141,6 +148,21 @@ def application() -> Any:
     keep_freed_memory()
     collect_rarely()
     return app
+
+
+def stop_with(parent: int) -> None:
+    """Stop this process when the one that started it is gone.
+
+    It would keep the port, and serve the old settings, while the service is started again.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_SECONDS)
+        logging.getLogger("kernel_bandits.service").warning("the process that started this one is gone; stopping")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
 
 
 def collect_rarely() -> None:

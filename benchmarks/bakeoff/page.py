@@ -102,8 +102,8 @@ def header(report: Report, bakeoff: Bakeoff) -> str:
         )
     lines.append(
         "One command makes this page; run it again after an interruption and it continues: "
-        f"`{command(bakeoff.extent)}`. The repository ships the records of peers, which are not played again unless "
-        "`--fresh` is given."
+        f"`{command(bakeoff.extent)}`. The repository ships the records of peers; `--fresh` and a new `--folder` "
+        "play them again."
     )
     return "\n\n".join(lines)
 

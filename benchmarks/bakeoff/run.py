@@ -5,7 +5,7 @@
     python benchmarks/bakeoff/run.py --page          the page from the records there are
     python benchmarks/bakeoff/run.py --table pima --library mabwiser
 
-Records of peers that the repository ships are not played again unless ``--fresh`` asks for it.
+Records of peers that the repository ships are not played again; with ``--fresh`` and a new ``--folder`` they are.
 Packages with tables are fetched by pip, peers are installed into environments of their own, both below ``--folder``.
 The workers of a Dask scheduler must share that folder and have ``benchmarks`` on their PYTHONPATH.
 """
@@ -139,8 +139,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shuffles-of-large", type=int, help=f"at most this many ({Extent().shuffles_of_large})")
     parser.add_argument("--screening", type=int, help="shuffles on which every setting of a peer is played (2)")
     parser.add_argument("--refresh", action="append", default=[], help="play this library again; may be repeated")
-    parser.add_argument("--fresh", action="store_true", help="play peers again whose records the repository ships")
-    parser.add_argument("--pack", action="store_true", help="ship the records of peers in peers.jsonl.gz")
+    parser.add_argument("--fresh", action="store_true", help="leave out the records of peers that the repository ships")
+    parser.add_argument("--pack", action="store_true", help="add the records of peers to peers.jsonl.gz")
     parser.add_argument("--page", action="store_true", help="play nothing, write the page")
     parser.add_argument("--pin", action="store_true", help="record the checksums of new tables")
     parser.add_argument("--output", type=Path, help="where the page goes (FOLDER/bakeoff.md; docs/bakeoff.md is ours)")

@@ -217,9 +217,21 @@ def test_records_of_peers_are_shipped_and_laid_out_again(tmp_path):
     file = tmp_path / "peers.jsonl.gz"
     assert archive.pack(tmp_path / "played", libraries, file) == 2
     content = file.read_bytes()
-    assert archive.pack(tmp_path / "played", libraries, file) == 2
+    assert archive.pack(tmp_path / "played", {"one": libraries["one"]}, file) == 2, "what is archived stays"
     assert file.read_bytes() == content
     updated = {**libraries, "other": Library("other", "other", ("other==3",), ())}
     assert archive.unpack(tmp_path / "here", updated, file) == 1, "another version of a peer has to be played"
     assert archive.unpack(tmp_path / "here", updated, file) == 0
     assert list(read_records(tmp_path / "here", cells.values())) == [records["one"]]
+
+
+@pytest.mark.parametrize("module", ["mabwiser", "vowpal_wabbit", "contextualbandits", "bayesianbandits", "river"])
+def test_records_of_another_version_of_a_peer_are_not_current(module):
+    library = {one.module: one for one in all_libraries().values()}[module]
+    package = module.replace("_", "")
+    cell = Cell("table", module, "algorithm", {}, 0, 20)
+    assert not archive.is_current(Record(cell, 20, 0.5, 1.0, 1.0, facts={package: "0.0.1"}), library)
+
+
+def test_the_archive_is_there():
+    assert archive.ARCHIVE.exists()

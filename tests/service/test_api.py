@@ -109,7 +109,9 @@ def test_an_id_that_no_address_can_hold_is_refused(server, id):
     status, refused = decide(server, id=id)
     assert (status, refused["error"]["code"]) == (422, "invalid")
     assert "neither . nor .. alone" in refused["error"]["message"]
-    assert server("POST", "/v1/loops/offers/rewards", {"rewards": [{"id": id, "reward": 1}]})[0] == 422
+    # an older service may have made it
+    _, answer = server("POST", "/v1/loops/offers/rewards", {"rewards": [{"id": id, "reward": 1}]})
+    assert answer["counts"] == {"unknown": 1}
     assert server.runtime.workers["offers"].applied == before
 
 

@@ -22,8 +22,19 @@ FOREIGN_HOSTS = [
     "::1",
     "",
     ":8080",
+    "evil.example/.localhost",
+    "evil" * 10_000,
 ]
-LOCAL_HOSTS = ["localhost", "LOCALHOST:9000", "shop.localhost:8080", "127.0.0.1", "127.1.2.3:1", "[::1]", "[::1]:8080"]
+LOCAL_HOSTS = [
+    "localhost",
+    "localhost.:8080",
+    "LOCALHOST:9000",
+    "shop.localhost:8080",
+    "127.0.0.1",
+    "127.1.2.3:1",
+    "[::1]",
+    "[::1]:8080",
+]
 SECRET = "secret-of-shop-0123456"
 
 

@@ -91,7 +91,7 @@ def as_decide(body: Any, most: int) -> tuple[Decide, bool]:
             raise InputError(f"played_probability: expected a probability above 0, got {probability!r}.")
     played = body.get("played")
     command = Decide(
-        as_id(body["id"]) if own else fresh_id(),
+        as_id(body["id"], is_new=True) if own else fresh_id(),
         own,
         context,
         as_offer(body.get("actions"), "actions", most),

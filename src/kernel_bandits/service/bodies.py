@@ -16,8 +16,9 @@ with needs("orjson", "service"):
 
 DEEPEST = 50
 _OTHERS = bytes(set(range(256)) - set(b'[]{}"'))
-# "." and ".." mean other paths: clients and proxies remove them from an address before they send it.
-ID = re.compile(r"(?!\.\.?$)[A-Za-z0-9._~:@=+-]{1,256}")
+ID = re.compile(r"[A-Za-z0-9._~:@=+-]{1,256}")
+# They mean other paths: clients and proxies remove them from an address before they send it.
+NO_IDS = (".", "..")
 
 
 def parse_json(body: bytes) -> Any:
@@ -76,9 +77,9 @@ def as_object(
     return value
 
 
-def as_id(value: Any, place: str = "id") -> str:
-    """Return the id of a decision."""
-    if not isinstance(value, str) or not ID.fullmatch(value):
+def as_id(value: Any, place: str = "id", is_new: bool = False) -> str:
+    """Return the id of a decision, or of one that is to be made."""
+    if not isinstance(value, str) or not ID.fullmatch(value) or (is_new and value in NO_IDS):
         raise InputError(
             f"{place}: expected 1 to 256 letters, digits or any of . _ ~ : @ = + -, and neither . nor .. alone, got "
             f"{shown(value)}."

@@ -16,7 +16,9 @@ from kernel_bandits.features.values import shown
 from kernel_bandits.service.commands import RefusedError
 from kernel_bandits.service.endpoint import Receive, Scope, Send, error_reply, log_request, send_reply
 
-_AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::[0-9]*)?")
+_AUTHORITY = re.compile(r"(\[[0-9a-f:.]*\]|[a-z0-9.-]*)(?::[0-9]*)?")
+# Bytes of headers whose answer is remembered.
+LONGEST = 512
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _REMEDY = "Call it as localhost or 127.0.0.1, or give it API keys."
 
@@ -47,7 +49,9 @@ class LocalOnly:
             headers = scope["headers"]
             hosts = tuple(value for name, value in headers if name == b"host")
             origins = tuple(value for name, value in headers if name == b"origin")
-            reason = _refusal(hosts, origins, scope.get("http_version") == "1.0")
+            # what is remembered is short
+            known = _refusal if sum(map(len, hosts + origins)) <= LONGEST else _refusal.__wrapped__
+            reason = known(hosts, origins, scope.get("http_version") == "1.0")
             if reason is not None:
                 reply = error_reply(RefusedError(403, *reason))
                 log_request("any", scope, reply, "", 0.0)
@@ -60,7 +64,7 @@ class LocalOnly:
 @lru_cache(256)
 def _refusal(hosts: tuple[bytes, ...], origins: tuple[bytes, ...], may_lack_host: bool) -> tuple[str, str] | None:
     """Return code and message for a request that is not local; None for one that is."""
-    names = [host.decode("latin-1").lower() for host in hosts]
+    names = [host.decode("latin-1").strip().lower() for host in hosts]
     if not (may_lack_host or names) or not all(map(_is_local, names)):
         given = ", ".join(map(shown, names)) or "none"
         message = f"the header Host: without API keys the service is for this machine alone, got {given}. {_REMEDY}"
@@ -82,7 +86,7 @@ def _is_local(authority: str) -> bool:
     match = _AUTHORITY.fullmatch(authority)
     if match is None:
         return False
-    host = match[1]
+    host = match[1].removesuffix(".")
     if host.startswith("["):
         host = host[1:-1]
         # an address of version 4 stands without brackets

@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from kernel_bandits.service.bodies import ID
+from kernel_bandits.service.bodies import ID, NO_IDS
 from kernel_bandits.service.endpoint import Operation
 from kernel_bandits.version import __version__
 
 _NAME = {"type": "string", "maxLength": 256}
-ID_SCHEMA = {"type": "string", "pattern": f"^{ID.pattern}$"}
+ID_SCHEMA = {"type": "string", "pattern": f"^{ID.pattern}$", "not": {"enum": list(NO_IDS)}}
 NUMBER = {"type": "number", "minimum": -1e100, "maximum": 1e100}
 _PROBABILITY = {"type": ["number", "null"], "minimum": 0, "maximum": 1}
 ACTION = {
@@ -165,7 +165,7 @@ SCHEMAS: dict[str, Any] = {
 _ERRORS = {
     400: "The body is no JSON.",
     401: "A key is missing or not known.",
-    403: "The key lacks the role.",
+    403: "The key lacks the role or, without keys, the request is not from this machine or from another page.",
     404: "There is no such loop or decision.",
     409: "It was said otherwise before; the first holds.",
     413: "The body is too long, or there are too many actions or rewards.",

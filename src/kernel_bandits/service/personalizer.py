@@ -39,7 +39,7 @@ async def rank(call: Call) -> Reply:
     excluded = tuple(_name(one) for one in as_list(body.get("excludedActions") or [], "excludedActions", most))
     given = body.get("eventId")
     command = Decide(
-        fresh_id() if given is None else as_id(given, "eventId"),
+        fresh_id() if given is None else as_id(given, "eventId", is_new=True),
         given is not None,
         _flat(body.get("contextFeatures")),
         offer,

@@ -104,7 +104,7 @@ class MixedObjective:
         offset = parameters - self.medians
         pull = offset / self._widths**2
         common = self.prior.signal_width**2
-        # log of parts ~ N(median, diag w² + s²·11ᵀ), whose inverse is diag w⁻² − f·w⁻²(w⁻²)ᵀ
+        # log of parts ~ N(median, diag w² + s²·11ᵀ), whose inverse is diag w⁻² − f·w⁻²(w⁻²)ᵀ with f = s²/(1 + s²·Σw⁻²)
         together = float(pull[: blocks.LENGTH].sum())
         precision = self._widths[: blocks.LENGTH] ** -2.0
         shared = common / (1.0 + common * float(precision.sum())) * together

@@ -287,7 +287,7 @@ def test_a_change_is_seen_and_said_in_words():
             assert policy.diagnostics().residual_mean_square == pytest.approx(1.0, abs=0.4)
     (warning,) = policy.diagnostics().warnings
     assert "below" in warning
-    assert "Discount" in warning
+    assert "Restart" in warning
     assert warning in str(policy.diagnostics())
 
 
@@ -319,3 +319,50 @@ def test_a_residual_is_measured_in_standard_deviations_of_the_reward(unit):
     assert residual(1.4 * unit, 1.0 * unit, 0.3 * unit, 0.16, unit) == pytest.approx(0.8)
     assert residual(0.4 * unit, 1.0 * unit, 0.3 * unit, 0.16, unit) == pytest.approx(-1.2)
     assert residual(9.0 * unit, 1.0 * unit, 0.3 * unit, 0.16, unit) == LARGEST
+
+
+def classified(forgetting, arms, rounds, swap, seed):
+    """Return which rounds were right: clusters of contexts, one arm right for each, another one after the swap."""
+    generator, offered = np.random.default_rng(seed), np.eye(arms)
+    centres = 1.5 * generator.standard_normal((arms, 6))
+    policy, right = kb.ek_ucb(forgetting=forgetting, seed=seed), []
+    for t in range(rounds):
+        label = int(generator.integers(arms))
+        context = centres[label] + generator.standard_normal(6)
+        decision = policy.select(context, offered)
+        right.append(decision.index == (label + (t >= swap)) % arms)
+        policy.update(context, decision.action, float(right[-1]))
+    return np.array(right)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_kernel_that_is_still_learned_is_no_change(seed):
+    # many arms: for some hundred rounds the model is too sure of what it knows
+    expected = classified(None, 12, 450, np.inf, seed)
+    np.testing.assert_array_equal(classified(kb.Restart(), 12, 450, np.inf, seed), expected)
+
+
+def test_a_learned_policy_that_restarts_recovers_where_arms_change_their_roles():
+    rules = (None, kb.Restart())
+    stays, restarts = (np.mean([classified(rule, 4, 700, 400, seed)[450:] for seed in range(3)]) for rule in rules)
+    assert restarts > 0.7
+    assert stays < 0.5
+
+
+def test_residuals_of_a_model_that_is_too_sure_raise_no_alarm():
+    generator, test = np.random.default_rng(0), kb.Restart().detector()
+    for time, z in enumerate(np.clip(2.0 * generator.standard_normal(5_000), -LARGEST, LARGEST)):
+        test = test.after(z, time)
+        assert test.changed_at is None
+    assert test.mean_square > 2.0
+
+
+def test_another_kernel_begins_the_test_again():
+    test = kb.Restart(limit=4.0).detector()
+    for time in range(6):
+        test = test.after(1.0, time, kernel_changes=1)
+    assert test.above == pytest.approx(3.0)
+    test = test.after(1.0, 6, kernel_changes=2)
+    assert test.above == pytest.approx(0.5)
+    assert test.above_since == 6
+    assert test.mean_square == 1.0

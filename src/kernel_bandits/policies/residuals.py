@@ -9,7 +9,14 @@ from itertools import repeat
 from typing import TypeAlias
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.posteriors.changes import FIRST_TESTED, TOLERATED, next_statistics, residual, residuals
+from kernel_bandits.posteriors.changes import (
+    FIRST_TESTED,
+    TOLERATED,
+    next_mean_square,
+    next_statistics,
+    residual,
+    residuals,
+)
 from kernel_bandits.posteriors.facts import Facts
 
 # With this limit of the CUSUM test a stream of standard normals alarms once in about 10,000 rounds (Siegmund 1985).
@@ -17,10 +24,6 @@ LIMIT = 8.0
 # A warning ends after this many rewards without another alarm. A shift that stays raises one sooner from 1.25 standard
 # deviations on; one of 1.0 is warned of in 98 % of all rounds, and one of 0.8 in 86 %.
 CALM = 64
-# Share of the newest residual in the running mean of squares.
-SHARE = 1.0 / 64.0
-# Residuals after which the running mean is no longer the plain one.
-FULL = 64
 # A reward that is about to be learned, the mean and std predicted of it, λ and its unit, t, and how often the kernel
 # has changed.
 Predicted: TypeAlias = tuple[float, float, float, float, float, int, int]
@@ -77,7 +80,7 @@ class Residuals:
                 above, below, changes = 0.0, 0.0, kernel_changes
             if round_index < FIRST_TESTED:
                 continue
-            square += (SHARE if count > FULL else max(SHARE, 1.0 / (count + 2))) * (z * z - square)
+            square = next_mean_square(square, count, z)
             above, below = next_statistics(above, below, z / math.sqrt(square) if square > 1.0 else z, TOLERATED)
             count += 1
             calm += 1
@@ -92,7 +95,7 @@ class Residuals:
         advice = (
             "a shorter half-life or window follows it faster"
             if forgets
-            else ("if it was no single event, pass forgetting=kernel_bandits.Discount(half_life=…)")
+            else "a policy with forgetting=kernel_bandits.Restart() drops what no longer holds"
         )
         return (
             f"rewards around observation {self.changed_at} were {'above' if self.shifted_up else 'below'} what was "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +15,8 @@ FIRST_TESTED = 16
 LARGEST = 3.0
 # Shifts below this many standard deviations are no change.
 TOLERATED = 0.5
+# Share of the newest residual in the running mean of squares, and residuals after which that is no plain mean any more.
+SHARE, FULL = 1.0 / 64.0, 64
 
 
 def residual(reward: float, mean: float, std: float, variance: float, unit: float) -> float:
@@ -37,9 +39,17 @@ def next_statistics(above: float, below: float, z: float, tolerated: float) -> t
     return above if above > 0.0 else 0.0, below if below > 0.0 else 0.0
 
 
+def next_mean_square(mean_square: float, count: int, z: float) -> float:
+    """Return the running mean of z² after one more residual, given how many there were; it starts at 1."""
+    return mean_square + (SHARE if count > FULL else max(SHARE, 1.0 / (count + 2))) * (z * z - mean_square)
+
+
 @dataclass(frozen=True)
 class Cusum:
     """Two-sided CUSUM test of standardised residuals; frozen, so that a failed update changes nothing.
+
+    It measures residuals in units of their own scale where that is above 1, and begins again when the kernel has
+    changed: a kernel that was learned from few rewards is too sure of itself, which is no change of the process.
 
     Attributes:
         tolerated: shifts below this many standard deviations are no change.
@@ -48,6 +58,9 @@ class Cusum:
         below: the same below.
         above_since: the round after which the statistic has been positive, where a change would have been.
         below_since: the same of the other.
+        count: how many residuals there were.
+        mean_square: the running mean of z².
+        kernel_changes: how often the kernel had changed.
     """
 
     tolerated: float
@@ -56,17 +69,32 @@ class Cusum:
     below: float = 0.0
     above_since: int = 0
     below_since: int = 0
+    count: int = 0
+    mean_square: float = 1.0
+    kernel_changes: int = 0
 
-    def after(self, z: float, time: int) -> Cusum:
-        """Return the test with one more :func:`residual`, of a decision made at a time in rounds."""
-        above, below = next_statistics(self.above, self.below, z, self.tolerated)
+    def after(self, z: float, time: int, kernel_changes: int = 0) -> Cusum:
+        """Return the test with one more :func:`residual`.
+
+        Args:
+            z: the residual.
+            time: of its decision, in rounds.
+            kernel_changes: how often the kernel has changed.
+        """
+        mean_square = next_mean_square(self.mean_square, self.count, z)
+        before = self if kernel_changes == self.kernel_changes else self.anew(time)
+        scaled = z / math.sqrt(mean_square) if mean_square > 1.0 else z
+        above, below = next_statistics(before.above, before.below, scaled, self.tolerated)
         return Cusum(
             self.tolerated,
             self.limit,
             above,
             below,
-            self.above_since if above else time + 1,
-            self.below_since if below else time + 1,
+            before.above_since if above else time + 1,
+            before.below_since if below else time + 1,
+            self.count + 1,
+            mean_square,
+            kernel_changes,
         )
 
     @property
@@ -77,5 +105,5 @@ class Cusum:
         return self.above_since if self.above > self.below else self.below_since
 
     def anew(self, time: int) -> Cusum:
-        """Return a test that has seen nothing yet."""
-        return Cusum(self.tolerated, self.limit, above_since=time, below_since=time)
+        """Return a test that has seen no shift yet, of residuals of the same scale."""
+        return replace(self, above=0.0, below=0.0, above_since=time, below_since=time)

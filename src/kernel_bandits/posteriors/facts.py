@@ -99,6 +99,7 @@ class Facts:
         bonus: how many standard deviations an upper bound should lie above the mean.
         unit: that of rewards which the kernel, λ and covariances are in; 1 unless their squares would underflow.
         shape: what rewards in a box show of the settings, as of :mod:`kernel_bandits.learning.box`.
+        is_provisional: whether rewards are still too few to learn more of them than their level and spread.
         failed_refits: how often a kernel could not be learned.
         failed_round: in which round the last time.
         failure: why, the last time.
@@ -115,6 +116,7 @@ class Facts:
     bonus: float = 1.0
     unit: float = 1.0
     shape: int = CURVED
+    is_provisional: bool = False
     failed_refits: int = 0
     failed_round: int = 0
     failure: str = ""

@@ -224,14 +224,16 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
 
     def _tested(self, kept: _Kept, predicted: tuple[float, float] | None) -> Cusum | None:
         """Return the test of changes with one more observation; as it is while the model knows too little."""
-        if self._test is None or self._within.round_index < FIRST_TESTED:
+        facts = self._within._facts
+        if self._test is None or facts.round_index < FIRST_TESTED or facts.is_provisional:
             return self._test
         if predicted is None:
             evaluation = self._within.evaluate_finite(self._stamped(kept.point[None, :]))
             predicted = evaluation.mean.item(0), evaluation.std.item(0)
         mean, std = predicted
         variance = self._within.regularization / kept.weight
-        return self._test.after(residual(kept.reward, mean, std, variance, self._within.unit), kept.time)
+        z = residual(kept.reward, mean, std, variance, self._within.unit)
+        return self._test.after(z, kept.time, len(facts.kernel_changes))
 
     def _count(self, clock: int, observed: int) -> None:
         """Write the time; may be repeated."""

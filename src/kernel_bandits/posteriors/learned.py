@@ -310,7 +310,7 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         """Go on with a model, its posterior and the units of all rewards so far, in a copy that nobody else holds."""
         facts = within._facts
         facts.prior_mean, facts.unit = units.unit * refit.mean, units.unit
-        facts.bonus, facts.shape = refit.bonus, refit.shape
+        facts.bonus, facts.shape, facts.is_provisional = refit.bonus, refit.shape, refit.is_provisional
         facts.take_failures(self._facts)
         facts.kernel_changes = (*self.kernel_changes, refit.change(facts))
         self._model, self._within, self._facts, self._pending = refit.model, within, facts, within._pending

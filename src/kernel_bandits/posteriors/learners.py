@@ -63,6 +63,7 @@ class Refit(Generic[M]):
         shares: as of :class:`KernelChange`.
         arm_correlation: as of :class:`KernelChange`.
         shape: as of :class:`~kernel_bandits.posteriors.facts.Facts`.
+        is_provisional: likewise.
     """
 
     model: M
@@ -76,6 +77,7 @@ class Refit(Generic[M]):
     shares: tuple[tuple[str, float], ...] = ()
     arm_correlation: float = 0.0
     shape: int = CURVED
+    is_provisional: bool = False
 
     def change(self, facts: Facts) -> KernelChange:
         """Return the change to this model, whose posterior has these facts."""
@@ -353,6 +355,7 @@ class MixedLearner(Learner[MixedModel]):
             found.shares,
             found.correlation,
             found.shape,
+            found.power == 0.0,
         )
 
 

@@ -75,7 +75,7 @@ def tables(seeds: range, horizon: int, folder: Path) -> Rows:
         problem = Problem.load(known[name].prepare(folder / "wheels", folder / "problems"))
         row: dict[str, object] = {"table": name, "arms": str(problem.arms)}
         for preset in PRESETS:
-            rewards = [play(Ours(seed, preset), problem, seed, horizon).reward for seed in seeds]
+            rewards = [play(Ours(getattr(kb, preset)(seed=seed)), problem, seed, horizon).reward for seed in seeds]
             row[preset] = with_error(rewards, ".3f")
         rows.append(row)
         print(row, flush=True)

@@ -1,7 +1,7 @@
 """The records of peers that the repository ships: nobody has to play them for hours to add a shuffle or a table.
 
 They are laid out in the folder of records as if they had been played there, if the versions that played are those that
-are pinned now. Ours is not shipped: it is played with the sources at hand.
+are pinned now. What is made of our own parts is not shipped: it is played with the sources at hand.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def pack(folder: Path, libraries: Mapping[str, Library], archive: Path = ARCHIVE
 
     Records of the same cells are replaced.
     """
-    names = {module for module, library in libraries.items() if library.role != "ours"}
+    names = {module for module, library in libraries.items() if library.role not in ("ours", "probe")}
     played = (json.loads(path.read_text()) for path in folder.glob("*/*/*.json") if path.parent.name in names)
     lines = {
         str(record_of(content).cell.path): json.dumps(content, sort_keys=True, separators=(",", ":"))

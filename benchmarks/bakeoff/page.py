@@ -58,6 +58,7 @@ def write_page(bakeoff: Bakeoff, path: Path) -> None:
         losses(report),
         pairs(report),
         figures_text(report),
+        baselines(report),
         *(results(report, kind) for kind in KINDS),
         skylines(report),
         drivers(bakeoff.folder / "checks.json"),
@@ -188,6 +189,35 @@ def pairs(report: Report) -> str:
     )
     columns = ("library", "better", "alike", "worse", "time", "memory")
     return f"## Against each library\n\n{text}\n\n{markdown(columns, rows)}\n\n{every_pair(report)}"
+
+
+# What a default must not lose to: linear models, the most used learner, and our own parts with nothing learned.
+BASELINES = {
+    "mabwiser: LinUCB": "LinUCB",
+    "mabwiser: LinTS": "LinTS",
+    "vowpal_wabbit": "Vowpal Wabbit",
+    "probe": "nothing learned",
+}
+
+
+def baselines(report: Report) -> str:
+    """Compare ours with simple models, table by table."""
+    found = report.among(list(BASELINES))
+    if not found:
+        return ""
+    mean = np.mean([rank for rank, _ in found.values()])
+    looked_at = {table.table.name for table in report.tables if table.table.is_development}
+    text = (
+        "Ours beside MABWiser's linear bandits and Vowpal Wabbit, each at its best in hindsight, and beside our own "
+        "parts with nothing learned: one posterior per arm with the kernel 0.2 + 0.4·⟨x, y⟩/d + 0.4·Gaussian(√d) and "
+        f"λ = 0.1. Our mean rank of {len(BASELINES) + 1} over the {len(found)} tables that all of them play is "
+        f"**{mean:.2f}**. Points by which ours is better, the worst tables first:"
+    )
+    rows = [
+        (f"{name}\\*" if name in looked_at else name, f"{rank:g}", *(f"{100 * one:+.1f}" for one in less))
+        for name, (rank, less) in sorted(found.items(), key=lambda item: float(item[1][1].min()))
+    ]
+    return f"## Beside linear models\n\n{text}\n\n{markdown(('table', 'rank', *BASELINES.values()), rows)}"
 
 
 def every_pair(report: Report) -> str:

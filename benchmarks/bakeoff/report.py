@@ -10,7 +10,7 @@ import numpy as np
 
 from bakeoff.comparison import Difference, Ranking, Result, best_of, paired, ranking, tally
 from bakeoff.libraries.base import Library
-from bakeoff.problem import Problem
+from bakeoff.problem import FloatArray, Problem
 from bakeoff.tables.base import Table
 
 
@@ -118,6 +118,20 @@ class Report:
             for table in self.tables
             if ours in table.by_library and any(peer in table.by_library for peer in peers)
         }
+
+    def among(self, entries: Sequence[str]) -> dict[str, tuple[float, FloatArray]]:
+        """Compare ours with some libraries and entries (``library: entry``) on the tables that all of them played.
+
+        Returns:
+            By table our rank, ties half, and our mean reward less that of each at its best, in order.
+        """
+        found = {}
+        for table in self.tables:
+            best = {**table.by_entry, **table.by_library}
+            if self.ours in best and all(name in best for name in entries):
+                less = best[self.ours].mean - np.array([best[name].mean for name in entries])
+                found[table.table.name] = 1.0 + float((less < 0).sum() + 0.5 * (less == 0).sum()), less
+        return found
 
     def speed(self) -> dict[str, tuple[float, float]]:
         """Return the mean rank and the median milliseconds per decision of each library at its best, by module."""

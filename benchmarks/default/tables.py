@@ -24,19 +24,14 @@ import kernel_bandits as kb
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from bakeoff.problem import Problem  # noqa: E402 (the path is set above)
+from bakeoff.libraries.probe import probe  # noqa: E402 (the path is set above)
+from bakeoff.problem import Problem  # noqa: E402
 from bakeoff.tables import all_tables  # noqa: E402
 
 
 def default(columns: int, seed: int) -> kb.Policy:
     del columns  # nothing is set
     return kb.ek_ucb(seed=seed)
-
-
-def probe(columns: int, seed: int) -> kb.Policy:
-    contexts = kb.Constant(0.2) + 0.4 / columns * kb.Linear() + 0.4 * kb.Gaussian(math.sqrt(columns))
-    kernel = kb.PerArm(contexts, columns)
-    return kb.ek_ucb(kernel, regularization=0.1, dictionary=kb.Kors(max_size=150), seed=seed)
 
 
 POLICIES = {"default": default, "probe": probe}

@@ -176,7 +176,7 @@ def test_a_worker_that_cannot_start_fails_all_its_cells(tmp_path):
 def test_every_library_is_described_without_being_installed():
     libraries = all_libraries()
     assert next(iter(libraries.values())).role == "ours"
-    assert {library.role for library in libraries.values()} == {"ours", "peer", "skyline", "floor"}
+    assert {library.role for library in libraries.values()} == {"ours", "probe", "peer", "skyline", "floor"}
     for library in libraries.values():
         assert library_of(library.module) is library
         assert len({entry.name for entry in library.entries}) == len(library.entries)
@@ -209,7 +209,8 @@ def test_records_of_peers_are_shipped_and_laid_out_again(tmp_path):
     def library(module, role="peer"):
         return Library(module, module, (f"{module}==2",), (), role)
 
-    libraries = {"one": library("one"), "other": library("other"), "ours": library("ours", "ours")}
+    libraries = {"one": library("one"), "other": library("other")}
+    libraries |= {role: library(role, role) for role in ("ours", "probe")}
     cells = {name: Cell("table", name, "algorithm", {"alpha": 1.0}, 0, 20) for name in libraries}
     records = {name: Record(cell, 20, 0.5, 1.25, 3.0, [[10, 0.5]], {name: "2"}) for name, cell in cells.items()}
     for record in records.values():

@@ -5,7 +5,7 @@ import pytest
 from bakeoff.comparison import results_of
 from bakeoff.game import Player
 from bakeoff.libraries.base import Entry, Library, grid
-from bakeoff.page import command, drivers, losses, markdown, pairs, results, shuffles, skylines
+from bakeoff.page import baselines, command, drivers, losses, markdown, pairs, results, shuffles, skylines
 from bakeoff.plan import Extent
 from bakeoff.problem import problem
 from bakeoff.records import Cell, Record
@@ -62,6 +62,24 @@ def test_ranks_and_tallies():
     assert report.speed()["ours"] == (2.0, pytest.approx(2.0))
     assert report.memory() == {"ours": 3.0, "peer": 3.0, "other": 3.0}
     np.testing.assert_allclose(report.ranking().mean_ranks, [2.0, 1.5, 2.5])
+
+
+def test_ours_is_compared_with_entries_on_the_tables_that_all_played():
+    report = _report()
+    found = report.among(["peer: algorithm", "floor"])
+    assert [rank for rank, _ in found.values()] == [1.0, 2.0]
+    np.testing.assert_allclose(found["two"][1], [-0.101, 0.399])
+    assert report.among(["peer", "nobody"]) == {}
+    assert report.among(["ours"])["one"][0] == 1.5, "a tie counts half"
+
+
+def test_simple_models_stand_on_the_page_with_the_worst_table_first(monkeypatch):
+    monkeypatch.setattr("bakeoff.page.BASELINES", {"peer: algorithm": "a peer", "floor": "chance"})
+    text = baselines(_report())
+    assert "mean rank of 3 over the 2 tables that all of them play is **1.50**" in text
+    assert text.index("| two | 2 | -10.1 | +39.9 |") < text.index("| one | 1 | +9.9 | +39.9 |")
+    monkeypatch.setattr("bakeoff.page.BASELINES", {"nobody": "nobody"})
+    assert baselines(_report()) == ""
 
 
 def test_the_page_says_first_where_we_lose():

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from bakeoff.game import Player, Shape
 
 Settings: TypeAlias = Mapping[str, float | int | str]
-Role: TypeAlias = Literal["ours", "peer", "skyline", "floor"]
+Role: TypeAlias = Literal["ours", "probe", "peer", "skyline", "floor"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Library:
         module: the module of this package that describes it.
         requirements: lines for pip, versions pinned; empty for the environment that runs the bake-off.
         entries: its algorithms.
-        role: ``"ours"``, ``"peer"``, ``"skyline"`` (sees the rewards of all arms) or ``"floor"`` (sees nothing).
+        role: ``"ours"``, ``"probe"`` (our parts, nothing learned), ``"peer"``, ``"skyline"`` (sees the rewards of all
+            arms) or ``"floor"`` (sees nothing).
     """
 
     name: str

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from bakeoff.game import Player, Shape
 from bakeoff.libraries.base import Entry, Library, Settings
 from bakeoff.problem import FloatArray, Offer
 
+if TYPE_CHECKING:
+    import kernel_bandits as kb
+
 
 class Ours(Player):
-    """A preset with nothing set through the array interface: arms as unit vectors, with their features beside them."""
+    """A policy of ours through the array interface: arms as unit vectors, with their features beside them."""
 
-    def __init__(self, seed: int, preset: str = "ek_ucb") -> None:
-        import kernel_bandits as kb
-
-        self.policy = getattr(kb, preset)(seed=seed)
+    def __init__(self, policy: kb.Policy) -> None:
+        self.policy = policy
 
     def choose(self, offer: Offer) -> int:
         return self.policy.select(offer.context, self._actions(offer)).index
@@ -31,7 +34,9 @@ class Ours(Player):
 
 
 def nothing_set(settings: Settings, shape: Shape, seed: int) -> Player:  # noqa: ARG001 (nothing is set)
-    return Ours(seed)
+    import kernel_bandits as kb
+
+    return Ours(kb.ek_ucb(seed=seed))
 
 
 LIBRARY = Library("kernel-bandits", "ours", (), (Entry("ek_ucb(), nothing set", nothing_set),), role="ours")

@@ -95,9 +95,10 @@ def test_a_box_is_searched_in_the_unit_of_the_rewards():
 def test_a_change_of_tiny_rewards_is_seen():
     def arms(unit):
         policy = kb.ek_ucb(forgetting=kb.Restart(limit=4.0), seed=0)
-        shifted = iter(np.r_[np.zeros(40), np.full(20, 5.0)])
+        # after the first fit, at 16 rewards per arm
+        shifted = iter(np.r_[np.zeros(60), np.full(20, 5.0)])
         played = play(
-            lambda expected, generator: unit * (with_noise(expected, generator) + next(shifted)), 0, 60, policy
+            lambda expected, generator: unit * (with_noise(expected, generator) + next(shifted)), 0, 80, policy
         )
         return played[0], len(policy.posterior.observed_points)
 
@@ -198,3 +199,16 @@ def test_columns_may_be_dates_in_milliseconds(offset, spread, make, actions):
         earned += expected * (number >= 40)
     # E|x| = 0.8 for the best action, 0 for one at random
     assert earned / 40 > 0.4
+
+
+@pytest.mark.parametrize("make", [kb.ek_ucb, kb.k_ucb, kb.thompson_sampling])
+@pytest.mark.parametrize("level", [1.0, -3.0, 1e-200])
+def test_rewards_that_are_all_equal_are_expected(make, level):
+    policy = make(seed=0)
+    for t in range(12):
+        decision = policy.select([0.1 * t], np.eye(3))
+        policy.update([0.1 * t], decision.action, level)
+    np.testing.assert_array_equal(policy.predict([0.3], np.eye(3)).mean, level)
+    logged = make(seed=0)
+    logged.update_many(np.linspace(0.0, 1.0, 12)[:, None], np.eye(3)[np.arange(12) % 3], np.full(12, level))
+    np.testing.assert_array_equal(logged.predict([0.3], np.eye(3)).mean, level)

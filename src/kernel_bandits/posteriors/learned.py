@@ -288,6 +288,9 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         generator = _sampler(self._seed, self.round_index)
         units, refit = self._refitted(points, rewards, generator)
         if refit is None:
+            if self._model is None:
+                # rewards that are all equal say nothing but their level, which is then what to expect
+                self._facts.prior_mean = float(rewards.mean())
             return
         within = self._rebuilt(refit, points, units.bounded(rewards) / units.unit - refit.mean)
         if not self._learner.accepts(self._within, within, refit, generator):

@@ -81,14 +81,20 @@ class Ranking:
     critical_difference: float
 
 
-def results_of(records: Sequence[Record], seeds: int) -> list[Result]:
-    """Return the results on one table of all settings that played every shuffle."""
+def results_of(records: Sequence[Record], seeds: int, most: Mapping[str, int | None] | None = None) -> list[Result]:
+    """Return the results on one table of all settings that played every shuffle they had to.
+
+    Args:
+        records: of one table.
+        seeds: how many shuffles there are.
+        most: how many of them a library plays, by module, if not all.
+    """
     groups: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
     for record in records:
         groups[record.cell.library, record.cell.entry, digest(record.cell.settings)].append(record)
     results = []
     for (library, entry, _), group in groups.items():
-        if len(group) == seeds:
+        if len(group) == min(seeds, (most or {}).get(library) or seeds):
             group.sort(key=lambda record: record.cell.seed)
             results.append(
                 Result(

@@ -34,13 +34,14 @@ KINDS = {
 def report_of(bakeoff: Bakeoff) -> Report:
     """Read the records of a bake-off."""
     cells = bakeoff.cells()
+    most = {module: library.most_shuffles for module, library in bakeoff.libraries.items()}
     tables = []
     for name, table in bakeoff.tables.items():
         problem = bakeoff.problem(name)
         seeds = len(bakeoff.extent.seeds(problem.rows))
         records = list(read_records(bakeoff.records, [cell for cell in cells if cell.table == name]))
         horizon = min(bakeoff.extent.horizon, problem.rows)
-        tables.append(TableReport(table, problem, horizon, seeds, results_of(records, seeds)))
+        tables.append(TableReport(table, problem, horizon, seeds, results_of(records, seeds, most)))
     return Report(tables, bakeoff.libraries)
 
 
@@ -290,15 +291,21 @@ def skylines(report: Report) -> str:
     for table in report.tables:
         top, floor = table.by_library.get(tops[0]), table.by_library.get(floors[0])
         uniform, own = table.by_entry.get(f"{floors[0]}: uniform"), table.by_library.get(report.ours)
-        peers = [table.by_library[peer].mean for peer in report.peers if peer in table.by_library]
+        peers = [table.by_library[peer] for peer in report.peers if peer in table.by_library]
         if top is None or floor is None or uniform is None or own is None or not peers:
             continue
-        losses = (normalised_loss(reward, uniform.mean, top.mean) for reward in (own.mean, max(peers)))
-        rewards = (f"{one.mean:.3f}" for one in (uniform, floor, top, own))
-        rows.append((table.table.name, *rewards, top.entry, *(f"{loss:.2f}" for loss in losses)))
+        # on the shuffles that the supervised learners played
+        first = slice(len(top.rewards))
+        chance, without, full, ours = (float(one.rewards[first].mean()) for one in (uniform, floor, top, own))
+        best = max(float(peer.rewards[first].mean()) for peer in peers)
+        losses = (f"{normalised_loss(reward, chance, full):.2f}" for reward in (ours, best))
+        rows.append((table.table.name, *(f"{one:.3f}" for one in (chance, without, full, ours)), top.entry, *losses))
+    if not rows:
+        return ""
     text = (
         "Supervised learners see the label of every row and are fitted as the rows go by; policies without context see "
-        "none. Normalised loss is 0 at the better supervised learner and 1 at uniform play."
+        "none. All figures of this table are of the first shuffle. Normalised loss is 0 at the better supervised "
+        "learner and 1 at uniform play."
     )
     columns = ("table", "uniform", "no context", "full information", "ours", "by", "loss of ours", "of the best peer")
     return f"## Between chance and full information\n\n{text}\n\n{markdown(columns, rows)}"

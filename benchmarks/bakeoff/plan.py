@@ -48,7 +48,7 @@ QUICK = Extent(horizon=500, shuffles=2, screening=1, finalists=1)
 
 def first_cells(table: str, problem: Problem, library: Library, extent: Extent) -> list[Cell]:
     """Return the cells that are played whatever happens: full grids on the first shuffles, small grids on all."""
-    shape, seeds = shape_of(problem, extent.horizon), extent.seeds(problem.rows)
+    shape, seeds = shape_of(problem, extent.horizon), extent.seeds(problem.rows)[: library.most_shuffles]
     return [
         _cell(table, library, entry, settings, seed, shape)
         for seed in seeds
@@ -62,7 +62,7 @@ def final_cells(
     table: str, problem: Problem, library: Library, extent: Extent, records: Sequence[Record]
 ) -> list[Cell]:
     """Return the cells of the finalists on the remaining shuffles, given the records of the screening."""
-    shape, seeds = shape_of(problem, extent.horizon), extent.seeds(problem.rows)
+    shape, seeds = shape_of(problem, extent.horizon), extent.seeds(problem.rows)[: library.most_shuffles]
     chosen = {
         entry.name: finalists(entry, records, extent)
         for entry in library.entries

@@ -6,7 +6,7 @@ from bakeoff.comparison import results_of
 from bakeoff.game import Player
 from bakeoff.libraries.base import Entry, Library, grid
 from bakeoff.page import baselines, command, drivers, losses, markdown, pairs, results, shuffles, skylines
-from bakeoff.plan import Extent
+from bakeoff.plan import Extent, final_cells, first_cells
 from bakeoff.problem import problem
 from bakeoff.records import Cell, Record
 from bakeoff.report import Report, TableReport
@@ -145,3 +145,29 @@ def test_the_page_says_how_much_was_played():
     assert shuffles(extent) == "10 times (3 from 1,000 rows on)"
     assert shuffles(Extent(shuffles=1)) == "once"
     assert "--horizon 2000 --large 1000 --shuffles-of-large 3 --screening 1" in command(extent)
+
+
+def test_full_information_is_compared_on_the_shuffles_that_it_played():
+    records = [
+        Record(
+            Cell("one", library, "uniform" if library == "floor" else "algorithm", {}, seed, 50), 50, reward, 0.1, 3.0
+        )
+        for library, rewards in {"ours": (0.8, 0.9), "peer": (0.7, 0.9), "floor": (0.5, 0.4), "skyline": (1.0,)}.items()
+        for seed, reward in enumerate(rewards)
+    ]
+    found = results_of(records, 2, {"skyline": 1, "ours": None})
+    assert {result.library for result in found} == set(LIBRARIES) - {"other"}
+    assert "skyline" not in {result.library for result in results_of(records, 2)}
+    table = TableReport(_report().tables[0].table, _report().tables[0].problem, 50, 2, found)
+    text = skylines(Report([table], LIBRARIES))
+    assert "| one | 0.500 | 0.500 | 1.000 | 0.800 | algorithm | 0.40 | 0.60 |" in text
+
+
+def test_a_library_may_play_the_first_shuffles_only():
+    table = problem(np.zeros((50, 2)), [0, 1], np.eye(3)[np.arange(50) % 3])
+    extent = Extent(horizon=20, shuffles=4, screening=1, finalists=1)
+    library = Library("Slow", "slow", (), (Entry("algorithm", _never, grid(alpha=(1, 2))),), most_shuffles=2)
+    first = first_cells("one", table, library, extent)
+    assert [cell.seed for cell in first] == [0, 0]
+    records = [Record(cell, 20, 0.1 * cell.settings["alpha"], 0.1, 3.0) for cell in first]
+    assert [cell.seed for cell in final_cells("one", table, library, extent, records)] == [1]

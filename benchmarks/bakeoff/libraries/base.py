@@ -46,6 +46,7 @@ class Library:
         entries: its algorithms.
         role: ``"ours"``, ``"probe"`` (our parts, nothing learned), ``"peer"``, ``"skyline"`` (sees the rewards of all
             arms) or ``"floor"`` (sees nothing).
+        most_shuffles: of a table that it plays; None for all.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Library:
     requirements: tuple[str, ...]
     entries: tuple[Entry, ...]
     role: Role = "peer"
+    most_shuffles: int | None = None
 
     def entry(self, name: str) -> Entry:
         """Return the entry of this name."""

@@ -69,4 +69,6 @@ LIBRARY = Library(
     ("scikit-learn==1.9.1", "numpy==2.4.6", "scipy==1.17.1"),
     (Entry("logistic regression", logistic, plays=named_arms), Entry("gradient boosting", boosting, plays=named_arms)),
     role="skyline",
+    # boosting many classes takes minutes
+    most_shuffles=1,
 )

@@ -266,7 +266,7 @@ def test_a_watcher_sees_an_event_soon(server):
 
 
 def test_a_pending_decision_grows_older_while_nothing_happens(tmp_path, monkeypatch):
-    monkeypatch.setattr("kernel_bandits.service.api.KEEP_ALIVE", 0.5)
+    monkeypatch.setattr("kernel_bandits.service.front.KEEP_ALIVE", 0.5)
     server = Local(tmp_path / "events.db")
     assert server("GET", "/v1/loops/offers")[1]["oldest_pending"] is None
     id = decide(server)[1]["id"]

@@ -1,3 +1,4 @@
+import queue
 import threading
 import time
 
@@ -396,40 +397,28 @@ def test_a_commit_that_gets_no_thread_leaves_the_database_unlocked(tmp_path, mon
     service.store.close()
 
 
-def test_commands_that_follow_others_join_their_batch(tmp_path, monkeypatch):
+def test_half_of_a_crowd_is_left_for_the_next_batch(tmp_path):
     settings = parse_settings(LOOP)
     store = Store(str(tmp_path / "events.db"))
     worker = Worker(settings.loops["offers"], settings, store, lambda: True, lambda _: None)
-    first, *others = [Decide(f"d{number}", True, dict(ROW)) for number in range(6)]
-    following = others[1:]
-    waits = []
+    commands = [Decide(f"d{number}", True, dict(ROW)) for number in range(700)]
 
-    def wait(seconds):
-        waits.append(seconds)
-        if following:
-            worker.submit(following.pop())
+    def submit(count):
+        for command in commands[:count]:
+            worker.submit(command)
 
-    monkeypatch.setattr(worker_module.time, "sleep", wait)
-    # one by itself is not kept waiting
-    worker.submit(first)
-    assert worker._next_commands() == ([first], False)
-    assert not waits
-    # where several wait, others are waited for until no more come
-    worker.submit(first)
-    worker.submit(others[0])
-    commands, stopping = worker._next_commands()
-    assert {command.id for command in commands} == {f"d{number}" for number in range(6)}
-    assert not stopping
-    assert len(waits) == 5
-    # nor for long, should they never end
-    following = [first] * 100
-    worker.submit(first)
-    worker.submit(first)
-    assert len(worker._next_commands()[0]) == 2 + worker_module.MOST_LOOKS
-    following = []
-    worker.submit(first)
-    worker.submit(first)
+    # one by itself is not kept waiting, and a few are carried out together
+    for count in (1, 30):
+        submit(count)
+        assert worker._next_commands() == (commands[:count], False)
+    submit(100)
+    sizes = [len(worker._next_commands()[0]) for _ in range(3)]
+    assert sizes == [49, 32, 19]
+    submit(700)
+    assert len(worker._next_commands()[0]) == worker_module.BATCH
+    worker._queue = queue.SimpleQueue()
+    submit(2)
     worker._queue.put(None)
-    assert worker._next_commands() == ([first, first], True)
+    assert worker._next_commands() == (commands[:2], True)
     worker._committer.shutdown()
     store.close()

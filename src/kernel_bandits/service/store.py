@@ -230,6 +230,7 @@ class Log:
     def __init__(self, connection: Connection, loop: str) -> None:
         self._connection = connection
         self._loop = loop
+        self._prepared: list[tuple[int, tuple[Any, ...]]] = []
 
     def read(self, after: int, limit: int = READ_AT_ONCE) -> list[Event]:
         """Return the events after a number, in order, at most ``limit``."""
@@ -249,14 +250,25 @@ class Log:
 
     def append(self, events: Sequence[Event]) -> None:
         """Append events that have their numbers and times."""
+        self.prepare(events)
+        self.append_prepared()
+
+    def prepare(self, events: Sequence[Event]) -> None:
+        """Encode events that are appended next; the rest is the database's work, beside that of other threads."""
         start, loop = 0, self._loop
         for most in ROWS_AT_ONCE:
             while len(events) - start >= most:
                 values: list[Any] = []
                 for kind, decision, body, time, number in events[start : start + most]:
                     values += (loop, number, kind, decision, time, encode_finite(body))
-                self._connection.exec_driver_sql(_insertion(self._connection.dialect, most), tuple(values))
+                self._prepared.append((most, tuple(values)))
                 start += most
+
+    def append_prepared(self) -> None:
+        """Append the events that were encoded."""
+        for count, values in self._prepared:
+            self._connection.exec_driver_sql(_insertion(self._connection.dialect, count), values)
+        self._prepared = []
 
 
 def _mark(dialect: Dialect) -> str:

@@ -107,6 +107,16 @@ class Process:
         self.errors.close()
 
 
+def model_of(server):
+    """The process of a server's models; None while there is none."""
+    pid = server.process.pid
+    try:
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return None
+    return int(found[0]) if found else None
+
+
 def wait_until_ready(address, seconds=60):
     for _ in range(int(seconds / 0.05)):
         try:

@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from kernel_bandits.errors import InputError
+from kernel_bandits.features import Arms
 from kernel_bandits.features.values import shown
 from kernel_bandits.service.bodies import (
     as_action,
@@ -90,7 +91,7 @@ def fresh_id() -> str:
     return f"{time.time_ns() // 1_000_000:011x}-{part}"
 
 
-def as_decide(body: Any, most: int) -> tuple[Decide, bool]:
+def as_decide(body: Any, most: int, has_arms: bool = True) -> tuple[Decide, bool]:
     """Return the command of a request for a decision, and whether details are wanted."""
     body = as_object(body, DECISION_KEYS, ("context",))
     context = body["context"]
@@ -113,7 +114,7 @@ def as_decide(body: Any, most: int) -> tuple[Decide, bool]:
         as_id(body["id"], is_new=True) if own else fresh_id(),
         own,
         context,
-        as_offer(body.get("actions"), "actions", most),
+        as_offer(body.get("actions"), "actions", most, has_arms),
         box,
         tuple(as_action(one, "excluded") for one in as_list(body.get("excluded", []), "excluded", most)),
         not as_flag(body.get("deferred", False), "deferred"),
@@ -126,7 +127,8 @@ def as_decide(body: Any, most: int) -> tuple[Decide, bool]:
 
 def decide(settings: ServiceSettings, call: Call) -> Task:
     """Choose an action."""
-    command, details = as_decide(call.json(), settings.limits.actions)
+    has_arms = isinstance(settings.loops[call.path["loop"]].features.actions, Arms)
+    command, details = as_decide(call.json(), settings.limits.actions, has_arms)
     view = _decided_in_detail if details else _decided
     if settings.log_contexts:
         view = partial(_logged, call.path["loop"], view)

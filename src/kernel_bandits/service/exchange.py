@@ -10,6 +10,7 @@ from typing import Any
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.service.bodies import parse_json
 from kernel_bandits.service.commands import RefusedError
+from kernel_bandits.service.store import StoreError
 
 _log = logging.getLogger("kernel_bandits.service")
 JSON = b"application/json"
@@ -62,6 +63,9 @@ def error_reply(reason: Exception) -> Reply:
             headers = ((b"www-authenticate", b"Bearer"),)
         if status in (429, 503):
             headers = ((b"retry-after", b"1"),)
+    elif isinstance(reason, StoreError):
+        status, code, message = 503, "database", f"{reason} Repeat the request later."
+        headers = ((b"retry-after", b"1"),)
     elif isinstance(reason, InputError):
         status, code, message = 422, "invalid", str(reason)
     elif isinstance(reason, KernelBanditsError):

@@ -92,14 +92,12 @@ class Link(asyncio.Protocol):
         """Start the process, and wait until it has opened the database; raise an error if it cannot."""
         self._peer = peer = self._new_peer()
         peer.channel.sendall(request_frame(0, "start", Call({}, {}, self._plan)))
-        frames = Frames()
-        while data := peer.channel.recv(CHUNK):
-            for frame in frames.take(data):
-                if frame.status == 200:
-                    return
-                peer.wait()
-                raise ModelError(parse_json(frame.content)["error"]["message"])
-        raise ModelError(f"the process of the models ended with status {peer.wait()}; the reason is in the log.")
+        reason = _first_words(peer.channel)
+        if reason == "":
+            return
+        peer.channel.close()
+        status = peer.wait()
+        raise ModelError(reason or f"the process of the models ended with status {status}; the reason is in the log.")
 
     async def attach(self) -> None:
         """Take requests; to be called where an event loop runs."""
@@ -169,3 +167,12 @@ class Link(asyncio.Protocol):
             await asyncio.to_thread(self._peer.wait)
             if self._transport is not None:
                 self._transport.close()
+
+
+def _first_words(channel: socket.socket) -> str | None:
+    """Return why the process of the models cannot start; nothing if it has started, None if it has ended."""
+    frames = Frames()
+    while data := channel.recv(CHUNK):
+        for frame in frames.take(data):
+            return "" if frame.status == 200 else str(parse_json(frame.content)["error"]["message"])
+    return None

@@ -13,7 +13,7 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.features import Arms
 from kernel_bandits.features.values import shown
 from kernel_bandits.service.api import Maker, Task, fresh_id, loop_of
-from kernel_bandits.service.bodies import as_flag, as_id, as_list, as_number, as_object
+from kernel_bandits.service.bodies import as_flag, as_id, as_list, as_number, as_object, require_distinct
 from kernel_bandits.service.commands import Activate, Decide, RefusedError, Reward
 from kernel_bandits.service.events import Event
 from kernel_bandits.service.exchange import Call, Reply
@@ -37,6 +37,7 @@ def rank(settings: ServiceSettings, call: Call) -> Task:
         offer = {key: _flat(one.get("features")) for key, one in zip(names, actions, strict=True)}
     elif not isinstance(loop.features.actions, Arms):
         offer = [_flat(one.get("features")) for one in actions]
+        require_distinct(offer, "actions", has_arms=False)
     excluded = tuple(_name(one) for one in as_list(body.get("excludedActions") or [], "excludedActions", most))
     given = body.get("eventId")
     command = Decide(

@@ -157,7 +157,7 @@ def serve_channel(
         try:
             runtime = Runtime(parse_settings(plan["text"]), plan["database"])
         except KernelBanditsError as reason:
-            channel.sendall(reply_frame(0, error_reply(reason)))
+            channel.sendall(reply_frame(0, Reply({"reason": str(reason)}, 503)))
             return
         host = Host(runtime, channel, lost)
         opened(runtime)

@@ -174,5 +174,5 @@ def _first_words(channel: socket.socket) -> str | None:
     frames = Frames()
     while data := channel.recv(CHUNK):
         for frame in frames.take(data):
-            return "" if frame.status == 200 else str(parse_json(frame.content)["error"]["message"])
+            return "" if frame.status == 200 else str(parse_json(frame.content)["reason"])
     return None

@@ -20,6 +20,9 @@ from kernel_bandits.service.store import READ_AT_ONCE, Store, StoreError, Transa
 # The most commands that share one transaction, and the number from which on half of those that wait are left for the
 # next one: while that is carried out, the process of HTTP sends the replies of this one and reads further requests.
 BATCH, WORTHWHILE = 256, 32
+# Below this many, more are waited for: seconds between two looks, and the most looks. A batch costs by itself as much
+# as twenty decisions.
+ENOUGH, GATHERING, MOST_LOOKS = 24, 0.0005, 4
 # Seconds before a model that failed is built again.
 PAUSE = 1.0
 # A snapshot holds every pending decision, so it is worth writing after this many events for each of them.
@@ -143,19 +146,34 @@ class Worker:
         self._committer.shutdown()
 
     def _next_commands(self) -> tuple[list[Command], bool]:
-        """Return commands that wait, after at most the lag, and whether to stop."""
+        """Return commands that wait, after at most the lag, and whether to stop.
+
+        If a few wait, more are likely to arrive soon: the worker looks again as long as more arrive, a few times at
+        most.
+        """
         commands: list[Command] = []
+        stopping, known = self._take_waiting(commands, self._service.lag), 1
+        for _ in range(MOST_LOOKS):
+            if stopping or not known < len(commands) < ENOUGH:
+                break
+            known = len(commands)
+            time.sleep(GATHERING)
+            stopping = self._take_waiting(commands, 0.0)
+        return commands, stopping
+
+    def _take_waiting(self, commands: list[Command], timeout: float) -> bool:
+        """Add commands that wait, the first of them after at most a timeout; return whether to stop."""
         try:
-            command = self._queue.get(timeout=self._service.lag)
-            most = min(max(WORTHWHILE, self._queue.qsize() // 2), BATCH)
+            command = self._queue.get(timeout=timeout)
+            most = min(max(WORTHWHILE, (len(commands) + self._queue.qsize()) // 2), BATCH)
             while command is not None:
                 commands.append(command)
-                if len(commands) == most:
-                    return commands, False
+                if len(commands) >= most:
+                    return False
                 command = self._queue.get_nowait()
-            return commands, True
+            return True
         except queue.Empty:
-            return commands, False
+            return False
 
     def _hand_back(self, commands: list[Command]) -> None:
         """Deliver commands that are done, and forget them."""

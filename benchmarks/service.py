@@ -29,15 +29,15 @@ import numpy as np
 import uvicorn
 from measure import markdown
 
-from kernel_bandits.numerics.blas_threads import single_threaded
 from kernel_bandits.service.app import build_app
 from kernel_bandits.service.commands import Command
-from kernel_bandits.service.endpoint import Call, Endpoint, Guards, Operation, Reply
+from kernel_bandits.service.endpoint import Endpoint, Front, Operation
 from kernel_bandits.service.events import Event
+from kernel_bandits.service.exchange import Call, Reply
 from kernel_bandits.service.keys import Keys, RateLimit
+from kernel_bandits.service.link import Link
 from kernel_bandits.service.metrics import Metrics
-from kernel_bandits.service.runtime import Runtime
-from kernel_bandits.service.serve import collect_rarely, keep_freed_memory
+from kernel_bandits.service.process import collect_rarely
 from kernel_bandits.service.settings import parse_settings
 from kernel_bandits.service.store import Store
 
@@ -97,8 +97,9 @@ class RowWriter:
             assert command.done is not None
             command.done()
 
-    async def __call__(self, _: Call) -> Reply:
+    async def __call__(self, _: Front, call: Call) -> Reply:
         """Write a row."""
+        call.json()
         self._loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = self._loop.create_future()
         self._queue.put(Command(done=lambda: future.set_result(None)))
@@ -109,16 +110,15 @@ class RowWriter:
 def run_server(port: int, database: str, anticipates: bool) -> None:
     from starlette.routing import Route
 
-    with single_threaded():
-        runtime = Runtime(parse_settings(loop_file(anticipates)), database)
-        app = build_app(runtime)
-        empty = Operation("POST", "/v1/empty", "empty", "decide", RowWriter(runtime.store), "", {})
-        guards = Guards(runtime, Keys(), RateLimit(0.0), Metrics(runtime))
-        # behind the route of decisions, which is then found as in a server without the empty one
-        app.router.routes.insert(1, Route("/v1/empty", Endpoint(empty, guards), methods=["POST"]))
-        keep_freed_memory()
-        collect_rarely()
-        uvicorn.run(app, port=port, log_config=None, access_log=False, server_header=False, date_header=False)
+    link = Link(parse_settings(loop_file(anticipates)), database)
+    link.launch()
+    app = build_app(link)
+    empty = Operation("POST", "/v1/empty", "empty", "decide", RowWriter(Store(database)), "", {})
+    front = Front(link, Keys(), RateLimit(0.0), Metrics())
+    # behind the route of decisions, which is then found as in a server without the empty one
+    app.router.routes.insert(1, Route("/v1/empty", Endpoint(empty, front), methods=["POST"]))
+    collect_rarely()
+    uvicorn.run(app, port=port, log_config=None, access_log=False, server_header=False, date_header=False)
 
 
 class Connection(asyncio.Protocol):
@@ -231,16 +231,22 @@ def send_rewards(port: int, ids: list[str], generator: random.Random) -> float:
     return len(ids) / (time.perf_counter() - started)
 
 
+def processes_of(pid: int) -> list[int]:
+    """A process and those that it started."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *map(int, children)]
+
+
 def memory_of(pid: int) -> float:
-    """Resident megabytes of a process."""
-    text = Path(f"/proc/{pid}/status").read_text()
-    return float(text.partition("VmRSS:")[2].split()[0]) / 1024
+    """Resident megabytes of a process and those that it started."""
+    texts = [Path(f"/proc/{one}/status").read_text() for one in processes_of(pid)]
+    return sum(float(text.partition("VmRSS:")[2].split()[0]) / 1024 for text in texts)
 
 
 def processor_seconds(pid: int) -> float:
-    """Seconds that a process has spent computing; they do not depend on what else the machine does."""
-    parts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
+    """Seconds that a process and those that it started have spent computing, whatever else the machine does."""
+    parts = [Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in processes_of(pid)]
+    return sum(int(one[11]) + int(one[12]) for one in parts) / os.sysconf("SC_CLK_TCK")
 
 
 def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import uvicorn
 
 from kernel_bandits.service.app import build_app
-from kernel_bandits.service.runtime import Runtime
+from kernel_bandits.service.link import Link, Peer
 from kernel_bandits.service.settings import parse_settings
 
 LOOP = """\
@@ -58,19 +58,23 @@ def call(address, method, path, body=None, headers=None, raw=None):
 
 
 class Local:
-    """A server in a thread of this process."""
+    """A server in a thread of this process, its loops in another one, with the channel between them."""
 
     def __init__(self, database, text=LOOP, keys=None):
-        self.runtime = Runtime(parse_settings(text), str(database))
+        self.link = Link(parse_settings(text), str(database), lambda: Peer(in_thread=True, opened=self.take_runtime))
+        self.link.launch()
         self.address = f"http://127.0.0.1:{free_port()}"
         config = uvicorn.Config(
-            build_app(self.runtime, keys), port=int(self.address.rpartition(":")[2]), log_config=None, access_log=False
+            build_app(self.link, keys), port=int(self.address.rpartition(":")[2]), log_config=None, access_log=False
         )
         self.server = uvicorn.Server(config)
-        self.runtime.is_stopping = lambda: self.server.should_exit
+        self.link.is_stopping = lambda: self.server.should_exit
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
         wait_until_ready(self.address)
+
+    def take_runtime(self, runtime):
+        self.runtime = runtime
 
     def __call__(self, method, path, body=None, **options):
         return call(self.address, method, path, body, **options)
@@ -101,6 +105,16 @@ class Process:
         self.process.wait(30)
         atexit.unregister(self.process.kill)
         self.errors.close()
+
+
+def model_of(server):
+    """The process of a server's models; None while there is none."""
+    pid = server.process.pid
+    try:
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return None
+    return int(found[0]) if found else None
 
 
 def wait_until_ready(address, seconds=60):

@@ -130,6 +130,7 @@ def test_every_other_id_can_be_addressed(server, id):
         ([1, "1", 1.0], "1.0"),
         ([1, True], "True"),
         (["red", {"arm": "red"}], "{'arm': 'red'}"),
+        (["red", {"arm": "red", "size": 1}], "{'arm': 'red', 'size': 1}"),
         ([{"a": 1, "b": 2}, {"b": 2.0, "a": 1}], "{'b': 2.0, 'a': 1}"),
         ([{"a": [1, 2]}, {"a": [1, 3]}, {"a": [1, 2]}], "{'a': [1, 2]}"),
     ],
@@ -266,7 +267,7 @@ def test_a_watcher_sees_an_event_soon(server):
 
 
 def test_a_pending_decision_grows_older_while_nothing_happens(tmp_path, monkeypatch):
-    monkeypatch.setattr("kernel_bandits.service.api.KEEP_ALIVE", 0.5)
+    monkeypatch.setattr("kernel_bandits.service.front.KEEP_ALIVE", 0.5)
     server = Local(tmp_path / "events.db")
     assert server("GET", "/v1/loops/offers")[1]["oldest_pending"] is None
     id = decide(server)[1]["id"]
@@ -309,6 +310,14 @@ def test_continuous_actions(tmp_path):
     assert decide(server, box={"prise": [1, 9]})[0] == 422
     assert decide(server, box={"price": [1, "9"]})[0] == 422
     assert decide(server)[0] == 422
+    # a column that has the name of arms elsewhere does not make one action of two
+    status, refused = decide(server, actions=[{"price": 1, "arm": "a"}, {"price": 2, "arm": "a"}])
+    assert (status, "again" in refused["error"]["message"]) == (422, False)
+    ranked = {"contextFeatures": [ROW], "actions": [{"id": "a", "features": [{"price": 1}]}]}
+    assert server("POST", "/personalizer/v1.0/rank", ranked)[0] == 201
+    ranked["actions"].append({"id": "b", "features": [{"price": 1.0}]})
+    status, refused = server("POST", "/personalizer/v1.0/rank", ranked)
+    assert (status, "each action once" in refused["error"]["message"]) == (422, True)
     assert same_as_replay(server)
     server.stop()
 

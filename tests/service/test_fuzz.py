@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from serving import LOOP, ROW, Local
 
-from kernel_bandits.service.endpoint import error_reply
+from kernel_bandits.service.exchange import error_reply
 from kernel_bandits.service.worker import replay
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from crashing import LOOP, Load, check_log
-from serving import Process, call, free_port
+from serving import Process, call, free_port, model_of, wait_until_ready
 from test_worker import Service
 
 from kernel_bandits.service.worker import replay
@@ -89,7 +89,7 @@ def test_nothing_is_lost_when_leaders_followers_and_the_database_die(postgres, t
     chance, ports = random.Random(3), [free_port(), free_port()]
     servers = [Process(file, address, port) for port in ports]
     load = Load(ports, seed=10)
-    counts = {"leader": 0, "follower": 0, "database": 0}
+    counts = {"leader": 0, "follower": 0, "database": 0, "models": 0}
     try:
         for number in range(kills):
             time.sleep(chance.random() * 0.6)
@@ -100,14 +100,24 @@ def test_nothing_is_lost_when_leaders_followers_and_the_database_die(postgres, t
             leading = [leads(server.address) for server in servers]
             victim = leading.index(True) if True in leading and chance.random() < 0.6 else chance.randrange(2)
             counts["leader" if leading[victim] else "follower"] += 1
-            servers[victim].kill()
+            model = model_of(servers[victim])
+            alone = model is not None and chance.random() < 0.4
+            if alone:
+                # its server starts it again
+                counts["models"] += 1
+                os.kill(model, signal.SIGKILL)
+            else:
+                servers[victim].kill()
             # the other one decides, and leads, while this one is gone
             before = len(load.decided)
             deadline = time.monotonic() + 60
             while len(load.decided) == before and time.monotonic() < deadline:
                 time.sleep(0.01)
             assert len(load.decided) > before
-            servers[victim] = Process(file, address, ports[victim])
+            if alone:
+                wait_until_ready(servers[victim].address)
+            else:
+                servers[victim] = Process(file, address, ports[victim])
         time.sleep(1)
     finally:
         load.stop()

@@ -6,7 +6,8 @@ from serving import LOOP, ROW, Local
 from kernel_bandits.errors import InputError
 from kernel_bandits.service.commands import RefusedError
 from kernel_bandits.service.keys import Keys, RateLimit, read_keys
-from kernel_bandits.service.serve import JsonLines, check, serve
+from kernel_bandits.service.process import JsonLines
+from kernel_bandits.service.serve import check, serve
 
 SECRETS = {role: f"secret-of-{role}-0123" for role in ("decide", "reward", "read", "administer")}
 OPERATIONS = {

@@ -396,40 +396,57 @@ def test_a_commit_that_gets_no_thread_leaves_the_database_unlocked(tmp_path, mon
     service.store.close()
 
 
-def test_commands_that_follow_others_join_their_batch(tmp_path, monkeypatch):
+@pytest.fixture
+def idle(tmp_path):
+    """A worker that does not run, and a function that hands it some of its commands."""
     settings = parse_settings(LOOP)
     store = Store(str(tmp_path / "events.db"))
     worker = Worker(settings.loops["offers"], settings, store, lambda: True, lambda _: None)
-    first, *others = [Decide(f"d{number}", True, dict(ROW)) for number in range(6)]
-    following = others[1:]
-    waits = []
+    commands = [Decide(f"d{number}", True, dict(ROW)) for number in range(700)]
+
+    def submit(count):
+        for command in commands[:count]:
+            worker.submit(command)
+
+    yield worker, commands, submit
+    worker._committer.shutdown()
+    store.close()
+
+
+def test_half_of_a_crowd_is_left_for_the_next_batch(idle):
+    worker, commands, submit = idle
+    submit(30)
+    assert worker._next_commands() == (commands[:30], False)
+    submit(100)
+    assert [len(worker._next_commands()[0]) for _ in range(3)] == [49, 32, 19]
+    submit(700)
+    assert len(worker._next_commands()[0]) == worker_module.BATCH
+
+
+def test_commands_that_follow_a_few_others_join_their_batch(idle, monkeypatch):
+    worker, commands, submit = idle
+    following, waits = commands[2:6], []
 
     def wait(seconds):
         waits.append(seconds)
         if following:
-            worker.submit(following.pop())
+            worker.submit(following.pop(0))
 
     monkeypatch.setattr(worker_module.time, "sleep", wait)
     # one by itself is not kept waiting
-    worker.submit(first)
-    assert worker._next_commands() == ([first], False)
+    submit(1)
+    assert worker._next_commands() == (commands[:1], False)
     assert not waits
-    # where several wait, others are waited for until no more come
-    worker.submit(first)
-    worker.submit(others[0])
-    commands, stopping = worker._next_commands()
-    assert {command.id for command in commands} == {f"d{number}" for number in range(6)}
-    assert not stopping
-    assert len(waits) == 5
+    # where a few wait, others are waited for until no more come
+    following = commands[2:4]
+    submit(2)
+    assert worker._next_commands() == (commands[:4], False)
+    assert len(waits) == 3
     # nor for long, should they never end
-    following = [first] * 100
-    worker.submit(first)
-    worker.submit(first)
+    following = commands[2:100]
+    submit(2)
     assert len(worker._next_commands()[0]) == 2 + worker_module.MOST_LOOKS
     following = []
-    worker.submit(first)
-    worker.submit(first)
+    submit(2)
     worker._queue.put(None)
-    assert worker._next_commands() == ([first, first], True)
-    worker._committer.shutdown()
-    store.close()
+    assert worker._next_commands() == (commands[:2], True)

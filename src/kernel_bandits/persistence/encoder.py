@@ -60,6 +60,9 @@ class Encoder:
             self.arrays.append(value)
             return {"array": len(self.arrays) - 1}
         if isinstance(value, (list, deque)):
+            if {*map(type, value)} <= _PLAIN:
+                # as JSON has them; thousands of numbers are looked at in a moment
+                return {type(value).__name__: list(value)}
             return {type(value).__name__: [self.encode(item, (where, _ITEM, i)) for i, item in enumerate(value)]}
         if isinstance(value, dict):
             key: Place = (where, _KEY, None)

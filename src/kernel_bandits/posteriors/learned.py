@@ -281,10 +281,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
 
     def _learn_kernel(self) -> None:
         """Change to the kernel that explains a sample best, if it is better by enough."""
-        if self._kept is None:
-            points, rewards = self._observations()
-        else:
-            points, rewards = self._kept.points, self._kept.rewards
+        kept = self._kept
+        points, rewards = self._observations() if kept is None else (kept.points, kept.rewards)
         generator = _sampler(self._seed, self.round_index)
         units, refit = self._refitted(points, rewards, generator)
         if refit is None:

@@ -134,8 +134,8 @@ def as_list(value: Any, place: str, most: int) -> list[Any]:
     return value
 
 
-def as_offer(value: Any, place: str, most: int) -> list[Any] | dict[str, Any] | None:
-    """Return actions on offer: names of arms, rows, or rows by name."""
+def as_offer(value: Any, place: str, most: int, has_arms: bool = True) -> list[Any] | dict[str, Any] | None:
+    """Return actions on offer: names of arms, rows, or rows by name; ``has_arms`` if a row may name an arm."""
     if value is None:
         return None
     if isinstance(value, Mapping):
@@ -149,7 +149,7 @@ def as_offer(value: Any, place: str, most: int) -> list[Any] | dict[str, Any] | 
         offer = as_list(value, place, most)
         for action in offer:
             _require_action(action, place)
-        _require_distinct(offer, place)
+        require_distinct(offer, place, has_arms)
     if not offer:
         raise InputError(f"{place}: expected at least one action, got none.")
     return offer
@@ -161,7 +161,7 @@ def _require_action(action: Any, place: str) -> None:
     raise InputError(f"{place}: expected the name of an arm or a row of features, got {shown(action)}.")
 
 
-def _require_distinct(offer: list[Any], place: str) -> None:
+def require_distinct(offer: list[Any], place: str, has_arms: bool = True) -> None:
     """Refuse an action that stands there twice: each place would have a part of its probability."""
     keys = offer
     try:
@@ -170,7 +170,7 @@ def _require_distinct(offer: list[Any], place: str) -> None:
             return
     except TypeError:
         # there are rows
-        keys = [_key_of(action) for action in offer]
+        keys = [_key_of(action, has_arms) for action in offer]
     seen = set()
     for key, action in zip(keys, offer, strict=True):
         if key in seen:
@@ -178,12 +178,12 @@ def _require_distinct(offer: list[Any], place: str) -> None:
         seen.add(key)
 
 
-def _key_of(action: Any) -> Any:
+def _key_of(action: Any, has_arms: bool) -> Any:
     """Return what equal actions have in common, and others do not."""
     if not isinstance(action, dict):
         return action
-    if action.keys() == {ARM} and not isinstance(action[ARM], (dict, list)):
-        # another way to name an arm
+    if has_arms and ARM in action and not isinstance(action[ARM], (dict, list)):
+        # another way to name an arm, whatever its features are this time
         return action[ARM]
     try:
         return frozenset(action.items())

@@ -25,13 +25,41 @@ class RefusedError(KernelBanditsError):
         self.status, self.code = status, code
 
 
+def unknown_loop() -> RefusedError:
+    """Return the refusal of a request to a loop that is not there."""
+    return RefusedError(404, "unknown_loop", "there is no loop of this name.")
+
+
 @dataclass(slots=True)
 class Command:
-    """A request to a loop; ``result`` or ``error`` is set once it is carried out."""
+    """A request to a loop; ``result`` or ``error`` is set once it is carried out.
+
+    Attributes:
+        result: what became of it.
+        error: why it was refused.
+        done: to be called afterwards, where an event loop waits for it.
+        number: of the request on the channel that waits for it, otherwise.
+        view: the reply of that request to a result.
+    """
 
     result: Any = field(default=None, kw_only=True)
     error: Exception | None = field(default=None, kw_only=True)
     done: Callable[[], None] | None = field(default=None, kw_only=True)
+    number: int = field(default=0, kw_only=True)
+    view: Callable[[Any], Any] | None = field(default=None, kw_only=True)
+
+
+@dataclass(slots=True)
+class Unread(Command):
+    """A request that is yet to be read, by the thread that carries it out: two would wait for the interpreter's lock.
+
+    Attributes:
+        read: returns the command; the request itself, with an error, if it is refused.
+    """
+
+    read: Callable[[Unread], Command]
+    name: str
+    call: Any
 
 
 @dataclass(slots=True)

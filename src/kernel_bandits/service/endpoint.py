@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
-from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.service.bodies import parse_json, to_json
 from kernel_bandits.service.commands import RefusedError
+from kernel_bandits.service.exchange import Call, Reply, error_reply
 from kernel_bandits.service.keys import Keys, RateLimit
+from kernel_bandits.service.link import Link
 from kernel_bandits.service.metrics import Metrics
-from kernel_bandits.service.runtime import Runtime
 
 Scope: TypeAlias = dict[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
@@ -31,43 +31,24 @@ SAFE_HEADERS = (
 )
 
 
-@dataclass(slots=True)
-class Call:
-    """A request that is allowed.
+@dataclass(frozen=True)
+class Front:
+    """What all operations share in the process of HTTP.
 
     Attributes:
-        runtime: of the service.
-        path: the parts of the path by name.
-        query: of the address.
-        body: as JSON has it; None where the operation takes none.
-        caller: the name of the key.
+        link: to the process of the models.
+        keys: that let callers in.
+        rate: how often.
+        metrics: what is counted.
     """
 
-    runtime: Runtime
-    path: Mapping[str, str]
-    query: Mapping[str, str]
-    body: Any
-    caller: str
+    link: Link
+    keys: Keys
+    rate: RateLimit
+    metrics: Metrics
 
 
-@dataclass(slots=True)
-class Reply:
-    """What an operation returns.
-
-    Attributes:
-        content: JSON, or bytes, or an iterator over bytes that are sent as they come.
-        status: of HTTP.
-        type: of the content.
-        headers: others.
-    """
-
-    content: Any
-    status: int = 200
-    type: bytes = b"application/json"
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-
-
-Handler: TypeAlias = Callable[[Call], Awaitable[Reply]]
+Handler: TypeAlias = Callable[[Front, Call], Awaitable[Reply]]
 
 
 @dataclass(frozen=True)
@@ -79,7 +60,7 @@ class Operation:
         path: with ``{parts}``.
         name: in metrics, logs and the document.
         role: that the caller's key needs; None for everybody.
-        handler: carries it out.
+        handler: carries it out in this process; or the name under which the process of the models does.
         summary: one line.
         request: the schema of the body; None for no body.
         responses: schemas by status, beside the errors that all operations have.
@@ -90,21 +71,11 @@ class Operation:
     path: str
     name: str
     role: str | None
-    handler: Handler
+    handler: Handler | str
     summary: str
     request: dict[str, Any] | None = None
     responses: dict[int, Any] = field(default_factory=dict)
     parameters: tuple[dict[str, Any], ...] = ()
-
-
-@dataclass(frozen=True)
-class Guards:
-    """What all operations share."""
-
-    runtime: Runtime
-    keys: Keys
-    rate: RateLimit
-    metrics: Metrics
 
 
 class Endpoint:
@@ -112,13 +83,13 @@ class Endpoint:
 
     Args:
         operation: what to do.
-        guards: what is checked and counted.
+        front: what is checked and counted, and who is asked.
     """
 
-    def __init__(self, operation: Operation, guards: Guards) -> None:
+    def __init__(self, operation: Operation, front: Front) -> None:
         self._operation = operation
-        self._guards = guards
-        self._limits = guards.runtime.settings.limits
+        self._front = front
+        self._limits = front.link.settings.limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
@@ -127,11 +98,15 @@ class Endpoint:
         try:
             call = await self._admit(scope, receive)
             caller = call.caller
-            reply = await self._operation.handler(call)
+            handler = self._operation.handler
+            if isinstance(handler, str):
+                reply = await self._front.link.ask(handler, call)
+            else:
+                reply = await handler(self._front, call)
         except Exception as reason:
             reply = error_reply(reason)
         seconds = time.perf_counter() - started
-        self._guards.metrics.observe(self._operation.name, reply.status, seconds)
+        self._front.metrics.observe(self._operation.name, reply.status, seconds)
         refused = reply.status >= 400 and self._operation.name != "ready"
         if refused or _log.isEnabledFor(logging.DEBUG):
             log_request(self._operation.name, scope, reply, caller, seconds)
@@ -139,15 +114,12 @@ class Endpoint:
 
     async def _admit(self, scope: Scope, receive: Receive) -> Call:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        operation, guards = self._operation, self._guards
-        caller = "anyone" if operation.role is None else guards.keys.require(operation.role, headers)
+        operation, front = self._operation, self._front
+        caller = "anyone" if operation.role is None else front.keys.require(operation.role, headers)
         if operation.role is not None:
-            guards.rate.take(caller)
-        body = None
+            front.rate.take(caller)
         content = await read_body(receive, headers, self._limits.body_bytes)
-        if operation.request is not None:
-            body = parse_json(content)
-        return Call(guards.runtime, scope.get("path_params", {}), _query(scope), body, caller)
+        return Call(scope.get("path_params", {}), _query(scope), content, caller)
 
 
 def _query(scope: Scope) -> dict[str, str]:
@@ -193,25 +165,6 @@ async def _drain(receive: Receive) -> None:
         pass
 
 
-def error_reply(reason: Exception) -> Reply:
-    """Return what a caller sees of an error: a code and a sentence, never a trace."""
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    if isinstance(reason, RefusedError):
-        status, code, message = reason.status, reason.code, str(reason)
-        if status == 401:
-            headers = ((b"www-authenticate", b"Bearer"),)
-        if status in (429, 503):
-            headers = ((b"retry-after", b"1"),)
-    elif isinstance(reason, InputError):
-        status, code, message = 422, "invalid", str(reason)
-    elif isinstance(reason, KernelBanditsError):
-        status, code, message = 422, "refused", str(reason)
-    else:
-        _log.exception("an operation failed", exc_info=reason)
-        status, code, message = 500, "internal", "the service failed; the reason is in its log."
-    return Reply({"error": {"code": code, "message": message[:1000]}}, status, headers=headers)
-
-
 async def send_reply(receive: Receive, send: Send, reply: Reply) -> None:
     """Send a reply; an iterator is sent as it comes, until its end or until the caller is gone."""
     content = reply.content
@@ -246,7 +199,8 @@ def log_request(name: str, scope: Scope, reply: Reply, caller: str, seconds: flo
         "client": (scope.get("client") or ("",))[0],
         "milliseconds": round(1000.0 * seconds, 2),
     }
-    if isinstance(reply.content, dict) and "error" in reply.content:
-        details["code"] = reply.content["error"]["code"]
+    if reply.status >= 400:
+        found = parse_json(reply.content) if isinstance(reply.content, bytes) else reply.content
+        details["code"] = found["error"]["code"]
     level = logging.ERROR if reply.status >= 500 else logging.WARNING if reply.status >= 400 else logging.DEBUG
     _log.log(level, "request", extra=details)

@@ -14,7 +14,8 @@ from typing import Any
 
 from kernel_bandits.features.values import shown
 from kernel_bandits.service.commands import RefusedError
-from kernel_bandits.service.endpoint import Receive, Scope, Send, error_reply, log_request, send_reply
+from kernel_bandits.service.endpoint import Receive, Scope, Send, log_request, send_reply
+from kernel_bandits.service.exchange import error_reply
 
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]*\]|[a-z0-9.-]*)(?::[0-9]*)?")
 # Bytes of headers whose answer is remembered.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kernel_bandits.errors import needs
-from kernel_bandits.service.runtime import Runtime
 
 with needs("prometheus-client", "service"):
     from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -18,13 +17,9 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 
 
 class Metrics:
-    """Counts requests, and describes the loops when it is read.
+    """Counts requests, and describes the loops when it is read."""
 
-    Args:
-        runtime: whose loops are described.
-    """
-
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self.requests = Counter(
             "kernel_bandits_requests",
@@ -39,7 +34,8 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self._registry,
         )
-        self._registry.register(_Loops(runtime))
+        self._loops = _Loops()
+        self._registry.register(self._loops)
         # looking a labelled counter up takes longer than counting
         self._counters: dict[tuple[str, int], Any] = {}
         self._histograms: dict[str, Any] = {}
@@ -71,16 +67,17 @@ class Metrics:
                     break
         return found
 
-    def text(self) -> bytes:
-        """Return all numbers in Prometheus's text format."""
+    def text(self, loops: Mapping[str, Mapping[str, float]]) -> bytes:
+        """Return all numbers in Prometheus's text format, those of each loop among them."""
+        self._loops.numbers = loops
         return generate_latest(self._registry)
 
 
 class _Loops(Collector):
     """The state of each loop."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self) -> None:
+        self.numbers: Mapping[str, Mapping[str, float]] = {}
 
     def collect(self) -> Iterator[Any]:
         gauges = {
@@ -94,8 +91,7 @@ class _Loops(Collector):
         families = {
             name: GaugeMetricFamily(f"kernel_bandits_{name}", text, labels=["loop"]) for name, text in gauges.items()
         }
-        for name, worker in self._runtime.workers.items():
-            for gauge, value in worker.gauges().items():
+        for name, numbers in self.numbers.items():
+            for gauge, value in numbers.items():
                 families[gauge].add_metric([name], value)
-            families["leads"].add_metric([name], float(self._runtime.leader.leads))
         yield from families.values()

@@ -11,7 +11,9 @@ from kernel_bandits.service.endpoint import Operation
 from kernel_bandits.version import __version__
 
 _NAME = {"type": "string", "maxLength": 256}
-ID_SCHEMA = {"type": "string", "pattern": f"^{ID.pattern}$", "not": {"enum": list(NO_IDS)}}
+# An older service may have made a decision with any id; a new one may not.
+_ANY_ID = {"type": "string", "pattern": f"^{ID.pattern}$"}
+ID_SCHEMA = {**_ANY_ID, "not": {"enum": list(NO_IDS)}}
 NUMBER = {"type": "number", "minimum": -1e100, "maximum": 1e100}
 _PROBABILITY = {"type": ["number", "null"], "minimum": 0, "maximum": 1}
 ACTION = {
@@ -22,7 +24,7 @@ _OUTCOME = {
     "type": "object",
     "required": ["id", "status"],
     "properties": {
-        "id": ID_SCHEMA,
+        "id": _ANY_ID,
         "status": {
             "enum": ["learned", "held", "late", "repeated", "activated", "expired", "conflict", "unknown"],
         },

@@ -6,36 +6,38 @@ action; nested objects become ``outer.inner``. The columns have to be described 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from kernel_bandits.errors import InputError
 from kernel_bandits.features import Arms
 from kernel_bandits.features.values import shown
-from kernel_bandits.service.api import fresh_id
-from kernel_bandits.service.bodies import as_flag, as_id, as_list, as_number, as_object
+from kernel_bandits.service.api import Maker, Task, fresh_id, loop_of
+from kernel_bandits.service.bodies import as_flag, as_id, as_list, as_number, as_object, require_distinct
 from kernel_bandits.service.commands import Activate, Decide, RefusedError, Reward
-from kernel_bandits.service.endpoint import Call, Reply
+from kernel_bandits.service.events import Event
+from kernel_bandits.service.exchange import Call, Reply
+from kernel_bandits.service.settings import ServiceSettings
 
 RANK_KEYS = ("contextFeatures", "actions", "excludedActions", "eventId", "deferActivation")
 DEEPEST = 20
 
 
-async def rank(call: Call) -> Reply:
+def rank(settings: ServiceSettings, call: Call) -> Task:
     """Rank actions: the first is to be played."""
-    body = as_object(call.body, RANK_KEYS, ("actions",))
-    name = loop_of(call)
-    settings = call.runtime.worker(name).settings
-    most = call.runtime.settings.limits.actions
+    body = as_object(call.json(), RANK_KEYS, ("actions",))
+    loop, most = settings.loops[loop_of(settings, call)], settings.limits.actions
     actions = [as_object(one, ("id", "features"), ("id",)) for one in as_list(body["actions"], "actions", most)]
     names = [_name(one["id"]) for one in actions]
     if not names or len(set(names)) < len(names):
         raise InputError("actions: expected at least one action, each with an id of its own.")
-    described = isinstance(settings.features.actions, Arms) and settings.features.actions.columns is not None
+    described = isinstance(loop.features.actions, Arms) and loop.features.actions.columns is not None
     offer: Any = names
     if described:
         offer = {key: _flat(one.get("features")) for key, one in zip(names, actions, strict=True)}
-    elif not isinstance(settings.features.actions, Arms):
+    elif not isinstance(loop.features.actions, Arms):
         offer = [_flat(one.get("features")) for one in actions]
+        require_distinct(offer, "actions", has_arms=False)
     excluded = tuple(_name(one) for one in as_list(body.get("excludedActions") or [], "excludedActions", most))
     given = body.get("eventId")
     command = Decide(
@@ -47,7 +49,11 @@ async def rank(call: Call) -> Reply:
         excluded,
         not as_flag(body.get("deferActivation") or False, "deferActivation"),
     )
-    event, _ = await call.runtime.carry_out(name, command)
+    return Task(command, partial(_ranked, names, offer))
+
+
+def _ranked(names: list[str], offer: Any, result: tuple[Event, bool]) -> Reply:
+    event = result[0]
     best = _chosen(event.body, names, offer)
     # the model knows the probability of what it chose, and where it can those of all
     known = event.body["probabilities"]
@@ -61,45 +67,32 @@ async def rank(call: Call) -> Reply:
     return Reply({"ranking": ranking, "eventId": event.decision, "rewardActionId": best}, 201)
 
 
-async def reward(call: Call) -> Reply:
+def reward(_: ServiceSettings, call: Call) -> Task:
     """Learn what an event earned."""
-    body = as_object(call.body, ("value",), ("value",))
+    body = as_object(call.json(), ("value",), ("value",))
     pairs = [(as_id(call.path["id"], "eventId"), as_number(body["value"], "value"))]
-    (result,) = await call.runtime.carry_out(loop_of(call), Reward(pairs))
-    return _done(result)
+    return Task(Reward(pairs), lambda results: _done(results[0]))
 
 
-async def activate(call: Call) -> Reply:
+def activate(_: ServiceSettings, call: Call) -> Task:
     """Count a deferred event as played."""
-    return _done(await call.runtime.carry_out(loop_of(call), Activate(as_id(call.path["id"], "eventId"))))
+    return Task(Activate(as_id(call.path["id"], "eventId")), _done)
 
 
-async def configuration(call: Call) -> Reply:
+def configuration(settings: ServiceSettings, call: Call) -> Reply:
     """Return the settings of the loop in Personalizer's words; they are changed in the loop's file."""
-    settings = call.runtime.worker(loop_of(call)).settings
+    loop = settings.loops[loop_of(settings, call)]
     return Reply(
         {
-            "rewardWaitTime": _duration(settings.silence.after),
-            "defaultReward": settings.silence.reward or 0.0,
+            "rewardWaitTime": _duration(loop.silence.after),
+            "defaultReward": loop.silence.reward or 0.0,
             "rewardAggregation": "earliest",
-            "explorationPercentage": settings.exploration_floor,
+            "explorationPercentage": loop.exploration_floor,
             "modelExportFrequency": "PT0S",
             "logRetentionDays": -1,
-            "learningMode": "Apprentice" if settings.apprentice else "Online",
+            "learningMode": "Apprentice" if loop.apprentice else "Online",
         }
     )
-
-
-def loop_of(call: Call) -> str:
-    """Return the loop that an address names, or the only one."""
-    name = call.path.get("loop")
-    if name is None:
-        names = list(call.runtime.workers)
-        if len(names) != 1:
-            message = "there are several loops; use the endpoint http://host/LOOP instead of http://host."
-            raise RefusedError(404, "unknown_loop", message)
-        return names[0]
-    return name
 
 
 def _name(value: Any) -> str:
@@ -149,3 +142,10 @@ def _done(result: dict[str, Any]) -> Reply:
 
 def _duration(seconds: float) -> str:
     return f"PT{seconds:g}S"
+
+
+MAKERS: dict[str, Maker] = {
+    "personalizer_rank": rank,
+    "personalizer_reward": reward,
+    "personalizer_activate": activate,
+}

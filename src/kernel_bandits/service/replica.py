@@ -114,7 +114,11 @@ class Replica:
             if first != self.applied + 1 or last != self.applied + len(block):
                 raise AssertionError(f"events {first} to {last}, {len(block)} of them, do not follow {self.applied}")
             for event in block:
-                self._take(event, vectors)
+                if event.kind == "reward":
+                    # most events of a large block are rewards
+                    self._reward(event)
+                else:
+                    self._take(event, vectors)
             self.applied, self.time = last, block[-1].time
             self._begin_all()
             self._learn_all()
@@ -127,9 +131,7 @@ class Replica:
                 self._counted = []
 
     def _take(self, event: Event, vectors: Mapping[str, FloatArray]) -> None:
-        if event.kind == "reward":
-            self._reward(event)
-        elif event.kind == "decision":
+        if event.kind == "decision":
             self._decide(event, vectors)
         elif event.kind == "activation":
             self._activate(event)
@@ -188,11 +190,11 @@ class Replica:
 
     def _reward(self, event: Event) -> None:
         one = self.open[event.decision]
-        if not one.active:
+        if one.active:
+            del self.open[event.decision]
+            self._learn(one, event.body)
+        else:
             one.held = event.body
-            return
-        del self.open[event.decision]
-        self._learn(one, event.body)
 
     def _learn(self, one: Open, body: dict[str, Any]) -> None:
         reward = body["reward"]

@@ -1,4 +1,4 @@
-"""A running service: one worker for each loop, one database, one lock for the leader."""
+"""The loops of a process: one worker for each, one database, one lock for the leader."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kernel_bandits.service.commands import Command, Query, RefusedError
+from kernel_bandits.service.commands import Command, Query, unknown_loop
 from kernel_bandits.service.replica import Replica
 from kernel_bandits.service.settings import ServiceSettings
 from kernel_bandits.service.store import Store
@@ -62,9 +62,8 @@ class Runtime:
             name: Worker(loop, settings, self.store, self.leader, self._deliver)
             for name, loop in settings.loops.items()
         }
-        self.is_stopping: Callable[[], bool] = lambda: False
-        # the seconds that an operation takes, as the metrics know them
-        self.latency: Callable[[str], dict[str, float]] = lambda _: {}
+        # takes the commands of requests that wait on the channel
+        self.answer: Callable[[Sequence[Command]], None] = lambda _: None
         self._cached: dict[tuple[str, str], tuple[float, int, Any]] = {}
 
     def start(self) -> None:
@@ -75,7 +74,6 @@ class Runtime:
 
     def stop(self) -> None:
         """Finish what was handed over, and let go of the database."""
-        self.is_stopping = lambda: True
         for worker in self.workers.values():
             worker.stop()
         self.leader.release()
@@ -85,7 +83,7 @@ class Runtime:
         """Return the worker of a loop."""
         worker = self.workers.get(name)
         if worker is None:
-            raise RefusedError(404, "unknown_loop", "there is no loop of this name.")
+            raise unknown_loop()
         return worker
 
     async def carry_out(self, name: str, command: Command) -> Any:
@@ -116,8 +114,12 @@ class Runtime:
         return {name: worker.failure for name, worker in self.workers.items() if not worker.ready}
 
     def _deliver(self, commands: Sequence[Command]) -> None:
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(_finish, list(commands))
+        asked = [command for command in commands if command.number]
+        if asked:
+            self.answer(asked)
+        if len(asked) < len(commands):
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(_finish, [one for one in commands if not one.number])
 
 
 def _finish(commands: Sequence[Command]) -> None:

@@ -112,6 +112,7 @@ class ServiceSettings:
         lag: seconds between two looks at what other processes have appended.
         snapshot_events: a snapshot is written after this number of events.
         log_contexts: whether the log names the contexts of decisions.
+        text: the file as it was read, from which another process takes the same settings.
     """
 
     loops: Mapping[str, LoopSettings]
@@ -119,6 +120,7 @@ class ServiceSettings:
     lag: float = 0.25
     snapshot_events: int = 20_000
     log_contexts: bool = False
+    text: str = ""
 
 
 class SettingsError(InputError):
@@ -178,7 +180,7 @@ def parse_settings(text: str, source: str = "loop.toml") -> ServiceSettings:
         problems.append(problem)
     if problems:
         raise SettingsError([_sentence(source, text, problem) for problem in problems])
-    return ServiceSettings(loops, **options)
+    return ServiceSettings(loops, **options, text=text)
 
 
 def _sentence(source: str, text: str, problem: _MistakeError) -> str:

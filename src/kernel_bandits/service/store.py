@@ -5,9 +5,6 @@ SQLite's write lock or an advisory lock of PostgreSQL serialises appends, so tha
 
 from __future__ import annotations
 
-import hashlib
-import sqlite3
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +14,7 @@ from typing import Any
 
 from kernel_bandits.errors import InputError, KernelBanditsError, needs
 from kernel_bandits.service.events import Event, decode, encode_finite, whole_blocks
+from kernel_bandits.service.leadership import Leadership, PostgresLeadership, SqliteLeadership, lock_key
 
 with needs("SQLAlchemy", "service"):
     import sqlalchemy as sql
@@ -98,7 +96,7 @@ class Store:
             if not self.is_sqlite:
                 # two processes that create the same table at once would get in each other's way
                 with self._engine.begin() as connection:
-                    connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_lock_key("tables"))))
+                    connection.execute(sql.select(sql.func.pg_advisory_xact_lock(lock_key("tables"))))
                     _tables.create_all(connection)
             else:
                 with self._engine.begin() as connection:
@@ -120,7 +118,7 @@ class Store:
             with transaction.rolled_back():
                 connection.begin()
                 if not self.is_sqlite:
-                    connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_lock_key(loop))))
+                    connection.execute(sql.select(sql.func.pg_advisory_xact_lock(lock_key(loop))))
         return transaction
 
     def read(self, loop: str, after: int = 0, limit: int = READ_AT_ONCE) -> list[Event]:
@@ -181,9 +179,18 @@ class Store:
         with _plain_errors(), self._reading.connect() as connection:
             connection.execute(sql.select(sql.literal(1)))
 
+    def check_writing(self) -> None:
+        """Raise :class:`StoreError` if the database does not respond, or if a SQLite file is locked or read-only."""
+        if not self.is_sqlite:
+            self.check()
+            return
+        # a transaction begins with the write lock
+        with _plain_errors(), self._engine.connect() as connection:
+            connection.execute(sql.select(sql.literal(1)))
+
     def leadership(self) -> Leadership:
         """Return the lock that one process at a time holds."""
-        return _SqliteLeadership(self.url) if self.is_sqlite else _PostgresLeadership(self._engine)
+        return SqliteLeadership(self.url) if self.is_sqlite else PostgresLeadership(self._engine)
 
     def close(self) -> None:
         """Close all connections."""
@@ -230,6 +237,7 @@ class Log:
     def __init__(self, connection: Connection, loop: str) -> None:
         self._connection = connection
         self._loop = loop
+        self._prepared: list[tuple[int, tuple[Any, ...]]] = []
 
     def read(self, after: int, limit: int = READ_AT_ONCE) -> list[Event]:
         """Return the events after a number, in order, at most ``limit``."""
@@ -249,14 +257,25 @@ class Log:
 
     def append(self, events: Sequence[Event]) -> None:
         """Append events that have their numbers and times."""
+        self.prepare(events)
+        self.append_prepared()
+
+    def prepare(self, events: Sequence[Event]) -> None:
+        """Encode events that are appended next; the rest is the database's work, beside that of other threads."""
         start, loop = 0, self._loop
         for most in ROWS_AT_ONCE:
             while len(events) - start >= most:
                 values: list[Any] = []
                 for kind, decision, body, time, number in events[start : start + most]:
                     values += (loop, number, kind, decision, time, encode_finite(body))
-                self._connection.exec_driver_sql(_insertion(self._connection.dialect, most), tuple(values))
+                self._prepared.append((most, tuple(values)))
                 start += most
+
+    def append_prepared(self) -> None:
+        """Append the events that were encoded."""
+        for count, values in self._prepared:
+            self._connection.exec_driver_sql(_insertion(self._connection.dialect, count), values)
+        self._prepared = []
 
 
 def _mark(dialect: Dialect) -> str:
@@ -278,76 +297,6 @@ def _insertion(dialect: Dialect, count: int) -> str:
     columns = [column.name for column in EVENTS.columns]
     row = f"({', '.join([_mark(dialect)] * len(columns))})"
     return f"INSERT INTO {EVENTS.name} ({', '.join(columns)}) VALUES {', '.join([row] * count)}"
-
-
-class Leadership(ABC):
-    """A lock that the database gives to one process and takes back when that process dies."""
-
-    @abstractmethod
-    def hold(self) -> bool:
-        """Return whether this process holds the lock, and try to get it if not."""
-
-    @abstractmethod
-    def release(self) -> None:
-        """Give the lock back."""
-
-
-class _SqliteLeadership(Leadership):
-    """An exclusive transaction on an empty database beside the log, open as long as its process lives."""
-
-    def __init__(self, url: URL) -> None:
-        self._path = f"{url.database}.leader"
-        self._connection: Any = None
-
-    def hold(self) -> bool:
-        if self._connection is None:
-            connection = None
-            try:
-                connection = sqlite3.connect(self._path, timeout=0.0, isolation_level=None, check_same_thread=False)
-                connection.execute("BEGIN EXCLUSIVE")
-            except sqlite3.Error:
-                if connection is not None:
-                    connection.close()
-                return False
-            self._connection = connection
-        return True
-
-    def release(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-
-class _PostgresLeadership(Leadership):
-    """An advisory lock of a session, which ends with its connection."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._connection: Connection | None = None
-
-    def hold(self) -> bool:
-        try:
-            if self._connection is None:
-                connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-                if not connection.scalar(sql.select(sql.func.pg_try_advisory_lock(_lock_key("leader")))):
-                    connection.close()
-                    return False
-                self._connection = connection
-            self._connection.execute(sql.select(sql.literal(1)))
-        except SQLAlchemyError:
-            self.release()
-            return False
-        return True
-
-    def release(self) -> None:
-        if self._connection is not None:
-            # the server notices the end of a session a moment later; until then another could not take over
-            with suppress(SQLAlchemyError):
-                self._connection.execute(sql.select(sql.func.pg_advisory_unlock(_lock_key("leader"))))
-            # the lock ends with the session at the latest
-            self._connection.invalidate()
-            self._connection.close()
-            self._connection = None
 
 
 def _event(row: Any) -> Event:
@@ -382,12 +331,6 @@ def _begin_sqlite(connection: Connection) -> None:
     if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
         # the write lock is taken at the start, so that what a transaction reads stays true until it commits
         connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _lock_key(name: str) -> int:
-    """Return a number for PostgreSQL's advisory locks, which are shared by all programs of a database."""
-    digest = hashlib.sha256(f"kernel-bandits {name}".encode()).digest()
-    return int.from_bytes(digest[:8], "big", signed=True)
 
 
 @contextmanager

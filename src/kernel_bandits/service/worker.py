@@ -10,18 +10,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits.service.commands import Command, Decide, Query, RefusedError
+from kernel_bandits.service.commands import Command, Decide, Query, RefusedError, Unread
 from kernel_bandits.service.events import Event, whole_blocks
 from kernel_bandits.service.planning import Plan, draft_all
 from kernel_bandits.service.replica import Replica
 from kernel_bandits.service.settings import LoopSettings, ServiceSettings
 from kernel_bandits.service.store import READ_AT_ONCE, Store, StoreError, Transaction
 
-# Commands that share one transaction.
-BATCH = 256
-# Seconds between two looks at whether more commands have come, and the most looks. A batch costs as much as twenty to
-# forty decisions, and while this thread waits the other one reads requests.
-GATHERING, MOST_LOOKS = 0.001, 5
+# The most commands that share one transaction, and the number from which on half of those that wait are left for the
+# next one: while that is carried out, the process of HTTP sends the replies of this one and reads further requests.
+BATCH, WORTHWHILE = 256, 32
+# Below this many, more are waited for: seconds between two looks, and the most looks. A batch costs by itself as much
+# as twenty decisions.
+ENOUGH, GATHERING, MOST_LOOKS = 24, 0.0005, 4
 # Seconds before a model that failed is built again.
 PAUSE = 1.0
 # A snapshot holds every pending decision, so it is worth writing after this many events for each of them.
@@ -145,15 +146,15 @@ class Worker:
         self._committer.shutdown()
 
     def _next_commands(self) -> tuple[list[Command], bool]:
-        """Return the commands that wait, after at most the lag, and whether to stop.
+        """Return commands that wait, after at most the lag, and whether to stop.
 
-        If several wait, more are likely to arrive soon. The worker then looks again as long as more arrive, a few times
-        at most.
+        If a few wait, more are likely to arrive soon: the worker looks again as long as more arrive, a few times at
+        most.
         """
         commands: list[Command] = []
         stopping, known = self._take_waiting(commands, self._service.lag), 1
         for _ in range(MOST_LOOKS):
-            if stopping or not known < len(commands) < BATCH:
+            if stopping or not known < len(commands) < ENOUGH:
                 break
             known = len(commands)
             time.sleep(GATHERING)
@@ -161,12 +162,13 @@ class Worker:
         return commands, stopping
 
     def _take_waiting(self, commands: list[Command], timeout: float) -> bool:
-        """Add the commands that wait, the first of them after at most a timeout; return whether to stop."""
+        """Add commands that wait, the first of them after at most a timeout; return whether to stop."""
         try:
             command = self._queue.get(timeout=timeout)
+            most = min(max(WORTHWHILE, (len(commands) + self._queue.qsize()) // 2), BATCH)
             while command is not None:
                 commands.append(command)
-                if len(commands) == BATCH:
+                if len(commands) >= most:
                     return False
                 command = self._queue.get_nowait()
             return True
@@ -196,7 +198,9 @@ class Worker:
         if due:
             self._looked = now
             replica = self._catch_up(replica)
-        for command in commands:
+        for place, command in enumerate(commands):
+            if isinstance(command, Unread) and command.error is None:
+                commands[place] = command = command.read(command)
             if isinstance(command, Query):
                 self._compute(command, replica)
         draft_all([command for command in commands if isinstance(command, Decide)], replica)
@@ -236,7 +240,7 @@ class Worker:
             plan.add_all(commands)
             if leads:
                 plan.add_silent()
-            log.append(plan.events)
+            log.prepare(plan.events)
         return plan, transaction
 
     def _commit_and_apply(
@@ -267,6 +271,8 @@ class Worker:
                 raise reason
 
     def _commit(self, events: Sequence[Event], transaction: Transaction, commands: list[Command]) -> None:
+        with transaction.rolled_back():
+            transaction.log.append_prepared()
         transaction.commit()
         if events:
             self._committed = events[-1].number

@@ -1,0 +1,186 @@
+"""The process of the models: it owns the loops and the database, and carries out what the process of HTTP lets in.
+
+It does what it is told over a socket, and ends with the other end of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+
+from kernel_bandits.errors import KernelBanditsError
+from kernel_bandits.numerics.blas_threads import single_threaded
+from kernel_bandits.service import api, personalizer
+from kernel_bandits.service.channel import CHUNK, Frame, Frames, read_request, reply_frame
+from kernel_bandits.service.commands import Command, Unread
+from kernel_bandits.service.exchange import Call, Reply, error_reply
+from kernel_bandits.service.process import collect_rarely, configure_log, keep_freed_memory
+from kernel_bandits.service.reading import READERS, Reader
+from kernel_bandits.service.runtime import Runtime
+from kernel_bandits.service.settings import parse_settings
+
+MAKERS = {**api.MAKERS, **personalizer.MAKERS}
+# Bytes from which on a body is read apart from the loop.
+LARGE = 10_000
+# What the other process says last.
+STOP = "stop"
+
+
+class Host:
+    """Carries out requests that arrive on a socket.
+
+    Args:
+        runtime: the loops.
+        channel: to the process of HTTP.
+        lost: is called when that process is gone; otherwise this is as if it had said that it is enough.
+    """
+
+    def __init__(self, runtime: Runtime, channel: socket.socket, lost: Callable[[], None] | None = None) -> None:
+        self.runtime = runtime
+        self._channel = channel
+        self._lost = lost
+        self._writing = threading.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        runtime.answer = self._answer
+
+    async def run(self) -> None:
+        """Serve until the other process says that it is enough; then finish, write snapshots and close the database."""
+        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
+        self.runtime.start()
+        threading.Thread(target=self._read, name="channel", daemon=True).start()
+        await self._ended.wait()
+        await asyncio.to_thread(self.runtime.stop)
+
+    def _read(self) -> None:
+        frames = Frames()
+        while data := _received(self._channel):
+            for frame in frames.take(data):
+                name, call = read_request(frame)
+                if name == STOP:
+                    self._loop.call_soon_threadsafe(self._ended.set)
+                    return
+                reader = READERS.get(name)
+                if reader is None:
+                    self._submit(frame.number, name, call)
+                else:
+                    self._loop.call_soon_threadsafe(self._begin, frame.number, reader, call)
+        if self._lost is not None:
+            self._lost()
+        self._loop.call_soon_threadsafe(self._ended.set)
+
+    def _submit(self, number: int, name: str, call: Call) -> None:
+        """Hand a request over to its loop, without an event loop in between."""
+        try:
+            worker = self.runtime.worker(api.loop_of(self.runtime.settings, call))
+            request = Unread(self._made, name, call, number=number)
+            # a large body is read while the loop computes
+            worker.submit(self._made(request) if len(call.content) > LARGE else request)
+        except Exception as reason:
+            self._send(reply_frame(number, error_reply(reason)))
+
+    def _made(self, request: Unread) -> Command:
+        try:
+            command, view = MAKERS[request.name](self.runtime.settings, request.call)
+        except Exception as reason:
+            request.error = reason
+            return request
+        command.number, command.view = request.number, view
+        return command
+
+    def _answer(self, commands: Sequence[Command]) -> None:
+        self._send(b"".join([reply_frame(command.number, _reply_to(command)) for command in commands]))
+
+    def _begin(self, number: int, reader: Reader, call: Call) -> None:
+        task = self._loop.create_task(self._look_up(number, reader, call))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _look_up(self, number: int, reader: Reader, call: Call) -> None:
+        try:
+            reply = await reader(self.runtime, call)
+        except Exception as reason:
+            reply = error_reply(reason)
+        self._send(reply_frame(number, reply))
+
+    def _send(self, frames: bytes) -> None:
+        with self._writing:
+            try:
+                self._channel.sendall(frames)
+            except OSError:
+                # nobody is there to be told; the thread that reads notices as well
+                return
+
+
+def _reply_to(command: Command) -> Reply:
+    try:
+        if command.error is not None:
+            raise command.error
+        assert command.view is not None
+        reply = command.view(command.result)
+        assert isinstance(reply, Reply)
+        return reply
+    except Exception as reason:
+        return error_reply(reason)
+
+
+def _received(channel: socket.socket) -> bytes:
+    try:
+        return channel.recv(CHUNK)
+    except OSError:
+        return b""
+
+
+def serve_channel(
+    channel: socket.socket, lost: Callable[[], None] | None = None, opened: Callable[[Runtime], None] = lambda _: None
+) -> None:
+    """Take the settings from a channel, say whether they can be used, and serve it to its end.
+
+    Args:
+        channel: to the process of HTTP.
+        lost: is called when that process is gone without a word.
+        opened: is called with the loops before they start.
+    """
+    with channel:
+        reading = Frames()
+        frames: list[Frame] = []
+        while not frames:
+            data = _received(channel)
+            if not data:
+                return
+            frames = reading.take(data)
+        plan = read_request(frames[0])[1].json()
+        try:
+            runtime = Runtime(parse_settings(plan["text"]), plan["database"])
+        except KernelBanditsError as reason:
+            channel.sendall(reply_frame(0, Reply({"reason": str(reason)}, 503)))
+            return
+        host = Host(runtime, channel, lost)
+        opened(runtime)
+        channel.sendall(reply_frame(0, Reply({})))
+        asyncio.run(host.run())
+
+
+def main() -> None:
+    """Serve the socket that is the standard input of this process."""
+    for one in (signal.SIGINT, signal.SIGTERM):
+        # the process of HTTP says when to stop; both may be sent the same signal
+        signal.signal(one, signal.SIG_IGN)
+    configure_log("--verbose" in sys.argv)
+    # for the life of the process: the same bits in every process, and no threads that wait for each other
+    single_threaded().__enter__()
+
+    def settle(_: Runtime) -> None:
+        keep_freed_memory()
+        collect_rarely()
+
+    # as in a crash: the log has all that was acknowledged, and the locks of the database end with the process
+    serve_channel(socket.socket(fileno=os.dup(0)), lambda: os._exit(1), settle)
+
+
+if __name__ == "__main__":
+    main()

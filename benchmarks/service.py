@@ -233,8 +233,8 @@ def send_rewards(port: int, ids: list[str], generator: random.Random) -> float:
 
 def processes_of(pid: int) -> list[int]:
     """A process and those that it started."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *map(int, children)]
+    children = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    return [pid, *(int(one) for found in children for one in found)]
 
 
 def memory_of(pid: int) -> float:

@@ -11,12 +11,14 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
 
 from kernel_bandits.service.app import build_app
-from kernel_bandits.service.link import Link, Peer
+from kernel_bandits.service.link import Link
+from kernel_bandits.service.peer import Peer
 from kernel_bandits.service.settings import parse_settings
 
 LOOP = """\
@@ -109,11 +111,11 @@ class Process:
 
 def model_of(server):
     """The process of a server's models; None while there is none."""
-    pid = server.process.pid
-    try:
-        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return None
+    # one that was started again is the child of another thread
+    found = []
+    for children in Path(f"/proc/{server.process.pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += children.read_text().split()
     return int(found[0]) if found else None
 
 

@@ -13,10 +13,12 @@ import pytest
 from crashing import recovered
 from serving import LOOP, ROW, Local, Process, call, model_of, wait_until_ready
 
+from kernel_bandits.service import api
 from kernel_bandits.service.channel import Frames, read_reply, read_request, reply_frame, request_frame
 from kernel_bandits.service.commands import RefusedError
 from kernel_bandits.service.exchange import Call, Reply, error_reply
-from kernel_bandits.service.link import Link, ModelError, Peer
+from kernel_bandits.service.link import Link, ModelError
+from kernel_bandits.service.peer import Peer
 from kernel_bandits.service.settings import parse_settings, read_settings
 from kernel_bandits.service.store import Store
 from kernel_bandits.service.worker import replay
@@ -69,7 +71,7 @@ def test_what_a_killed_model_was_asked_is_refused_and_nothing_is_lost(file, tmp_
     assert call(server.address, "GET", "/healthz") == (200, {"status": "alive", "leads": False})
     assert b'kernel_bandits_ready{loop="offers"} 0.0' in call(server.address, "GET", "/metrics")[1]
     wait_until_ready(server.address)
-    assert model_of(server) != model
+    assert model_of(server) not in (None, model)
     for number in range(20):
         assert call(server.address, "POST", DECISIONS, {"id": f"d{number}", "context": ROW})[0] == 200
     assert call(server.address, "POST", DECISIONS, {"id": "e0", "context": ROW})[0] == 201
@@ -198,3 +200,53 @@ def test_requests_that_arrive_together_are_one_message(tmp_path, monkeypatch):
     assert found == [300]
     assert {reply.status for reply in replies} == {201}
     assert len({json.loads(reply.content)["id"] for reply in replies}) == 300
+
+
+def test_a_model_that_ends_while_it_is_imported_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("kernel_bandits.service.peer._START", "import sys; sys.exit(7) # {path}")
+    link = Link(parse_settings(LOOP), str(tmp_path / "events.db"))
+    with pytest.raises(ModelError, match="ended with status 7"):
+        link.launch()
+    assert link._peer.channel.fileno() == -1
+
+
+def test_what_lies_in_the_working_directory_is_not_imported(tmp_path, monkeypatch):
+    (tmp_path / "queue.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
+    link = Link(parse_settings(LOOP), str(tmp_path / "events.db"))
+    link.launch()
+
+    async def stop():
+        await link.attach()
+        await link.stop()
+
+    asyncio.run(stop())
+
+
+def test_a_reply_that_cannot_be_encoded_is_an_error_of_its_own(tmp_path, monkeypatch):
+    server = Local(tmp_path / "events.db")
+    view = api.decision_view
+
+    def unencodable(event, repeated, details):
+        return {"id": object()} if event.decision == "bad" else view(event, repeated, details)
+
+    monkeypatch.setattr(api, "decision_view", unencodable)
+    with ThreadPoolExecutor(4) as pool:
+        bodies = [{"id": id, "context": ROW} for id in ("a", "bad", "b", "c")]
+        statuses = list(pool.map(lambda body: server("POST", DECISIONS, body)[0], bodies))
+    assert statuses == [201, 500, 201, 201]
+    server.stop()
+
+
+def test_many_who_ask_whether_it_is_ready_share_one_look(tmp_path, monkeypatch):
+    monkeypatch.setattr("kernel_bandits.service.store.BUSY_SECONDS", 1.0)
+    server = Local(tmp_path / "events.db")
+    assert server("POST", DECISIONS, {"id": "d1", "context": ROW})[0] == 201
+    lock = sqlite3.connect(tmp_path / "events.db", isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    with ThreadPoolExecutor(24) as pool:
+        probes = [pool.submit(server, "GET", "/readyz") for _ in range(24)]
+        assert {one.result()[0] for one in probes} == {503}
+        lock.close()
+        assert server("GET", f"{DECISIONS}/d1")[0] == 200
+    server.stop()

@@ -18,8 +18,8 @@ from kernel_bandits.service.metrics import CONTENT_TYPE
 # Seconds between two looks at whether a loop has changed, for those who watch.
 WATCH = reading.WATCH
 KEEP_ALIVE = 15.0
-# Seconds after which the process of the models counts as one that does not respond.
-PATIENCE = 10.0
+# Seconds after which the process of the models counts as one that does not respond; of whoever asks whether HTTP runs.
+PATIENCE, SHORT_PATIENCE = 10.0, 0.5
 
 
 async def watch(front: Front, call: Call) -> Reply:
@@ -82,7 +82,7 @@ async def configuration(front: Front, call: Call) -> Reply:
 async def health(front: Front, _: Call) -> Reply:
     """Return that the process runs, and whether the process of the models leads."""
     try:
-        numbers = await _numbers(front.link)
+        numbers = await _numbers(front.link, SHORT_PATIENCE)
     except RefusedError:
         return Reply({"status": "alive", "leads": False})
     return Reply({"status": "alive", "leads": numbers["leads"]})
@@ -103,12 +103,15 @@ async def metrics(front: Front, _: Call) -> Reply:
     return Reply(front.metrics.text(loops), 200, CONTENT_TYPE.encode())
 
 
-async def _numbers(link: Link) -> dict[str, Any]:
-    return dict(parse_json((await _soon(link, "numbers", Call({}, {}))).content))
+async def _numbers(link: Link, patience: float = PATIENCE) -> dict[str, Any]:
+    reply = await _soon(link, "numbers", Call({}, {}), patience)
+    if reply.status != 200:
+        raise RefusedError(reply.status, "no_numbers", "the process of the models has no numbers.")
+    return dict(parse_json(reply.content))
 
 
-async def _soon(link: Link, name: str, call: Call) -> Reply:
+async def _soon(link: Link, name: str, call: Call, patience: float = PATIENCE) -> Reply:
     try:
-        return await asyncio.wait_for(link.ask(name, call), PATIENCE)
+        return await asyncio.wait_for(link.ask(name, call), patience)
     except TimeoutError as reason:
         raise RefusedError(503, "no_response", "the process of the models does not respond.") from reason

@@ -6,12 +6,14 @@ It does what it is told over a socket, and ends with the other end of it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.numerics.blas_threads import single_threaded
@@ -29,6 +31,7 @@ MAKERS = {**api.MAKERS, **personalizer.MAKERS}
 LARGE = 10_000
 # What the other process says last.
 STOP = "stop"
+_log = logging.getLogger("kernel_bandits.service")
 
 
 class Host:
@@ -37,7 +40,7 @@ class Host:
     Args:
         runtime: the loops.
         channel: to the process of HTTP.
-        lost: is called when that process is gone; otherwise this is as if it had said that it is enough.
+        lost: is called when that process is gone; without it the host stops as if it had been told to.
     """
 
     def __init__(self, runtime: Runtime, channel: socket.socket, lost: Callable[[], None] | None = None) -> None:
@@ -54,34 +57,46 @@ class Host:
         self.runtime.start()
         threading.Thread(target=self._read, name="channel", daemon=True).start()
         await self._ended.wait()
-        await asyncio.to_thread(self.runtime.stop)
+        # not behind what waits for a thread
+        with ThreadPoolExecutor(1) as pool:
+            await self._loop.run_in_executor(pool, self.runtime.stop)
 
     def _read(self) -> None:
+        try:
+            told = self._read_requests()
+        except Exception:
+            # a process that hears nothing is of no use
+            _log.exception("the channel cannot be read")
+            told = False
+        if not told and self._lost is not None:
+            self._lost()
+        self._loop.call_soon_threadsafe(self._ended.set)
+
+    def _read_requests(self) -> bool:
+        """Hand requests over until the other process is gone; return whether it said that it is enough."""
         frames = Frames()
         while data := _received(self._channel):
             for frame in frames.take(data):
                 name, call = read_request(frame)
                 if name == STOP:
-                    self._loop.call_soon_threadsafe(self._ended.set)
-                    return
+                    return True
                 reader = READERS.get(name)
                 if reader is None:
                     self._submit(frame.number, name, call)
                 else:
                     self._loop.call_soon_threadsafe(self._begin, frame.number, reader, call)
-        if self._lost is not None:
-            self._lost()
-        self._loop.call_soon_threadsafe(self._ended.set)
+        return False
 
     def _submit(self, number: int, name: str, call: Call) -> None:
         """Hand a request over to its loop, without an event loop in between."""
         try:
             worker = self.runtime.worker(api.loop_of(self.runtime.settings, call))
+            worker.require_room()
             request = Unread(self._made, name, call, number=number)
             # a large body is read while the loop computes
             worker.submit(self._made(request) if len(call.content) > LARGE else request)
         except Exception as reason:
-            self._send(reply_frame(number, error_reply(reason)))
+            self._send(_frame(number, error_reply(reason)))
 
     def _made(self, request: Unread) -> Command:
         try:
@@ -93,7 +108,7 @@ class Host:
         return command
 
     def _answer(self, commands: Sequence[Command]) -> None:
-        self._send(b"".join([reply_frame(command.number, _reply_to(command)) for command in commands]))
+        self._send(b"".join([_frame(command.number, _reply_to(command)) for command in commands]))
 
     def _begin(self, number: int, reader: Reader, call: Call) -> None:
         task = self._loop.create_task(self._look_up(number, reader, call))
@@ -105,7 +120,7 @@ class Host:
             reply = await reader(self.runtime, call)
         except Exception as reason:
             reply = error_reply(reason)
-        self._send(reply_frame(number, reply))
+        self._send(_frame(number, reply))
 
     def _send(self, frames: bytes) -> None:
         with self._writing:
@@ -126,6 +141,14 @@ def _reply_to(command: Command) -> Reply:
         return reply
     except Exception as reason:
         return error_reply(reason)
+
+
+def _frame(number: int, reply: Reply) -> bytes:
+    """Return the frame of a reply, or of an error if it cannot be encoded, which is no matter of its batch."""
+    try:
+        return reply_frame(number, reply)
+    except Exception as reason:
+        return reply_frame(number, error_reply(reason))
 
 
 def _received(channel: socket.socket) -> bytes:
@@ -157,19 +180,19 @@ def serve_channel(
         try:
             runtime = Runtime(parse_settings(plan["text"]), plan["database"])
         except KernelBanditsError as reason:
-            channel.sendall(reply_frame(0, Reply({"reason": str(reason)}, 503)))
+            with suppress(OSError):
+                channel.sendall(reply_frame(0, Reply({"reason": str(reason)}, 503)))
             return
         host = Host(runtime, channel, lost)
         opened(runtime)
-        channel.sendall(reply_frame(0, Reply({})))
+        # whether somebody is still there shows when the channel is read
+        with suppress(OSError):
+            channel.sendall(reply_frame(0, Reply({})))
         asyncio.run(host.run())
 
 
 def main() -> None:
     """Serve the socket that is the standard input of this process."""
-    for one in (signal.SIGINT, signal.SIGTERM):
-        # the process of HTTP says when to stop; both may be sent the same signal
-        signal.signal(one, signal.SIG_IGN)
     configure_log("--verbose" in sys.argv)
     # for the life of the process: the same bits in every process, and no threads that wait for each other
     single_threaded().__enter__()
@@ -180,7 +203,3 @@ def main() -> None:
 
     # as in a crash: the log has all that was acknowledged, and the locks of the database end with the process
     serve_channel(socket.socket(fileno=os.dup(0)), lambda: os._exit(1), settle)
-
-
-if __name__ == "__main__":
-    main()

@@ -148,7 +148,7 @@ async def ready(runtime: Runtime, _: Call) -> Reply:
     if waiting:
         message = "; ".join(f"{name}: {reason}" for name, reason in waiting.items())
         raise RefusedError(503, "not_ready", message)
-    await asyncio.to_thread(runtime.store.check_writing)
+    await runtime.check_writing()
     return Reply({"status": "ready"})
 
 

@@ -65,6 +65,7 @@ class Runtime:
         # takes the commands of requests that wait on the channel
         self.answer: Callable[[Sequence[Command]], None] = lambda _: None
         self._cached: dict[tuple[str, str], tuple[float, int, Any]] = {}
+        self._probe: asyncio.Future[None] | None = None
 
     def start(self) -> None:
         """Start every worker; to be called where an event loop runs."""
@@ -108,6 +109,12 @@ class Runtime:
             self._cached.clear()
         self._cached[(name, what)] = (now, number, value)
         return value
+
+    async def check_writing(self) -> None:
+        """Raise an error if the database takes no events; those who ask at the same time share one look."""
+        if self._probe is None or self._probe.done():
+            self._probe = asyncio.ensure_future(asyncio.to_thread(self.store.check_writing))
+        await asyncio.shield(self._probe)
 
     def state(self) -> Mapping[str, str]:
         """Return what keeps each loop from being ready; empty if nothing does."""

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from kernel_bandits.errors import InputError, needs
+from kernel_bandits.numerics.blas_threads import single_threaded
 from kernel_bandits.service.app import build_app
 from kernel_bandits.service.keys import VARIABLE, read_keys
-from kernel_bandits.service.link import Link, Peer
+from kernel_bandits.service.link import Link
 from kernel_bandits.service.local import is_loopback
+from kernel_bandits.service.peer import Peer
 from kernel_bandits.service.process import collect_rarely, configure_log, stop_with
 from kernel_bandits.service.settings import read_settings
 
@@ -86,6 +88,7 @@ def serve(
         "timeout_graceful_shutdown": GRACE_SECONDS,
     }
     configure_log(verbose)
+    _limit_threads()
     names = ", ".join(settings.loops)
     print(f"Serving {names} on http://{host}:{port} (Ctrl-C stops it)", file=sys.stderr, flush=True)
     if processes > 1:
@@ -107,6 +110,7 @@ def application() -> Any:
     """Return the application of one of several processes."""
     plan = json.loads(os.environ[_PLAN])
     configure_log(plan["verbose"])
+    _limit_threads()
     stop_with(plan["parent"])
     keys = read_keys(None if plan["keys"] is None else Path(plan["keys"]))
     link = Link(read_settings(plan["file"]), plan["database"], partial(Peer, plan["verbose"]))
@@ -114,3 +118,9 @@ def application() -> Any:
     app = build_app(link, keys)
     collect_rarely()
     return app
+
+
+def _limit_threads() -> None:
+    """Keep matrix products in one thread where the models share this process: the same bits in every process."""
+    if os.name == "nt":
+        single_threaded().__enter__()

@@ -112,11 +112,15 @@ class Worker:
 
     def submit(self, command: Command) -> None:
         """Hand a command over; it is delivered when it is done."""
+        self.require_room()
+        self._queue.put(command)
+
+    def require_room(self) -> None:
+        """Refuse what would not be taken."""
         if self._stopping:
             raise RefusedError(503, "stopping", "the service is stopping; repeat the request elsewhere or later.")
         if self._queue.qsize() >= self._service.limits.waiting:
             raise RefusedError(503, "busy", "too many requests wait for this loop; repeat the request later.")
-        self._queue.put(command)
 
     def stop(self) -> None:
         """Carry out what was handed over, write a snapshot, and end the thread."""

@@ -91,7 +91,7 @@ class Limits:
         batch: rewards in one request.
         pending: decisions of a loop that await their reward; beyond that, decisions are refused.
         requests_per_second: of one key, or of all callers together where there are no keys; 0 for no limit.
-        waiting: requests of a loop that wait for the model; beyond that, requests are refused, also while it is stalled.
+        waiting: requests of a loop that wait for the model, on either side of the channel; others are refused.
     """
 
     body_bytes: int = 1_000_000

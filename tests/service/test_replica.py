@@ -184,3 +184,15 @@ def test_any_number_of_events_is_appended_in_order(tmp_path, count):
     with store.append("offers") as log:
         log.append(events)
     assert store.read("offers") == events
+
+
+def test_a_log_takes_any_number_of_events_at_once(tmp_path):
+    store, number = Store(str(tmp_path / "events.db")), 0
+    for count in (1, 999, 1000, 1001, 2345):
+        kinds = [Event("late", f"d{number + place}", {"reward": place / 7}) for place in range(count)]
+        events = [event.at(number + place, float(count)) for place, event in enumerate(kinds, 1)]
+        with store.append("offers") as log:
+            log.append(events)
+        assert store.read("offers", number) == events
+        number += count
+    store.close()

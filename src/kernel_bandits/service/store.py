@@ -50,7 +50,7 @@ KEPT_SNAPSHOTS = 2
 BUSY_SECONDS = 5.0
 READ_AT_ONCE = 5_000
 # Rows that one statement appends: the most that fit first. A few sizes, so that databases keep the statements.
-ROWS_AT_ONCE = (256, 32, 4, 1)
+ROWS_AT_ONCE = (1000, 256, 32, 4, 1)
 
 
 class StoreError(KernelBanditsError, RuntimeError):

@@ -225,8 +225,13 @@ def test_the_state_of_a_loop_is_that_of_its_log(server):
     assert same_as_replay(server)
 
 
-def test_the_exported_log_gives_the_estimates_of_the_page(server, tmp_path):
+def test_the_exported_log_gives_the_estimates_of_the_page(tmp_path):
+    # a loop of its own: others have learned of arms that look alike
+    server = Local(tmp_path / "events.db")
     reward_some(server)
+    for offered in ("blue", {"arm": "blue"}):
+        _, made = decide(server, actions=[offered])
+        server("POST", f"/v1/loops/offers/decisions/{made['id']}/reward", {"reward": 1.0})
     with urllib.request.urlopen(f"{server.address}/v1/loops/offers/log?rewarded=true") as response:
         (tmp_path / "log.jsonl").write_bytes(response.read())
     log = read(tmp_path / "log.jsonl")
@@ -236,6 +241,7 @@ def test_the_exported_log_gives_the_estimates_of_the_page(server, tmp_path):
         if arm["mean"] is not None:
             weights = (log.played == log.names.index(arm["arm"])) / log.propensities
             assert arm["mean"] == pytest.approx((weights * log.rewards).sum() / weights.sum())
+    server.stop()
 
 
 def test_responses_over_a_variable(server):

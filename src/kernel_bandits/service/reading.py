@@ -131,7 +131,7 @@ def log_row(event: Event, events: dict[str, Event]) -> dict[str, Any]:
         "context": body["context"],
         "actions": body["actions"],
         "excluded": body["excluded"],
-        "action": body["played"] if watched else body["action"],
+        "action": _by_name(body["played"] if watched else body["action"]),
         "arm": body["played_arm"] if watched else body["arm"],
         "propensity": body["played_probability"] if watched else body["propensity"],
         "probabilities": None if watched else body["probabilities"],
@@ -140,6 +140,11 @@ def log_row(event: Event, events: dict[str, Event]) -> dict[str, Any]:
         "reward": None if rewarded is None else rewarded.body["reward"],
         "source": None if rewarded is None else rewarded.body["source"],
     }
+
+
+def _by_name(action: Any) -> Any:
+    """Return an action as a log has it: an arm without features is its name, however it was offered."""
+    return action["arm"] if isinstance(action, dict) and set(action) == {"arm"} else action
 
 
 async def ready(runtime: Runtime, _: Call) -> Reply:

@@ -3,7 +3,8 @@
     python benchmarks/bakeoff/checks.py
 
 Both turn a table into a bandit themselves. They play the shuffles of the bake-off with the same options; what they
-measure should differ from our driver's by no more than shuffles do. Writes ``checks.json`` for the page.
+measure should differ from our driver's by no more than shuffles do. Writes ``checks.json`` beside this file, which the
+repository ships for the page.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from bakeoff.libraries.vowpal_wabbit import LINEAR, Wabbit, numbers  # noqa: E40
 from bakeoff.problem import FloatArray, Problem, write_atomically  # noqa: E402
 from bakeoff.tables import all_tables  # noqa: E402
 
+CHECKS = Path(__file__).with_name("checks.json")
 TABLES = ("satimage", "contraceptive", "spambase")
 SHUFFLES = 5
 HORIZON = 1500
@@ -103,7 +105,7 @@ def main() -> None:
     python = interpreter(DRIVERS, options.folder / "environments")
     line = [python, "-W", "ignore", __file__, "--problems", json.dumps(problems)]
     done = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True)
-    write_atomically(options.folder / "checks.json", done.stdout.splitlines()[-1].encode())
+    write_atomically(CHECKS, done.stdout.splitlines()[-1].encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def write_page(bakeoff: Bakeoff, path: Path) -> None:
         baselines(report),
         *(results(report, kind) for kind in KINDS),
         skylines(report),
-        drivers(bakeoff.folder / "checks.json"),
+        drivers(Path(__file__).with_name("checks.json")),
         settings(report),
         sources_text(report),
         how_to_add(),

@@ -133,7 +133,7 @@ REASONS = {
     "texture": "the classes are nearly linear in 40 columns that almost agree; a linear model is right from the start.",
     "wisconsin": "a linear model is right more often from start to end; the noise that is learned is smaller than what "
     "predicts best (a kernel by hand with noise of a third of the variance reaches 0.967).",
-    "wdbc": "nearly linear, and what is lost is lost at the start: arms count as unrelated until each has 16 rewards. A "
+    "wdbc": "nearly linear, and what is lost is lost at the start: arms are unrelated until each has 16 rewards. A "
     "kernel by hand with opposite arms from the first round reaches 0.966 (five shuffles).",
     "heating": "one alternative is right for two in three, whoever asks; half of the first 50 rounds go to others, "
     "and from round 100 on nothing more is lost.",

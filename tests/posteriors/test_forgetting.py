@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from roles import UNWATCHED, classified
 from test_weights import generalised_least_squares
 
 import kernel_bandits as kb
@@ -321,30 +322,20 @@ def test_a_residual_is_measured_in_standard_deviations_of_the_reward(unit):
     assert residual(9.0 * unit, 1.0 * unit, 0.3 * unit, 0.16, unit) == LARGEST
 
 
-def classified(forgetting, arms, rounds, swap, seed):
-    """Return which rounds were right: clusters of contexts, one arm right for each, another one after the swap."""
-    generator, offered = np.random.default_rng(seed), np.eye(arms)
-    centres = 1.5 * generator.standard_normal((arms, 6))
-    policy, right = kb.ek_ucb(forgetting=forgetting, seed=seed), []
-    for t in range(rounds):
-        label = int(generator.integers(arms))
-        context = centres[label] + generator.standard_normal(6)
-        decision = policy.select(context, offered)
-        right.append(decision.index == (label + (t >= swap)) % arms)
-        policy.update(context, decision.action, float(right[-1]))
-    return np.array(right)
-
-
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_kernel_that_is_still_learned_is_no_change(seed):
     # many arms: for some hundred rounds the model is too sure of what it knows
-    expected = classified(None, 12, 450, np.inf, seed)
-    np.testing.assert_array_equal(classified(kb.Restart(), 12, 450, np.inf, seed), expected)
+    kept, restarted = kb.ek_ucb(learn_kernel=UNWATCHED, seed=seed), kb.ek_ucb(forgetting=kb.Restart(), seed=seed)
+    expected = classified(kept, 12, 450, np.inf, seed)
+    np.testing.assert_array_equal(classified(restarted, 12, 450, np.inf, seed), expected)
 
 
 def test_a_learned_policy_that_restarts_recovers_where_arms_change_their_roles():
-    rules = (None, kb.Restart())
-    stays, restarts = (np.mean([classified(rule, 4, 700, 400, seed)[450:] for seed in range(3)]) for rule in rules)
+    options = ({"learn_kernel": UNWATCHED}, {"forgetting": kb.Restart()})
+    stays, restarts = (
+        np.mean([classified(kb.ek_ucb(**each, seed=seed), 4, 700, 400, seed)[450:] for seed in range(3)])
+        for each in options
+    )
     assert restarts > 0.7
     assert stays < 0.5
 

@@ -29,6 +29,40 @@ def column_factors(relevance: FloatArray, labels: NDArray[np.intp]) -> FloatArra
     return np.exp(relevance)[labels] if len(relevance) else np.ones(len(labels))
 
 
+def relabelled(relevance: FloatArray, before: NDArray[np.intp], labels: NDArray[np.intp]) -> FloatArray:
+    """Return the relevance of variables whose columns (d,) were those of others before: the mean over its columns."""
+    if not len(relevance) or np.array_equal(before, labels):
+        return relevance
+    return np.bincount(labels, relevance[before]) / np.bincount(labels) if weight_count(labels) else ALIKE
+
+
+def category_labels(points: FloatArray) -> NDArray[np.intp]:
+    """Return the variable of each column of points (n, d), numbered from 0, shape (d,).
+
+    Neighbouring columns of zeros and ones, exactly one of which is 1 in every row, are the levels of one category. All
+    other columns are variables of their own.
+    """
+    count, dimension = points.shape
+    is_flag = ((points == 0.0) | (points == 1.0)).all(axis=0)
+    flags = np.where(is_flag, points, 0.0)
+    # how often two of them are 1 in one row
+    both = np.einsum("ni,nj->ij", flags, flags, optimize=True)
+    ones = both.diagonal()
+    labels = np.empty(dimension, dtype=np.intp)
+    first = variable = 0
+    while first < dimension:
+        last, total = first, 0.0
+        while last < dimension and is_flag[last] and not both[first:last, last].any() and total < count:
+            total += ones[last]
+            last += 1
+        # a level that nobody had yet begins no category, and one that everybody has is none
+        if total < count or not 0.0 < ones[first] < count:
+            last = first + 1
+        labels[first:last] = variable
+        first, variable = last, variable + 1
+    return labels
+
+
 @dataclass(frozen=True)
 class Columns:
     """What the columns of a joint point are.
@@ -49,6 +83,19 @@ class Columns:
         if self.box is not None:
             low, high = np.minimum(low, self.box[0]), np.maximum(high, self.box[1])
         return replace(self, box=(tuple(low.tolist()), tuple(high.tolist())))
+
+    def recognised(self, points: FloatArray) -> Columns:
+        """Return the same with the categories among the columns of joint points (t, d), unless variables are known.
+
+        Those of contexts and of actions are told apart. Of a box all columns are settings.
+        """
+        if self.variables is not None:
+            return self
+        contexts, actions = points[:, : self.contexts], points[:, self.contexts :]
+        of_actions = np.arange(actions.shape[1]) if self.box is not None else category_labels(actions)
+        of_contexts = category_labels(contexts)
+        labels = np.concatenate([of_contexts, of_contexts.max(initial=-1) + 1 + of_actions])
+        return replace(self, variables=tuple(labels.tolist()))
 
     def of(self, part: slice, dimension: int) -> NDArray[np.intp]:
         """Return the variables of some of the columns, numbered from 0."""

@@ -10,7 +10,7 @@ right for a visitor the other is not, so what one earned says as much of the oth
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -20,8 +20,9 @@ from kernel_bandits.kernels import Kernel, Shear, TensorProduct
 from kernel_bandits.kernels.mixed import Mixed, PerArm
 from kernel_bandits.learning import blocks, box
 from kernel_bandits.learning.blocks import Block, block_evidence
-from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units, column_factors
+from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units
 from kernel_bandits.learning.left_out import balanced_score
+from kernel_bandits.learning.mixed_model import PRESENT, MixedModel
 from kernel_bandits.learning.mixed_objective import MixedObjective, greatest_contrast
 from kernel_bandits.learning.mixed_prior import BOX_PRIOR, DESCRIBED_PRIOR, PRIOR, MixedPrior
 from kernel_bandits.learning.observations import Observations
@@ -36,7 +37,9 @@ BONUS = 1.5
 # The least bonus of two-valued rewards, and the least where the bound would otherwise exceed the upper value. With half
 # a deviation for both, policies with a faint signal stay with an offer that is worse than most.
 TWO_VALUED_BONUS, LEAST_BONUS = 1.0, 0.5
-# The same in a box: on the slope of a peak the variance is as small as what was seen of it, and a small bonus climbs
+# The least reward is nothing, and others are takings, if it is earned in more than this share of the rounds.
+OFTEN = 0.1
+# In a box: on the slope of a peak the variance is as small as what was seen of it, and a small bonus climbs
 # step by step. Chosen among 1.5, 2, 2.7 and 3.6 on twelve plants of benchmarks/process_random.py.
 BOX_BONUS = 3.0
 # Of K arms that are correlated as negatively as they can be, an observation of one is worth 1/(K − 1)² of one of each
@@ -50,87 +53,6 @@ MOVES_PRICES = 3.0
 # Where arms may be correlated, this many observations are searched for a place from which the descent on all goes on,
 # unless they have two minima whose logarithms of λ differ by more than this.
 SEARCH_SIZE, SAME_NOISE = 256, 0.1
-# Far above a part that is absent, and far below one that is there.
-PRESENT = math.exp(0.5 * blocks.ABSENT)
-
-
-@dataclass(frozen=True)
-class MixedModel:
-    """Rewards as mean + f(s) + noise, with f of a mixed kernel.
-
-    Attributes:
-        kernel: of joint points.
-        noise: λ, in squared reward units.
-        mean: c, the expected reward where nothing is known.
-        parameters: θ in units of the sample.
-        bonus: how many standard deviations an upper bound lies above the mean.
-        contexts: units of the context columns.
-        actions: units of the action columns; None where they name arms.
-        power: by which the evidence counted; 0 where only level and spread of the rewards were learned.
-        evidence: the log evidence of the sample, in nats.
-        warp: of the columns that the kernel compares.
-        shape: what the rewards of a box show of the settings; ``CURVED`` elsewhere.
-    """
-
-    kernel: Kernel
-    noise: float
-    mean: float
-    parameters: FloatArray
-    bonus: float
-    contexts: ColumnUnits
-    actions: ColumnUnits | None
-    power: float
-    evidence: float
-    warp: Warp
-    shape: int = box.CURVED
-
-    @property
-    def correlation(self) -> float:
-        """Of what two named arms earn in one context; 0 where arms share nothing."""
-        if self.actions is not None or len(self.parameters) <= blocks.CONTRAST:
-            return 0.0
-        return 1.0 - math.exp(self.parameters[blocks.CONTRAST])
-
-    @property
-    def shares(self) -> tuple[tuple[str, float], ...]:
-        """The parts of the variance of a reward: noise, constant, linear, smooth, and of single actions."""
-        values = np.exp(self.parameters)
-        bias, linear, decorrelated, smooth = values[: blocks.LENGTH].tolist()
-        # without columns nothing is linear in them
-        linear = (
-            linear * self.contexts.mean_square(self.warp.contexts) + decorrelated if len(self.contexts.varies) else 0.0
-        )
-        by_linear = by_smooth = own = 0.0
-        if self.actions is not None:
-            by_linear, by_smooth, own = values[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH].tolist()
-            by_linear *= self.actions.mean_square(self.warp.actions)
-        # (b + l + s)(1 + l' + s'): what has a smooth factor is smooth, what is left with a linear one linear
-        straight = linear * (1.0 + by_linear) + bias * by_linear
-        parts = {
-            "noise": float(values[blocks.NOISE]),
-            "constant": bias,
-            "linear": float(straight),
-            "smooth": float((bias + linear + smooth) * (1.0 + by_linear + by_smooth) - bias - straight),
-        }
-        if own > PRESENT:
-            parts["of single actions"] = float((bias + linear + smooth) * own)
-        total = sum(parts.values())
-        return tuple((name, part / total) for name, part in parts.items())
-
-    def relative_lengthscales(self, dimension: int) -> tuple[float, ...]:
-        """Lengthscales over the spread of their columns, √12 standard deviations; 0 in the columns that name an arm."""
-        values = np.exp(self.parameters)
-        relative = np.zeros(dimension)
-        split = len(self.contexts.varies)
-        relative[:split] = _relative(self.contexts, values[blocks.LENGTH], self.warp.contexts)
-        if self.actions is not None:
-            relative[split:] = _relative(self.actions, values[blocks.ACTION_LENGTH], self.warp.actions)
-        return tuple(relative.tolist())
-
-
-def _relative(units: ColumnUnits, lengthscale: float, relevance: FloatArray) -> FloatArray:
-    shrink = 1.0 / column_factors(relevance, units.labels)
-    return np.where(units.varies, shrink * lengthscale * math.sqrt(units.variables / 12.0), math.inf)
 
 
 class MixedSample:
@@ -379,9 +301,15 @@ class MixedSample:
         ``BONUS`` or ``BOX_BONUS``, unless rewards have two values. Then the expected reward of mean c and deviation σ
         that is either the lower value or a single higher one has the higher one at c + σ²/(c − lower): rare successes
         are worth looking for. Where the signal is faint that is less than one deviation, and one is what counts.
+
+        Takings are nothing or a price: rewards of which many are the least one. What an arm pays when it pays is then
+        unknown until it does, and the best of K unknown arms is expected √(2·log K) deviations above the mean.
         """
         if not self._is_two_valued:
-            return BOX_BONUS if self._in_box else BONUS
+            if self._in_box:
+                return BOX_BONUS
+            is_taking = self._arms and (self._rewards == self._rewards.min()).mean() > OFTEN
+            return max(BONUS, math.sqrt(2.0 * math.log(self._observations.arm_count))) if is_taking else BONUS
         lower, upper = self._values.tolist()
         hoped = max(TWO_VALUED_BONUS, deviation / max(mean - lower, 1e-3 * (upper - lower)))
         return max(LEAST_BONUS, min(hoped, (upper - mean) / deviation))

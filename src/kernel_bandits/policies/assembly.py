@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -91,7 +91,8 @@ class _LearnedRenewals:
         del number  # the sample is drawn by the number of observations
         # what the columns and the box are is known to the learner of the posterior before
         learner = before.learner if isinstance(before, LearnedPosterior) else self.learner
-        return LearnedPosterior(copy.copy(learner), self.learning, self.seed)
+        # what forgets has a test of its own, or none
+        return LearnedPosterior(copy.copy(learner), replace(self.learning, fall_back=False), self.seed)
 
 
 def posterior_of(

@@ -35,6 +35,8 @@ class Diagnostics:
             lengthscales relative to the spread of their columns, which show the columns that matter.
         residual_mean_square: the running mean of z², with z = (reward − mean)/√(std² + λ) of each reward before it was
             learned: near 1 if the model holds, above it if rewards surprise. 1 before there are enough.
+        trusted_since: the first observation that still counts. It is 0 unless rewards stayed below what a learned model
+            predicted of them, so that what came before was dropped.
         failed_refits: how often a kernel could not be learned, so that the one before stayed.
         warnings: in words, what has gone wrong: a process that has changed, a kernel that cannot be learned.
     """
@@ -52,6 +54,7 @@ class Diagnostics:
     prior_mean: float
     kernel_changes: tuple[KernelChange, ...]
     residual_mean_square: float = 1.0
+    trusted_since: int = 0
     failed_refits: int = 0
     warnings: tuple[str, ...] = ()
 
@@ -82,7 +85,7 @@ def diagnose(policy: object, observations: int, posteriors: Sequence[Posterior[A
     """Return the diagnostics of a policy with these posteriors that has learned this number of rewards."""
     residuals = getattr(policy, "residuals", Residuals())
     changed = residuals.warning(any(isinstance(posterior, ForgettingPosterior) for posterior in posteriors))
-    found = (changed, *map(_failure, posteriors))
+    found = (changed, *map(_fall, posteriors), *map(_failure, posteriors))
     # several models share one kernel
     first = next(iter(posteriors), None)
     return Diagnostics(
@@ -99,8 +102,19 @@ def diagnose(policy: object, observations: int, posteriors: Sequence[Posterior[A
         prior_mean=0.0 if first is None else first.prior_mean,
         kernel_changes=() if first is None else first.kernel_changes,
         residual_mean_square=residuals.mean_square,
+        trusted_since=max((posterior.trusted_since for posterior in posteriors), default=0),
         failed_refits=sum(posterior.failed_refits for posterior in posteriors),
         warnings=tuple(warning for warning in found if warning is not None),
+    )
+
+
+def _fall(posterior: Posterior[Any]) -> str | None:
+    """Return in words that what was learned first no longer counts."""
+    if not posterior.trusted_since:
+        return None
+    return (
+        f"from observation {posterior.trusted_since} on rewards stayed below what was predicted of them, so what was "
+        "learned before it no longer counts."
     )
 
 

@@ -100,6 +100,7 @@ class Facts:
         unit: that of rewards which the kernel, λ and covariances are in; 1 unless their squares would underflow.
         shape: what rewards in a box show of the settings, as of :mod:`kernel_bandits.learning.box`.
         is_provisional: whether rewards are still too few to learn more of them than their level and spread.
+        trusted_since: observations before this one count for nothing, since rewards fell below what was predicted.
         failed_refits: how often a kernel could not be learned.
         failed_round: in which round the last time.
         failure: why, the last time.
@@ -117,6 +118,7 @@ class Facts:
     unit: float = 1.0
     shape: int = CURVED
     is_provisional: bool = False
+    trusted_since: int = 0
     failed_refits: int = 0
     failed_round: int = 0
     failure: str = ""

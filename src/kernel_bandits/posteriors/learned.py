@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 from array import array
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -16,28 +14,26 @@ from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import InputError, KernelBanditsError
+from kernel_bandits.kernels import KernelLike
 from kernel_bandits.learning.rewards import Rewards, RewardUnits
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.bounds import Bound
-from kernel_bandits.posteriors.facts import Evaluation
+from kernel_bandits.posteriors.converted import ConvertedEvaluation, ConvertedPosterior
+from kernel_bandits.posteriors.fallback import Trust
 from kernel_bandits.posteriors.history import History, rewards_at
 from kernel_bandits.posteriors.learners import UNKNOWN_NOISE, Learner, Refit
 
 
-@dataclass(slots=True)
-class _LearnedEvaluation(Evaluation):
-    """Adds the evaluation of the posterior within, whose mean is less the prior mean."""
-
-    within: Any
-
-
-class LearnedPosterior(Posterior[_LearnedEvaluation]):
+class LearnedPosterior(ConvertedPosterior):
     """Another posterior, whose kernel, λ and prior mean are learned by maximum evidence at doubling times.
 
     A change rebuilds dictionary and posterior from the whole history in one pass. All numbers are in the units of the
     data. Where nothing was known of the rewards, what is learned of them is bounded as :class:`RewardUnits` says; they
     are kept as they were, and bounded anew at each change.
+
+    Where nothing was known it also notices that rewards stay below what was predicted of them. It then falls back to
+    its prior and to what came after the fall (:mod:`~kernel_bandits.posteriors.fallback`). A log that is learned in
+    bulk is not watched, nor are weighted observations.
 
     Args:
         learner: what is learned.
@@ -50,12 +46,11 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
     def __init__(self, learner: Learner[Any], learning: KernelLearning, seed: np.random.SeedSequence) -> None:
         start = learner.start
         within = learner.build(None, UNKNOWN_NOISE if start is None else start.noise, 0)
-        super().__init__(within._facts, within._pending)
+        super().__init__(within)
         self._facts.prior_mean = 0.0 if start is None else start.mean
         self.learning = learning
         self._learner, self._seed = learner, seed
         self._model = start
-        self._within = within
         self._next: int | None = learning.first_round
         self._units = RewardUnits()
         # Rewards as they came, where the history is kept: those that the posterior within learns are bounded and
@@ -63,6 +58,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         self._rewards = array("d")
         # A history-free stream until the kernel is frozen.
         self._kept = History() if self._is_history_free else None
+        self._trust = Trust()
+        self._falls_back = learning.fall_back and start is None and self._kept is None
 
     @property
     def learner(self) -> Learner[Any]:
@@ -94,51 +91,15 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         twin._rewards, twin._kept = self._rewards[:], None if self._kept is None else self._kept.copy()
         return twin
 
+    def _check_first(self, points: FloatArray) -> None:
+        self._learner.check(points)
+
     @property
     def _is_history_free(self) -> bool:
         return self.approximation == "history-free"
 
-    @property
-    def dictionary_points(self) -> FloatArray:
-        return self._within.dictionary_points
-
     def _observations(self) -> tuple[FloatArray, FloatArray]:
         return self._within._observations()[0], np.array(self._rewards)
-
-    def _in_data_units(self, means: FloatArray) -> FloatArray:
-        return means + self.prior_mean if self.unit == 1.0 else self.unit * means + self.prior_mean
-
-    def _shifted(self, evaluation: Evaluation) -> _LearnedEvaluation:
-        std = evaluation.std if self.unit == 1.0 else self.unit * evaluation.std
-        return _LearnedEvaluation(evaluation.round_index, self._in_data_units(evaluation.mean), std, evaluation)
-
-    def bound_in(self, context: FloatArray, bonus: float) -> Bound:
-        if not self.round_index:
-            # the columns are still to be checked
-            return super().bound_in(context, bonus)
-        return self._within.bound_in(context, bonus)
-
-    def evaluate(self, points: FloatArray) -> _LearnedEvaluation:
-        if not self.round_index:
-            self._learner.check(points)
-        return self._shifted(self._within.evaluate(points))
-
-    def means(self, points: FloatArray) -> FloatArray:
-        if not self.round_index:
-            self._learner.check(points)
-        return self._in_data_units(self._within.means(points))
-
-    def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _LearnedEvaluation]:
-        if not self.round_index:
-            self._learner.check(points)
-        chosen, evaluation = self._within.contenders(points, bonus)
-        return chosen, self._shifted(evaluation)
-
-    def gradient(self, points: FloatArray, evaluation: _LearnedEvaluation, bonus: float, first: int = 0) -> FloatArray:
-        return self.unit * self._within.gradient(points, evaluation.within, bonus, first)
-
-    def covariance(self, points: FloatArray, evaluation: _LearnedEvaluation) -> FloatArray:
-        return self._within.covariance(points, evaluation.within)
 
     def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         points, values, rewards = self._within.contributions(point)
@@ -146,14 +107,17 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         # as they came, where the posterior within learned them centred and bounded
         return points, self.unit * values, rewards_at(points, *self._observations()) if is_kept else None
 
-    def batch(self) -> AbstractContextManager[Callable[[FloatArray], float]]:
-        return self._within.batch()
-
-    def observe_steps(self, point: FloatArray, reward: float, evaluation: _LearnedEvaluation, row: int = 0) -> Steps:
+    def observe_steps(self, point: FloatArray, reward: float, evaluation: ConvertedEvaluation, row: int = 0) -> Steps:
         centred = self._centred(reward)
         return self._learn_steps(
-            point, reward, lambda within: within.observe_steps(point, centred, evaluation.within, row)
+            point,
+            reward,
+            lambda within: within.observe_steps(point, centred, evaluation.within, row),
+            trust=self._trust_after(reward, evaluation.mean.item(row), evaluation.std.item(row)),
         )
+
+    def _trust_after(self, reward: float, mean: float, std: float) -> Trust:
+        return self._trust.after(reward, mean, std, self._facts) if self._falls_back else self._trust
 
     def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
         centred = self._centred(reward)
@@ -193,23 +157,34 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
 
     def fulfil_steps(self, key: int, reward: float) -> Steps:
         point, centred = self._pending.awaited[key].point, self._centred(reward)
-        return self._learn_steps(point, reward, lambda within: within.fulfil_steps(key, centred))
+        trust = self._trust_after(reward, *self.predict_awaited(key)) if self._falls_back else None
+        return self._learn_steps(point, reward, lambda within: within.fulfil_steps(key, centred), trust=trust)
 
     def _learn_steps(
-        self, point: FloatArray, reward: float, prepare: Callable[[Posterior[Any]], Steps], weight: float = 1.0
+        self,
+        point: FloatArray,
+        reward: float,
+        prepare: Callable[[Posterior[Any]], Steps],
+        weight: float = 1.0,
+        trust: Trust | None = None,
     ) -> Steps:
-        """Return the steps that learn an observation, and the kernel if it is time to."""
-        if self._next is None or self.round_index + 1 < self._next:
+        """Return the steps that learn an observation, and the kernel if it is time to or the model no longer holds."""
+        trust = self._trust if trust is None else trust
+        is_due = self._next is not None and self.round_index + 1 >= self._next
+        if not is_due and trust.lost_at is None:
             steps = prepare(self._within)
             if self._kept is not None:
                 return steps + self._kept.append_steps(point, reward, weight)
             if not self._is_history_free:
-                steps.append((self._rewards.append, reward))
+                steps += [(self._rewards.append, reward), (setattr, self, "_trust", trust)]
             return steps
         # a kernel is learned apart, with the observation, and takes over when it is complete
         twin = self.copy()
         carry_out(prepare(twin._within))
         twin._keep(point[None, :], np.array([reward]), None if weight == 1.0 else np.array([weight]))
+        twin._trust = trust.again()
+        if trust.lost_at is not None:
+            twin._fall_back()
         twin._learn_if_due()
         return [replace_state(self, twin)]
 
@@ -233,18 +208,6 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
                 raise
             twin._learn_if_due()
             yield start - first, [replace_state(self, twin)]
-
-    def anticipate_steps(self, key: int, point: FloatArray, evaluation: _LearnedEvaluation, row: int = 0) -> Steps:
-        return self._within.anticipate_steps(key, point, evaluation.within, row)
-
-    def anticipate_many_steps(self, keys: Sequence[int], points: FloatArray) -> tuple[int, Steps]:
-        return self._within.anticipate_many_steps(keys, points)
-
-    def abandon_steps(self, keys: Collection[int]) -> Steps:
-        return self._within.abandon_steps(keys)
-
-    def abandon_many_steps(self, keys: Sequence[int]) -> Iterator[tuple[int, Steps]]:
-        return self._within.abandon_many_steps(keys)
 
     def _keep(self, points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None) -> None:
         """Keep observations as they came, in a copy that nobody else holds."""
@@ -275,7 +238,8 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
             self._learn_kernel()
         except KernelBanditsError as reason:
             self._facts.count_failure(self.round_index, reason)
-        self._next = self._learner.next_round(self.learning, self.round_index)
+        since = self._trust.since
+        self._next = since + self._learner.next_round(self.learning, self.round_index - since)
         if self._is_history_free and self._next > self.learning.warm_up:
             self._next = self._kept = None
 
@@ -284,16 +248,30 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         kept = self._kept
         points, rewards = self._observations() if kept is None else (kept.points, kept.rewards)
         generator = _sampler(self._seed, self.round_index)
-        units, refit = self._refitted(points, rewards, generator)
+        since = self._trust.since
+        units, refit = self._refitted(points[since:], rewards[since:], generator)
         if refit is None:
             if self._model is None:
                 # rewards that are all equal say nothing but their level, which is then what to expect
-                self._facts.prior_mean = float(rewards.mean())
+                self._facts.prior_mean = float(rewards[since:].mean())
             return
-        within = self._rebuilt(refit, points, units.bounded(rewards) / units.unit - refit.mean)
+        within = self._rebuilt(
+            refit.kernel, refit.regularization, refit.sample, points, units.bounded(rewards) / units.unit - refit.mean
+        )
         if not self._learner.accepts(self._within, within, refit, generator):
             return
         self._adopt(refit, within, units)
+
+    def _fall_back(self) -> None:
+        """Begin again with what is still trusted, as if nothing were known, in a copy that nobody else holds."""
+        points, rewards = self._observations()
+        within = self._rebuilt(None, UNKNOWN_NOISE, points[self._trust.since :], points, np.zeros(len(points)))
+        facts = within._facts
+        facts.prior_mean = float(rewards[self._trust.since :].mean())
+        facts.take_failures(self._facts)
+        facts.kernel_changes, facts.trusted_since = self.kernel_changes, self._trust.since
+        self._model, self._units, self._next = None, RewardUnits(), self.round_index
+        self._within, self._facts, self._pending = within, facts, within._pending
 
     # What overflows on the way is refused by name, or another model is found.
     @np.errstate(divide="ignore", invalid="ignore", over="ignore")
@@ -314,19 +292,27 @@ class LearnedPosterior(Posterior[_LearnedEvaluation]):
         facts.bonus, facts.shape, facts.is_provisional = refit.bonus, refit.shape, refit.is_provisional
         facts.take_failures(self._facts)
         facts.kernel_changes = (*self.kernel_changes, refit.change(facts))
+        facts.trusted_since = self._trust.since
         self._model, self._within, self._facts, self._pending = refit.model, within, facts, within._pending
         self._units = units
 
-    def _rebuilt(self, refit: Refit[Any], points: FloatArray, centred: FloatArray) -> Posterior[Any]:
+    def _rebuilt(
+        self,
+        kernel: KernelLike | None,
+        regularization: float,
+        sample: FloatArray,
+        points: FloatArray,
+        centred: FloatArray,
+    ) -> Posterior[Any]:
         """Return the posterior of a model with all observations, (t, d) and rewards in its units less its mean (t,)."""
-        within = self._learner.build(refit.kernel, refit.regularization, len(self.kernel_changes) + 1)
+        within = self._learner.build(kernel, regularization, len(self.kernel_changes) + 1)
         awaited = {key: each.point for key, each in self._pending.awaited.items()}
-        candidates = refit.sample
+        candidates = sample
         if len(candidates) < len(points) or awaited:
             anchors = self.dictionary_points.reshape(-1, points.shape[1])
-            candidates = _candidates(refit.sample, anchors, list(awaited.values()))
+            candidates = _candidates(sample, anchors, list(awaited.values()))
         # the kernel is learned without weights: they change what is known of f, not how rough it is
-        within.learn_history(points, centred, candidates, self.observed_weights)
+        within.learn_history(points, centred, candidates, self._trust.weights(self.observed_weights, len(points)))
         if awaited:
             within.anticipate_all(awaited)
         return within

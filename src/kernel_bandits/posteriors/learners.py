@@ -20,7 +20,8 @@ from kernel_bandits.learning.box import CURVED, unknown_kernel
 from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units
 from kernel_bandits.learning.evidence import log_marginal_likelihood
 from kernel_bandits.learning.fit import Sample
-from kernel_bandits.learning.mixed import MixedModel, MixedSample
+from kernel_bandits.learning.mixed import MixedSample
+from kernel_bandits.learning.mixed_model import MixedModel
 from kernel_bandits.learning.mixed_prior import DESCRIBED_PRIOR, PRIOR
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.learning.units import RewardModel, Units
@@ -338,8 +339,11 @@ class MixedLearner(Learner[MixedModel]):
         drawn = drawn_rows(len(points), size, generator)
         if np.ptp(rewards[drawn]) == 0.0:
             return None
+        columns = self._columns.recognised(points[drawn])
         before = model if model is None or (model.actions is None) == self._arms else None
-        sample = MixedSample(points[drawn], rewards[drawn], self._columns, self._arms, before)
+        if before is not None:
+            before = before.with_variables(columns, points.shape[1])
+        sample = MixedSample(points[drawn], rewards[drawn], columns, self._arms, before)
         found = sample.fit(before)
         gain = math.inf if before is None else sample.evidence_gained(found, before)
         relative = found.relative_lengthscales(points.shape[1])

@@ -44,6 +44,8 @@ class Reported(ABC):
     """The expected reward where nothing is known; 0 unless it is learned."""
     kernel_changes: tuple[KernelChange, ...] = _fact("_facts.kernel_changes")
     """How the kernel has changed so far; empty unless it is learned."""
+    trusted_since: int = _fact("_facts.trusted_since")
+    """The first observation that still counts: a learned model drops what came before rewards fell short of it."""
     failed_refits: int = _fact("_facts.failed_refits")
     """How often a kernel could not be learned, so that the one before stayed."""
     dictionary_size: int = _fact("_pending.settled.size")

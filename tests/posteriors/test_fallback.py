@@ -1,0 +1,199 @@
+"""A policy that earns less than its model promises notices it, and begins again with what still holds."""
+
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pytest
+from roles import UNWATCHED, classified, visitors
+
+import kernel_bandits as kb
+from kernel_bandits.posteriors.changes import FIRST_TESTED
+from kernel_bandits.posteriors.facts import Facts
+from kernel_bandits.posteriors.fallback import FORGOTTEN, LIMIT, Trust
+
+
+def trust_after(residuals, trust=None, first=FIRST_TESTED):
+    """Return the trust after rewards that miss their predictions by so many standard deviations."""
+    trust, facts = trust or Trust(), Facts(kb.Gaussian(), 0.25, "exact")
+    for place, z in enumerate(residuals):
+        facts.round_index = first + place
+        trust = trust.after(2.0 + 0.5 * z, 2.0, 0.0, facts)
+    return trust
+
+
+def test_rewards_that_stay_below_lose_the_trust_in_what_came_before():
+    holds = trust_after([0.1, -0.2, 0.3] * 10)
+    lost = trust_after([-2.0] * 9, holds, first=FIRST_TESTED + 30)
+    # Σ(2 − 0.5) after nine exceeds the limit, after eight it does not
+    assert 8 * 1.5 <= LIMIT < 9 * 1.5
+    assert holds.lost_at is None
+    assert trust_after([-2.0] * 8, holds, first=FIRST_TESTED + 30).lost_at is None
+    assert lost.lost_at == FIRST_TESTED + 30
+    assert lost.again().since == FIRST_TESTED + 30
+    assert lost.again().lost_at is None
+
+
+def test_the_more_there_is_to_lose_the_longer_it_takes():
+    seen = 1_000_000
+    holds = Trust(test=replace(Trust().test, count=seen))
+    needed = next(n for n in range(1, 100) if trust_after([-1.0] * n, holds).lost_at is not None)
+    assert (needed - 1) * 0.5 <= 2.0 * np.log(seen + needed) < needed * 0.5
+
+
+def test_a_model_that_holds_is_kept():
+    """Rewards of two values, nine of ten the higher one, are the worst case: their residuals are skewed downwards."""
+    generator, trust, facts = np.random.default_rng(0), Trust(), Facts(kb.Gaussian(), 0.09, "exact")
+    for t in range(300_000):
+        facts.round_index = FIRST_TESTED + t
+        trust = trust.after(float(generator.random() < 0.9), 0.9, 0.0, facts)
+        assert trust.lost_at is None
+
+
+def test_rewards_above_their_predictions_cost_nothing():
+    assert trust_after([3.0] * 500).lost_at is None
+
+
+def test_the_first_observations_are_not_tested():
+    assert trust_after([-3.0] * FIRST_TESTED, first=0).lost_at is None
+    # nor are the first ones after a fall
+    assert trust_after([-3.0] * FIRST_TESTED, Trust(since=100), first=100).lost_at is None
+    provisional = Facts(kb.Gaussian(), 0.25, "exact", round_index=1000, is_provisional=True)
+    trust = Trust()
+    for _ in range(100):
+        trust = trust.after(-100.0, 0.0, 0.0, provisional)
+    assert trust == Trust()
+
+
+def test_weights_of_what_no_longer_counts():
+    assert Trust().weights(None, 5) is None
+    assert Trust(since=2).weights(None, 4).tolist() == [FORGOTTEN, FORGOTTEN, 1.0, 1.0]
+    given = np.array([2.0, 1e-12, 3.0])
+    assert Trust(since=2).weights(given, 3).tolist() == [FORGOTTEN, 1e-12, 3.0]
+    assert given[0] == 2.0
+
+
+@pytest.mark.parametrize("delay", [0, 20])
+def test_a_default_that_loses_recovers(delay):
+    """Where every arm takes the role of another, what was learned is worse than chance."""
+    stays, falls = (
+        np.mean([classified(kb.ek_ucb(**each, seed=seed), 4, 500, 250, seed, delay)[330:] for seed in range(2)])
+        for each in ({"learn_kernel": UNWATCHED}, {})
+    )
+    assert falls > 0.7
+    assert stays < 0.5
+
+
+@pytest.mark.parametrize("preset", [kb.k_ucb, kb.thompson_sampling, kb.inverse_gap_weighting])
+def test_other_learned_policies_recover_too(preset):
+    right = classified(preset(seed=0), 3, 420, 220, 0)
+    assert right[320:].mean() > 0.6
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_where_nothing_changes_nothing_is_dropped(seed):
+    expected = classified(kb.ek_ucb(learn_kernel=UNWATCHED, seed=seed), 12, 450, np.inf, seed)
+    watched = kb.ek_ucb(seed=seed)
+    np.testing.assert_array_equal(classified(watched, 12, 450, np.inf, seed), expected)
+    assert watched.diagnostics().trusted_since == 0
+
+
+def fallen(preset=kb.ek_ucb, more=0):
+    """Return a policy that has just fallen back, or some rounds later."""
+    policy, left = preset(seed=0), None
+    for context, best in islice(visitors(4, 200, 0), 300):
+        decision = policy.select(context, np.eye(4))
+        policy.update(context, decision.action, float(decision.index == best))
+        if left is None and policy.posterior.trusted_since:
+            left = more
+        if left == 0:
+            return policy
+        left = None if left is None else left - 1
+    raise AssertionError("it did not fall back")
+
+
+@pytest.mark.parametrize("more", [0, 30])
+def test_what_was_dropped_no_longer_counts(more):
+    posterior = fallen(kb.k_ucb, more).posterior
+    since, points = posterior.trusted_since, posterior.observed_points
+    assert 195 <= since < len(points) == posterior.round_index
+    # the same kernel and λ with the trusted observations alone
+    kept, rewards = points[since:], posterior.observed_rewards[since:]
+    twin = posterior.learner.build(posterior.kernel, posterior.regularization, 0)
+    twin.observe_many(kept, rewards - posterior.prior_mean)
+    expected, found = twin.predict(points), posterior.predict(points)
+    np.testing.assert_allclose(found.mean - posterior.prior_mean, expected.mean, atol=1e-6)
+    np.testing.assert_allclose(found.std, expected.std, rtol=1e-6)
+
+
+def test_anchors_stand_for_what_still_counts():
+    posterior = fallen(more=30).posterior
+    since = posterior.trusted_since
+    assert posterior.observed_weights[:since].max() <= FORGOTTEN
+    assert (posterior.observed_weights[since:] == 1.0).all()
+    exact = kb.posteriors.ExactPosterior(posterior.kernel, posterior.regularization)
+    points = posterior.observed_points
+    exact.observe_many(points[since:], posterior.observed_rewards[since:] - posterior.prior_mean)
+    expected, found = exact.predict(points), posterior.predict(points)
+    # up to what the anchors leave out
+    assert np.corrcoef(found.mean, expected.mean)[0, 1] > 0.98
+    assert np.corrcoef(found.std, expected.std)[0, 1] > 0.98
+
+
+def test_it_learns_again_as_from_the_start():
+    policy = fallen()
+    since = policy.diagnostics().trusted_since
+    changes = len(policy.diagnostics().kernel_changes)
+    generator = np.random.default_rng(1)
+    for _ in range(100):
+        context = generator.standard_normal(6)
+        decision = policy.select(context, np.eye(4))
+        policy.update(context, decision.action, float(decision.index == int(context[0] > 0)))
+    rounds = [change.round_index - since for change in policy.diagnostics().kernel_changes[changes:]]
+    # at shorter intervals than a policy of 500 rounds would
+    assert len(rounds) >= 3
+    assert rounds[0] < 40
+
+
+def test_it_is_said_and_saved(tmp_path):
+    policy = fallen()
+    state = policy.diagnostics()
+    assert any(f"observation {state.trusted_since}" in warning for warning in state.warnings)
+    policy.save(tmp_path / "policy")
+    twin = kb.load(tmp_path / "policy")
+    assert twin.diagnostics().trusted_since == state.trusted_since
+    generator = np.random.default_rng(2)
+    for _ in range(60):
+        context, reward = generator.standard_normal(6), float(generator.random() < 0.5)
+        one, other = policy.select(context, np.eye(4)), twin.select(context, np.eye(4))
+        assert one.index == other.index
+        assert one.upper_bound == other.upper_bound
+        policy.update(context, one.action, reward)
+        twin.update(context, other.action, reward)
+
+
+def test_pending_decisions_survive_a_fall():
+    policy = kb.ek_ucb(seed=0)
+    right = classified(policy, 4, 400, 200, 0, delay=20)
+    assert policy.diagnostics().trusted_since > 0
+    assert len(policy.pending) == 20
+    assert right[340:].mean() > 0.5
+
+
+def test_rewards_that_are_all_equal_after_a_fall_are_expected_as_they_are():
+    policy, generator = kb.ek_ucb(seed=0), np.random.default_rng(0)
+    for t in range(260):
+        context = generator.standard_normal(3)
+        decision = policy.select(context, np.eye(2))
+        policy.update(context, decision.action, float(decision.index == int(context[0] > 0)) if t < 200 else -1.0)
+    assert policy.diagnostics().trusted_since >= 195
+    assert policy.diagnostics().prior_mean == pytest.approx(-1.0)
+    np.testing.assert_allclose(policy.predict(np.zeros(3), np.eye(2)).mean, -1.0, atol=1e-6)
+
+
+def test_given_kernels_and_streams_without_history_stay():
+    given = kb.ek_ucb(kb.Gaussian(1.0), learn_kernel=True, regularization=0.1, seed=0)
+    free = kb.ek_ucb(dictionary=kb.Kors(history="none"), seed=0)
+    for policy in (given, free):
+        classified(policy, 3, 300, 150, 0)
+        assert policy.diagnostics().trusted_since == 0

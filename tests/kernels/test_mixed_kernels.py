@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernel_bandits as kb
-from kernel_bandits.kernels import Matern, weighted_gradient
+from kernel_bandits.kernels import Bends, Matern, weighted_gradient
 
 
 def points(count, columns, seed=0):
@@ -70,6 +70,7 @@ def test_a_metric_weighs_linear_functions():
     [
         kb.Mixed(0.3, 0.8, 1.2, 0.7, centre=1.0, scale=2.0, variables=2),
         kb.Mixed(0.3, 0.8, 1.2, 0.7, centre=1.0, scale=2.0, metric=METRIC),
+        kb.Mixed(0.3, 0.8, 1.2, 0.7, centre=1.0, scale=2.0, bends=Bends([1], [0.2], [0.5])),
     ],
 )
 def test_gradients_are_those_of_differences(kernel):
@@ -87,6 +88,19 @@ def test_gradients_are_those_of_differences(kernel):
     )
 
 
+def test_bent_columns_are_compared_as_such():
+    X, Y = 5.0 * points(6, 3), 5.0 * points(4, 3, seed=1)
+    options = {"centre": [0.1, 0.2, 0.3], "scale": [1.0, 2.0, 0.5], "metric": METRIC, "own": 0.2}
+    bends = Bends([2, 0], [1.0, -1.0], [0.5, 2.0])
+
+    def bent(X):
+        return np.column_stack([np.arcsinh((X[:, 0] + 1.0) / 2.0), X[:, 1], np.arcsinh((X[:, 2] - 1.0) / 0.5)])
+
+    kernel, straight = kb.Mixed(0.3, 0.8, 1.2, 0.7, bends=bends, **options), kb.Mixed(0.3, 0.8, 1.2, 0.7, **options)
+    np.testing.assert_allclose(kernel(X, Y), straight(bent(X), bent(Y)), atol=1e-12)
+    np.testing.assert_allclose(kernel.diag(X), straight.diag(bent(X)), atol=1e-12)
+
+
 def test_arms_share_nothing():
     contexts, arms = points(6, 3), np.eye(2)[[0, 1, 0, 1, 1, 0]]
     X, kernel = np.hstack([contexts, arms]), kb.Mixed(0.3, 0.8, 1.2)
@@ -102,6 +116,11 @@ def test_arms_share_nothing():
         (lambda: kb.Mixed(-1.0, 1.0, 1.0), "bias: expected a finite variance"),
         (lambda: kb.Mixed(1.0, 1.0, 1.0, scale=0.0), "scale: expected positive"),
         (lambda: kb.Mixed(1.0, 1.0, 1.0, metric=[[1.0, 0.0]]), "metric: expected a symmetric matrix"),
+        (lambda: kb.Mixed(1.0, 1.0, 1.0, bends=[0]), "bends: expected"),
+        (lambda: kb.Mixed(1.0, 1.0, 1.0, bends=Bends([3], [0.0], [1.0]))(np.ones((2, 3))), "column 3 is bent"),
+        (lambda: Bends([0, 0], [0.0, 0.0], [1.0, 1.0]), "columns: expected different"),
+        (lambda: Bends([0, 1], [0.0, 0.0], [1.0]), "one middle and one knee"),
+        (lambda: Bends([0], [0.0], [0.0]), "knee: expected positive"),
         (lambda: kb.PerArm(kb.Gaussian(), -1), "context_dimension: expected a whole number"),
         (lambda: kb.PerArm(kb.Gaussian(), 3)(np.ones((2, 3))), "at least one action column"),
         (lambda: kb.Mixed(1.0, 1.0, 1.0, centre=[0.0, 0.0])(np.ones((2, 3))), "centre: 2 numbers were given"),
@@ -112,9 +131,14 @@ def test_bad_arguments_are_named(build, words):
         build()
 
 
-@given(offset=st.floats(-10.0, 10.0), kept=st.sets(st.integers(0, 4), min_size=1), metric=st.booleans())
+@given(
+    offset=st.floats(-10.0, 10.0),
+    kept=st.sets(st.integers(0, 4), min_size=1),
+    metric=st.booleans(),
+    bent=st.booleans(),
+)
 @settings(max_examples=30)
-def test_a_restricted_kernel_is_the_kernel_of_points_that_agree_elsewhere(offset, kept, metric):
+def test_a_restricted_kernel_is_the_kernel_of_points_that_agree_elsewhere(offset, kept, metric, bent):
     columns = np.array(sorted(kept))
     X, Y = points(6, 5) + offset, points(4, 5, seed=1) + offset
     rest = np.setdiff1d(np.arange(5), columns)
@@ -128,6 +152,7 @@ def test_a_restricted_kernel_is_the_kernel_of_points_that_agree_elsewhere(offset
         centre=[offset] * 5,
         scale=[1.0, 2.0, 0.5, 1.0, 3.0],
         metric=root @ root.T / 10.0 if metric else None,
+        bends=Bends([3, 1], [offset + 0.5, offset], [0.5, 2.0]) if bent else None,
     )
     restricted = kernel.restricted(columns, X[0])
     np.testing.assert_allclose(restricted(X[:, columns], Y[:, columns]), kernel(X, Y), atol=1e-9)

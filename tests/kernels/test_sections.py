@@ -8,7 +8,7 @@ from sklearn.gaussian_process import kernels as sk
 from test_kernel_gradients import differences
 
 import kernel_bandits as kb
-from kernel_bandits.kernels import Shear, kernel_gradient
+from kernel_bandits.kernels import Bends, Shear, kernel_gradient
 
 METRIC = np.array([[0.6, -0.2, 0.0], [-0.2, 0.5, 0.1], [0.0, 0.1, 0.3]])
 MIXED = [
@@ -16,6 +16,7 @@ MIXED = [
     kb.Mixed(0.3, 0.8, 1.2, 0.7, centre=[0.1, 0.2, 0.3], scale=[0.5, 1.0, 2.0]),
     kb.Mixed(0.3, 0.8, 1.2, 0.7, centre=1.0, scale=2.0, metric=METRIC),
     kb.Mixed(0.3, 0.0, 1.2, 0.1),
+    kb.Mixed(0.3, 0.8, 1.2, 0.7, scale=[0.5, 1.0, 2.0], metric=METRIC, bends=Bends([2, 0], [0.1, -0.2], [0.3, 0.5])),
 ]
 SHEAR = Shear(np.array([[0.7], [-0.4], [0.1]]), np.array([0.2]))
 ACTIONS = [*MIXED, kb.Gaussian(0.5) + kb.Linear(), sk.RBF(0.5), kb.Mixed(0.3, 0.8, 1.2, own=0.5)]

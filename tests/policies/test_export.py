@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
-from kernel_bandits.kernels import Shear
+from kernel_bandits.kernels import Bends, Shear
 
 RETURNING = np.array([[0.2, 0.7], [0.6, 0.1]])
 PAGE = Path(__file__).parents[2] / "docs" / "export.md"
@@ -21,6 +21,7 @@ KERNELS = [
     kb.TensorProduct(kb.Exponential(0.7), kb.Matern(0.6), 1) * kb.Polynomial(2, offset=1.0),
     kb.TensorProduct(kb.Exponential(0.7), kb.Matern(0.6), 1, Shear(np.array([[0.5], [-2.0]]), np.array([0.3]))),
     kb.Mixed(1.0, 0.5, 2.0, 0.7, centre=[0.5, 0.4, 0.3], scale=[1.0, 2.0, 0.5]),
+    kb.PerArm(kb.Mixed(0.5, 0.4, 0.5, bends=Bends([0], [0.4], [0.1])), 1),
     kb.TensorProduct(kb.Exponential(0.7), kb.Mixed(0.5, 0.0, 0.5, scale=[1.0, 2.0], own=1.5), 1),
 ]
 PRICE = {"price": kb.Numeric()}

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from kernel_bandits.arrays import FloatArray, as_count, as_floats, as_positive, require_finite
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels.base import Kernel, KernelLike, as_kernel, weighted_gradient
+from kernel_bandits.kernels.bends import Bends
 from kernel_bandits.kernels.lengthscales import euclidean_distances
 from kernel_bandits.kernels.sections import Pullback, Sections
 from kernel_bandits.numerics.linalg import times, times_transpose
@@ -55,6 +56,7 @@ class Mixed(Kernel):
             categorical variable count once.
         metric: M, symmetric and positive semidefinite, shape (d, d): which linear functions are likely.
         own: variance of what a point has of its own, at least 0: for points that return, such as a few actions.
+        bends: of columns with long tails, before they are standardised.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Mixed(Kernel):
         variables: int | None = None,
         metric: ArrayLike | None = None,
         own: float = 0.0,
+        bends: Bends | None = None,
     ) -> None:
         for name, value in (("bias", bias), ("linear", linear), ("smooth", smooth), ("own", own)):
             if not (math.isfinite(value) and value >= 0.0):
@@ -81,6 +84,9 @@ class Mixed(Kernel):
             raise InputError(f"scale: expected positive numbers, got {scale!r}.")
         self.variables = None if variables is None else as_count("variables", variables)
         self.metric = None if metric is None else _as_metric(metric)
+        if bends is not None and not isinstance(bends, Bends):
+            raise InputError(f"bends: expected kernel_bandits.kernels.Bends or None, got {bends!r}.")
+        self.bends = bends
 
     @property
     def variance(self) -> float:
@@ -91,9 +97,13 @@ class Mixed(Kernel):
         for name, values in (("centre", self.centre), ("scale", self.scale)):
             if values.ndim and len(values) != X.shape[1]:
                 raise InputError(f"{name}: {len(values)} numbers were given for points with {X.shape[1]} columns.")
-        standardised = X - self.centre
+        standardised = (X if self.bends is None else self.bends(X)) - self.centre
         standardised /= self.scale
         return standardised
+
+    def _by_points(self, by_bent: FloatArray, X: FloatArray) -> FloatArray:
+        """Return the gradient by points from that by their bent columns."""
+        return by_bent if self.bends is None else by_bent * self.bends.slopes(X)
 
     def _count(self, X: FloatArray) -> int:
         return self.variables or max(X.shape[1], 1)
@@ -189,12 +199,14 @@ class Mixed(Kernel):
             variables=count,
             metric=metric,
             own=self.own,
+            bends=None if self.bends is None else self.bends.restricted(columns),
         )
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         left, right = self._standardised(X), self._standardised(Y)
         r = math.sqrt(5.0 / (self.lengthscale**2 * self._count(X))) * euclidean_distances(left, right)
-        return self._gradient(left, right, weights, r, np.exp(-r)) + times(weights, self._weighted(right)) / self.scale
+        by_bent = self._gradient(left, right, weights, r, np.exp(-r))
+        return self._by_points(by_bent + times(weights, self._weighted(right)) / self.scale, X)
 
     def _gradient(
         self, left: FloatArray, right: FloatArray, weights: FloatArray, r: FloatArray, decay: FloatArray
@@ -207,7 +219,7 @@ class Mixed(Kernel):
 
     def diag_gradient(self, X: FloatArray) -> FloatArray:
         # k(x, x) = bias + smooth + own + linear·⟨x, Mx⟩
-        return 2.0 * self._weighted(self._standardised(X)) / self.scale
+        return self._by_points(2.0 * self._weighted(self._standardised(X)) / self.scale, X)
 
     def __repr__(self) -> str:
         own = f", own={self.own:.3g}" if self.own else ""
@@ -251,7 +263,7 @@ class _MixedSections(Sections):
             gradient += times(weights, self._weighted)
             # k(x, x) = bias + smooth + linear·⟨x, Mx⟩
             gradient += (2.0 * own_weights)[:, None] * (weighted / kernel.scale)
-            return gradient
+            return kernel._by_points(gradient, X)
 
         return gram, prior, pullback
 

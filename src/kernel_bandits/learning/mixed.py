@@ -82,8 +82,9 @@ class MixedSample:
         self._split, self._arms, self._prior = split, arms, prior
         self._in_box = columns.box is not None
         contexts, actions = points[:, :split], points[:, split:]
-        self._contexts = ColumnUnits.measured(
-            contexts, columns.of(slice(0, split), dimension), None if before is None else before.contexts
+        # what moves described actions is linear in the contexts as they are
+        self._contexts = ColumnUnits.of_contexts(
+            contexts, columns.of(slice(0, split), dimension), None if before is None else before.contexts, may_bend=arms
         )
         self._actions = None if arms else action_units(actions, columns, None if before is None else before.actions)
         self._centre, self._spread = float(rewards.mean()), float(rewards.std())

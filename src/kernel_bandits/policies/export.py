@@ -16,6 +16,7 @@ from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.features.portable import Node
 from kernel_bandits.io import as_path, atomic_write
 from kernel_bandits.kernels import (
+    Bends,
     Constant,
     Exponential,
     Gaussian,
@@ -121,7 +122,8 @@ def as_node(kernel: KernelLike, start: int, stop: int) -> Node:
     if isinstance(kernel, (Polynomial, Linear)):
         return _dot(kernel if isinstance(kernel, Polynomial) else kernel.as_polynomial, columns)
     if isinstance(kernel, Mixed):
-        return _mixed(kernel, columns)
+        node = _mixed(kernel, columns)
+        return node if kernel.bends is None else _bent(node, kernel.bends, columns)
     if isinstance(kernel, TensorProduct):
         split = start + kernel.context_dimension
         parts = [as_node(kernel.context_kernel, start, split), as_node(kernel.action_kernel, split, stop)]
@@ -145,6 +147,18 @@ def _moved(node: Node, shear: Shear, columns: list[int]) -> Node:
         "columns": columns,
         "matrix": matrix.tolist(),
         "offset": offset.tolist(),
+        "kernel": node,
+    }
+
+
+def _bent(node: Node, bends: Bends, columns: list[int]) -> Node:
+    """Return a node of points some columns of which are first mapped by s ← asinh((s − middle)/knee)."""
+    return {
+        "kind": "bent",
+        "columns": columns,
+        "bent": (columns[0] + bends.columns).tolist(),
+        "middle": bends.middle.tolist(),
+        "knee": bends.knee.tolist(),
         "kernel": node,
     }
 

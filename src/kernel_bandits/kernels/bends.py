@@ -1,0 +1,60 @@
+"""Columns with long tails, bent so that a few extreme values do not press all others together."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kernel_bandits.arrays import FloatArray, as_floats, require_finite
+from kernel_bandits.errors import InputError
+
+
+class Bends:
+    """Some columns s as asinh((s − middle)/knee): straight within a knee of the middle, logarithmic far from it.
+
+    Args:
+        columns: which are bent, counted from 0, each once, shape (k,).
+        middle: of each of them, shape (k,).
+        knee: of each of them, positive, shape (k,).
+    """
+
+    def __init__(self, columns: ArrayLike, middle: ArrayLike, knee: ArrayLike) -> None:
+        self.columns: NDArray[np.intp] = np.array(columns, dtype=np.intp).reshape(-1)
+        self.middle, self.knee = as_floats("middle", middle).reshape(-1), as_floats("knee", knee).reshape(-1)
+        if not len(self.columns) == len(self.middle) == len(self.knee):
+            raise InputError(
+                f"knee: expected one middle and one knee per bent column, got {len(self.columns)} columns, "
+                f"{len(self.middle)} middles and {len(self.knee)} knees."
+            )
+        if len(np.unique(self.columns)) < len(self.columns) or (self.columns < 0).any():
+            raise InputError(f"columns: expected different numbers from 0 on, got {self.columns.tolist()}.")
+        require_finite("middle", self.middle)
+        if not ((self.knee > 0.0) & np.isfinite(self.knee)).all():
+            raise InputError(f"knee: expected positive numbers, got {self.knee.tolist()}.")
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        """Return points (n, d) with these columns bent, in a fresh array."""
+        if len(self.columns) and self.columns.max() >= X.shape[1]:
+            raise InputError(f"columns: column {self.columns.max()} is bent, and points have {X.shape[1]} columns.")
+        bent = X.copy()
+        bent[:, self.columns] = np.arcsinh((X[:, self.columns] - self.middle) / self.knee)
+        return bent
+
+    def slopes(self, X: FloatArray) -> FloatArray:
+        """Return the derivative of each bent column by its own, and 1 for the others, shape (n, d)."""
+        slopes = np.ones(X.shape)
+        # d asinh((s − m)/b)/ds = 1/√(b² + (s − m)²)
+        slopes[:, self.columns] = 1.0 / np.hypot(self.knee, X[:, self.columns] - self.middle)
+        return slopes
+
+    def restricted(self, columns: NDArray[np.intp]) -> Self | None:
+        """Return the bends of points with these columns alone; None if none of them is bent."""
+        known = {column: number for number, column in enumerate(self.columns.tolist())}
+        places = [place for place, column in enumerate(columns.tolist()) if column in known]
+        kept = [known[int(columns[place])] for place in places]
+        return type(self)(places, self.middle[kept], self.knee[kept]) if places else None
+
+    def __repr__(self) -> str:
+        return f"Bends(columns={self.columns.tolist()})"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kernel_bandits as kb
-from kernel_bandits.learning.columns import Columns, category_labels, relabelled
+from kernel_bandits.learning.columns import Columns, ColumnUnits, category_labels, relabelled
 from kernel_bandits.learning.mixed import MixedSample
 
 
@@ -119,3 +119,23 @@ def test_a_model_goes_on_when_a_level_appears():
     moved = before.with_variables(later, 9)
     assert len(moved.warp.contexts) == 3
     assert np.isfinite(sample.evidence_gained(sample.fit(moved), moved))
+
+
+def test_levels_that_come_later_have_the_spread_of_their_variable():
+    points = one_hot([1, 2] * 10, 4)
+    before = ColumnUnits.measured(points, category_labels(points), None)
+    points = np.vstack([one_hot([0] * 400, 4), one_hot([1, 2, 3], 4)])
+    after = ColumnUnits.measured(points, category_labels(points), before)
+    assert len(np.unique(after.spread)) == 1
+
+
+def test_a_row_without_any_level_counts_however_rare():
+    """Categories are looked for in the history, not in the sample of a fit."""
+    generator, learner = np.random.default_rng(0), kb.ek_ucb(seed=0).posterior.learner
+    contexts = one_hot(generator.integers(3, size=2000), 3)
+    contexts[generator.choice(2000, 4, replace=False)] = 0.0
+    points = np.hstack([contexts, np.eye(2)[generator.integers(2, size=2000)]])
+    learner.describe(3, points[:2], None)
+    for seed in range(5):
+        refit = learner.refit(points, generator.normal(size=2000), None, np.random.default_rng(seed))
+        assert refit.model.contexts.labels.tolist() == [0, 1, 2]

@@ -241,3 +241,16 @@ def test_the_kernel_is_the_one_whose_evidence_was_maximised(contexts, box):
     dense = -0.5 * (misfit @ np.linalg.solve(covariance, misfit) + np.linalg.slogdet(covariance)[1])
     dense += 40 * np.log(spread) - 20 * np.log(2 * np.pi) - 0.5 * ((model.mean - rewards.mean()) / spread) ** 2
     assert model.evidence == pytest.approx(dense, abs=1e-6)
+
+
+@pytest.mark.parametrize(("count", "taking"), [(9, False), (200, False), (9, True), (200, True)])
+def test_takings_of_many_arms_are_explored_further(count, taking):
+    generator = np.random.default_rng(0)
+    arms = np.arange(count) % 8
+    rewards = generator.normal(size=count)
+    if taking:
+        # nothing, or the price of the arm
+        rewards = np.where(generator.random(count) < 0.4, 0.0, arms + 1.0)
+    points = np.hstack([generator.normal(size=(count, 2)), np.eye(8)[arms]])
+    model = MixedSample(points, rewards, Columns(2), True, None).fit(None)
+    assert model.bonus == pytest.approx(np.sqrt(2.0 * np.log(8.0)) if taking else 1.5)

@@ -8,6 +8,7 @@ import pytest
 from roles import UNWATCHED, classified, visitors
 
 import kernel_bandits as kb
+from kernel_bandits.policies.short_list import Plays
 from kernel_bandits.posteriors.changes import FIRST_TESTED
 from kernel_bandits.posteriors.facts import Facts
 from kernel_bandits.posteriors.fallback import FORGOTTEN, LIMIT, Trust
@@ -189,6 +190,53 @@ def test_rewards_that_are_all_equal_after_a_fall_are_expected_as_they_are():
     assert policy.diagnostics().trusted_since >= 195
     assert policy.diagnostics().prior_mean == pytest.approx(-1.0)
     np.testing.assert_allclose(policy.predict(np.zeros(3), np.eye(2)).mean, -1.0, atol=1e-6)
+
+
+def test_a_fall_in_far_columns_is_learned_from():
+    """A column that grows for ever is far from where it was when the policy was set up."""
+    policy, generator = kb.ek_ucb(seed=0), np.random.default_rng(0)
+    for t in range(260):
+        context = np.append(generator.standard_normal(3), 1e7 * t)
+        decision = policy.select(context, np.eye(2))
+        policy.update(context, decision.action, float(decision.index == int(context[0] > 0)) if t < 200 else -1.0)
+    assert policy.round_index == 260
+    assert policy.diagnostics().trusted_since >= 195
+
+
+def test_a_fall_that_cannot_be_computed_leaves_the_model(monkeypatch):
+    policy = kb.ek_ucb(seed=0)
+    # what the columns are is noted before the first reward
+    policy.update(np.zeros(6), policy.select(np.zeros(6), np.eye(4)).action, 0.0)
+
+    def fails(*_):
+        raise kb.InputError("kernel: far too large")
+
+    monkeypatch.setattr(type(policy.posterior.learner), "look_again", fails)
+    for context, best in islice(visitors(4, 150, 0), 260):
+        decision = policy.select(context, np.eye(4))
+        policy.update(context, decision.action, float(decision.index == best))
+    state = policy.diagnostics()
+    assert policy.round_index == 261
+    assert state.trusted_since == 0
+    assert any("far too large" in warning for warning in state.warnings)
+
+
+def test_a_design_and_forced_plays_begin_again():
+    posterior = fallen(more=5).posterior
+    plays = Plays(posterior, 6)
+    assert sum(plays._count().values()) == posterior.round_index - posterior.trusted_since
+    # a box: after the fall the settings fill it again
+    policy, box, generator = kb.ek_ucb(seed=0), kb.Box([0.0, 0.0], [1.0, 1.0]), np.random.default_rng(0)
+    walls = []
+    for t in range(140):
+        decision = policy.select(np.empty(0), box)
+        peak = (0.3, 0.6) if t < 100 else (0.8, 0.2)
+        reward = 5.0 * np.exp(-20.0 * ((decision.action - peak) ** 2).sum()) - 5.0 * (t >= 100)
+        policy.update(np.empty(0), decision.action, float(reward + 0.1 * generator.standard_normal()))
+        if policy.posterior.trusted_since and len(walls) < 8:
+            walls.append(bool(np.isin(policy.posterior.observed_points[-1], (0.0, 1.0)).any()))
+    assert len(walls) == 8
+    assert sum(walls) <= 2
 
 
 def test_given_kernels_and_streams_without_history_stay():

@@ -21,8 +21,12 @@ class Bends:
     """
 
     def __init__(self, columns: ArrayLike, middle: ArrayLike, knee: ArrayLike) -> None:
-        self.columns: NDArray[np.intp] = np.array(columns, dtype=np.intp).reshape(-1)
-        self.middle, self.knee = as_floats("middle", middle).reshape(-1), as_floats("knee", knee).reshape(-1)
+        numbers = np.asarray(columns).reshape(-1)
+        if len(numbers) and numbers.dtype.kind not in "iu":
+            raise InputError(f"columns: expected different numbers from 0 on, got {columns!r}.")
+        self.columns: NDArray[np.intp] = numbers.astype(np.intp)
+        self.middle = as_floats("middle", middle).reshape(-1).copy()
+        self.knee = as_floats("knee", knee).reshape(-1).copy()
         if not len(self.columns) == len(self.middle) == len(self.knee):
             raise InputError(
                 f"knee: expected one middle and one knee per bent column, got {len(self.columns)} columns, "
@@ -36,17 +40,20 @@ class Bends:
 
     def __call__(self, X: FloatArray) -> FloatArray:
         """Return points (n, d) with these columns bent, in a fresh array."""
-        if len(self.columns) and self.columns.max() >= X.shape[1]:
-            raise InputError(f"columns: column {self.columns.max()} is bent, and points have {X.shape[1]} columns.")
         bent = X.copy()
-        bent[:, self.columns] = np.arcsinh((X[:, self.columns] - self.middle) / self.knee)
+        bent[:, self.columns] = np.arcsinh(self._offsets(X) / self.knee)
         return bent
+
+    def _offsets(self, X: FloatArray) -> FloatArray:
+        if self.columns.max(initial=-1) >= X.shape[1]:
+            raise InputError(f"columns: column {self.columns.max()} is bent, and points have {X.shape[1]} columns.")
+        return X[:, self.columns] - self.middle
 
     def slopes(self, X: FloatArray) -> FloatArray:
         """Return the derivative of each bent column by its own, and 1 for the others, shape (n, d)."""
         slopes = np.ones(X.shape)
         # d asinh((s − m)/b)/ds = 1/√(b² + (s − m)²)
-        slopes[:, self.columns] = 1.0 / np.hypot(self.knee, X[:, self.columns] - self.middle)
+        slopes[:, self.columns] = 1.0 / np.hypot(self.knee, self._offsets(X))
         return slopes
 
     def restricted(self, columns: NDArray[np.intp]) -> Self | None:

@@ -37,8 +37,9 @@ BONUS = 1.5
 # The least bonus of two-valued rewards, and the least where the bound would otherwise exceed the upper value. With half
 # a deviation for both, policies with a faint signal stay with an offer that is worse than most.
 TWO_VALUED_BONUS, LEAST_BONUS = 1.0, 0.5
-# The least reward is nothing, and others are takings, if it is earned in more than this share of the rounds.
-OFTEN = 0.1
+# The least reward is nothing, and others are takings, if it is earned in more than this share of the rounds, and more
+# often than this.
+OFTEN, FEWEST_LEAST = 0.1, 2
 # In a box: on the slope of a peak the variance is as small as what was seen of it, and a small bonus climbs
 # step by step. Chosen among 1.5, 2, 2.7 and 3.6 on twelve plants of benchmarks/process_random.py.
 BOX_BONUS = 3.0
@@ -309,7 +310,8 @@ class MixedSample:
         if not self._is_two_valued:
             if self._in_box:
                 return BOX_BONUS
-            is_taking = self._arms and (self._rewards == self._rewards.min()).mean() > OFTEN
+            least = int((self._rewards == self._rewards.min()).sum())
+            is_taking = self._arms and least > max(FEWEST_LEAST, OFTEN * len(self._rewards))
             return max(BONUS, math.sqrt(2.0 * math.log(self._observations.arm_count))) if is_taking else BONUS
         lower, upper = self._values.tolist()
         hoped = max(TWO_VALUED_BONUS, deviation / max(mean - lower, 1e-3 * (upper - lower)))

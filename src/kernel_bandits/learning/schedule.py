@@ -28,8 +28,8 @@ class KernelLearning:
         from_scratch: start from nothing: only the family of the kernel counts, not its lengthscale nor λ. Until the
             first fit, decisions go by standard deviations alone.
         warm_up: without a history, how many observations are kept for learning; then the kernel is frozen.
-        fall_back: where no kernel is given and the history is kept, drop what was learned once rewards stay below what
-            was predicted of them.
+        fall_back: where no kernel is given, or only its family counts, and the history is kept: drop what was learned
+            once rewards stay below what was predicted of them.
     """
 
     first_round: int = 4

@@ -37,8 +37,9 @@ AT_ONCE = math.sqrt(2.0 * math.log(CANDIDATES / 0.05))
 class BoxDesign:
     """A Sobol sequence, shifted at random, whose points are played one after the other before anything is chosen.
 
-    A model that has seen nothing has its largest bounds at the walls, and would not look inside. A played point counts
-    from the moment it is asked for, so that late rewards and batches spread over the same design.
+    A model that has seen nothing, or begins again after a fall, has its largest bounds at the walls, and would not look
+    inside. A played point counts from the moment it is asked for, so that late rewards and batches spread over the same
+    design.
 
     The design goes on for as long as rewards show nothing of the settings: there is nothing to gain from a choice then,
     and the next point may be the first on a peak. While they show a plane, there is something to gain, and the design
@@ -61,10 +62,12 @@ class BoxDesign:
     def next_action(self, posterior: Posterior[Any], context: FloatArray, box: Box) -> FloatArray | None:
         """Return the next point of the design, shape (d_a,); None where one is to be chosen."""
         awaited = posterior.awaited_points
-        played = posterior.round_index + len(awaited)
+        since, changes = posterior.trusted_since, posterior.kernel_changes
+        played = posterior.round_index - since + len(awaited)
         free = int((box.high > box.low).sum())
         # before the first fit, and where all rewards are equal, there is no shape yet
-        shows_nothing = posterior.shape == FLAT or not posterior.kernel_changes
+        is_learned = bool(changes) and changes[-1].round_index > since
+        shows_nothing = posterior.shape == FLAT or not is_learned
         size = self._size(posterior, free)
         if not free:
             return None
@@ -89,7 +92,7 @@ class BoxDesign:
 
     def _hint(self, posterior: Posterior[Any], box: Box, played: int) -> FloatArray:
         """Return where the rewards speak most for a peak, shape (d_a,), whatever the sensors."""
-        observed = posterior.observed_points
+        observed = posterior.observed_points[posterior.trusted_since :]
         awaited = list(posterior.awaited_points.values())
         points = np.concatenate([observed, awaited]) if awaited else observed
         # a fixed coordinate has neither widths nor walls
@@ -97,7 +100,8 @@ class BoxDesign:
         width = HINT_WIDTH * math.sqrt(free.sum())
         places = box.fractions(points[:, -box.dimension :])[:, free]
         surplus = np.zeros(len(places))
-        surplus[: len(observed)] = _surplus(posterior.observed_rewards, observed[:, : -box.dimension])
+        rewards = posterior.observed_rewards[posterior.trusted_since :]
+        surplus[: len(observed)] = _surplus(rewards, observed[:, : -box.dimension])
 
         def strength(fractions: FloatArray) -> FloatArray:
             # z = Σ b_i·r_i/√(Σ b_i²), by which a bump b explains the rewards r better than noise does: by ½z² nats; of
@@ -142,9 +146,9 @@ class BoxDesign:
 
 def _has_hints(posterior: Posterior[Any]) -> bool:
     """Return whether rewards are there, and differ."""
-    if posterior.approximation == "history-free" or not posterior.round_index:
+    if posterior.approximation == "history-free" or posterior.round_index == posterior.trusted_since:
         return False
-    return float(np.ptp(posterior.observed_rewards)) > 0.0
+    return float(np.ptp(posterior.observed_rewards[posterior.trusted_since :])) > 0.0
 
 
 def _surplus(rewards: FloatArray, contexts: FloatArray) -> FloatArray:

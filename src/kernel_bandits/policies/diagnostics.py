@@ -84,7 +84,9 @@ class Diagnostics:
 def diagnose(policy: object, observations: int, posteriors: Sequence[Posterior[Any]], pending: int) -> Diagnostics:
     """Return the diagnostics of a policy with these posteriors that has learned this number of rewards."""
     residuals = getattr(policy, "residuals", Residuals())
-    changed = residuals.warning(any(isinstance(posterior, ForgettingPosterior) for posterior in posteriors))
+    trusted_since = max((posterior.trusted_since for posterior in posteriors), default=0)
+    forgets = any(isinstance(posterior, ForgettingPosterior) for posterior in posteriors)
+    changed = residuals.warning(forgets, trusted_since)
     found = (changed, *map(_fall, posteriors), *map(_failure, posteriors))
     # several models share one kernel
     first = next(iter(posteriors), None)
@@ -102,7 +104,7 @@ def diagnose(policy: object, observations: int, posteriors: Sequence[Posterior[A
         prior_mean=0.0 if first is None else first.prior_mean,
         kernel_changes=() if first is None else first.kernel_changes,
         residual_mean_square=residuals.mean_square,
-        trusted_since=max((posterior.trusted_since for posterior in posteriors), default=0),
+        trusted_since=trusted_since,
         failed_refits=sum(posterior.failed_refits for posterior in posteriors),
         warnings=tuple(warning for warning in found if warning is not None),
     )

@@ -37,7 +37,7 @@ from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.basis import AnchorBasis
 from kernel_bandits.version import __version__
 
-FORMAT = "kernel-bandits surface 1"
+FORMAT = "kernel-bandits surface 2"
 
 
 def export(

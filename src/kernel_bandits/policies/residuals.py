@@ -88,9 +88,12 @@ class Residuals:
                 changed_at, shifted_up, above, below, calm = round_index, above > below, 0.0, 0.0, 0
         return Residuals(count, square, above, below, changed_at, shifted_up, changes, calm)
 
-    def warning(self, forgets: bool) -> str | None:
-        """Return in words what has changed; None if nothing has, or if rewards have long been as predicted again."""
-        if self.changed_at is None or self.calm >= CALM:
+    def warning(self, forgets: bool, trusted_since: int = 0) -> str | None:
+        """Return in words what has changed; None if nothing has, or if rewards have long been as predicted again.
+
+        Nor if the model has dropped what came before by itself, which is said elsewhere.
+        """
+        if self.changed_at is None or self.calm >= CALM or (self.changed_at <= trusted_since + CALM and trusted_since):
             return None
         advice = (
             "a shorter half-life or window follows it faster"

@@ -43,7 +43,7 @@ class Plays:
 
     def __init__(self, posterior: Posterior[Any], split: int) -> None:
         self._posterior, self._split = posterior, split
-        self._played = posterior.round_index + posterior.awaited_count
+        self._played = _played(posterior)
         # Without a history plays are not counted, and nothing is overdue.
         self._is_counted = posterior.approximation != "history-free"
         # counted when they are needed: there may be thousands
@@ -53,7 +53,7 @@ class Plays:
     @classmethod
     def due(cls, posterior: Posterior[Any], offered: int, split: int) -> Plays | None:
         """Return the plays so far if some of the actions on offer may be overdue; None in most rounds."""
-        if _rounds_until_due(posterior.round_index + posterior.awaited_count, offered):
+        if _rounds_until_due(_played(posterior), offered):
             return None
         plays = cls(posterior, split)
         return plays if plays._is_counted else None
@@ -85,12 +85,19 @@ class Plays:
         """Return the plays of each action."""
         if self._counts is None:
             awaited = _keys(point[self._split :] for point in self._posterior.awaited_points.values())
+            posterior, known = self._posterior, list[bytes]()
             # before the first reward the history has no width yet
-            known = _keys(self._posterior.observed_points[:, self._split :]) if self._posterior.round_index else []
+            if posterior.round_index:
+                known = _keys(posterior.observed_points[posterior.trusted_since :, self._split :])
             self._counts = Counter(known + awaited)
         self._counts.update(_keys(point[self._split :] for point in self._chosen))
         self._chosen.clear()
         return self._counts
+
+
+def _played(posterior: Posterior[Any]) -> int:
+    """Return how many plays count, those included whose reward is awaited."""
+    return posterior.round_index - posterior.trusted_since + posterior.awaited_count
 
 
 def _rounds_until_due(played: int, offered: int) -> int:

@@ -16,6 +16,7 @@ from kernel_bandits.commit import Steps
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.bounds import Bound
 from kernel_bandits.posteriors.facts import Evaluation
+from kernel_bandits.posteriors.history import rewards_at
 
 
 @dataclass(slots=True)
@@ -39,6 +40,10 @@ class ConvertedPosterior(Posterior[ConvertedEvaluation]):
     @abstractmethod
     def _check_first(self, points: FloatArray) -> None:
         """Raise if points (A, d), which are the first, cannot be learned from."""
+
+    @property
+    def _is_history_free(self) -> bool:
+        return self.approximation == "history-free"
 
     @property
     def dictionary_points(self) -> FloatArray:
@@ -78,6 +83,12 @@ class ConvertedPosterior(Posterior[ConvertedEvaluation]):
 
     def covariance(self, points: FloatArray, evaluation: ConvertedEvaluation) -> FloatArray:
         return self._within.covariance(points, evaluation.within)
+
+    def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        points, values, rewards = self._within.contributions(point)
+        is_kept = rewards is not None and not self._is_history_free
+        # as they came, where the posterior within learned them centred and bounded
+        return points, self.unit * values, rewards_at(points, *self._observations()) if is_kept else None
 
     def batch(self) -> AbstractContextManager[Callable[[FloatArray], float]]:
         return self._within.batch()

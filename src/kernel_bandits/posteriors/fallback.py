@@ -16,8 +16,8 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.posteriors.changes import FIRST_TESTED, TOLERATED, Cusum, residual
 from kernel_bandits.posteriors.facts import Facts
 
-# Least limit of the test. A model that holds passes a limit of h in one of about e^h rounds, so what is dropped by
-# mistake in all rounds together stays rare if h grows as the logarithm of their number, by more than once.
+# The least limit of the test, and its growth with log n. A model that holds passes h in one of about e^h rounds: at
+# h = 2·log n the chance in round n is about 1/n², whose sum over all later rounds is small.
 LIMIT, GROWTH = 12.0, 2.0
 # The weight of an observation that no longer counts. Not 0: the history divides by it. A million of them weigh as much
 # as a thousandth of one that counts.
@@ -31,19 +31,22 @@ class Trust:
     """Which observations a learned model rests on; frozen, so that a failed update changes nothing.
 
     Attributes:
+        is_watched: whether rewards are tested at all.
         since: observations before this one count for nothing.
         test: of the rewards that came after it.
     """
 
+    is_watched: bool = True
     since: int = 0
     test: Cusum = _FRESH
 
     def after(self, reward: float, mean: float, std: float, facts: Facts) -> Trust:
         """Return it with one more reward, and what a posterior with such facts predicted of it."""
-        if facts.is_provisional or facts.round_index - self.since < FIRST_TESTED:
+        if not self.is_watched or facts.is_provisional or facts.round_index - self.since < FIRST_TESTED:
             return self
         z = residual(reward, mean, std, facts.regularization, facts.unit)
-        return Trust(self.since, self.test.after(z, facts.round_index, len(facts.kernel_changes)))
+        test = self.test.after(z, facts.round_index, len(facts.kernel_changes))
+        return Trust(self.is_watched, self.since, test)
 
     @property
     def lost_at(self) -> int | None:
@@ -54,7 +57,7 @@ class Trust:
     def again(self) -> Trust:
         """Return the trust in what came from there on alone."""
         since = self.lost_at
-        return self if since is None else Trust(since, self.test.anew(since))
+        return self if since is None else Trust(self.is_watched, since, self.test.anew(since))
 
     def weights(self, given: FloatArray | None, count: int) -> FloatArray | None:
         """Return the weights of all observations so far, shape (count,), of those they were given; None for 1 each."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from array import array
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,14 +15,15 @@ from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.kernels import KernelLike
 from kernel_bandits.learning.rewards import Rewards, RewardUnits
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.converted import ConvertedEvaluation, ConvertedPosterior
+from kernel_bandits.posteriors.facts import KernelChange
 from kernel_bandits.posteriors.fallback import Trust
-from kernel_bandits.posteriors.history import History, rewards_at
+from kernel_bandits.posteriors.history import History
 from kernel_bandits.posteriors.learners import UNKNOWN_NOISE, Learner, Refit
+from kernel_bandits.posteriors.rebuilding import model_of, rebuild, sampler
 
 
 class LearnedPosterior(ConvertedPosterior):
@@ -58,8 +60,7 @@ class LearnedPosterior(ConvertedPosterior):
         self._rewards = array("d")
         # A history-free stream until the kernel is frozen.
         self._kept = History() if self._is_history_free else None
-        self._trust = Trust()
-        self._falls_back = learning.fall_back and start is None and self._kept is None
+        self._trust = Trust(learning.fall_back and start is None and self._kept is None)
 
     @property
     def learner(self) -> Learner[Any]:
@@ -94,18 +95,8 @@ class LearnedPosterior(ConvertedPosterior):
     def _check_first(self, points: FloatArray) -> None:
         self._learner.check(points)
 
-    @property
-    def _is_history_free(self) -> bool:
-        return self.approximation == "history-free"
-
     def _observations(self) -> tuple[FloatArray, FloatArray]:
         return self._within._observations()[0], np.array(self._rewards)
-
-    def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-        points, values, rewards = self._within.contributions(point)
-        is_kept = rewards is not None and not self._is_history_free
-        # as they came, where the posterior within learned them centred and bounded
-        return points, self.unit * values, rewards_at(points, *self._observations()) if is_kept else None
 
     def observe_steps(self, point: FloatArray, reward: float, evaluation: ConvertedEvaluation, row: int = 0) -> Steps:
         centred = self._centred(reward)
@@ -113,11 +104,8 @@ class LearnedPosterior(ConvertedPosterior):
             point,
             reward,
             lambda within: within.observe_steps(point, centred, evaluation.within, row),
-            trust=self._trust_after(reward, evaluation.mean.item(row), evaluation.std.item(row)),
+            trust=self._trust.after(reward, evaluation.mean.item(row), evaluation.std.item(row), self._facts),
         )
-
-    def _trust_after(self, reward: float, mean: float, std: float) -> Trust:
-        return self._trust.after(reward, mean, std, self._facts) if self._falls_back else self._trust
 
     def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
         centred = self._centred(reward)
@@ -143,7 +131,7 @@ class LearnedPosterior(ConvertedPosterior):
         units, refit = self._units, None
         if len(points) >= self.learning.first_round:
             try:
-                units, refit = self._refitted(points, rewards, _sampler(self._seed, len(points)))
+                units, refit = self._refitted(points, rewards, sampler(self._seed, len(points)))
             except KernelBanditsError as reason:
                 self._facts.count_failure(len(points), reason)
         if refit is None:
@@ -157,7 +145,9 @@ class LearnedPosterior(ConvertedPosterior):
 
     def fulfil_steps(self, key: int, reward: float) -> Steps:
         point, centred = self._pending.awaited[key].point, self._centred(reward)
-        trust = self._trust_after(reward, *self.predict_awaited(key)) if self._falls_back else None
+        trust = self._trust
+        if trust.is_watched:
+            trust = trust.after(reward, *self.predict_awaited(key), self._facts)
         return self._learn_steps(point, reward, lambda within: within.fulfil_steps(key, centred), trust=trust)
 
     def _learn_steps(
@@ -182,10 +172,11 @@ class LearnedPosterior(ConvertedPosterior):
         twin = self.copy()
         carry_out(prepare(twin._within))
         twin._keep(point[None, :], np.array([reward]), None if weight == 1.0 else np.array([weight]))
-        twin._trust = trust.again()
-        if trust.lost_at is not None:
+        twin._trust = trust
+        if trust.lost_at is None:
+            twin._learn_if_due()
+        else:
             twin._fall_back()
-        twin._learn_if_due()
         return [replace_state(self, twin)]
 
     def observe_many_steps(self, points: FloatArray, rewards: FloatArray) -> Iterator[tuple[int, Steps]]:
@@ -238,16 +229,19 @@ class LearnedPosterior(ConvertedPosterior):
             self._learn_kernel()
         except KernelBanditsError as reason:
             self._facts.count_failure(self.round_index, reason)
-        since = self._trust.since
-        self._next = since + self._learner.next_round(self.learning, self.round_index - since)
+        self._next = self._round_of_next_fit()
         if self._is_history_free and self._next > self.learning.warm_up:
             self._next = self._kept = None
+
+    def _round_of_next_fit(self) -> int:
+        since = self._trust.since
+        return since + self._learner.next_round(self.learning, self.round_index - since)
 
     def _learn_kernel(self) -> None:
         """Change to the kernel that explains a sample best, if it is better by enough."""
         kept = self._kept
         points, rewards = self._observations() if kept is None else (kept.points, kept.rewards)
-        generator = _sampler(self._seed, self.round_index)
+        generator = sampler(self._seed, self.round_index)
         since = self._trust.since
         units, refit = self._refitted(points[since:], rewards[since:], generator)
         if refit is None:
@@ -255,23 +249,44 @@ class LearnedPosterior(ConvertedPosterior):
                 # rewards that are all equal say nothing but their level, which is then what to expect
                 self._facts.prior_mean = float(rewards[since:].mean())
             return
-        within = self._rebuilt(
-            refit.kernel, refit.regularization, refit.sample, points, units.bounded(rewards) / units.unit - refit.mean
-        )
+        within = self._rebuilt(refit, points, units.bounded(rewards) / units.unit - refit.mean, self.dictionary_points)
         if not self._learner.accepts(self._within, within, refit, generator):
             return
         self._adopt(refit, within, units)
 
     def _fall_back(self) -> None:
-        """Begin again with what is still trusted, as if nothing were known, in a copy that nobody else holds."""
+        """Begin again with what came since rewards fell, in a copy that nobody else holds.
+
+        If that cannot be computed the model stays, and its test begins again.
+        """
+        twin = self.copy()
+        try:
+            twin._begin_again()
+        except KernelBanditsError as reason:
+            self._facts.count_failure(self.round_index, reason)
+            self._trust = replace(self._trust, test=self._trust.test.anew(self.round_index))
+            return
+        carry_out([replace_state(self, twin)])
+
+    def _begin_again(self) -> None:
+        self._trust, self._model, self._units = self._trust.again(), None, RewardUnits()
         points, rewards = self._observations()
-        within = self._rebuilt(None, UNKNOWN_NOISE, points[self._trust.since :], points, np.zeros(len(points)))
-        facts = within._facts
-        facts.prior_mean = float(rewards[self._trust.since :].mean())
-        facts.take_failures(self._facts)
-        facts.kernel_changes, facts.trusted_since = self.kernel_changes, self._trust.since
-        self._model, self._units, self._next = None, RewardUnits(), self.round_index
-        self._within, self._facts, self._pending = within, facts, within._pending
+        kept, earned = points[self._trust.since :], rewards[self._trust.since :]
+        self._learner.look_again(kept)
+        units, refit = self._units, None
+        if len(kept) >= self.learning.first_round:
+            units, refit = self._refitted(kept, earned, sampler(self._seed, self.round_index))
+        # nothing is known but the level, as before the first fit
+        mean = float(earned.mean()) if refit is None else refit.mean
+        centred = np.zeros(len(points)) if refit is None else units.bounded(rewards) / units.unit - mean
+        # what the old anchors stand for no longer counts
+        within = self._rebuilt(refit, points, centred, kept)
+        if refit is not None:
+            self._adopt(refit, within, units)
+        else:
+            within._facts.prior_mean, within._facts.is_provisional = mean, True
+            self._take(within, self.kernel_changes)
+        self._next = self._round_of_next_fit()
 
     # What overflows on the way is refused by name, or another model is found.
     @np.errstate(divide="ignore", invalid="ignore", over="ignore")
@@ -290,47 +305,24 @@ class LearnedPosterior(ConvertedPosterior):
         facts = within._facts
         facts.prior_mean, facts.unit = units.unit * refit.mean, units.unit
         facts.bonus, facts.shape, facts.is_provisional = refit.bonus, refit.shape, refit.is_provisional
+        self._model, self._units = refit.model, units
+        self._take(within, (*self.kernel_changes, refit.change(facts)))
+
+    def _take(self, within: Posterior[Any], kernel_changes: tuple[KernelChange, ...]) -> None:
+        """Go on with another posterior within."""
+        facts = within._facts
         facts.take_failures(self._facts)
-        facts.kernel_changes = (*self.kernel_changes, refit.change(facts))
-        facts.trusted_since = self._trust.since
-        self._model, self._within, self._facts, self._pending = refit.model, within, facts, within._pending
-        self._units = units
+        facts.kernel_changes, facts.trusted_since = kernel_changes, self._trust.since
+        self._within, self._facts, self._pending = within, facts, within._pending
 
     def _rebuilt(
-        self,
-        kernel: KernelLike | None,
-        regularization: float,
-        sample: FloatArray,
-        points: FloatArray,
-        centred: FloatArray,
+        self, refit: Refit[Any] | None, points: FloatArray, centred: FloatArray, anchors: FloatArray
     ) -> Posterior[Any]:
-        """Return the posterior of a model with all observations, (t, d) and rewards in its units less its mean (t,)."""
-        within = self._learner.build(kernel, regularization, len(self.kernel_changes) + 1)
-        awaited = {key: each.point for key, each in self._pending.awaited.items()}
-        candidates = sample
-        if len(candidates) < len(points) or awaited:
-            anchors = self.dictionary_points.reshape(-1, points.shape[1])
-            candidates = _candidates(sample, anchors, list(awaited.values()))
-        # the kernel is learned without weights: they change what is known of f, not how rough it is
-        within.learn_history(points, centred, candidates, self._trust.weights(self.observed_weights, len(points)))
-        if awaited:
-            within.anticipate_all(awaited)
+        """Return the posterior of a model, or of nothing known, with all observations and what is awaited."""
+        within = self._learner.build(*model_of(refit), len(self.kernel_changes) + 1)
+        weights = self._trust.weights(self.observed_weights, len(points))
+        rebuild(within, refit, points, centred, weights, anchors, self.awaited_points)
         return within
 
     def __repr__(self) -> str:
         return f"LearnedPosterior({self._within!r}, prior_mean={self.prior_mean:g}, changes={len(self.kernel_changes)})"
-
-
-def _sampler(seed: np.random.SeedSequence, number: int) -> np.random.Generator:
-    """Return what draws the sample of a fit after this number of observations."""
-    return np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, number)))
-
-
-def _candidates(sample: FloatArray, anchors: FloatArray, awaited: list[FloatArray]) -> FloatArray:
-    """Return what anchors are chosen from when a posterior is rebuilt.
-
-    What the old anchors stand for is to be explained too, whether or not it was sampled; and of the points whose reward
-    is to come, as many at most as were sampled.
-    """
-    some = awaited[:: -(-len(awaited) // len(sample)) or 1]
-    return np.unique(np.concatenate([sample, anchors, np.reshape(some, (-1, sample.shape[1]))]), axis=0)

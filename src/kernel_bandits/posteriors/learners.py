@@ -45,6 +45,8 @@ FAR = 1e6
 # are this many, and at intervals of this factor. In a box each is an experiment.
 FEW_OBSERVATIONS, GROWTH = 96, 1.4
 FEW_EXPERIMENTS, BOX_GROWTH = 256, 1.2
+# Categories are recognised in at most this many rows.
+MOST_ROWS = 10_000
 M = TypeVar("M")
 
 
@@ -133,6 +135,10 @@ class Learner(ABC, Generic[M]):
     def next_round(self, learning: KernelLearning, round_index: int) -> int:
         """The round of the next learning."""
         return learning.after(round_index)
+
+    def look_again(self, points: FloatArray) -> None:
+        """Take note of the points (n, d) that a model begins again with."""
+        del points  # a stationary kernel measures its columns
 
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
         """Take note of a box that actions are chosen from."""
@@ -283,9 +289,13 @@ class MixedLearner(Learner[MixedModel]):
             self._columns = replace(self._columns, box=None).within(box.low, box.high)
         elif not self._arms and len(points) > 1 and context_columns < points.shape[1]:
             self._offered = action_units(points[:, context_columns:], self._columns, None)
-        # what is common to the points on offer; a box is described by its low corner
-        first = points.mean(axis=0)
-        self._far = np.where(np.abs(first) > FAR, first, 0.0) if np.abs(first).max() > FAR else None
+        # a box is described by its low corner
+        self.look_again(points)
+
+    def look_again(self, points: FloatArray) -> None:
+        # what is common to the points
+        mean = points.mean(axis=0)
+        self._far = np.where(np.abs(mean) > FAR, mean, 0.0) if np.abs(mean).max() > FAR else None
 
     def next_round(self, learning: KernelLearning, round_index: int) -> int:
         few, growth = (FEW_OBSERVATIONS, GROWTH) if self._columns.box is None else (FEW_EXPERIMENTS, BOX_GROWTH)
@@ -339,7 +349,8 @@ class MixedLearner(Learner[MixedModel]):
         drawn = drawn_rows(len(points), size, generator)
         if np.ptp(rewards[drawn]) == 0.0:
             return None
-        columns = self._columns.recognised(points[drawn])
+        # at most so many rows, spread over the history: one product of matrices
+        columns = self._columns.recognised(points[:: -(-len(points) // MOST_ROWS)])
         before = model if model is None or (model.actions is None) == self._arms else None
         if before is not None:
             before = before.with_variables(columns, points.shape[1])

@@ -203,10 +203,7 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
         return _SplitEvaluation(self._facts.round_index, mean, std, within)
 
     def _of_one_context(self, contexts: FloatArray, rows_by_arm: dict[bytes, list[int]]) -> dict[bytes, Evaluation]:
-        """Return the evaluations of the arms where all are offered in one context.
-
-        One call of the kernel for all anchors.
-        """
+        """Return the evaluations of the arms, by one call of the kernel, where all are offered in one context."""
         if len(contexts) < 2 or len(rows_by_arm) < len(contexts) or not (self._split and self._arms.size):
             return {}
         context = contexts[:1]
@@ -256,6 +253,9 @@ class SplitPosterior(Posterior[_SplitEvaluation]):
             (self._order.append, self._numbers.get(arm, len(self._numbers))),
             *self._admit_steps(arm, member, len(point), 1),
         ]
+
+    def predict_awaited(self, key: int) -> tuple[float, float]:
+        return self._member(self._arms.awaited[key].point)[1].predict_awaited(key)
 
     def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
         arm, member = self._member(point)

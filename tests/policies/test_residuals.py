@@ -19,14 +19,15 @@ def compared(residuals, deviations, start=FIRST_TESTED):
 
 def test_a_warning_says_when_and_ends_once_rewards_are_as_predicted_again():
     calm = compared(Residuals(), np.resize([0.5, -0.5], 200))
-    assert calm.warning(False) is None
+    assert calm.warning("do this") is None
     changed = compared(calm, [-2.0] * 20, start=FIRST_TESTED + 200)
-    assert f"around observation {changed.changed_at}" in changed.warning(False)
-    assert "below" in changed.warning(False)
+    assert f"around observation {changed.changed_at}" in changed.warning("do this")
+    assert "below" in changed.warning("do this")
+    assert changed.warning("do this").endswith("do this.")
     assert FIRST_TESTED + 200 < changed.changed_at < FIRST_TESTED + 220
     again = compared(changed, [0.5, -0.5] * (CALM // 2 - 10), start=FIRST_TESTED + 220)
-    assert again.warning(False) is not None
-    assert compared(again, [0.5, -0.5] * 10, start=FIRST_TESTED + 264).warning(False) is None
+    assert again.warning("do this") is not None
+    assert compared(again, [0.5, -0.5] * 10, start=FIRST_TESTED + 264).warning("do this") is None
 
 
 def test_a_warning_stays_for_as_long_as_rewards_stay_away():

@@ -173,6 +173,42 @@ def test_it_is_said_and_saved(tmp_path):
         twin.update(context, other.action, reward)
 
 
+def test_warnings_say_what_will_happen():
+    """Before a fall the default says that it will start again; one that may not names what does."""
+    words = {}
+    for name, options in {
+        "default": {},
+        "never": {"learn_kernel": UNWATCHED},
+        "restart": {"forgetting": kb.Restart(limit=100.0)},
+        "window": {"forgetting": kb.Window(10_000)},
+    }.items():
+        policy, found = kb.ek_ucb(seed=0, **options), set()
+        for context, best in islice(visitors(4, 200, 0), 230):
+            decision = policy.select(context, np.eye(4))
+            policy.update(context, decision.action, float(decision.index == best))
+            found.update(policy.diagnostics().warnings)
+        words[name] = " ".join(sorted(found))
+    assert "the policy drops what came before and starts again" in words["default"]
+    assert "forgetting=kernel_bandits.Restart()" in words["never"]
+    assert "what came before is dropped" in words["restart"]
+    assert "shorter half-life" in words["window"]
+
+
+def test_the_warning_of_a_fall_ends():
+    policy = fallen()
+    since, generator = policy.posterior.trusted_since, np.random.default_rng(1)
+    while policy.round_index < 2 * since - 1:
+        policy.update(generator.standard_normal(6), np.eye(4)[0], 0.0)
+    assert any("no longer counts" in warning for warning in policy.diagnostics().warnings)
+    policy.update(generator.standard_normal(6), np.eye(4)[0], 0.0)
+    assert not any("no longer counts" in warning for warning in policy.diagnostics().warnings)
+
+
+def test_bad_switches_are_named():
+    with pytest.raises(kb.InputError, match="fall_back: expected True or False"):
+        kb.KernelLearning(fall_back="no")
+
+
 def test_pending_decisions_survive_a_fall():
     policy = kb.ek_ucb(seed=0)
     right = classified(policy, 4, 400, 200, 0, delay=20)

@@ -223,9 +223,10 @@ class Mixed(Kernel):
 
     def __repr__(self) -> str:
         own = f", own={self.own:.3g}" if self.own else ""
+        bends = f", bends={self.bends!r}" if self.bends is not None else ""
         return (
             f"Mixed(bias={self.bias:.3g}, linear={self.linear:.3g}, smooth={self.smooth:.3g}, "
-            f"lengthscale={self.lengthscale:.3g}{own})"
+            f"lengthscale={self.lengthscale:.3g}{own}{bends})"
         )
 
 

@@ -51,6 +51,8 @@ class KernelLearning:
                 f"warm_up: expected at least first_round={self.first_round}, got {self.warm_up}; without a history the "
                 "kernel is learned from the first warm_up observations."
             )
+        if not isinstance(self.fall_back, bool):
+            raise InputError(f"fall_back: expected True or False, got {self.fall_back!r}.")
         if self.groups is not None:
             object.__setattr__(self, "groups", _labels(self.groups))
 

@@ -38,7 +38,8 @@ class Diagnostics:
         trusted_since: the first observation that still counts. It is 0 unless rewards stayed below what a learned model
             predicted of them, so that what came before was dropped.
         failed_refits: how often a kernel could not be learned, so that the one before stayed.
-        warnings: in words, what has gone wrong: a process that has changed, a kernel that cannot be learned.
+        warnings: in words, what has gone wrong: a process that has changed, what was dropped, a kernel that cannot be
+            learned.
     """
 
     observations: int
@@ -85,9 +86,10 @@ def diagnose(policy: object, observations: int, posteriors: Sequence[Posterior[A
     """Return the diagnostics of a policy with these posteriors that has learned this number of rewards."""
     residuals = getattr(policy, "residuals", Residuals())
     trusted_since = max((posterior.trusted_since for posterior in posteriors), default=0)
-    forgets = any(isinstance(posterior, ForgettingPosterior) for posterior in posteriors)
-    changed = residuals.warning(forgets, trusted_since)
-    found = (changed, *map(_fall, posteriors), *map(_failure, posteriors))
+    falls = [fall for fall in map(_fall, posteriors) if fall is not None]
+    # a model that has just dropped what came before needs no advice
+    changed = None if falls else residuals.warning(_advice(posteriors, residuals.shifted_up))
+    found = (changed, *falls, *map(_failure, posteriors))
     # several models share one kernel
     first = next(iter(posteriors), None)
     return Diagnostics(
@@ -110,9 +112,21 @@ def diagnose(policy: object, observations: int, posteriors: Sequence[Posterior[A
     )
 
 
+def _advice(posteriors: Sequence[Posterior[Any]], shifted_up: bool) -> str:
+    """Return what to do where rewards are not as predicted."""
+    for posterior in posteriors:
+        if isinstance(posterior, ForgettingPosterior):
+            if posterior.forgetting.detector() is None:
+                return "a shorter half-life or window follows it faster"
+            return "if that goes on, what came before is dropped"
+        if posterior.falls_back and not shifted_up:
+            return "if that goes on, the policy drops what came before and starts again"
+    return "a policy with forgetting=kernel_bandits.Restart() drops what no longer holds"
+
+
 def _fall(posterior: Posterior[Any]) -> str | None:
-    """Return in words that what was learned first no longer counts."""
-    if not posterior.trusted_since:
+    """Return in words that what was learned first no longer counts, for as long as less counts than was dropped."""
+    if posterior.round_index >= 2 * posterior.trusted_since:
         return None
     return (
         f"from observation {posterior.trusted_since} on rewards stayed below what was predicted of them, so what was "

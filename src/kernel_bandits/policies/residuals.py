@@ -88,19 +88,11 @@ class Residuals:
                 changed_at, shifted_up, above, below, calm = round_index, above > below, 0.0, 0.0, 0
         return Residuals(count, square, above, below, changed_at, shifted_up, changes, calm)
 
-    def warning(self, forgets: bool, trusted_since: int = 0) -> str | None:
-        """Return in words what has changed; None if nothing has, or if rewards have long been as predicted again.
-
-        Nor if the model has dropped what came before by itself, which is said elsewhere.
-        """
-        if self.changed_at is None or self.calm >= CALM or (self.changed_at <= trusted_since + CALM and trusted_since):
+    def warning(self, advice: str) -> str | None:
+        """Return in words what has changed, and what to do; None if nothing has, or if that is long past."""
+        if self.changed_at is None or self.calm >= CALM:
             return None
-        advice = (
-            "a shorter half-life or window follows it faster"
-            if forgets
-            else "a policy with forgetting=kernel_bandits.Restart() drops what no longer holds"
-        )
         return (
             f"rewards around observation {self.changed_at} were {'above' if self.shifted_up else 'below'} what was "
-            f"predicted of them for too long to be chance: the process has changed; {advice}."
+            f"predicted of them for longer than chance explains: the process seems to have changed; {advice}."
         )

@@ -6,6 +6,7 @@ import copy
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -44,6 +45,7 @@ class LearnedPosterior(ConvertedPosterior):
     """
 
     learns_kernel = True
+    falls_back = property(attrgetter("_trust.is_watched"))  # type: ignore[assignment] # a fact, as others are
 
     def __init__(self, learner: Learner[Any], learning: KernelLearning, seed: np.random.SeedSequence) -> None:
         start = learner.start

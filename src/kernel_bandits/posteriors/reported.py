@@ -62,6 +62,8 @@ class Reported(ABC):
     """What rewards in a box show of the settings: nothing, a plane or more (:mod:`kernel_bandits.learning.box`)."""
     unit: float = _fact("_facts.unit")
     """The unit of rewards which the kernel, λ and covariances are in; 1 unless their squares would underflow."""
+    falls_back: bool = False
+    """Whether rewards that stay below what was predicted of them end the trust in what was learned before."""
     learns_kernel: bool = False
     """Whether the kernel is learned from the rewards; radii with a guarantee do not hold then."""
 

@@ -45,7 +45,7 @@ class LearnedPosterior(ConvertedPosterior):
     """
 
     learns_kernel = True
-    falls_back = property(attrgetter("_trust.is_watched"))  # type: ignore[assignment] # a fact, as others are
+    falls_back = property(attrgetter("_trust.is_watched"))
 
     def __init__(self, learner: Learner[Any], learning: KernelLearning, seed: np.random.SeedSequence) -> None:
         start = learner.start

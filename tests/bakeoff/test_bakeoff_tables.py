@@ -183,4 +183,4 @@ def test_tables_that_the_default_was_designed_on_are_marked():
     assert {name for name, table in tables.items() if table.is_synthetic} == set(keel.SYNTHETIC)
     aside = {name for name, table in tables.items() if not table.is_development and not table.is_synthetic}
     small = {"mammographic", "movement_libras", "bupa", "phishing"}
-    assert aside == small | {"marketing", "mushroom"}
+    assert aside == small | {"marketing"}

@@ -54,7 +54,7 @@ SYNTHETIC = ("ring", "twonorm", "banana", "led7digit", "monk-2")
 DEVELOPMENT = (
     *("letter", "penbased", "vowel", "texture", "led7digit", "satimage", "vehicle", "splice", "contraceptive"),
     *("tic-tac-toe", "chess", "spambase", "german", "crx", "ionosphere", "saheart", "pima", "magic", "phoneme"),
-    *("titanic", "optdigits", "segment", "wdbc", "wisconsin", "australian", "bands"),
+    *("titanic", "optdigits", "segment", "wdbc", "wisconsin", "australian", "bands", "mushroom"),
 )
 
 

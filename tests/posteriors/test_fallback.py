@@ -51,6 +51,18 @@ def test_a_model_that_holds_is_kept():
         assert trust.lost_at is None
 
 
+@pytest.mark.parametrize(("before", "lost"), [(13, True), (11, False)])
+def test_a_fit_begins_the_test_again_unless_it_is_close_to_an_alarm(before, lost):
+    facts, trust = Facts(kb.Gaussian(), 0.25, "exact", round_index=FIRST_TESTED), Trust()
+    # rewards one standard deviation short add 1 − 0.5 each; from half of the limit on the sum survives a fit
+    assert (0.5 * before > 0.5 * LIMIT) == lost
+    for number in range(before + 12):
+        facts.kernel_changes = (None,) * (number >= before)
+        trust = trust.after(1.5, 2.0, 0.0, facts)
+        facts.round_index += 1
+    assert (trust.lost_at is not None) == lost
+
+
 def test_rewards_above_their_predictions_cost_nothing():
     assert trust_after([3.0] * 500).lost_at is None
 

@@ -19,6 +19,8 @@ from kernel_bandits.posteriors.facts import Facts
 # The least limit of the test, and its growth with log n. A model that holds passes h in one of about e^h rounds: at
 # h = 2·log n the chance in round n is about 1/n², whose sum over all later rounds is small.
 LIMIT, GROWTH = 12.0, 2.0
+# From this share of the limit on, which a model that holds passes in one of about 400 rounds, a fit is no fresh start.
+SUSPECT = 0.5
 # The weight of an observation that no longer counts. Not 0: the history divides by it. A million of them weigh as much
 # as a thousandth of one that counts.
 FORGOTTEN = 1e-9
@@ -45,7 +47,10 @@ class Trust:
         if not self.is_watched or facts.is_provisional or facts.round_index - self.since < FIRST_TESTED:
             return self
         z = residual(reward, mean, std, facts.regularization, facts.unit)
-        test = self.test.after(z, facts.round_index, len(facts.kernel_changes))
+        # A fit begins the test again, but for what is too much to forget: it has learned from both sides of a change.
+        is_suspect = self.test.below > SUSPECT * LIMIT
+        changes = self.test.kernel_changes if is_suspect else len(facts.kernel_changes)
+        test = self.test.after(z, facts.round_index, changes)
         return Trust(self.is_watched, self.since, test)
 
     @property

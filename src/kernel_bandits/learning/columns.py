@@ -15,9 +15,9 @@ from kernel_bandits.learning.units import NEGLIGIBLE_SPREAD
 
 # That of the smallest positive number, 2⁻¹⁰⁷⁴, and less.
 SMALLEST_POWER = -1100
-# A column of n rows has a long tail if its standard deviation is more than this, and 1/√n, times that of a normal
-# variable with the same mean absolute deviation; an exponential one has 1.15. Its knee is at so many of the latter.
-# Chosen among knees of 1, 2 and 3, with and without the condition, on 24 tables.
+# A column of n rows has a long tail if its standard deviation is more than 1.1 + 1/√n times that of a normal variable
+# with the same mean absolute deviation (1.15 times for an exponential one). The knee is at two of that variable's
+# standard deviations. Chosen among knees of 1, 2 and 3, with and without the condition, on 24 tables.
 LONG_TAIL, KNEE = 1.1, 2.0
 # The relevance of variables that all count alike.
 ALIKE: FloatArray = np.empty(0)
@@ -136,7 +136,8 @@ class ColumnUnits:
     ) -> ColumnUnits:
         """Those of a sample of contexts, with long tails bent if they may be.
 
-        Nobody chooses them: unless a column is bent, now or before, the spread is at least that of before.
+        The spread is at least that of before, unless columns are bent now or were before: the spreads of a bent and a
+        straight column do not compare.
         """
         bends = measured_bends(points, variables) if may_bend else None
         if bends is None and (before is None or before.bends is None):

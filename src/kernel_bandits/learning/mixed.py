@@ -37,10 +37,10 @@ BONUS = 1.5
 # The least bonus of two-valued rewards, and the least where the bound would otherwise exceed the upper value. With half
 # a deviation for both, policies with a faint signal stay with an offer that is worse than most.
 TWO_VALUED_BONUS, LEAST_BONUS = 1.0, 0.5
-# The least reward is nothing, and others are takings, if it is earned in more than this share of the rounds, and more
-# often than this.
+# Rewards are takings, nothing or a price, if the least of them is earned in more than this share of the rounds, and more
+# often than so many times.
 OFTEN, FEWEST_LEAST = 0.1, 2
-# In a box: on the slope of a peak the variance is as small as what was seen of it, and a small bonus climbs
+# The bonus in a box: on the slope of a peak the variance is as small as what was seen of it, and a small bonus climbs
 # step by step. Chosen among 1.5, 2, 2.7 and 3.6 on twelve plants of benchmarks/process_random.py.
 BOX_BONUS = 3.0
 # Of K arms that are correlated as negatively as they can be, an observation of one is worth 1/(K − 1)² of one of each

@@ -47,7 +47,7 @@ class Trust:
         if not self.is_watched or facts.is_provisional or facts.round_index - self.since < FIRST_TESTED:
             return self
         z = residual(reward, mean, std, facts.regularization, facts.unit)
-        # A fit begins the test again, but for what is too much to forget: it has learned from both sides of a change.
+        # A fit begins the test again, unless it is close to an alarm: the fit then learns from both sides of a change.
         is_suspect = self.test.below > SUSPECT * LIMIT
         changes = self.test.kernel_changes if is_suspect else len(facts.kernel_changes)
         test = self.test.after(z, facts.round_index, changes)

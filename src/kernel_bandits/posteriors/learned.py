@@ -271,6 +271,7 @@ class LearnedPosterior(ConvertedPosterior):
         carry_out([replace_state(self, twin)])
 
     def _begin_again(self) -> None:
+        """Learn a model anew from what is still trusted; before there is enough of it, know the level alone."""
         self._trust, self._model, self._units = self._trust.again(), None, RewardUnits()
         points, rewards = self._observations()
         kept, earned = points[self._trust.since :], rewards[self._trust.since :]
@@ -278,7 +279,6 @@ class LearnedPosterior(ConvertedPosterior):
         units, refit = self._units, None
         if len(kept) >= self.learning.first_round:
             units, refit = self._refitted(kept, earned, sampler(self._seed, self.round_index))
-        # nothing is known but the level, as before the first fit
         mean = float(earned.mean()) if refit is None else refit.mean
         centred = np.zeros(len(points)) if refit is None else units.bounded(rewards) / units.unit - mean
         # what the old anchors stand for no longer counts

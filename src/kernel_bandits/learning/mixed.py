@@ -37,8 +37,8 @@ BONUS = 1.5
 # The least bonus of two-valued rewards, and the least where the bound would otherwise exceed the upper value. With half
 # a deviation for both, policies with a faint signal stay with an offer that is worse than most.
 TWO_VALUED_BONUS, LEAST_BONUS = 1.0, 0.5
-# Rewards are takings, nothing or a price, if the least of them is earned in more than this share of the rounds, and more
-# often than so many times.
+# Rewards are takings, nothing or a price, if the least of them is earned in more than this share of the rounds, and
+# more often than so many times.
 OFTEN, FEWEST_LEAST = 0.1, 2
 # The bonus in a box: on the slope of a peak the variance is as small as what was seen of it, and a small bonus climbs
 # step by step. Chosen among 1.5, 2, 2.7 and 3.6 on twelve plants of benchmarks/process_random.py.

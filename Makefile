@@ -15,19 +15,19 @@ export OMP_NUM_THREADS ?= 1
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml lab/pyproject.toml server/pyproject.toml constraints.txt
 	@$(CHECK_PYTHON)
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) -e ".[dev]"
+	$(INSTALL) -e ".[dev]" -e "lab[cluster,jax,report]" -e "server[postgresql]"
 	@touch $(RUNNABLE) $@
 
-$(RUNNABLE): pyproject.toml constraints.txt
+$(RUNNABLE): pyproject.toml lab/pyproject.toml constraints.txt
 	@$(CHECK_PYTHON)
 	@echo "Setting up in $(VENV): about half a minute."
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --no-compile -e ".[experiments,plots,sklearn]"
+	$(INSTALL) --no-compile -e ".[plots,sklearn]" -e lab
 	@echo "$$(ls -d $(VENV)/lib/python*/site-packages/*.dist-info | wc -l) packages are installed, pip among them; the studies take about a minute."
 	@touch $@
 
@@ -50,7 +50,7 @@ test-slow: $(READY) ## the long statistical tests that `make test` leaves out
 	$(BIN)/pytest -n 2 -m slow
 
 test-service: $(READY) ## the long tests of the service: kills, fail-overs, damaged bodies, schemathesis (an hour)
-	$(BIN)/pytest -n 0 -s -m slow tests/service
+	$(BIN)/pytest -n 0 -s -m slow tests/server
 
 bench: $(READY) ## speed and memory against floors and peers: tables, and results/bench.json (half an hour)
 	$(BIN)/python benchmarks/bench.py

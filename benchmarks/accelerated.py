@@ -19,17 +19,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from kernel_bandits_lab import Study, Sweep, accelerated, executor, load_study
+from kernel_bandits_lab.accelerated.chunk import traces
+from kernel_bandits_lab.accelerated.engine import Trajectories
+from kernel_bandits_lab.accelerated.models import BLOCK
+from kernel_bandits_lab.accelerated.replicas import Precision, Replica, computing, simulate_batch
+from kernel_bandits_lab.execution import Executor, Outcome
 from measure import markdown
 
 import kernel_bandits as kb
-from kernel_bandits import accelerated
-from kernel_bandits.accelerated.chunk import traces
-from kernel_bandits.accelerated.engine import Trajectories
-from kernel_bandits.accelerated.models import BLOCK
-from kernel_bandits.accelerated.replicas import Precision, Replica, computing, simulate_batch
 from kernel_bandits.dictionaries.base import HistoryMode
-from kernel_bandits.experiments import Study, Sweep, executor, load_study
-from kernel_bandits.experiments.execution import Executor, Outcome
 
 RIDGE = 0.01
 HORIZON, REPLICAS, ACTIONS, FEW = 2000, 1024, 10, 16

@@ -12,8 +12,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from kernel_bandits.experiments import Failure, Sweep, executor, group, study_of, summarize
-from kernel_bandits.experiments.differences import Difference, differences
+from kernel_bandits_lab import Failure, Sweep, executor, group, study_of, summarize
+from kernel_bandits_lab.differences import Difference, differences
 
 FOLDER, JOBS = "results/algorithms", 2
 ENVIRONMENTS = ("Bump", "Chessboard", "StepDiagonal")

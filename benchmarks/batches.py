@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 from joblib import Parallel, delayed
+from kernel_bandits_lab.summary import mean_interval
 
 import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.experiments.summary import mean_interval
 from kernel_bandits.rng import stream
 
 SEEDS, HORIZON, LARGEST_BATCH = 20, 2000, 250

@@ -12,9 +12,9 @@ from __future__ import annotations
 import sys
 
 import coba
+from kernel_bandits_lab import mean_interval
 
 import kernel_bandits as kb
-from kernel_bandits.experiments import mean_interval
 from kernel_bandits.integrations.coba import KernelBanditLearner
 
 KERNELS = ("gaussian", "exponential", "polynomial", "linear")

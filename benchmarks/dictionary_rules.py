@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 from joblib import Parallel, delayed
+from kernel_bandits_lab import mean_interval
 
 import kernel_bandits as kb
-from kernel_bandits.experiments import mean_interval
 
 SEEDS, HORIZON = 20, 2000
 ENVIRONMENTS = ("Bump", "Chessboard", "StepDiagonal", "MovingOptimum")

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from kernel_bandits_lab.summary import mean_interval
 
 import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.experiments.summary import mean_interval
 
 NORM, NOISE, FAILURE, RIDGE = 1.0, 0.1, 0.1, 0.01
 LENGTHSCALES = (0.1, 0.3, 1.0)

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from kernel_bandits_lab.summary import mean_interval
 
 import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.environments import Environment, Round
-from kernel_bandits.experiments.summary import mean_interval
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.policies.ucb import UpperConfidenceBound
 

@@ -148,7 +148,7 @@ def evaluation(path: Path, rows: int) -> None:
         print(f"evaluate {name}: {rows:,} rows in {process_time() - started:.1f} s, {found.recommended.value:.5f}")
         print(f"  largest resident memory {memory():,.0f} MiB; {before:,.0f} MiB before", flush=True)
     for option in ("--no-model", "--model"):
-        command = ["-m", "kernel_bandits", "evaluate", str(file), "--policy", "3", "--learned-share", "0", option]
+        command = ["-m", "kernel_bandits_lab", "evaluate", str(file), "--policy", "3", "--learned-share", "0", option]
         used = child_seconds()
         subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
         used, peak = child_seconds() - used, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024

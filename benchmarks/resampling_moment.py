@@ -13,12 +13,12 @@ import argparse
 from dataclasses import dataclass
 
 import numpy as np
+from kernel_bandits_lab import mean_interval
 
 import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.dictionaries.base import PlayedPoints
 from kernel_bandits.dictionaries.resampling import Resampling, ResamplingDictionary
-from kernel_bandits.experiments import mean_interval
 
 ENVIRONMENTS = ("Chessboard", "Bump", "StepDiagonal")
 LIMITS = (1.0, 3.0, 10.0, 30.0)

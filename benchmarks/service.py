@@ -27,19 +27,18 @@ os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
 import numpy as np
 import uvicorn
+from kernel_bandits_server.app import build_app
+from kernel_bandits_server.commands import Command
+from kernel_bandits_server.endpoint import Endpoint, Front, Operation
+from kernel_bandits_server.events import Event
+from kernel_bandits_server.exchange import Call, Reply
+from kernel_bandits_server.keys import Keys, RateLimit
+from kernel_bandits_server.link import Link
+from kernel_bandits_server.metrics import Metrics
+from kernel_bandits_server.process import collect_rarely
+from kernel_bandits_server.settings import parse_settings
+from kernel_bandits_server.store import Store
 from measure import markdown
-
-from kernel_bandits.service.app import build_app
-from kernel_bandits.service.commands import Command
-from kernel_bandits.service.endpoint import Endpoint, Front, Operation
-from kernel_bandits.service.events import Event
-from kernel_bandits.service.exchange import Call, Reply
-from kernel_bandits.service.keys import Keys, RateLimit
-from kernel_bandits.service.link import Link
-from kernel_bandits.service.metrics import Metrics
-from kernel_bandits.service.process import collect_rarely
-from kernel_bandits.service.settings import parse_settings
-from kernel_bandits.service.store import Store
 
 COLUMNS, ARMS, ANCHORS, CONNECTIONS = 20, 10, 200, 64
 # Those that send rewards, a thousand in a request.

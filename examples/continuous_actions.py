@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.experiments.loop import Simulation
+from kernel_bandits.loop import Simulation
 
 HORIZON, SEEDS, LAST = 2000, range(10), 200
 KERNEL, REGULARIZATION = kb.Gaussian(0.5), 0.01

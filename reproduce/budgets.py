@@ -11,7 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernel_bandits.experiments import read_results
+from kernel_bandits_lab import read_results
+
 from reproduce.claims import Finding, Pairs, below
 from reproduce.lambda_grid import BATCHED, SENSITIVITY
 from reproduce.page import GRIDS

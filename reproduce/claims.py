@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
+from kernel_bandits_lab.results import Record
+from kernel_bandits_lab.summary import mean_interval
 from scipy import stats
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.experiments.results import Record, RunResult
-from kernel_bandits.experiments.summary import mean_interval
+from kernel_bandits.loop import RunResult
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "open"
 MOSTLY, PARTLY = "holds where decided", "in part"

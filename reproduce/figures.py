@@ -18,10 +18,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from kernel_bandits_lab import Results, Run, Study, group, load_study, plots
+from kernel_bandits_lab.report import Section
+from kernel_bandits_lab.study import importable
+
 from kernel_bandits.errors import InputError
-from kernel_bandits.experiments import Results, Run, Study, group, load_study, plots
-from kernel_bandits.experiments.report import Section
-from kernel_bandits.experiments.study import importable
 from reproduce.report import check_of
 
 SWEEPS = ("sweep.toml", "sweep.py")
@@ -58,7 +59,9 @@ class StudyFigures:
         """Names of figures whose ``PACKAGE`` cannot be imported, and the command that installs it."""
         needed = {name: getattr(self._module(name), "PACKAGE", None) for name in self.names}
         missing = {name: package for name, package in needed.items() if package and find_spec(package) is None}
-        return {name: f"needs {package}; pip install 'kernel-bandits[{package}]'" for name, package in missing.items()}
+        return {
+            name: f"needs {package}; pip install 'kernel-bandits-lab[{package}]'" for name, package in missing.items()
+        }
 
     def find(self, name: str) -> str | None:
         """Return the name of a figure's folder: the name itself, or that of its number in the paper."""

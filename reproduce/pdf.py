@@ -68,7 +68,7 @@ def main(target: Path) -> None:
     except (ImportError, OSError) as reason:  # OSError: Pango is missing
         raise MissingPackageError(
             "report: WeasyPrint (with the system library Pango) and Markdown are needed; "
-            "pip install 'kernel-bandits[report]'."
+            "pip install 'kernel-bandits-lab[report]'."
         ) from reason
     body = to_html(markdown(TEXT.read_text(encoding="utf-8")), extensions=["tables", "fenced_code", "sane_lists"])
     page = (

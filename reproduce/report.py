@@ -6,7 +6,8 @@ import json
 from functools import cache
 from pathlib import Path
 
-from kernel_bandits.experiments.report import Check
+from kernel_bandits_lab.report import Check
+
 from reproduce.claims import FAILS, HOLDS, UNDECIDED, Claim
 
 _MARKS = {True: "yes", False: "no", None: "undecided"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernel_bandits.experiments import Record, group, plots
-from kernel_bandits.experiments.plots import Style
+from kernel_bandits_lab import Record, group, plots
+from kernel_bandits_lab.plots import Style
 
 PAPER, LIBRARY, ANY = "paper's settings", "library settings", "any settings"
 # The budgets of the published code in units of λ; the paper's text says γ ≈ λ.

@@ -20,20 +20,14 @@ def test_import_loads_only_numpy_and_scipy():
     assert set(foreign) <= {"numpy", "scipy", "cython_runtime", "charset_normalizer"}
 
 
-def test_import_loads_the_loop_and_its_result_but_no_study():
-    program = "import sys, kernel_bandits; print(*(name for name in sys.modules if '.experiments.' in name))"
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    assert set(loaded) == {"kernel_bandits.experiments.loop", "kernel_bandits.experiments.results"}
-
-
 def test_public_names_exist_and_are_sorted():
     assert list(kb.__all__) == sorted(kb.__all__)
     assert all(hasattr(kb, name) for name in kb.__all__)
 
 
-def test_names_of_experiments_are_loaded_on_first_use():
-    from kernel_bandits import experiments
+def test_names_of_the_lab_are_loaded_on_first_use():
+    import kernel_bandits_lab as lab
 
-    homes = [name for names in experiments._MODULES.values() for name in names]
-    assert sorted(homes) == sorted(experiments.__all__)
-    assert all(callable(getattr(experiments, name)) for name in homes)
+    homes = [name for names in lab._MODULES.values() for name in names]
+    assert sorted(homes) == sorted(lab.__all__)
+    assert all(callable(getattr(lab, name)) for name in homes)

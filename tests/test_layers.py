@@ -43,11 +43,9 @@ LAYERS = {
     "environments": "problems to play: the paper's, and others",
     "logs": "logs of decisions: in memory, in files, and larger than memory",
     "offpolicy": "the value of a candidate policy from a log",
-    "experiments": "the loop, studies, results, plots and reports",
-    "accelerated": "many runs side by side in one JAX program",
-    "service": "the decision service over HTTP: loops, event log, page",
+    "loop": "a policy in an environment, and the result of its run",
+    "plots": "figures of a policy, with matplotlib",
     "integrations": "adapters to other libraries, each imported only when asked for",
-    "__main__": "the command line",
     "__init__": "the public names",
 }
 ORDER = list(LAYERS)
@@ -124,6 +122,20 @@ def test_imports_go_up(layer):
     assert violations(SOURCE, layer) == []
 
 
+def test_the_packages_import_one_way():
+    """The library knows nothing of the lab and the server, and the lab nothing of the server."""
+    below = {"src/kernel_bandits": ("kernel_bandits_lab", "kernel_bandits_server"), "lab": ("kernel_bandits_server",)}
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} imports {name}"
+        for folder, forbidden in below.items()
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for name in imported_names(node, (), False)
+        if name.split(".")[0] in forbidden
+    ]
+    assert found == []
+
+
 def test_no_modules_import_each_other():
     graph = {
         module: {target for _, target in imports(path, SOURCE)} - {module} for module, path in modules(SOURCE).items()
@@ -170,7 +182,7 @@ def test_concrete_classes_are_final():
     """Nothing derives from a class that can be built, but errors and plain data."""
     derived = []
     for info in pkgutil.walk_packages(kernel_bandits.__path__, f"{PACKAGE}."):
-        if info.name.split(".")[1] in ("accelerated", "integrations", "__main__"):
+        if info.name.split(".")[1] in ("integrations", "plots"):
             continue
         for _, cls in inspect.getmembers(importlib.import_module(info.name), inspect.isclass):
             if cls.__module__ != info.name:

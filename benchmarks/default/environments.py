@@ -10,9 +10,9 @@ import time
 
 import numpy as np
 from joblib import Parallel, delayed
+from kernel_bandits_lab.summary import mean_interval
 
 import kernel_bandits as kb
-from kernel_bandits.experiments.summary import mean_interval
 
 ENVIRONMENTS = ("Bump", "Chessboard", "StepDiagonal", "MovingOptimum")
 LENGTHSCALES = (0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)

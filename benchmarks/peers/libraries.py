@@ -159,7 +159,7 @@ def play(peer: Peer, name: str, horizon: int, seed: int) -> tuple[float, float]:
 
 def table(rows: list[dict[str, object]]) -> str:
     """Mean regret with its 95 % interval, and median time, by peer and environment."""
-    from kernel_bandits.experiments.summary import mean_interval
+    from kernel_bandits_lab.summary import mean_interval
 
     lines = ["| | " + " | ".join(ENVIRONMENTS) + " | seconds |", "|---" * (len(ENVIRONMENTS) + 2) + "|"]
     for name in PEERS:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kernel_bandits.experiments import Record, group, plots
+from kernel_bandits_lab import Record, group, plots
+
 from reproduce.claims import Claim, Finding, Pairs, above, below
 from reproduce.settings import ANY, EVERY, LIBRARY, MARGIN, PAPER, STYLES, shorter_runs
 

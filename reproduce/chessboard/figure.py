@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernel_bandits.experiments import Record
+from kernel_bandits_lab import Record
+
 from reproduce import lambda_grid
 from reproduce.claims import Claim
 

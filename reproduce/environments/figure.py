@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from kernel_bandits_lab import plots
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.environments import Chessboard, Environment, StepDiagonal
-from kernel_bandits.experiments import plots
 from reproduce.claims import Claim, Finding
 from reproduce.settings import EVERY
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kernel_bandits.experiments import Record, group, summarize
-from kernel_bandits.experiments.paper_figure import PANELS, Layout, paper_figure
+from kernel_bandits_lab import Record, group, summarize
+from kernel_bandits_lab.paper_figure import PANELS, Layout, paper_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

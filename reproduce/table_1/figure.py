@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
+from kernel_bandits_lab import plots
+from kernel_bandits_lab.summary import mean_interval
+from kernel_bandits_lab.tables import Table
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.experiments import plots
-from kernel_bandits.experiments.summary import mean_interval
-from kernel_bandits.experiments.tables import Table
 from reproduce import settings
 from reproduce.claims import MISSING, Claim, Estimate, Finding, below
 from reproduce.table_1.measurements import ACTIONS, ALGORITHMS, LENGTHSCALE, Axis, Measurement, cases, measure, read

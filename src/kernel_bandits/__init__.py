@@ -11,8 +11,7 @@ The packages, in the order in which data flows through a round:
 - :mod:`~kernel_bandits.confidence` sets the radius of the upper bound; :mod:`~kernel_bandits.theory` computes bounds.
 - :mod:`~kernel_bandits.policies` choose an action (``Policy``): ``ek_ucb``, ``k_ucb`` and the other presets.
 - :mod:`~kernel_bandits.logs` read and learn logs; :mod:`~kernel_bandits.offpolicy` estimates values from them.
-- :mod:`~kernel_bandits.experiments` run policies in environments and record every round (``RunResult``).
-- :mod:`~kernel_bandits.accelerated` plays thousands of runs at once with JAX.
+- :mod:`~kernel_bandits.loop` runs a policy in an environment and records every round (``RunResult``).
 - :mod:`~kernel_bandits.integrations` adapt policies and environments to scikit-learn, Gymnasium, coba and river.
 
 The verbs are ``predict``, ``update``, ``select`` and ``run``. Importing this package loads only NumPy and SciPy.
@@ -37,8 +36,6 @@ from kernel_bandits.confidence import (
 )
 from kernel_bandits.dictionaries import DictionaryRule, Fixed, Kors, PosteriorVariance, Resampling
 from kernel_bandits.errors import InputError, KernelBanditsError, MissingPackageError, UnavailableError
-from kernel_bandits.experiments.loop import run
-from kernel_bandits.experiments.results import RunResult
 from kernel_bandits.features import (
     Arms,
     Boolean,
@@ -65,6 +62,7 @@ from kernel_bandits.kernels import (
     register_with_scikit_learn,
 )
 from kernel_bandits.learning import KernelLearning
+from kernel_bandits.loop import RunResult, run
 from kernel_bandits.persistence import register
 from kernel_bandits.policies import (
     Decision,
@@ -171,7 +169,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # figures of runs and policies, of no use to a service: loaded when asked for
+    # figures of policies, of no use to a service: loaded when asked for
     if name == "plots":
-        return importlib.import_module("kernel_bandits.experiments.plots")
+        return importlib.import_module("kernel_bandits.plots")
     raise AttributeError(f"module 'kernel_bandits' has no attribute {name!r}")

@@ -21,10 +21,9 @@ class MissingPackageError(KernelBanditsError, ImportError):
 
 
 @contextmanager
-def needs(package: str, extra: str) -> Iterator[None]:
-    """Import an optional package inside this context; if that fails, the error names the extra that installs it."""
+def needs(package: str, requirement: str) -> Iterator[None]:
+    """Import an optional package inside this context; if that fails, the error names what to install."""
     try:
         yield
     except ImportError as reason:
-        advice = f"pip install 'kernel-bandits[{extra}]'"
-        raise MissingPackageError(f"{package} cannot be imported; try: {advice}") from reason
+        raise MissingPackageError(f"{package} cannot be imported; try: pip install '{requirement}'") from reason

@@ -7,7 +7,7 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits import environments
-from kernel_bandits.experiments.loop import Simulation
+from kernel_bandits.loop import Simulation
 
 # A table has no instances to draw; test_table.py states the same of it.
 ENVIRONMENTS = [

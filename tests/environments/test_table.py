@@ -9,7 +9,7 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits.environments import Table
-from kernel_bandits.experiments.loop import Simulation
+from kernel_bandits.loop import Simulation
 
 ROWS = [{"x": float(i % 7), "colour": "rgb"[i % 3], "kind": ["even", "odd"][i % 2]} for i in range(42)]
 

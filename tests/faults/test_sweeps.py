@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kernel_bandits_lab import executor, load_study, read_results
+from kernel_bandits_lab.cli import app
+from kernel_bandits_lab.store import MANIFEST
+from kernel_bandits_lab.study import study_of
+from kernel_bandits_lab.sweep import Sweep
 from typer.testing import CliRunner
 
 import kernel_bandits as kb
-from kernel_bandits.experiments import executor, load_study, read_results
-from kernel_bandits.experiments.cli import app
-from kernel_bandits.experiments.store import MANIFEST
-from kernel_bandits.experiments.study import study_of
-from kernel_bandits.experiments.sweep import Sweep
 
 SMALL = {"environments": [{"name": "Chessboard"}], "policies": [{"name": "uniform"}], "seeds": 3, "horizon": 4}
 HEAD = 'seeds = {seeds}\nhorizon = {horizon}\n[[environments]]\nname = "Chessboard"\n[[policies]]\n'
@@ -116,7 +116,7 @@ def test_many_labels_are_compared_quickly():
 
         __hash__ = str.__hash__
 
-    from kernel_bandits.experiments.study.parsing import _check_labels
+    from kernel_bandits_lab.study.parsing import _check_labels
 
     _check_labels([Label(number) for number in range(5000)], "policies")
     assert Label.compared < 5000
@@ -136,7 +136,7 @@ def kill_and_continue(tmp_path, kills):
     """Kill a sweep while it writes records, until it is done; return its results and how often it was killed."""
     study = toml(tmp_path, 'name = "ek_ucb"\n[[policies]]\nname = "uniform"', seeds="20", horizon="30")
     folder = tmp_path / "out"
-    command = [sys.executable, "-m", "kernel_bandits", "sweep", study, "--jobs", "1", "--out", folder]
+    command = [sys.executable, "-m", "kernel_bandits_lab", "sweep", study, "--jobs", "1", "--out", folder]
     generator = np.random.default_rng(0)
     killed = 0
     for _ in range(kills):

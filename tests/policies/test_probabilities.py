@@ -5,13 +5,13 @@ import json
 
 import numpy as np
 import pytest
+from kernel_bandits_lab.results import Record
+from kernel_bandits_lab.store import read_record, write_record
+from kernel_bandits_lab.study import study_of
 from scipy import stats
 from test_policy_contract import PRESETS, VARIANTS, build, play, rounds, variant_name
 
 import kernel_bandits as kb
-from kernel_bandits.experiments.results import Record
-from kernel_bandits.experiments.store import read_record, write_record
-from kernel_bandits.experiments.study import study_of
 from kernel_bandits.policies.box_density import BoxDensity, centres, divisions, volume
 
 FLOOR = 0.2

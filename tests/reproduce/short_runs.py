@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from kernel_bandits.experiments import execute, load_study
+from kernel_bandits_lab import execute, load_study
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
+from kernel_bandits_lab import Record, Run
+from kernel_bandits_lab.study import reference
 from scipy import stats
 
 from kernel_bandits import RunResult
-from kernel_bandits.experiments import Record, Run
-from kernel_bandits.experiments.study import reference
 from reproduce.claims import (
     FAILS,
     HOLDS,

@@ -4,10 +4,10 @@ import re
 from importlib import import_module
 
 import pytest
+from kernel_bandits_lab import Study, write_record
+from kernel_bandits_lab.store import manifest_of, write_manifest
 from short_runs import ROOT, records
 
-from kernel_bandits.experiments import Study, write_record
-from kernel_bandits.experiments.store import manifest_of, write_manifest
 from reproduce import budgets, page, report
 from reproduce.table_1 import measurements
 from reproduce.table_1.measurements import Case

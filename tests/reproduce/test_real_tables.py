@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from kernel_bandits_lab import Failure, execute, executor
 from short_runs import study
 
 from kernel_bandits.environments import Table
-from kernel_bandits.experiments import Failure, execute, executor
 from kernel_bandits.posteriors import LearnedPosterior
 from reproduce.figures import StudyFigures
 from reproduce.real_tables import figure

@@ -3,11 +3,11 @@
 from importlib import import_module
 
 import pytest
+from kernel_bandits_lab.figures import load_figures
+from kernel_bandits_lab.report import Section, page
+from kernel_bandits_lab.store import Results
 from short_runs import records
 
-from kernel_bandits.experiments.figures import load_figures
-from kernel_bandits.experiments.report import Section, page
-from kernel_bandits.experiments.store import Results
 from reproduce.claims import Claim, Finding
 from reproduce.report import NEEDS_THE_FULL_RUN, check_of, verdicts
 

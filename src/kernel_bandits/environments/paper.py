@@ -1,6 +1,6 @@
 """The three environments of the paper's section 5 and appendix, with the instances that its published code draws.
 
-Each reward is a function of arrays: ``xp`` is NumPy here and ``jax.numpy`` in :mod:`kernel_bandits.accelerated`.
+Each reward is a function of arrays: ``xp`` is NumPy here and ``jax.numpy`` in :mod:`kernel_bandits_lab.accelerated`.
 """
 
 from abc import abstractmethod

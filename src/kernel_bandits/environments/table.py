@@ -111,7 +111,7 @@ class Table(Environment):
 def read_table(path: str | os.PathLike[str]) -> Sequence[Row]:
     """Return the rows of a CSV file with a header, or of a Parquet file."""
     name = Path(path)
-    with needs("pyarrow", "experiments"):
+    with needs("pyarrow", "kernel-bandits[arrow]"):
         import pyarrow.csv
         import pyarrow.parquet
     try:

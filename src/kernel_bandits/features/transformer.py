@@ -100,7 +100,7 @@ class TransformerEncoder(RowEncoder):
         return row
 
     def _transform(self, rows: Sequence[Row], place: str) -> FloatArray:
-        with needs("pandas", "sklearn"):
+        with needs("pandas", "kernel-bandits[sklearn]"):
             import pandas as pd
         frame = pd.DataFrame(rows, columns=self.names)
         try:

@@ -9,7 +9,7 @@ from kernel_bandits.arrays import FloatArray, as_floats, as_vector
 from kernel_bandits.errors import InputError, needs
 from kernel_bandits.policies.base import Policy
 
-with needs("coba", "coba"):
+with needs("coba", "kernel-bandits[coba]"):
     from coba.primitives import Learner
 
 

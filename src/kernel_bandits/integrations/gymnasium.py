@@ -14,11 +14,10 @@ from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_points
 from kernel_bandits.environments import Bump, Chessboard, Environment, MovingOptimum, MovingPeak, Round, StepDiagonal
 from kernel_bandits.errors import InputError, needs
-from kernel_bandits.experiments.loop import Feedback, Simulation, record
-from kernel_bandits.experiments.results import RunResult
+from kernel_bandits.loop import Feedback, RunResult, Simulation, record
 from kernel_bandits.policies.base import Policy
 
-with needs("gymnasium", "gym"):
+with needs("gymnasium", "kernel-bandits[gym]"):
     import gymnasium
     from gymnasium import spaces
 

@@ -11,7 +11,7 @@ from kernel_bandits.arrays import FloatArray, as_vector
 from kernel_bandits.errors import InputError, needs
 from kernel_bandits.policies.base import Policy
 
-with needs("river", "river"):
+with needs("river", "kernel-bandits[river]"):
     from river.bandit.base import ArmID, ContextualPolicy
 
 

@@ -17,7 +17,7 @@ from kernel_bandits.policies.presets import ek_ucb
 from kernel_bandits.policies.ucb import ROWS_AT_ONCE
 from kernel_bandits.posteriors.base import Posterior
 
-with needs("scikit-learn", "sklearn"):
+with needs("scikit-learn", "kernel-bandits[sklearn]"):
     from sklearn.base import BaseEstimator, RegressorMixin
     from sklearn.utils import check_random_state, gen_batches
     from sklearn.utils.validation import check_is_fitted, validate_data

@@ -239,6 +239,6 @@ def kernel_gradient(
 
 def register_with_scikit_learn() -> None:
     """Make scikit-learn accept the kernels of this module wherever it requires an instance of its own kernel class."""
-    with needs("scikit-learn", "sklearn"):
+    with needs("scikit-learn", "kernel-bandits[sklearn]"):
         from sklearn.gaussian_process.kernels import Kernel as ScikitLearnKernel
     ScikitLearnKernel.register(Kernel)

@@ -123,7 +123,7 @@ def part_sample(part: ParquetPart | FramePart, layout: Layout, count: int, seed:
 
 def parquet_parts(path: str | Path) -> tuple[list[ParquetPart], list[str]]:
     """Return the row groups of a Parquet file or of a folder of them, in order of their names, and the columns."""
-    with needs("pyarrow", "experiments"):
+    with needs("pyarrow", "kernel-bandits[arrow]"):
         from pyarrow import dataset, parquet
     if not Path(path).exists():
         raise InputError(f"dataset: {path} does not exist.")

@@ -21,7 +21,7 @@ MOST_LEVELS = 1000
 
 def read_parquet(path: Path) -> Columns:
     """Read a Parquet file, or a folder of them, as columns."""
-    with needs("pyarrow", "experiments"):
+    with needs("pyarrow", "kernel-bandits[arrow]"):
         from pyarrow import dataset
     table = dataset.dataset(path, format="parquet").to_table()
     columns = {}

@@ -41,7 +41,7 @@ def class_of(name: str) -> type:
         return _registered[name]
     module_name, _, qualified = name.partition(":")
     if module_name == _FOREIGN_KERNELS:
-        with needs("scikit-learn", "sklearn"):
+        with needs("scikit-learn", "kernel-bandits[sklearn]"):
             importlib.import_module(_FOREIGN_KERNELS)
     module = sys.modules.get(module_name)
     ours = module_name.startswith(f"{_PACKAGE}.") or module_name == _FOREIGN_KERNELS

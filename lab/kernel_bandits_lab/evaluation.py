@@ -1,0 +1,94 @@
+"""Candidates side by side on one log: what ``kernel-bandits evaluate`` computes and draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernel_bandits.errors import InputError
+from kernel_bandits.logs import ContinuousLog, Log
+from kernel_bandits.offpolicy import RewardModel, Valuation, evaluate, fitted_model
+from kernel_bandits.policies import Policy, load
+from kernel_bandits_lab.plots import require_matplotlib
+from kernel_bandits_lab.study import catalogue
+from kernel_bandits_lab.study.catalogue import did_you_mean
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def evaluate_candidates(
+    log: Log | ContinuousLog,
+    names: Sequence[str],
+    *,
+    learned_share: float = 0.5,
+    model: RewardModel | None = RewardModel(),  # noqa: B008 (frozen)
+    seed: int = 0,
+) -> dict[str, Valuation]:
+    """Return the value of each candidate on the last rounds of a log.
+
+    Args:
+        log: with a catalogue of actions.
+        names: of candidates: an action of the log, the file of a saved policy, or a policy by name, which learns the
+            first rounds before it is judged on the others.
+        learned_share: the share of the log that policies learn first.
+        model: of the rewards.
+        seed: of policies and intervals.
+    """
+    if not isinstance(log, Log):
+        raise InputError("log: expected actions from a catalogue; use kb.offpolicy.evaluate_continuous for densities.")
+    if not 0.0 <= learned_share < 1.0:
+        raise InputError(f"learned_share: expected at least 0 and less than 1, got {learned_share!r}.")
+    split = int(learned_share * len(log))
+    first, rest = log.rows(slice(0, split)) if split else None, log.rows(slice(split, len(log)))
+    found, fitted = {}, fitted_model(rest, model)
+    for name in names:
+        found[name] = evaluate(rest, _candidate(name, log.names, first, seed), model=fitted, seed=seed)
+    return found
+
+
+def _candidate(name: str, actions: Sequence[Any], first: Log | None, seed: int) -> Any:
+    plain = {str(action): action for action in actions}
+    if name in plain:
+        return plain[name]
+    if Path(name).is_file():
+        return load(name)
+    presets = catalogue("policy")
+    if name not in presets:
+        hint = did_you_mean(name, [*presets, *plain])
+        raise InputError(f"policy: expected a policy, an action of the log or a saved policy, got {name!r}.{hint}")
+    policy: Policy = presets[name](seed=seed)
+    if first is not None:
+        policy.update_many(first.contexts, first.catalogue[first.played], first.rewards)
+    return policy
+
+
+def valuation_figure(valuations: Mapping[str, Valuation]) -> Figure:
+    """Draw the value of each candidate by every estimator, with intervals, beside the mean reward of the log."""
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    names = list(valuations)
+    figure = Figure(figsize=(8.0, 1.2 + 0.8 * len(names)), layout="constrained")
+    axes = figure.subplots()
+    estimators = list(next(iter(valuations.values())).estimates)
+    offsets = np.linspace(0.3, -0.3, len(estimators))
+    markers = "osD^vP*X"
+    for place, estimator in enumerate(estimators):
+        rows = [valuations[name].estimates[estimator] for name in names]
+        values = np.array([one.value for one in rows])
+        ends = np.abs(np.array([[one.value - one.low, one.high - one.value] for one in rows]).T)
+        heights = np.arange(len(names))[::-1] + offsets[place]
+        finite = np.isfinite(values) & np.isfinite(ends).all(axis=0)
+        axes.errorbar(
+            values[finite], heights[finite], xerr=ends[:, finite], fmt=markers[place % 8], capsize=2, label=estimator
+        )
+    logged = next(iter(valuations.values())).logged_value
+    axes.axvline(logged, color="#555555", linestyle="--", label="logged")
+    axes.set_yticks(np.arange(len(names))[::-1], [Path(name).name for name in names])
+    axes.set_xlabel("value")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize="small")
+    return figure

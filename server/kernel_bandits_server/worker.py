@@ -1,0 +1,357 @@
+"""The thread that owns a loop: it decides, commits a batch of events, and learns them."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from kernel_bandits.errors import KernelBanditsError
+from kernel_bandits_server.commands import Command, Decide, Query, RefusedError, Unread
+from kernel_bandits_server.events import Event, whole_blocks
+from kernel_bandits_server.planning import Plan, draft_all
+from kernel_bandits_server.replica import Replica
+from kernel_bandits_server.settings import LoopSettings, ServiceSettings
+from kernel_bandits_server.store import READ_AT_ONCE, Store, StoreError, Transaction
+
+# The most commands that share one transaction, and the number from which on half of those that wait are left for the
+# next one: while that is carried out, the process of HTTP sends the replies of this one and reads further requests.
+BATCH, WORTHWHILE = 256, 32
+# Below this many, more are waited for: seconds between two looks, and the most looks. A batch costs by itself as much
+# as twenty decisions.
+ENOUGH, GATHERING, MOST_LOOKS = 24, 0.0005, 4
+# Seconds before a model that failed is built again.
+PAUSE = 1.0
+# A snapshot holds every pending decision, so it is worth writing after this many events for each of them.
+EVENTS_PER_PENDING = 10
+_log = logging.getLogger("kernel_bandits_server")
+
+
+class Clock:
+    """Seconds since 1970 that do not jump when the system's clock does while the process runs."""
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return time.monotonic() + self._offset
+
+
+class Worker:
+    """Carries out the commands of one loop, in batches, in a thread of its own.
+
+    Args:
+        settings: of the loop.
+        service: of the service.
+        store: the event log.
+        leads: returns whether this process writes snapshots and settles silent decisions.
+        deliver: takes the commands that are done, in the worker's thread or that of its commits.
+    """
+
+    def __init__(
+        self,
+        settings: LoopSettings,
+        service: ServiceSettings,
+        store: Store,
+        leads: Callable[[], bool],
+        deliver: Callable[[Sequence[Command]], None],
+    ) -> None:
+        self.settings = settings
+        self.failure = "starting: the log is being replayed"
+        self._service = service
+        self._store = store
+        self._leads = leads
+        self._deliver = deliver
+        self.clock = Clock()
+        self._queue: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self._replica: Replica | None = None
+        self._snapshot_number = 0
+        self._committed = 0
+        self._looked = 0.0
+        self._stopping = False
+        # commits while the thread learns; not before the database has taken something
+        self._committer = ThreadPoolExecutor(1, f"commits of {settings.name}")
+        self._trusts = False
+        self._thread = threading.Thread(target=self._run, name=f"loop {settings.name}", daemon=True)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the state is that of the log."""
+        return self._replica is not None
+
+    @property
+    def waiting(self) -> int:
+        """The number of commands in the queue."""
+        return self._queue.qsize()
+
+    @property
+    def applied(self) -> int:
+        """The number of the last event that is taken into account.
+
+        It runs ahead of the log while events are committed, and falls back if they are not.
+        """
+        replica = self._replica
+        return 0 if replica is None else max(replica.applied, self._committed)
+
+    def gauges(self) -> dict[str, float]:
+        """Return numbers that may be read from any thread."""
+        replica = self._replica
+        numbers = {"ready": float(replica is not None), "waiting": float(self.waiting), "events": float(self.applied)}
+        if replica is not None:
+            numbers["pending"] = float(len(replica.open))
+            numbers["dictionary_size"] = float(replica.policy.dictionary_size)
+        return numbers
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def submit(self, command: Command) -> None:
+        """Hand a command over; it is delivered when it is done."""
+        self.require_room()
+        self._queue.put(command)
+
+    def require_room(self) -> None:
+        """Refuse what would not be taken."""
+        if self._stopping:
+            raise RefusedError(503, "stopping", "the service is stopping; repeat the request elsewhere or later.")
+        if self._queue.qsize() >= self._service.limits.waiting:
+            raise RefusedError(503, "busy", "too many requests wait for this loop; repeat the request later.")
+
+    def stop(self) -> None:
+        """Carry out what was handed over, write a snapshot, and end the thread."""
+        self._stopping = True
+        self._queue.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        stopping = False
+        while not stopping:
+            commands, stopping = self._next_commands()
+            try:
+                self._carry_out(commands)
+            except StoreError as reason:
+                self._fail(commands, RefusedError(503, "database", f"{reason} Repeat the request later."))
+            except Exception as reason:
+                _log.exception("a batch failed", extra={"loop": self.settings.name})
+                # the state may be between two events: take it from the log again
+                self._replica = None
+                self.failure = f"the model failed ({type(reason).__name__}) and is being rebuilt from the log"
+                message = "the model failed; nothing was lost, repeat the request."
+                self._fail(commands, RefusedError(500, "internal", message))
+                time.sleep(PAUSE)
+            self._hand_back(commands)
+        self._write_snapshot(force=True)
+        self._committer.shutdown()
+
+    def _next_commands(self) -> tuple[list[Command], bool]:
+        """Return commands that wait, after at most the lag, and whether to stop.
+
+        If a few wait, more are likely to arrive soon: the worker looks again as long as more arrive, a few times at
+        most.
+        """
+        commands: list[Command] = []
+        stopping, known = self._take_waiting(commands, self._service.lag), 1
+        for _ in range(MOST_LOOKS):
+            if stopping or not known < len(commands) < ENOUGH:
+                break
+            known = len(commands)
+            time.sleep(GATHERING)
+            stopping = self._take_waiting(commands, 0.0)
+        return commands, stopping
+
+    def _take_waiting(self, commands: list[Command], timeout: float) -> bool:
+        """Add commands that wait, the first of them after at most a timeout; return whether to stop."""
+        try:
+            command = self._queue.get(timeout=timeout)
+            most = min(max(WORTHWHILE, (len(commands) + self._queue.qsize()) // 2), BATCH)
+            while command is not None:
+                commands.append(command)
+                if len(commands) >= most:
+                    return False
+                command = self._queue.get_nowait()
+            return True
+        except queue.Empty:
+            return False
+
+    def _hand_back(self, commands: list[Command]) -> None:
+        """Deliver commands that are done, and forget them."""
+        done = commands[:]
+        commands.clear()
+        if done:
+            self._deliver(done)
+
+    @staticmethod
+    def _fail(commands: Sequence[Command], error: Exception) -> None:
+        for command in commands:
+            if command.result is None and command.error is None:
+                command.error = error
+
+    def _carry_out(self, commands: list[Command]) -> None:
+        if self._replica is None:
+            self._recover()
+        replica = self._replica
+        assert replica is not None
+        now = time.monotonic()
+        due = now - self._looked >= self._service.lag
+        if due:
+            self._looked = now
+            replica = self._catch_up(replica)
+        for place, command in enumerate(commands):
+            if isinstance(command, Unread) and command.error is None:
+                commands[place] = command = command.read(command)
+            if isinstance(command, Query):
+                self._compute(command, replica)
+        draft_all([command for command in commands if isinstance(command, Decide)], replica)
+        changing = [one for one in commands if not isinstance(one, Query) and one.error is None]
+        leads = due and self._leads()
+        if changing or (leads and next(replica.silent(self.clock()), None) is not None):
+            try:
+                plan, transaction = self._plan(changing, replica, leads)
+                self._commit_and_apply(plan, transaction, replica, commands)
+            except BaseException:
+                if commands:
+                    # what was planned did not happen, or nobody knows: the log is read before the next batch
+                    for command in changing:
+                        command.result = command.error = None
+                raise
+        else:
+            self._hand_back(commands)
+        if leads:
+            self._write_snapshot()
+
+    @staticmethod
+    def _compute(command: Query, replica: Replica) -> None:
+        try:
+            command.result = command.function(replica)
+        except KernelBanditsError as reason:
+            command.error = reason
+
+    def _plan(self, commands: list[Command], replica: Replica, leads: bool) -> tuple[Plan, Transaction]:
+        """Append the events of commands in a transaction, and return both."""
+        transaction = self._store.begin(self.settings.name)
+        with transaction.rolled_back():
+            log = transaction.log
+            # what others appended meanwhile comes first
+            while events := whole_blocks(log.read(replica.applied), READ_AT_ONCE):
+                replica.apply(events)
+            plan = Plan(replica, log, self.clock(), self._service.limits.pending)
+            plan.add_all(commands)
+            if leads:
+                plan.add_silent()
+            log.prepare(plan.events)
+        return plan, transaction
+
+    def _commit_and_apply(
+        self, plan: Plan, transaction: Transaction, replica: Replica, commands: list[Command]
+    ) -> None:
+        """Learn events while the disk takes them, and hand commands back as soon as it has.
+
+        What is committed counts whatever happens; whoever calls next finds it learned. If it is not committed, the
+        state has learned what did not happen and is taken from the log again. The next events are then learned after
+        they are committed, until that works again.
+        """
+        events = plan.events
+        if not self._trusts:
+            self._commit(events, transaction, commands)
+            self._trusts = True
+            replica.apply(events, plan.vectors)
+            return
+        # no thread may be had: what waits for one must not hold the lock of the database
+        with transaction.rolled_back():
+            committing = self._committer.submit(self._commit, events, transaction, commands)
+        try:
+            replica.apply(events, plan.vectors)
+        finally:
+            reason = committing.exception()
+            if reason is not None:
+                self._replica, self._trusts = None, False
+                self.failure = "the database did not take the last events, and the log is being replayed"
+                raise reason
+
+    def _commit(self, events: Sequence[Event], transaction: Transaction, commands: list[Command]) -> None:
+        with transaction.rolled_back():
+            transaction.log.append_prepared()
+        transaction.commit()
+        if events:
+            self._committed = events[-1].number
+        self._hand_back(commands)
+
+    def _recover(self) -> None:
+        """Take the state from the latest snapshot and the events after it."""
+        started = time.monotonic()
+        snapshot = self._store.latest_snapshot(self.settings.name, self.settings.fingerprint)
+        replica = None
+        if snapshot is not None:
+            try:
+                replica = Replica.restore(self.settings, snapshot)
+            except KernelBanditsError as reason:
+                _log.warning("snapshot refused: %s", reason, extra={"loop": self.settings.name})
+        if replica is None:
+            replica = Replica(self.settings)
+        start = replica.applied
+        for events in self._store.read_blocks(self.settings.name, replica.applied):
+            replica.apply(events)
+        self._replica, self._snapshot_number, self.failure = replica, start, ""
+        _log.info(
+            "recovered",
+            extra={
+                "loop": self.settings.name,
+                "snapshot": start,
+                "events": replica.applied,
+                "seconds": round(time.monotonic() - started, 3),
+            },
+        )
+        _warn_of_unlearned(replica)
+
+    def _catch_up(self, replica: Replica) -> Replica:
+        """Return the state with what other processes appended."""
+        while events := self._store.read(self.settings.name, replica.applied):
+            newer = None
+            if len(events) == READ_AT_ONCE:
+                newer = self._store.latest_snapshot(self.settings.name, self.settings.fingerprint)
+            if newer is not None and newer.number > events[-1].number:
+                # far behind: the same state is to be had without learning every event
+                replica = self._replica = Replica.restore(self.settings, newer)
+            else:
+                replica.apply(whole_blocks(events, READ_AT_ONCE))
+        return replica
+
+    def _write_snapshot(self, force: bool = False) -> None:
+        replica = self._replica
+        if replica is None or replica.applied == self._snapshot_number:
+            return
+        fewest = max(self._service.snapshot_events, EVENTS_PER_PENDING * len(replica.open))
+        if not force and replica.applied - self._snapshot_number < fewest:
+            return
+        try:
+            self._store.write_snapshot(self.settings.name, replica.snapshot())
+        except KernelBanditsError as reason:
+            _log.warning("no snapshot: %s", reason, extra={"loop": self.settings.name})
+            return
+        self._snapshot_number = replica.applied
+
+
+def _warn_of_unlearned(replica: Replica) -> None:
+    """Say that a part of the log is not in the model: the loop is ready all the same."""
+    unlearned = replica.tally.counts["unlearned"]
+    if unlearned:
+        _log.warning(
+            "%d decisions of the log were not learned; they may not fit the loop's columns. Restore the columns they "
+            "were made with, or use another loop or database for the new ones.",
+            unlearned,
+            extra={"loop": replica.settings.name, "unlearned": unlearned},
+        )
+
+
+def replay(settings: LoopSettings, store: Store) -> Replica:
+    """Return the state after all events of a log, without any snapshot."""
+    replica = Replica(settings)
+    for events in store.read_blocks(settings.name):
+        replica.apply(events)
+    return replica

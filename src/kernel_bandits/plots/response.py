@@ -1,0 +1,265 @@
+"""The picture people ask for first: what a policy expects of each action as one column of the table changes.
+
+It needs matplotlib: ``pip install 'kernel-bandits[plots]'``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import InputError, needs
+from kernel_bandits.features import Arms, Boolean, Categorical, Column, Cyclic, Date, Embedding, Ordered
+from kernel_bandits.features.offers import Action, Offer
+from kernel_bandits.features.rows import Row, RowLike, as_row
+from kernel_bandits.features.values import is_gap, moment_of, nearest, shown
+from kernel_bandits.policies.table import TablePolicy
+from kernel_bandits.policies.table_records import as_plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which colour-blind readers can distinguish; lines also differ in their dashes.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C564B")
+DASHES = ("-", "--", "-.", ":")
+STEPS, MAP_STEPS = 60, 25
+# More lines than this cannot be distinguished.
+MOST_ACTIONS = 8
+_INK, _LIGHT = "#333333", "#CCCCCC"
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """One variable and the values it takes.
+
+    Attributes:
+        name: of the column.
+        of_action: whether it describes actions and not contexts.
+        values: in the order of the axis.
+        places: of the values on the axis.
+        smooth: whether values between two others make sense.
+    """
+
+    name: str
+    of_action: bool
+    values: Sequence[Any]
+    places: FloatArray
+    smooth: bool
+
+
+def response(
+    policy: TablePolicy,
+    variable: str | Sequence[str],
+    row: RowLike,
+    *,
+    actions: Offer | None = None,
+    values: Sequence[Any] | None = None,
+) -> Figure:
+    """Draw the expected reward ± one standard deviation over one variable, or a heat map over two.
+
+    Everything else is as in the given row. The policy stays as it is.
+
+    Args:
+        policy: over a table, as ``kb.ek_ucb(features=…)``.
+        variable: the name of a column of contexts or actions, or two names for a heat map.
+        row: the context that all other columns are taken from.
+        actions: the arms or rows to draw, all known arms unless given; eight at most.
+        values: of the variable (one only); unless given, those of past rounds: levels, or from the 2nd to the 98th
+            percentile.
+    """
+    with needs("matplotlib", "kernel-bandits[plots]"):
+        from matplotlib.figure import Figure
+    if not isinstance(policy, TablePolicy):
+        raise InputError(f"policy: expected a policy over a table (features=…), got {type(policy).__name__}.")
+    names = [variable] if isinstance(variable, str) else list(variable)
+    if len(names) not in (1, 2) or (len(names) == 2 and values is not None):
+        raise InputError(f"variable: expected one name, or two names and no values, got {variable!r}.")
+    context, offered = dict(as_row("row", row)), list(policy.translator.offered(actions))
+    if len(offered) > MOST_ACTIONS:
+        raise InputError(f"actions: expected at most {MOST_ACTIONS} to draw, got {len(offered)}; name some of them.")
+    steps = STEPS if len(names) == 1 else MAP_STEPS
+    sweeps = [_sweep(policy, name, context, values, steps) for name in names]
+    if len(sweeps) == 1:
+        figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+        _draw_lines(figure.subplots(), policy, sweeps[0], context, offered)
+    else:
+        figure = Figure(figsize=(0.8 + 2.9 * len(offered), 3.0), layout="constrained")
+        _draw_maps(figure, policy, (sweeps[0], sweeps[1]), context, offered)
+    return figure
+
+
+def _column(policy: TablePolicy, name: str) -> tuple[Column, bool]:
+    """Return the description of a column, and whether it describes actions."""
+    actions = policy.features.actions
+    described = {
+        False: policy.features.context,
+        True: (actions.columns or {}) if isinstance(actions, Arms) else actions,
+    }
+    for of_action, columns in described.items():
+        if isinstance(columns, Mapping) and name in columns:
+            return columns[name], of_action
+    known = [key for columns in described.values() if isinstance(columns, Mapping) for key in columns]
+    if not known:
+        raise InputError(
+            f"variable: {name!r} goes through a transformer, so its kind and its values are not known; describe the "
+            "columns by kb.Features to draw them."
+        )
+    raise InputError(f"variable: unknown column {name!r}{nearest(name, known) or '.'} There are {', '.join(known)}.")
+
+
+def _sweep(policy: TablePolicy, name: str, context: Row, values: Sequence[Any] | None, steps: int) -> _Sweep:
+    column, of_action = _column(policy, name)
+    if isinstance(column, Embedding):
+        raise InputError(f"variable: {name!r} is an embedding of {column.dimension} numbers, which has no axis.")
+    smooth = not isinstance(column, (Categorical, Ordered, Boolean))
+    if values is None:
+        past = [action if of_action else row for row, action in policy.translator.decode(policy.points)]
+        found = [row[name] for row in past if isinstance(row, Mapping) and row[name] is not None]
+        if not of_action and not is_gap(context.get(name)):
+            here = context[name]
+            found.append(moment_of(here) if isinstance(column, Date) else here)
+        values = _values(column, found, smooth, steps)
+    if not len(values):
+        raise InputError(f"values: no past round has a value of {name!r}; give some.")
+    places = np.asarray(values, dtype="datetime64[s]" if smooth and hasattr(values[0], "year") else None)
+    return _Sweep(name, of_action, values, places if smooth else np.arange(float(len(values))), smooth)
+
+
+def _values(column: Column, found: list[Any], smooth: bool, steps: int) -> Sequence[Any]:
+    """Return values of a column to draw: those that were found, or evenly between them."""
+    if isinstance(column, Ordered) or (isinstance(column, Categorical) and column.levels is not None):
+        assert column.levels is not None
+        return list(column.levels)
+    if isinstance(column, Boolean):
+        return [False, True]
+    if not smooth or not found:
+        return list(dict.fromkeys(found))
+    if isinstance(column, Cyclic):
+        return np.linspace(0.0, column.period, steps).tolist()
+    if hasattr(found[0], "year"):
+        return _moments(np.array(found, dtype="datetime64[s]"), steps)
+    low, high = np.quantile(np.array(found, dtype=float), (0.02, 0.98))
+    return np.linspace(low, high, steps).tolist()
+
+
+def _moments(found: NDArray[np.datetime64], steps: int) -> list[Any]:
+    """Return moments from the first to the last, whole weeks apart, so that the day of the week stays."""
+    first, here, last = found.min(), found[-1], found.max()
+    week = np.timedelta64(7, "D")
+    back, forth = int((here - first) / week), int((last - here) / week)
+    if back + forth >= 2:
+        stride = -(-(back + forth) // steps)
+        return (here + np.arange(-(back // stride), forth // stride + 1) * stride * week).tolist()
+    return np.linspace(first.astype(float), last.astype(float), steps).astype("datetime64[s]").tolist()
+
+
+def _changed(
+    policy: TablePolicy, context: dict[str, Any], offered: Sequence[Action], changes: Sequence[tuple[_Sweep, Any]]
+) -> tuple[dict[str, Any], list[Action]]:
+    """Return the row and the actions with some values changed."""
+    row, actions = dict(context), list(offered)
+    for sweep, value in changes:
+        if sweep.of_action:
+            actions = [{**policy.translator.features_of(action), sweep.name: value} for action in actions]
+        else:
+            row[sweep.name] = value
+    return row, actions
+
+
+def _draw_lines(
+    axes: Axes, policy: TablePolicy, sweep: _Sweep, context: dict[str, Any], offered: Sequence[Action]
+) -> None:
+    from matplotlib import dates
+
+    predictions = [policy.predict(*_changed(policy, context, offered, [(sweep, value)])) for value in sweep.values]
+    means = np.array([prediction.mean for prediction in predictions])
+    stds = np.array([prediction.std for prediction in predictions])
+    offset = np.linspace(-0.12, 0.12, len(offered)) if len(offered) > 1 else np.zeros(1)
+    for number, action in enumerate(offered):
+        colour, mean, std = COLOURS[number % len(COLOURS)], means[:, number], stds[:, number]
+        label = _label(policy, action)
+        if sweep.smooth:
+            axes.plot(sweep.places, mean, DASHES[number % len(DASHES)], color=colour, label=label)
+            axes.fill_between(sweep.places, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
+        else:
+            places = sweep.places + offset[number]
+            axes.errorbar(places, mean, std, fmt="o", color=colour, capsize=3, markersize=4, label=label)
+    here: Any = context.get(sweep.name)
+    dated = hasattr(sweep.values[0], "year")
+    if sweep.smooth and not sweep.of_action and not is_gap(here):
+        place: Any = np.datetime64(moment_of(here)) if dated else here
+        axes.axvline(place, color=_LIGHT, linewidth=1.0, zorder=0)
+    if dated:
+        locator = dates.AutoDateLocator(maxticks=7)  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    if not sweep.smooth:
+        axes.set_xticks(
+            sweep.places, [str(value) for value in sweep.values], rotation=30 if len(sweep.values) > 6 else 0
+        )
+    _decorate(axes, sweep.name, "expected reward ± std")
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axes.set_title(_rest(context, [sweep.name]), fontsize=8, color=_INK, loc="left")
+
+
+def _draw_maps(
+    figure: Figure,
+    policy: TablePolicy,
+    sweeps: tuple[_Sweep, _Sweep],
+    context: dict[str, Any],
+    offered: Sequence[Action],
+) -> None:
+    across, up = sweeps
+    means = np.array(
+        [
+            [policy.predict(*_changed(policy, context, offered, [(across, x), (up, y)])).mean for x in across.values]
+            for y in up.values
+        ]
+    )
+    grid = figure.subplots(1, len(offered), sharey=True, squeeze=False)[0]
+    image: Any = None
+    for number, (axes, action) in enumerate(zip(grid, offered, strict=True)):
+        image = axes.pcolormesh(
+            across.places, up.places, means[:, :, number], vmin=means.min(), vmax=means.max(), shading="nearest"
+        )
+        for sweep, set_ticks in ((across, axes.set_xticks), (up, axes.set_yticks)):
+            if not sweep.smooth:
+                set_ticks(sweep.places, [str(value) for value in sweep.values])
+        _decorate(axes, across.name, up.name if number == 0 else "")
+        axes.set_title(_label(policy, action), fontsize=9, color=_INK)
+    figure.colorbar(image, ax=list(grid), label="expected reward")
+    figure.supxlabel(_rest(context, [across.name, up.name]), fontsize=8, color=_INK)
+
+
+def _decorate(axes: Axes, x: str, y: str) -> None:
+    axes.set_xlabel(x, color=_INK, fontsize=9)
+    axes.set_ylabel(y, color=_INK, fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(color=_LIGHT, labelcolor=_INK, labelsize=8)
+
+
+def _label(policy: TablePolicy, action: Action) -> str:
+    if not isinstance(action, Mapping):
+        return str(action)
+    name = policy.translator.arm_of(action)
+    return str(name) if name is not None else ", ".join(f"{key} {shown(value)}" for key, value in action.items())
+
+
+def _rest(context: Row, left_out: Sequence[str]) -> str:
+    """Return all other columns of the row, in words."""
+    words = [f"{key} {_short(value)}" for key, value in context.items() if key not in left_out]
+    text = ", ".join(words)
+    return text if len(text) <= 100 else f"{text[:99]}…"
+
+
+def _short(value: Any) -> str:
+    plain = as_plain(value)
+    if isinstance(plain, float):
+        return f"{plain:.3g}"
+    return "missing" if plain is None else "…" if isinstance(plain, list) else str(plain)

@@ -1,0 +1,452 @@
+import threading
+import time
+
+import pytest
+from kernel_bandits_server import store as store_module
+from kernel_bandits_server import worker as worker_module
+from kernel_bandits_server.commands import Activate, Decide, Expire, Query, RefusedError, Reward
+from kernel_bandits_server.replica import Replica
+from kernel_bandits_server.settings import Limits, ServiceSettings, parse_settings
+from kernel_bandits_server.store import Store, StoreError, Transaction
+from kernel_bandits_server.worker import Worker, replay
+
+from kernel_bandits.errors import InputError
+
+LOOP = """\
+[loops.offers]
+exploration_floor = 0.2
+silence = { after = 3600 }
+options = { kernel = { name = "Gaussian", lengthscale = 0.5 } }
+[loops.offers.context]
+age = { kind = "Numeric", range = [0, 100] }
+[loops.offers.arms]
+names = ["red", "blue"]
+"""
+ROW = {"age": 30.0}
+
+
+class Service:
+    """A worker whose commands can be called."""
+
+    def __init__(self, path, text=LOOP, **options):
+        settings = parse_settings(text)
+        self.settings = settings.loops["offers"]
+        self.store = Store(str(path))
+        service = ServiceSettings(settings.loops, lag=0.01, **options)
+        self.worker = Worker(self.settings, service, self.store, lambda: True, self._deliver)
+        self.worker.start()
+
+    @staticmethod
+    def _deliver(commands):
+        for command in commands:
+            command.done()
+
+    def __call__(self, *commands):
+        events = [threading.Event() for _ in commands]
+        for command, event in zip(commands, events, strict=True):
+            command.done = event.set
+            self.worker.submit(command)
+        for event in events:
+            assert event.wait(30)
+        for command in commands:
+            if command.error:
+                raise command.error
+        return [command.result for command in commands]
+
+    def decide(self, id="d1", **options):
+        return self(Decide(id, True, dict(options.pop("context", ROW)), **options))[0]
+
+    def reward(self, *pairs):
+        return [one["status"] for one in self(Reward(list(pairs)))[0]]
+
+    def digest(self):
+        return self(Query(lambda replica: replica.digest()))[0]
+
+    def counts(self):
+        return self(Query(lambda replica: dict(replica.tally.counts)))[0]
+
+
+@pytest.fixture
+def service(tmp_path):
+    running = Service(tmp_path / "events.db")
+    yield running
+    running.worker.stop()
+    running.store.close()
+
+
+def test_a_decision_is_made_once_under_one_id(service):
+    first, repeated = service.decide()
+    again, found = service.decide()
+    assert (repeated, found) == (False, True)
+    assert again == first
+    with pytest.raises(RefusedError, match="another context"):
+        service.decide(context={"age": 31.0})
+    assert service.counts()["decisions"] == 1
+
+
+def test_a_reward_counts_once(service):
+    service.decide()
+    assert service.reward(("d1", 1.0)) == ["learned"]
+    assert service.reward(("d1", 1.0), ("d1", 0.0)) == ["repeated", "conflict"]
+    assert service.reward(("d2", 1.0)) == ["unknown"]
+    service.decide("d3")
+    assert service.reward(("d3", 0.0), ("d3", 0.0), ("d3", 1.0)) == ["learned", "repeated", "conflict"]
+    assert service.counts()["rewards"] == 2
+
+
+def test_a_deferred_decision_is_learned_once_it_is_activated(service):
+    service.decide(active=False)
+    assert service.reward(("d1", 1.0)) == ["held"]
+    assert service.reward(("d1", 1.0), ("d1", 2.0)) == ["repeated", "conflict"]
+    assert service.counts()["rewards"] == 0
+    assert service(Activate("d1"))[0]["status"] == "activated"
+    assert service.counts()["rewards"] == 1
+    assert service(Activate("d1"))[0]["status"] == "repeated"
+    assert service.reward(("d1", 1.0)) == ["repeated"]
+
+
+def test_a_reward_after_the_expiry_is_kept_and_not_learned(service):
+    service.decide()
+    assert service(Expire("d1"))[0]["status"] == "expired"
+    assert service(Expire("d1"))[0]["status"] == "repeated"
+    assert service.reward(("d1", 1.0), ("d1", 1.0), ("d1", 0.5)) == ["late", "late", "conflict"]
+    assert service.counts() | {"decisions": 1} == service.counts()
+    assert (service.counts()["rewards"], service.counts()["late"], service.counts()["expired"]) == (0, 1, 1)
+    assert service(Expire("d9"), Activate("d9"))[0]["status"] == "unknown"
+
+
+def test_a_whole_life_in_one_batch(service):
+    results = service(
+        Decide("a", True, ROW, active=False),
+        Reward([("a", 1.0)]),
+        Activate("a"),
+        Decide("b", True, ROW),
+        Expire("b"),
+        Reward([("b", 1.0), ("b", 1.0)]),
+    )
+    statuses = [one["status"] for one in (*results[1], results[2], results[4], *results[5])]
+    assert statuses == ["held", "activated", "expired", "late", "late"]
+    assert service.digest() == replay(service.settings, service.store).digest()
+
+
+def test_a_silent_decision_gets_its_reward(tmp_path):
+    text = LOOP.replace("after = 3600", "after = 0.05, reward = 0.25")
+    service = Service(tmp_path / "events.db", text)
+    service.decide()
+    service.decide("deferred", active=False)
+    for _ in range(6000):
+        if service.counts()["silent"]:
+            break
+        threading.Event().wait(0.01)
+    assert service.counts() | {"silent": 1, "rewards": 0} == service.counts()
+    assert service.store.find("offers", "d1")["reward"].body == {"reward": 0.25, "source": "silence"}
+    assert service.reward(("d1", 1.0)) == ["late"]
+    service.worker.stop()
+
+
+def test_bad_input_changes_nothing(service):
+    before = service.digest()
+    for context in ({"age": "x"}, {}, {"age": 1.0, "b": 2.0}):
+        with pytest.raises(InputError):
+            service.decide(context=context)
+    with pytest.raises(InputError, match="played"):
+        service.decide(played="red", has_played=True)
+    with pytest.raises(InputError, match="excluded"):
+        service.decide(excluded=("red", "blue"))
+    assert service.digest() == before
+    assert service.store.read("offers") == []
+
+
+def test_the_number_of_pending_decisions_is_limited(tmp_path):
+    service = Service(tmp_path / "events.db", limits=Limits(pending=2))
+    service.decide("a")
+    service.decide("b")
+    with pytest.raises(RefusedError, match="await their reward"):
+        service.decide("c")
+    assert service.reward(("a", 1.0)) == ["learned"]
+    service.decide("c")
+    service.worker.stop()
+
+
+def test_an_apprentice_learns_what_was_played(tmp_path):
+    service = Service(tmp_path / "events.db", LOOP.replace("exploration_floor", "apprentice = true\nexploration_floor"))
+    event, _ = service.decide(played="blue", has_played=True)
+    assert event.body["played"] == "blue"
+    assert event.body["action"] in ("red", "blue")
+    with pytest.raises(InputError, match="only watches"):
+        service.decide("d2")
+    service.reward(("d1", 1.0))
+    arms = service(Query(lambda replica: replica.tally.plays))[0]
+    assert arms == {"blue": 1}
+    service.worker.stop()
+
+
+def test_two_processes_share_one_log(tmp_path):
+    first, second = Service(tmp_path / "events.db"), Service(tmp_path / "events.db")
+    for number in range(40):
+        one, other = (first, second) if number % 2 else (second, first)
+        one.decide(f"d{number}", context={"age": float(number)})
+        assert other.reward((f"d{number}", float(number % 3 == 0))) == ["learned"]
+        assert one.decide(f"d{number}", context={"age": float(number)})[1]
+    first.reward(("d0", 1.0))
+    second.reward(("d0", 1.0))
+    assert first.digest() == second.digest() == replay(first.settings, first.store).digest()
+    first.worker.stop()
+    second.worker.stop()
+
+
+def test_a_stopped_service_goes_on(tmp_path):
+    for start in (0, 10, 20):
+        service = Service(tmp_path / "events.db", snapshot_events=7)
+        for number in range(start, start + 10):
+            service.decide(f"d{number}", context={"age": float(number)})
+            service.reward((f"d{number}", 1.0))
+        digest = service.digest()
+        assert digest == replay(service.settings, service.store).digest()
+        service.worker.stop()
+    assert service.store.latest_snapshot("offers", service.settings.fingerprint).number == 60
+
+
+@pytest.mark.parametrize("anticipates", ["true", "false"])
+def test_a_crowd_is_learned_in_blocks_that_a_replay_finds_again(tmp_path, monkeypatch, anticipates):
+    service = Service(
+        tmp_path / "events.db", LOOP.replace("[loops.offers]", f"[loops.offers]\nanticipates = {anticipates}")
+    )
+    other = Service(
+        tmp_path / "events.db", LOOP.replace("[loops.offers]", f"[loops.offers]\nanticipates = {anticipates}")
+    )
+    for crowd in range(4):
+        ids = [f"d{crowd}-{number}" for number in range(100)]
+        service(*(Decide(id, False, {"age": float(place)}, active=place % 9 != 0) for place, id in enumerate(ids)))
+        # one transaction of many blocks
+        (other if crowd % 2 else service)(Reward([(id, float(len(id) % 2)) for id in ids]), *map(Activate, ids[::9]))
+        service(Expire(ids[1]), Decide(f"e{crowd}", True, ROW), Expire(f"e{crowd}"))
+    monkeypatch.setattr(store_module, "READ_AT_ONCE", 300)
+    # the other may be a lag behind
+    while other.worker.applied < service.worker.applied:
+        time.sleep(0.01)
+    assert service.digest() == other.digest() == replay(service.settings, service.store).digest()
+    assert service.counts() | {"rewards": 400, "unlearned": 0, "expired": 4} == service.counts()
+    for one in (service, other):
+        one.worker.stop()
+
+
+def test_a_bad_row_in_a_crowd_is_refused_alone(service):
+    rows = [{"age": float(place)} if place % 4 else {"age": "old"} for place in range(20)]
+    commands = [Decide(f"d{place}", True, row) for place, row in enumerate(rows)]
+    with pytest.raises(InputError, match="age"):
+        service(*commands)
+    assert [command.error is None for command in commands] == [place % 4 > 0 for place in range(20)]
+    assert service.counts()["decisions"] == 15
+
+
+@pytest.mark.parametrize("is_stored", [False, True], ids=["lost", "stored"])
+def test_a_commit_that_fails_leaves_the_state_of_the_log(service, monkeypatch, is_stored):
+    for number in range(10):
+        service.decide(f"d{number}", context={"age": 10.0 * number})
+    commit, calls = Transaction.commit, []
+
+    def fail_twice(transaction):
+        calls.append(transaction)
+        if len(calls) > 2:
+            commit(transaction)
+            return
+        if is_stored:
+            commit(transaction)
+        with transaction.rolled_back():
+            raise StoreError("the connection was lost.")
+
+    monkeypatch.setattr(Transaction, "commit", fail_twice)
+    refused = [Decide("e0", True, ROW), Reward([("d1", 1.0)])]
+    for command in refused:
+        with pytest.raises(RefusedError, match="connection was lost"):
+            service(command)
+        assert command.result is None
+    repeated = [service.decide("e0")[1], service.reward(("d1", 1.0)) == ["repeated"]]
+    assert repeated == [is_stored, is_stored]
+    assert service.reward(("e0", 0.5), ("d2", 0.5)) == ["learned", "learned"]
+    assert service.digest() == replay(service.settings, service.store).digest()
+    assert service.counts()["decisions"] == 11
+    assert service.counts()["rewards"] == 3
+
+
+def test_what_is_acknowledged_is_kept_if_the_model_fails_to_learn_it(service, monkeypatch):
+    service.decide("a")
+    apply, failures = Replica.apply, []
+
+    def fail_once(replica, events, *vectors):
+        if events and not failures:
+            failures.append(events)
+            raise ArithmeticError("the model fails")
+        apply(replica, events, *vectors)
+
+    monkeypatch.setattr(worker_module, "PAUSE", 0.0)
+    monkeypatch.setattr(Replica, "apply", fail_once)
+    assert service.reward(("a", 1.0)) == ["learned"]
+    assert service.reward(("a", 1.0)) == ["repeated"]
+    assert len(failures) == 1
+    assert service.counts()["rewards"] == 1
+    assert service.digest() == replay(service.settings, service.store).digest()
+
+
+def test_whoever_is_told_of_a_batch_finds_it_counted(service):
+    for number in range(20):
+        service.decide(f"d{number}")
+        assert service.worker.applied == number + 1
+
+
+def test_a_bulk_of_all_kinds_of_ids_is_settled_one_by_one(service):
+    for id in ("open", "expired", "rewarded", "twice"):
+        service.decide(id)
+    service.decide("deferred", active=False)
+    service(Expire("expired"))
+    service.reward(("rewarded", 1.0))
+    bulk = [
+        ("twice", 1.0),
+        ("open", 0.5),
+        ("unknown", 1.0),
+        ("expired", 1.0),
+        ("rewarded", 1.0),
+        ("rewarded", 0.0),
+        ("twice", 1.0),
+        ("deferred", 1.0),
+        ("twice", 0.0),
+        ("deferred", 1.0),
+    ]
+    first = [
+        "learned",
+        "learned",
+        "unknown",
+        "late",
+        "repeated",
+        "conflict",
+        "repeated",
+        "held",
+        "conflict",
+        "repeated",
+    ]
+    assert service.reward(*bulk) == first
+    again = ["repeated", "repeated", "unknown", "late", "repeated", "conflict", "repeated", "repeated", "conflict"]
+    assert service.reward(*bulk) == [*again, "repeated"]
+    assert (service.counts()["rewards"], service.counts()["late"]) == (3, 1)
+    assert service.digest() == replay(service.settings, service.store).digest()
+
+
+@pytest.mark.parametrize("anticipates", ["true", "false"])
+def test_two_processes_that_send_the_same_bulk_count_it_once(tmp_path, anticipates):
+    text = LOOP.replace("[loops.offers]", f"[loops.offers]\nanticipates = {anticipates}")
+    services = [Service(tmp_path / "events.db", text) for _ in range(2)]
+    ids = [f"d{number}" for number in range(1500)]
+    for start in range(0, len(ids), 250):
+        some = enumerate(ids[start : start + 250])
+        services[start // 250 % 2](*(Decide(id, True, {"age": float(place % 90)}) for place, id in some))
+    found = [[], []]
+
+    def send(number):
+        for start in range(0, len(ids), 300):
+            pairs = [(id, float(len(id) % 2)) for id in ids[start : start + 300]]
+            found[number] += services[number].reward(*pairs)
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all({one, other} == {"learned", "repeated"} for one, other in zip(*found, strict=True))
+    # an empty transaction takes in what the other appended last
+    for one in services:
+        one.reward(("d0", 1.0))
+    assert services[0].counts()["rewards"] == 1500
+    digests = {one.digest() for one in services}
+    assert digests == {replay(services[0].settings, services[0].store).digest()}
+    for one in services:
+        one.worker.stop()
+
+
+def test_a_refusing_database_loses_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(store_module, "BUSY_SECONDS", 0.1)
+    service = Service(tmp_path / "events.db")
+    service.decide("a")
+    with service.store.append("offers"), pytest.raises(RefusedError, match="locked"):
+        service.decide("b")
+    service.decide("b")
+    assert service.counts()["decisions"] == 2
+    assert service.digest() == replay(service.settings, service.store).digest()
+    service.worker.stop()
+
+
+def test_a_commit_that_gets_no_thread_leaves_the_database_unlocked(tmp_path, monkeypatch):
+    service = Service(tmp_path / "events.db")
+    # the first events are learned after their commit, in the worker's own thread
+    service.decide("a")
+    start, failures = threading.Thread.start, [RuntimeError("can't start new thread")]
+
+    def start_or_fail(thread):
+        if thread.name.startswith("commits of") and failures:
+            raise failures.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_or_fail)
+    with pytest.raises(RefusedError, match="repeat the request"):
+        service.decide("b")
+    assert not failures
+    service.decide("c")
+    assert [event.decision for event in service.store.read("offers")] == ["a", "c"]
+    service.worker.stop()
+    service.store.close()
+
+
+@pytest.fixture
+def idle(tmp_path):
+    """A worker that does not run, and a function that hands it some of its commands."""
+    settings = parse_settings(LOOP)
+    store = Store(str(tmp_path / "events.db"))
+    worker = Worker(settings.loops["offers"], settings, store, lambda: True, lambda _: None)
+    commands = [Decide(f"d{number}", True, dict(ROW)) for number in range(700)]
+
+    def submit(count):
+        for command in commands[:count]:
+            worker.submit(command)
+
+    yield worker, commands, submit
+    worker._committer.shutdown()
+    store.close()
+
+
+def test_half_of_a_crowd_is_left_for_the_next_batch(idle):
+    worker, commands, submit = idle
+    submit(30)
+    assert worker._next_commands() == (commands[:30], False)
+    submit(100)
+    assert [len(worker._next_commands()[0]) for _ in range(3)] == [49, 32, 19]
+    submit(700)
+    assert len(worker._next_commands()[0]) == worker_module.BATCH
+
+
+def test_commands_that_follow_a_few_others_join_their_batch(idle, monkeypatch):
+    worker, commands, submit = idle
+    following, waits = commands[2:6], []
+
+    def wait(seconds):
+        waits.append(seconds)
+        if following:
+            worker.submit(following.pop(0))
+
+    monkeypatch.setattr(worker_module.time, "sleep", wait)
+    # one by itself is not kept waiting
+    submit(1)
+    assert worker._next_commands() == (commands[:1], False)
+    assert not waits
+    # where a few wait, others are waited for until no more come
+    following = commands[2:4]
+    submit(2)
+    assert worker._next_commands() == (commands[:4], False)
+    assert len(waits) == 3
+    # nor for long, should they never end
+    following = commands[2:100]
+    submit(2)
+    assert len(worker._next_commands()[0]) == 2 + worker_module.MOST_LOOKS
+    following = []
+    submit(2)
+    worker._queue.put(None)
+    assert worker._next_commands() == (commands[:2], True)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernel_bandits.arrays import as_positive
+from kernel_bandits.boxes.design import BoxDesign
 from kernel_bandits.dictionaries import DictionaryRule
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, PerArm
@@ -16,7 +17,6 @@ from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.learning.columns import Columns
 from kernel_bandits.learning.units import RewardModel
-from kernel_bandits.policies.box_design import BoxDesign
 from kernel_bandits.posteriors import ExactPosterior, LearnedPosterior, NystromPosterior, Posterior, SplitPosterior
 from kernel_bandits.posteriors.forgetful import ForgettingPosterior
 from kernel_bandits.posteriors.forgetting import Forgetting, require_forgetting

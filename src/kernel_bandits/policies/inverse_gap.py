@@ -6,14 +6,15 @@ import numpy as np
 
 from kernel_bandits.actions import Box, join
 from kernel_bandits.arrays import FloatArray, as_count
-from kernel_bandits.policies.box_density import BoxDensity, centres, divisions
-from kernel_bandits.policies.box_search import finalists
+from kernel_bandits.boxes.density import BoxDensity, centres, divisions
+from kernel_bandits.boxes.search import finalists
 from kernel_bandits.policies.decision import Choice
-from kernel_bandits.policies.exploration import Exploration, draw_row, floor_words
+from kernel_bandits.policies.exploration import Exploration, floor_words
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.sharpness import Sharpness
 from kernel_bandits.policies.ties import tied_rows
 from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.rng import draw_row
 
 # A box counts as this many actions unless another number is given.
 ACTIONS_OF_A_BOX = 32

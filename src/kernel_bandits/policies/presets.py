@@ -21,7 +21,6 @@ from kernel_bandits.learning import KernelLearning
 from kernel_bandits.policies.assembly import Posteriors, design_of, posterior_of, when_learned
 from kernel_bandits.policies.by_name import takes_features
 from kernel_bandits.policies.exploration import as_exploration
-from kernel_bandits.policies.retired import names_new_options
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policies.ucb import UpperConfidenceBound
 from kernel_bandits.posteriors import (
@@ -37,7 +36,6 @@ _KORS = Kors()
 
 
 @takes_features
-@names_new_options
 def k_ucb(
     kernel: KernelLike | None = None,
     *,
@@ -116,7 +114,6 @@ def cgp_ucb(
 
 
 @takes_features
-@names_new_options
 def ek_ucb(
     kernel: KernelLike | None = None,
     *,
@@ -230,7 +227,6 @@ class _StagePosteriors:
 
 
 @takes_features
-@names_new_options
 def sup_kernel_ucb(
     kernel: KernelLike,
     *,

@@ -13,7 +13,6 @@ from kernel_bandits.policies.assembly import Posteriors, posterior_of, when_lear
 from kernel_bandits.policies.by_name import takes_features
 from kernel_bandits.policies.exploration import Exploration, as_floor
 from kernel_bandits.policies.inverse_gap import InverseGapWeighting
-from kernel_bandits.policies.retired import names_new_options
 from kernel_bandits.policies.sharpness import InformationSharpness, PowerSharpness, Sharpness
 from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.uniform import Uniform
@@ -38,7 +37,6 @@ def _posterior(
 
 
 @takes_features
-@names_new_options
 def thompson_sampling(
     kernel: KernelLike | None = None,
     *,
@@ -69,7 +67,6 @@ def thompson_sampling(
 
 
 @takes_features
-@names_new_options
 def inverse_gap_weighting(
     kernel: KernelLike | None = None,
     *,

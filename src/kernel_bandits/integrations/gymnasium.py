@@ -16,7 +16,7 @@ from kernel_bandits.environments import Bump, Chessboard, Environment, MovingOpt
 from kernel_bandits.errors import InputError, needs
 from kernel_bandits.experiments.loop import Feedback, Simulation, record
 from kernel_bandits.experiments.results import RunResult
-from kernel_bandits.policies.base import Policy
+from kernel_bandits.policies.policy import Policy
 
 with needs("gymnasium", "gym"):
     import gymnasium

@@ -8,13 +8,12 @@ its means, :class:`SupKernelUCB` and :class:`FamilyUpperConfidenceBound` have a 
 or from :class:`Policy` and implements ``learn`` too.
 """
 
-from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.policies.diagnostics import Diagnostics
 from kernel_bandits.policies.family import FamilyUpperConfidenceBound, family_ucb
-from kernel_bandits.policies.hooks import Hooks
 from kernel_bandits.policies.inverse_gap import InverseGapWeighting
 from kernel_bandits.policies.loading import load
+from kernel_bandits.policies.policy import Policy
 from kernel_bandits.policies.posterior_policy import Explanation, PosteriorPolicy
 from kernel_bandits.policies.presets import (
     cbbkb,
@@ -39,7 +38,6 @@ __all__ = [
     "Diagnostics",
     "Explanation",
     "FamilyUpperConfidenceBound",
-    "Hooks",
     "InformationSharpness",
     "InverseGapWeighting",
     "Policy",

@@ -19,9 +19,9 @@ from kernel_bandits.dictionaries.base import as_rule
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.policies.assembly import Posteriors
-from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.by_name import takes_features
 from kernel_bandits.policies.decision import Choice
+from kernel_bandits.policies.policy import Policy
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.facts import Evaluation
 from kernel_bandits.rng import Seed, seed_of, stream

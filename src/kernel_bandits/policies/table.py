@@ -18,8 +18,8 @@ from kernel_bandits.features.offers import Action, Offer
 from kernel_bandits.features.rows import FrameLike, RowLike, as_rows
 from kernel_bandits.features.translator import Mask, Translator
 from kernel_bandits.features.values import shown
-from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Decision
+from kernel_bandits.policies.policy import Policy
 from kernel_bandits.policies.posterior_policy import take_batch
 from kernel_bandits.policies.table_records import NamedDecision, named_decision
 from kernel_bandits.policies.table_reports import TableReports

@@ -85,10 +85,7 @@ def ek_ucb(
         features: the columns of a table, to use it by name; the preset then returns a :class:`TablePolicy`.
         seed: of the coins, tie-breaks and exploration.
     """
-    learning = _when_learned(kernel, learn_kernel)
-    rule = as_rule(dictionary)
-    posteriors = _Posteriors(rule if learning is None else rule.for_learned_kernel(), seed_of(seed, "coins"))
-    posterior = _posterior_of(kernel, regularization, learning, posteriors, seed, forgetting)
+    posterior = _posterior(kernel, regularization, learn_kernel, as_rule(dictionary), seed, forgetting)
     radius = _radius(confidence, kernel)
     exploration, design = as_exploration(exploration_floor, seed), _design_of(kernel, seed)
     return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), exploration, design)
@@ -120,8 +117,7 @@ def k_ucb(
         features: the columns of a table, to use it by name; the preset then returns a :class:`TablePolicy`.
         seed: of the tie-breaks and the exploration.
     """
-    posteriors = _Posteriors(None, seed_of(seed, "coins"))
-    posterior = _posterior_of(kernel, regularization, _when_learned(kernel, learn_kernel), posteriors, seed, forgetting)
+    posterior = _posterior(kernel, regularization, learn_kernel, None, seed, forgetting)
     radius = _radius(confidence, kernel)
     exploration, design = as_exploration(exploration_floor, seed), _design_of(kernel, seed)
     return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), exploration, design)
@@ -462,11 +458,12 @@ def _posterior(
     learn_kernel: bool | KernelLearning | None,
     dictionary: DictionaryRule | None,
     seed: Seed,
+    forgetting: Forgetting | None = None,
 ) -> Posterior[Any]:
     """Return the posterior that the options of a preset ask for."""
     learning, rule = _when_learned(kernel, learn_kernel), rule_or_none(dictionary)
     rule = rule if learning is None or rule is None else rule.for_learned_kernel()
-    return _posterior_of(kernel, regularization, learning, _Posteriors(rule, seed_of(seed, "coins")), seed)
+    return _posterior_of(kernel, regularization, learning, _Posteriors(rule, seed_of(seed, "coins")), seed, forgetting)
 
 
 @dataclass(frozen=True)

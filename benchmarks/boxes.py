@@ -12,8 +12,8 @@ from scipy.optimize import minimize
 
 import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.numerics.ascent import ascend
-from kernel_bandits.policies.box_search import BoundInBox
+from kernel_bandits.boxes.ascent import ascend
+from kernel_bandits.boxes.search import BoundInBox
 
 KERNELS: dict[str, Callable[[float], kb.Kernel]] = {
     "Gaussian": kb.Gaussian,

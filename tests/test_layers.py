@@ -31,12 +31,13 @@ LAYERS = {
     "io": "atomic file writes",
     "actions": "boxes, masks, and pairs of context and action as joint points",
     "persistence": "one file per policy, without pickle",
-    "numerics": "linear algebra, one identity per function; BLAS threads; ascent",
+    "numerics": "linear algebra, one identity per function; BLAS threads",
     "kernels": "covariance functions, their gradients, and explicit feature maps; any scikit-learn kernel fits too",
     "features": "columns of a table as joint points",
     "learning": "lengthscales, variance and noise that maximise the evidence",
     "dictionaries": "the rules that choose anchors: `Kors`, `PosteriorVariance`, `Fixed`, `Resampling`",
     "posteriors": "the models: exact, projected on anchors, on explicit features, with a learned kernel",
+    "boxes": "continuous actions: search, first designs, densities, constraints",
     "theory": "effective dimensions and regret bounds",
     "confidence": "the radii β",
     "policies": "the rules that choose actions, and the presets that assemble them",
@@ -145,17 +146,17 @@ def test_no_modules_import_each_other():
 
 
 FORBIDDEN = {
-    "plain": "import kernel_bandits.policies.base\n",
-    "from": "from kernel_bandits.policies.base import Policy\n",
+    "plain": "import kernel_bandits.policies.policy\n",
+    "from": "from kernel_bandits.policies.policy import Policy\n",
     "from the root": "from kernel_bandits import policies\n",
     "a public name": "from kernel_bandits import ek_ucb\n",
     "the root": "import kernel_bandits\n",
     "relative": "from ..policies import base\n",
     "in a function": "def build():\n    from kernel_bandits.policies import base\n",
     "for types": (
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from kernel_bandits.policies.base import Policy\n"
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from kernel_bandits.policies.policy import Policy\n"
     ),
-    "by importlib": "import importlib\nimportlib.import_module('kernel_bandits.policies.base')\n",
+    "by importlib": "import importlib\nimportlib.import_module('kernel_bandits.policies.policy')\n",
 }
 
 

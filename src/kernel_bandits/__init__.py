@@ -22,6 +22,7 @@ from typing import Any
 
 from kernel_bandits import dictionaries, environments, logs, offpolicy, posteriors, theory
 from kernel_bandits.actions import Box
+from kernel_bandits.boxes.constraints import Above, Below
 from kernel_bandits.confidence import (
     ChowdhuryGopalan,
     Confidence,
@@ -81,7 +82,6 @@ from kernel_bandits.policies import (
     thompson_sampling,
     uniform,
 )
-from kernel_bandits.policies.constraints import Above, Below
 from kernel_bandits.policies.table import TablePolicy
 from kernel_bandits.policies.table_records import NamedDecision
 from kernel_bandits.posteriors import Prediction

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 
 Seed: TypeAlias = int | None
@@ -43,6 +44,14 @@ def entropy_of(seed: Seed) -> int:
     entropy = seed_of(seed, _STREAMS[0]).entropy
     assert isinstance(entropy, int)
     return entropy
+
+
+def draw_row(probabilities: FloatArray, generator: np.random.Generator) -> int:
+    """Return a row drawn with the given probabilities (A,), whose sum is 1 up to rounding."""
+    cumulative = np.cumsum(probabilities)
+    row = int(np.searchsorted(cumulative, generator.random() * cumulative[-1], side="right"))
+    # rounding in the product may reach the sum itself
+    return row if row < len(probabilities) else int(np.flatnonzero(probabilities)[-1])
 
 
 def restored(state: Mapping[str, Any], stream_key: Sequence[int] = ()) -> np.random.Generator:

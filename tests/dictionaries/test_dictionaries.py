@@ -171,10 +171,6 @@ def test_larger_leverage_regularization_keeps_fewer_points():
         (lambda: kb.Kors(leverage_regularization=-1.0), "leverage_regularization"),
         (lambda: kb.PosteriorVariance(max_size=0), "max_size"),
         (lambda: kb.ek_ucb(kb.Gaussian(), dictionary=kb.Kors(history="some")), "expected 'all' or 'none'"),
-        (lambda: kb.ek_ucb(kb.Gaussian(), oversampling=3.0), r"Kors\(oversampling=3.0\)"),
-        (lambda: kb.ek_ucb(max_dictionary_size=9, history="none"), r"Kors\(max_size=9, history='none'\)"),
-        (lambda: kb.thompson_sampling(kb.Gaussian(), history="none"), r"Kors\(history='none'\)"),
-        (lambda: kb.sup_kernel_ucb(kb.Gaussian(), horizon=9, leverage_accuracy=0.2), "leverage_accuracy=0.2"),
     ],
 )
 def test_bad_options_are_named(build, words):

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from test_policy_contract import VARIANTS, build, rounds, variant_name
 
 import kernel_bandits as kb
-from kernel_bandits.policies import ledger
+from kernel_bandits.policies import policy as policy_module
 
 PROBE = np.array([0.4]), np.linspace(0, 1, 9)[:, None]
 
@@ -238,7 +238,7 @@ def test_a_decision_goes_into_a_log_and_comes_back():
 
 
 def test_old_decisions_are_known_to_be_settled_in_bounded_memory(monkeypatch):
-    monkeypatch.setattr(ledger, "REMEMBERED", 5)
+    monkeypatch.setattr(policy_module, "REMEMBERED", 5)
     policy = kb.uniform(seed=0)
     for _ in range(12):
         policy.tell(policy.ask([0.5], [[0.1], [0.2]]).id, 1.0)

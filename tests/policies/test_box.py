@@ -11,8 +11,9 @@ from test_kernels import CountingKernel
 from test_policy_contract import KERNEL_VARIANTS, VARIANTS, PoisonedKernel, build, models, variant_name
 
 import kernel_bandits as kb
-from kernel_bandits.numerics.ascent import ascend
-from kernel_bandits.policies import Policy, box_search
+from kernel_bandits.boxes import search
+from kernel_bandits.boxes.ascent import ascend
+from kernel_bandits.policies import Policy
 
 BOX = kb.Box([0.0], [1.0])
 
@@ -296,12 +297,12 @@ def test_the_search_starts_on_every_hill(dimension, monkeypatch):
         starts.append(points)
         return ascend(objective, points, **options)
 
-    monkeypatch.setattr(box_search, "ascend", spy)
+    monkeypatch.setattr(search, "ascend", spy)
     policy.select([], kb.Box(np.zeros(dimension), np.ones(dimension)))
     for hill in hills:
         assert np.abs(starts[0] - hill).max(axis=1).min() < 0.06
     different = len(np.unique(starts[0], axis=0))
-    assert 20 < different <= box_search.PEAKS + box_search.FINE_PEAKS
+    assert 20 < different <= search.PEAKS + search.FINE_PEAKS
 
 
 @pytest.mark.parametrize("make", [kb.ek_ucb, kb.thompson_sampling, kb.inverse_gap_weighting])

@@ -59,24 +59,6 @@ def test_the_kind_of_fourier_features_has_another_name():
         kb.random_features_ucb(kb.Gaussian(1.0), feature_map="cosine")
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"max_dictionary_size": 50}, r"write dictionary=kb.Kors\(max_size=50\)"),
-        (
-            {"dictionary": kb.PosteriorVariance(leverage_accuracy=0.1), "oversampling": 3.0},
-            r"write dictionary=kb.PosteriorVariance\(leverage_accuracy=0.1, oversampling=3.0\)",
-        ),
-        ({"dictionary": "posterior_variance", "history": "none"}, r"kb.PosteriorVariance\(history='none'\)"),
-        ({"dictionary": [[0.0, 1.0]], "history": "none"}, r"kb.Fixed\(points, history='none'\)"),
-        ({"dictionary": kb.Fixed([[0.0, 1.0]]), "oversampling": 2.0}, "kb.Fixed has no 'oversampling'; it has"),
-    ],
-)
-def test_an_option_that_moved_is_named_with_the_rule_that_was_meant(options, words):
-    with pytest.raises(kb.InputError, match=words):
-        kb.ek_ucb(kb.Gaussian(1.0), **options)
-
-
 def test_the_model_knows_which_columns_encode_one_variable():
     seen = []
 

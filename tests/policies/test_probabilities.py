@@ -12,7 +12,7 @@ from scipy import stats
 from test_policy_contract import PRESETS, VARIANTS, build, play, rounds, variant_name
 
 import kernel_bandits as kb
-from kernel_bandits.policies.box_density import BoxDensity, centres, divisions, volume
+from kernel_bandits.boxes.density import BoxDensity, centres, divisions, volume
 
 FLOOR = 0.2
 WITH_FLOOR = [
@@ -180,12 +180,6 @@ def test_decisions_and_records_carry_probabilities(tmp_path):
 def test_floors_that_are_no_probability(name, floor):
     with pytest.raises(kb.InputError, match="exploration_floor: expected a probability"):
         build(name, exploration_floor=floor)
-
-
-@pytest.mark.parametrize("name", ["ek_ucb", "k_ucb"])
-def test_the_old_name_of_the_floor_is_named(name):
-    with pytest.raises(kb.InputError, match="exploration_rate: now called exploration_floor"):
-        build(name, exploration_rate=0.1)
 
 
 def test_the_best_action_of_a_box_is_drawn_as_often_as_its_density_says():

@@ -15,8 +15,8 @@ from typing import Any, Self
 from kernel_bandits.arrays import as_count
 from kernel_bandits.environments import Environment, Table
 from kernel_bandits.errors import InputError
-from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.by_name import is_by_name
+from kernel_bandits.policies.policy import Policy
 from kernel_bandits_lab.study.components import Component, Reference
 
 # What a run passes to its policy, where the policy takes it.

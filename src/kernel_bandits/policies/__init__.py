@@ -8,26 +8,27 @@ its means, :class:`SupKernelUCB` and :class:`FamilyUpperConfidenceBound` have a 
 or from :class:`Policy` and implements ``learn`` too.
 """
 
-from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.policies.diagnostics import Diagnostics
-from kernel_bandits.policies.family import FamilyUpperConfidenceBound, family_ucb
-from kernel_bandits.policies.hooks import Hooks
-from kernel_bandits.policies.inverse_gap import InverseGapWeighting
+from kernel_bandits.policies.family import FamilyUpperConfidenceBound
+from kernel_bandits.policies.inverse_gap import InformationSharpness, InverseGapWeighting, PowerSharpness, Sharpness
 from kernel_bandits.policies.loading import load
+from kernel_bandits.policies.policy import Policy
 from kernel_bandits.policies.posterior_policy import Explanation, PosteriorPolicy
 from kernel_bandits.policies.presets import (
     cbbkb,
     cbkb,
     cgp_ucb,
     ek_ucb,
+    family_ucb,
+    inverse_gap_weighting,
     k_ucb,
     lin_ucb,
     random_features_ucb,
     sup_kernel_ucb,
+    thompson_sampling,
+    uniform,
 )
-from kernel_bandits.policies.randomized import inverse_gap_weighting, thompson_sampling, uniform
-from kernel_bandits.policies.sharpness import InformationSharpness, PowerSharpness, Sharpness
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.ucb import UpperConfidenceBound
@@ -39,7 +40,6 @@ __all__ = [
     "Diagnostics",
     "Explanation",
     "FamilyUpperConfidenceBound",
-    "Hooks",
     "InformationSharpness",
     "InverseGapWeighting",
     "Policy",

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 from kernel_bandits.errors import InputError
 from kernel_bandits.features.description import Features
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.policies.base import Policy
+from kernel_bandits.policies.policy import Policy
 from kernel_bandits.policies.table import TablePolicy
 
 P = ParamSpec("P")

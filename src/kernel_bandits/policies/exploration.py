@@ -1,4 +1,4 @@
-"""Choices at random with known probabilities: the exploration floor, and draws from a table of probabilities."""
+"""The exploration floor: uniform play mixed into a rule, with known probabilities."""
 
 from dataclasses import dataclass
 
@@ -43,14 +43,6 @@ def as_floor(floor: float) -> float:
     if isinstance(floor, bool) or not (isinstance(floor, (int, float, np.number)) and 0.0 <= floor <= 1.0):
         raise InputError(f"exploration_floor: expected a probability from 0 to 1, got {floor!r}.")
     return float(floor)
-
-
-def draw_row(probabilities: FloatArray, generator: np.random.Generator) -> int:
-    """Return a row drawn with the given probabilities (A,), whose sum is 1 up to rounding."""
-    cumulative = np.cumsum(probabilities)
-    row = int(np.searchsorted(cumulative, generator.random() * cumulative[-1], side="right"))
-    # rounding in the product may reach the sum itself
-    return row if row < len(probabilities) else int(np.flatnonzero(probabilities)[-1])
 
 
 def floor_words(exploration: Exploration | None) -> str:

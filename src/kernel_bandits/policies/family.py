@@ -5,32 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from kernel_bandits.actions import pair
-from kernel_bandits.arrays import FloatArray, as_vector
+from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
-from kernel_bandits.confidence import Confidence, GuaranteedRadius, require_radius
-from kernel_bandits.dictionaries import DictionaryRule, Kors
-from kernel_bandits.dictionaries.base import as_rule
-from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import KernelLike
-from kernel_bandits.policies.assembly import Posteriors
-from kernel_bandits.policies.base import Policy
-from kernel_bandits.policies.by_name import takes_features
+from kernel_bandits.confidence import GuaranteedRadius, require_radius
 from kernel_bandits.policies.decision import Choice
+from kernel_bandits.policies.policy import Policy
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.facts import Evaluation
-from kernel_bandits.rng import Seed, seed_of, stream
 
 # The misfit of a projected kernel takes a pass over the history: made each time the history has grown by this factor.
 GROWTH = 1.1
 # The s of the second bound on Σ(r − f(s))², each with an equal part of its failure probability.
 SIZES = 0.25 / 2.0 ** np.arange(6)
-_KORS = Kors()
 
 
 @dataclass(slots=True)
@@ -298,53 +290,3 @@ class FamilyUpperConfidenceBound(Policy):
     def __repr__(self) -> str:
         kernels = ", ".join(f"{member.posterior.kernel!r}{' (refuted)' * member.is_refuted}" for member in self.members)
         return f"FamilyUpperConfidenceBound([{kernels}], {self.confidence!r}, round_index={self.round_index})"
-
-
-@takes_features
-def family_ucb(
-    kernels: Sequence[KernelLike],
-    *,
-    confidence: Confidence,
-    regularization: float = 0.1,
-    weights: ArrayLike | None = None,
-    play: Literal["balanced", "largest bound"] = "balanced",
-    dictionary: DictionaryRule | None = _KORS,
-    seed: Seed = None,
-) -> FamilyUpperConfidenceBound:
-    """UCB with a guarantee that accounts for choosing the kernel from the rewards, if one of several kernels is right.
-
-    Args:
-        kernels: fixed beforehand; the expected reward lies in the space of at least one of them. To give a kernel
-            another norm bound, scale it: the norm in the space of c·k is 1/√c times that in the space of k.
-        confidence: a radius with a guarantee, such as :class:`Tightened`; its ``norm_bound`` and ``noise_bound`` hold
-            for the right kernel, its ``failure_probability`` for the family.
-        regularization: λ of every kernel.
-        weights: how likely each kernel is before anything is seen, positive; equal unless given.
-        play: ``"balanced"`` lets kernels take turns so that none costs more than the others; ``"largest bound"`` plays
-            the largest bound over all of them, which is slower to learn but needs no assumption on contexts.
-        dictionary: as for :func:`ek_ucb`, one dictionary for each kernel, with the history; None for exact posteriors,
-            which refute sooner and cost O(t²) a round.
-        features: as for :func:`ek_ucb`.
-        seed: of the coins and tie-breaks.
-    """
-    if isinstance(kernels, (str, bytes)) or not isinstance(kernels, Sequence) or not len(kernels):
-        raise InputError(f"kernels: expected a list of kernels, got {kernels!r}.")
-    if not isinstance(confidence, GuaranteedRadius) or not confidence.noise_bound > 0:
-        raise InputError(
-            f"confidence: a family of kernels needs a radius with a guarantee and noise_bound > 0, got {confidence!r}; "
-            "write kernel_bandits.Tightened(norm_bound=…, noise_bound=…, failure_probability=…). Without a guarantee, "
-            "learn the kernel: kernel_bandits.ek_ucb()."
-        )
-    share = as_vector("weights", np.ones(len(kernels)) if weights is None else weights, len(kernels))
-    if not (np.isfinite(share).all() and (share > 0).all()):
-        raise InputError(f"weights: expected positive numbers, one for each kernel, got {weights!r}.")
-    if play not in ("balanced", "largest bound"):
-        raise InputError(f"play: expected 'balanced' or 'largest bound', got {play!r}.")
-    rule = None if dictionary is None else as_rule(dictionary)
-    if rule is not None and rule.history != "all":
-        raise InputError("dictionary: a family of kernels is judged by the whole history; use history='all'.")
-    build = Posteriors(rule, seed_of(seed, "coins"))
-    posteriors = [build(kernel, regularization, number) for number, kernel in enumerate(kernels)]
-    return FamilyUpperConfidenceBound(
-        posteriors, confidence, share / share.sum(), play == "balanced", stream(seed, "ties")
-    )

@@ -9,7 +9,7 @@ import numpy as np
 from kernel_bandits import persistence
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.policies.base import Policy
+from kernel_bandits.policies.policy import Policy
 from kernel_bandits.rng import Seed
 
 

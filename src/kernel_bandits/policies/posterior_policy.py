@@ -14,9 +14,9 @@ from kernel_bandits.actions import Box, pair
 from kernel_bandits.arrays import FloatArray, as_count, as_points, as_positive, require_finite
 from kernel_bandits.commit import Step, Steps
 from kernel_bandits.errors import InputError
-from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.policies.export import export
+from kernel_bandits.policies.policy import Policy
 from kernel_bandits.policies.residuals import TOGETHER, Predicted, Residuals
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.basis import AnchorBasis

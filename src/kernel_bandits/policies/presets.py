@@ -2,42 +2,96 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from kernel_bandits.arrays import as_positive
-from kernel_bandits.confidence import Confidence, KrauseOng, LearnedDeviations, StandardDeviations
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kernel_bandits.arrays import as_positive, as_vector
+from kernel_bandits.boxes.design import BoxDesign
+from kernel_bandits.confidence import Confidence, GuaranteedRadius, KrauseOng, LearnedDeviations, StandardDeviations
 from kernel_bandits.dictionaries import DictionaryRule, Kors, Resampling
 from kernel_bandits.dictionaries.base import as_rule, rule_or_none
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import KernelLike, Linear
+from kernel_bandits.kernels import KernelLike, Linear, PerArm
 from kernel_bandits.kernels.fourier import (
     InteractionFeatures,
     LinearFeatures,
     QuadratureFourierFeatures,
     RandomFourierFeatures,
 )
+from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.learning import KernelLearning
-from kernel_bandits.policies.assembly import Posteriors, design_of, posterior_of, when_learned
+from kernel_bandits.learning.columns import Columns
+from kernel_bandits.learning.units import RewardModel
 from kernel_bandits.policies.by_name import takes_features
-from kernel_bandits.policies.exploration import as_exploration
-from kernel_bandits.policies.retired import names_new_options
+from kernel_bandits.policies.exploration import Exploration, as_exploration, as_floor
+from kernel_bandits.policies.family import FamilyUpperConfidenceBound
+from kernel_bandits.policies.inverse_gap import InformationSharpness, InverseGapWeighting, PowerSharpness, Sharpness
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
+from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.ucb import UpperConfidenceBound
+from kernel_bandits.policies.uniform import Uniform
 from kernel_bandits.posteriors import (
+    ExactPosterior,
     FeaturePosterior,
+    LearnedPosterior,
     NystromPosterior,
     Posterior,
+    SplitPosterior,
 )
-from kernel_bandits.posteriors.forgetting import Forgetting
+from kernel_bandits.posteriors.forgetful import ForgettingPosterior
+from kernel_bandits.posteriors.forgetting import Forgetting, require_forgetting
+from kernel_bandits.posteriors.learners import Learner, MixedLearner, StationaryLearner
 from kernel_bandits.rng import Seed, seed_of, stream
 
+# Anchors where nothing is set, at most: per arm, and for all actions together where they are described.
+ARM_ANCHORS, JOINT_ANCHORS = 150, 400
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
 _KORS = Kors()
+_INFORMATION = InformationSharpness()
 
 
 @takes_features
-@names_new_options
+def ek_ucb(
+    kernel: KernelLike | None = None,
+    *,
+    regularization: float = 0.1,
+    learn_kernel: bool | KernelLearning | None = None,
+    confidence: Confidence = _ONE_STANDARD_DEVIATION,
+    dictionary: DictionaryRule = _KORS,
+    exploration_floor: float = 0.0,
+    forgetting: Forgetting | None = None,
+    seed: Seed = None,
+) -> UpperConfidenceBound:
+    """EK-UCB: the posterior projected on a dictionary that grows by KORS, O(m²) per action (Algorithm 2 of the paper).
+
+    Args:
+        kernel: covariance of joint points, ours or scikit-learn's; None for one that is learned.
+        regularization: the λ of the ridge; the noise variance in the Gaussian-process view, in squared reward units. If
+            the kernel is learned, so is λ: this is where it starts, or nothing if no kernel is given.
+        learn_kernel: whether lengthscales, output variance and λ are learned from the rewards, starting from the given
+            ones; by default only if no kernel is given. A :class:`KernelLearning` says when.
+        confidence: the radius β; by default one posterior standard deviation.
+        dictionary: the rule that chooses anchors, with its options: ``Kors(max_size=200)``, ``PosteriorVariance()``,
+            ``Fixed(points)``, ``Resampling()``, or one of your own.
+        exploration_floor: ε; with this probability any offered action is played instead, so that each of A has a
+            probability of at least ε/A, and decisions carry all probabilities.
+        forgetting: for rewards that drift: ``Discount(half_life)``, ``Window(size)``, ``Wander(half_life)`` or
+            ``Restart()``.
+        features: the columns of a table, to use it by name; the preset then returns a :class:`TablePolicy`.
+        seed: of the coins, tie-breaks and exploration.
+    """
+    posterior = _posterior(kernel, regularization, learn_kernel, as_rule(dictionary), seed, forgetting)
+    radius = _radius(confidence, kernel)
+    exploration, design = as_exploration(exploration_floor, seed), _design_of(kernel, seed)
+    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), exploration, design)
+
+
+@takes_features
 def k_ucb(
     kernel: KernelLike | None = None,
     *,
@@ -63,19 +117,10 @@ def k_ucb(
         features: the columns of a table, to use it by name; the preset then returns a :class:`TablePolicy`.
         seed: of the tie-breaks and the exploration.
     """
-    posteriors = Posteriors(None, seed_of(seed, "coins"))
-    posterior = posterior_of(kernel, regularization, when_learned(kernel, learn_kernel), posteriors, seed, forgetting)
+    posterior = _posterior(kernel, regularization, learn_kernel, None, seed, forgetting)
     radius = _radius(confidence, kernel)
-    exploration, design = as_exploration(exploration_floor, seed), design_of(kernel, seed)
+    exploration, design = as_exploration(exploration_floor, seed), _design_of(kernel, seed)
     return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), exploration, design)
-
-
-def _radius(confidence: Confidence, kernel: KernelLike | None) -> Confidence:
-    """Return the radius that a ``confidence=`` argument asks for.
-
-    With nothing set the bonus is learned with the kernel.
-    """
-    return LearnedDeviations() if kernel is None and confidence is _ONE_STANDARD_DEVIATION else confidence
 
 
 @takes_features
@@ -113,46 +158,6 @@ def cgp_ucb(
         exploration_floor=exploration_floor,
         seed=seed,
     )
-
-
-@takes_features
-@names_new_options
-def ek_ucb(
-    kernel: KernelLike | None = None,
-    *,
-    regularization: float = 0.1,
-    learn_kernel: bool | KernelLearning | None = None,
-    confidence: Confidence = _ONE_STANDARD_DEVIATION,
-    dictionary: DictionaryRule = _KORS,
-    exploration_floor: float = 0.0,
-    forgetting: Forgetting | None = None,
-    seed: Seed = None,
-) -> UpperConfidenceBound:
-    """EK-UCB: the posterior projected on a dictionary that grows by KORS, O(m²) per action (Algorithm 2 of the paper).
-
-    Args:
-        kernel: covariance of joint points, ours or scikit-learn's; None for one that is learned.
-        regularization: the λ of the ridge; the noise variance in the Gaussian-process view, in squared reward units. If
-            the kernel is learned, so is λ: this is where it starts, or nothing if no kernel is given.
-        learn_kernel: whether lengthscales, output variance and λ are learned from the rewards, starting from the given
-            ones; by default only if no kernel is given. A :class:`KernelLearning` says when.
-        confidence: the radius β; by default one posterior standard deviation.
-        dictionary: the rule that chooses anchors, with its options: ``Kors(max_size=200)``, ``PosteriorVariance()``,
-            ``Fixed(points)``, ``Resampling()``, or one of your own.
-        exploration_floor: ε; with this probability any offered action is played instead, so that each of A has a
-            probability of at least ε/A, and decisions carry all probabilities.
-        forgetting: for rewards that drift: ``Discount(half_life)``, ``Window(size)``, ``Wander(half_life)`` or
-            ``Restart()``.
-        features: the columns of a table, to use it by name; the preset then returns a :class:`TablePolicy`.
-        seed: of the coins, tie-breaks and exploration.
-    """
-    learning = when_learned(kernel, learn_kernel)
-    rule = as_rule(dictionary)
-    posteriors = Posteriors(rule if learning is None else rule.for_learned_kernel(), seed_of(seed, "coins"))
-    posterior = posterior_of(kernel, regularization, learning, posteriors, seed, forgetting)
-    radius = _radius(confidence, kernel)
-    exploration, design = as_exploration(exploration_floor, seed), design_of(kernel, seed)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), exploration, design)
 
 
 @takes_features
@@ -215,48 +220,6 @@ def cbkb(
         exploration_floor=exploration_floor,
         seed=seed,
     )
-
-
-@dataclass(frozen=True)
-class _StagePosteriors:
-    """Builds the posterior of a stage of SupKernelUCB, with coins of its own where it has any."""
-
-    kernel: KernelLike
-    regularization: float
-    posteriors: Posteriors
-
-    def __call__(self, stage: int) -> Posterior[Any]:
-        return self.posteriors(self.kernel, self.regularization, stage)
-
-
-@takes_features
-@names_new_options
-def sup_kernel_ucb(
-    kernel: KernelLike,
-    *,
-    horizon: int,
-    regularization: float = 0.1,
-    confidence: Confidence = _ONE_STANDARD_DEVIATION,
-    dictionary: DictionaryRule | None = None,
-    seed: Seed = None,
-) -> SupKernelUCB:
-    """SupKernelUCB (Valko et al. 2013), exact or, with ``dictionary=``, one incremental Nyström posterior per stage.
-
-    With ``confidence=StageRadius(…)`` both have a regret bound of order √(T·d_eff·log A) up to logarithms; for the
-    efficient one the bias term needs ‖(I − P)F^{1/2}‖² ≤ λ at every stage (``docs/theory/sup-kernel-ucb.md``).
-
-    Args:
-        kernel: covariance of joint points.
-        horizon: T; sets the number of stages and the final width 1/√T.
-        regularization: λ.
-        confidence: returns η, the multiple of σ that is called width; :class:`StageRadius` is that of the theory.
-        dictionary: None for exact posteriors, or the rule of projected ones; each stage starts one of its own.
-        features: as for :func:`ek_ucb`.
-        seed: of the coins and tie-breaks.
-    """
-    posteriors = Posteriors(rule_or_none(dictionary), seed_of(seed, "coins"))
-    stages = _StagePosteriors(kernel, regularization, posteriors)
-    return SupKernelUCB(stages, confidence, horizon, stream(seed, "ties"))
 
 
 @takes_features
@@ -323,3 +286,314 @@ def random_features_ucb(
         raise InputError(f"feature_map: expected 'random' or 'quadrature', got {feature_map!r}.")
     posterior = FeaturePosterior(kernel, regularization, fourier)
     return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), as_exploration(exploration_floor, seed))
+
+
+@takes_features
+def sup_kernel_ucb(
+    kernel: KernelLike,
+    *,
+    horizon: int,
+    regularization: float = 0.1,
+    confidence: Confidence = _ONE_STANDARD_DEVIATION,
+    dictionary: DictionaryRule | None = None,
+    seed: Seed = None,
+) -> SupKernelUCB:
+    """SupKernelUCB (Valko et al. 2013), exact or, with ``dictionary=``, one incremental Nyström posterior per stage.
+
+    With ``confidence=StageRadius(…)`` both have a regret bound of order √(T·d_eff·log A) up to logarithms; for the
+    efficient one the bias term needs ‖(I − P)F^{1/2}‖² ≤ λ at every stage (``docs/theory/sup-kernel-ucb.md``).
+
+    Args:
+        kernel: covariance of joint points.
+        horizon: T; sets the number of stages and the final width 1/√T.
+        regularization: λ.
+        confidence: returns η, the multiple of σ that is called width; :class:`StageRadius` is that of the theory.
+        dictionary: None for exact posteriors, or the rule of projected ones; each stage starts one of its own.
+        features: as for :func:`ek_ucb`.
+        seed: of the coins and tie-breaks.
+    """
+    posteriors = _Posteriors(rule_or_none(dictionary), seed_of(seed, "coins"))
+    stages = _StagePosteriors(kernel, regularization, posteriors)
+    return SupKernelUCB(stages, confidence, horizon, stream(seed, "ties"))
+
+
+@takes_features
+def family_ucb(
+    kernels: Sequence[KernelLike],
+    *,
+    confidence: Confidence,
+    regularization: float = 0.1,
+    weights: ArrayLike | None = None,
+    play: Literal["balanced", "largest bound"] = "balanced",
+    dictionary: DictionaryRule | None = _KORS,
+    seed: Seed = None,
+) -> FamilyUpperConfidenceBound:
+    """UCB with a guarantee that accounts for choosing the kernel from the rewards, if one of several kernels is right.
+
+    Args:
+        kernels: fixed beforehand; the expected reward lies in the space of at least one of them. To give a kernel
+            another norm bound, scale it: the norm in the space of c·k is 1/√c times that in the space of k.
+        confidence: a radius with a guarantee, such as :class:`Tightened`; its ``norm_bound`` and ``noise_bound`` hold
+            for the right kernel, its ``failure_probability`` for the family.
+        regularization: λ of every kernel.
+        weights: how likely each kernel is before anything is seen, positive; equal unless given.
+        play: ``"balanced"`` lets kernels take turns so that none costs more than the others; ``"largest bound"`` plays
+            the largest bound over all of them, which is slower to learn but needs no assumption on contexts.
+        dictionary: as for :func:`ek_ucb`, one dictionary for each kernel, with the history; None for exact posteriors,
+            which refute sooner and cost O(t²) a round.
+        features: as for :func:`ek_ucb`.
+        seed: of the coins and tie-breaks.
+    """
+    if isinstance(kernels, (str, bytes)) or not isinstance(kernels, Sequence) or not len(kernels):
+        raise InputError(f"kernels: expected a list of kernels, got {kernels!r}.")
+    if not isinstance(confidence, GuaranteedRadius) or not confidence.noise_bound > 0:
+        raise InputError(
+            f"confidence: a family of kernels needs a radius with a guarantee and noise_bound > 0, got {confidence!r}; "
+            "write kernel_bandits.Tightened(norm_bound=…, noise_bound=…, failure_probability=…). Without a guarantee, "
+            "learn the kernel: kernel_bandits.ek_ucb()."
+        )
+    share = as_vector("weights", np.ones(len(kernels)) if weights is None else weights, len(kernels))
+    if not (np.isfinite(share).all() and (share > 0).all()):
+        raise InputError(f"weights: expected positive numbers, one for each kernel, got {weights!r}.")
+    if play not in ("balanced", "largest bound"):
+        raise InputError(f"play: expected 'balanced' or 'largest bound', got {play!r}.")
+    rule = None if dictionary is None else as_rule(dictionary)
+    if rule is not None and rule.history != "all":
+        raise InputError("dictionary: a family of kernels is judged by the whole history; use history='all'.")
+    build = _Posteriors(rule, seed_of(seed, "coins"))
+    posteriors = [build(kernel, regularization, number) for number, kernel in enumerate(kernels)]
+    return FamilyUpperConfidenceBound(
+        posteriors, confidence, share / share.sum(), play == "balanced", stream(seed, "ties")
+    )
+
+
+@takes_features
+def thompson_sampling(
+    kernel: KernelLike | None = None,
+    *,
+    regularization: float = 0.1,
+    learn_kernel: bool | KernelLearning | None = None,
+    scale: float = 1.0,
+    number_of_draws: int = 100,
+    dictionary: DictionaryRule | None = _KORS,
+    exploration_floor: float = 0.0,
+    seed: Seed = None,
+) -> ThompsonSampling:
+    """Thompson sampling on the posterior of EK-UCB, or with ``dictionary=None`` on that of K-UCB.
+
+    Args:
+        kernel: as for :func:`ek_ucb`; None for one that is learned.
+        regularization: as for :func:`ek_ucb`.
+        learn_kernel: as for :func:`ek_ucb`.
+        scale: v, standard deviations are multiplied by it; 1 draws from the posterior itself.
+        number_of_draws: of which one decides; the others estimate the probabilities.
+        dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
+        exploration_floor: as for :func:`ek_ucb`; without it an action that wins no draw has probability 0.
+        features: the columns of a table, to use it by name; the preset then returns a :class:`TablePolicy`.
+        seed: of the draws, coins and tie-breaks.
+    """
+    posterior = _posterior(kernel, regularization, learn_kernel, dictionary, seed)
+    draws = stream(seed, "exploration")
+    return ThompsonSampling(posterior, stream(seed, "ties"), draws, scale, number_of_draws, exploration_floor)
+
+
+@takes_features
+def inverse_gap_weighting(
+    kernel: KernelLike | None = None,
+    *,
+    regularization: float = 0.1,
+    learn_kernel: bool | KernelLearning | None = None,
+    sharpness: float | Sharpness = _INFORMATION,
+    effective_actions: int | None = None,
+    dictionary: DictionaryRule | None = _KORS,
+    exploration_floor: float = 0.0,
+    seed: Seed = None,
+) -> InverseGapWeighting:
+    """Inverse-gap weighting (SquareCB; Foster & Rakhlin 2020) on the mean of EK-UCB's posterior.
+
+    Every action but the best is played with probability 1/(A + γ·gap), so every decision has exact probabilities, or a
+    density in a box. Only means are needed, O(m) per action.
+
+    Args:
+        kernel: as for :func:`ek_ucb`; None for one that is learned.
+        regularization: as for :func:`ek_ucb`.
+        learn_kernel: as for :func:`ek_ucb`.
+        sharpness: γ, in units of one over the reward: by default a schedule that follows what the model has learned; a
+            number c for c·√t, or a :class:`~kernel_bandits.policies.Sharpness`.
+        effective_actions: K; where more actions are offered they count as K, and less is explored. By default all rows
+            count, and a box counts as 32.
+        dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
+        exploration_floor: as for :func:`ek_ucb`.
+        features: as for :func:`ek_ucb`.
+        seed: of the draws, coins and tie-breaks.
+    """
+    posterior = _posterior(kernel, regularization, learn_kernel, dictionary, seed)
+    schedule = sharpness if isinstance(sharpness, Sharpness) else PowerSharpness(as_positive("sharpness", sharpness))
+    exploration = Exploration(as_floor(exploration_floor), stream(seed, "exploration"))
+    return InverseGapWeighting(posterior, schedule, stream(seed, "ties"), exploration, effective_actions)
+
+
+@takes_features
+def uniform(*, seed: Seed = None) -> Uniform:
+    """Uniform play, the baseline that learns nothing.
+
+    Args:
+        features: as for :func:`ek_ucb`.
+        seed: of the draws.
+    """
+    return Uniform(stream(seed, "ties"))
+
+
+def _radius(confidence: Confidence, kernel: KernelLike | None) -> Confidence:
+    """Return the radius that a ``confidence=`` argument asks for.
+
+    With nothing set the bonus is learned with the kernel.
+    """
+    return LearnedDeviations() if kernel is None and confidence is _ONE_STANDARD_DEVIATION else confidence
+
+
+def _posterior(
+    kernel: KernelLike | None,
+    regularization: float,
+    learn_kernel: bool | KernelLearning | None,
+    dictionary: DictionaryRule | None,
+    seed: Seed,
+    forgetting: Forgetting | None = None,
+) -> Posterior[Any]:
+    """Return the posterior that the options of a preset ask for."""
+    learning, rule = _when_learned(kernel, learn_kernel), rule_or_none(dictionary)
+    rule = rule if learning is None or rule is None else rule.for_learned_kernel()
+    return _posterior_of(kernel, regularization, learning, _Posteriors(rule, seed_of(seed, "coins")), seed, forgetting)
+
+
+@dataclass(frozen=True)
+class _StagePosteriors:
+    """Builds the posterior of a stage of SupKernelUCB, with coins of its own where it has any."""
+
+    kernel: KernelLike
+    regularization: float
+    posteriors: _Posteriors
+
+    def __call__(self, stage: int) -> Posterior[Any]:
+        return self.posteriors(self.kernel, self.regularization, stage)
+
+
+def _when_learned(kernel: KernelLike | None, learn_kernel: bool | KernelLearning | None) -> KernelLearning | None:
+    """When the kernel is learned, or None where it stays as it is given."""
+    if learn_kernel is None:
+        learn_kernel = kernel is None
+    if learn_kernel is False:
+        if kernel is None:
+            raise InputError("kernel: without one it has to be learned; leave learn_kernel out, or give a kernel.")
+        return None
+    if learn_kernel is not True and not isinstance(learn_kernel, KernelLearning):
+        raise InputError(f"learn_kernel: expected True, False or a KernelLearning, got {learn_kernel!r}.")
+    return KernelLearning() if learn_kernel is True else learn_kernel
+
+
+def _design_of(kernel: KernelLike | None, seed: Seed) -> BoxDesign | None:
+    """The first actions in boxes, where nothing is known of the rewards."""
+    return BoxDesign(seed_of(seed, "design")) if kernel is None else None
+
+
+def _posterior_of(
+    kernel: KernelLike | None,
+    regularization: float,
+    learning: KernelLearning | None,
+    posteriors: _Posteriors,
+    seed: Seed,
+    forgetting: Forgetting | None = None,
+) -> Posterior[Any]:
+    """Return the posterior of a kernel as it is, or one that learns it; with ``forgetting`` one that forgets."""
+    as_positive("regularization", regularization)
+    if forgetting is not None:
+        return _forgetting(kernel, regularization, learning, posteriors, seed, require_forgetting(forgetting))
+    if kernel is None:
+        assert learning is not None
+        learner: Learner[Any] = MixedLearner(
+            posteriors.capped(JOINT_ANCHORS), posteriors.capped(ARM_ANCHORS), Columns(variables=learning.groups)
+        )
+        return LearnedPosterior(learner, learning, seed_of(seed, "learning"))
+    if learning is None:
+        if isinstance(kernel, PerArm):
+            return SplitPosterior(kernel, regularization, posteriors)
+        return posteriors(kernel, regularization)
+    start = RewardModel.of(kernel, regularization)
+    return LearnedPosterior(StationaryLearner(posteriors, start, learning), learning, seed_of(seed, "learning"))
+
+
+def _forgetting(
+    kernel: KernelLike | None,
+    regularization: float,
+    learning: KernelLearning | None,
+    posteriors: _Posteriors,
+    seed: Seed,
+    forgetting: Forgetting,
+) -> Posterior[Any]:
+    half_life = forgetting.time_half_life
+    if learning is None:
+        assert kernel is not None
+        timed = kernel if half_life is None else Timed(kernel, half_life)
+        return ForgettingPosterior(_Renewals(timed, regularization, posteriors), forgetting)
+    if half_life is not None:
+        raise InputError(
+            "forgetting: a kernel in time needs a kernel that is given and fixed; pass one, or another rule."
+        )
+    plain = _posterior_of(kernel, regularization, learning, posteriors, seed)
+    assert isinstance(plain, LearnedPosterior)
+    return ForgettingPosterior(_LearnedRenewals(plain.learner, learning, seed_of(seed, "learning")), forgetting)
+
+
+@dataclass(frozen=True)
+class _Posteriors:
+    """Builds posteriors of one kind; those with a dictionary have coins of their own for each number, if one is given.
+
+    Attributes:
+        rule: of the dictionary; None for exact posteriors.
+        seed: of the coins.
+    """
+
+    rule: DictionaryRule | None
+    seed: np.random.SeedSequence
+
+    def __call__(self, kernel: KernelLike, regularization: float, number: int | None = None) -> Posterior[Any]:
+        if self.rule is None:
+            return ExactPosterior(kernel, regularization)
+        own = () if number is None else (number,)
+        coins = np.random.default_rng(np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, *own)))
+        return NystromPosterior(kernel, regularization, self.rule, coins)
+
+    def capped(self, size: int) -> _Posteriors:
+        """Return the same, with this many anchors at most unless the rule has a cap of its own."""
+        return self if self.rule is None else _Posteriors(self.rule.capped(size), self.seed)
+
+
+@dataclass(frozen=True)
+class _Renewals:
+    """Builds the posteriors that follow each other as observations are forgotten."""
+
+    kernel: KernelLike
+    regularization: float
+    posteriors: _Posteriors
+
+    def __call__(self, number: int, before: Posterior[Any] | None) -> Posterior[Any]:
+        del before  # the kernel is given
+        if isinstance(self.kernel, PerArm):
+            return SplitPosterior(self.kernel, self.regularization, self.posteriors)
+        return self.posteriors(self.kernel, self.regularization, number)
+
+
+@dataclass(frozen=True)
+class _LearnedRenewals:
+    """The same for a kernel that is learned, always from what is left."""
+
+    learner: Learner[Any]
+    learning: KernelLearning
+    seed: np.random.SeedSequence
+
+    def __call__(self, number: int, before: Posterior[Any] | None) -> Posterior[Any]:
+        del number  # the sample is drawn by the number of observations
+        # what the columns and the box are is known to the learner of the posterior before
+        learner = before.learner if isinstance(before, LearnedPosterior) else self.learner
+        # what forgets has a test of its own, or none
+        return LearnedPosterior(copy.copy(learner), replace(self.learning, fall_back=False), self.seed)

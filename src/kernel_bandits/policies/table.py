@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.boxes.constraints import Constraint
 from kernel_bandits.commit import Steps
 from kernel_bandits.dictionaries import DictionaryRule, Kors
 from kernel_bandits.errors import InputError
@@ -17,9 +18,8 @@ from kernel_bandits.features.offers import Action, Offer
 from kernel_bandits.features.rows import FrameLike, RowLike, as_rows
 from kernel_bandits.features.translator import Mask, Translator
 from kernel_bandits.features.values import shown
-from kernel_bandits.policies.base import Policy
-from kernel_bandits.policies.constraints import Constraint
 from kernel_bandits.policies.decision import Decision
+from kernel_bandits.policies.policy import Policy
 from kernel_bandits.policies.posterior_policy import take_batch
 from kernel_bandits.policies.table_records import NamedDecision, named_decision
 from kernel_bandits.policies.table_reports import TableReports

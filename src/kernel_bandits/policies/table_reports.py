@@ -17,8 +17,8 @@ from kernel_bandits.features.rows import RowLike
 from kernel_bandits.features.transformer import Transformer
 from kernel_bandits.features.translator import Mask, Translator
 from kernel_bandits.features.values import Level
-from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.export import export
+from kernel_bandits.policies.policy import Policy, deep_copy
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.table_records import (
     NamedDecision,
@@ -26,7 +26,6 @@ from kernel_bandits.policies.table_records import (
     NamedExplanation,
     named_explanation,
 )
-from kernel_bandits.policies.versions import deep_copy
 from kernel_bandits.posteriors.facts import Prediction
 from kernel_bandits.rng import Seed
 

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from kernel_bandits.actions import Box, join
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
-from kernel_bandits.policies.box_density import BoxDensity, centres, divisions
-from kernel_bandits.policies.box_search import candidates
+from kernel_bandits.boxes.density import BoxDensity, centres, divisions
+from kernel_bandits.boxes.search import candidates
 from kernel_bandits.policies.decision import Choice
 from kernel_bandits.policies.exploration import Exploration, as_floor, floor_words
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy

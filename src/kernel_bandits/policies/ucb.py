@@ -11,16 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.actions import Box, join, pair
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.boxes.constraints import Constraint, Guards
+from kernel_bandits.boxes.density import BoxDensity
+from kernel_bandits.boxes.design import BoxDesign
+from kernel_bandits.boxes.search import finalists
 from kernel_bandits.commit import Steps
 from kernel_bandits.confidence import Confidence, require_radius
 from kernel_bandits.dictionaries import DictionaryRule, Kors
 from kernel_bandits.dictionaries.base import rule_or_none
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.policies import ties
-from kernel_bandits.policies.box_density import BoxDensity
-from kernel_bandits.policies.box_design import BoxDesign
-from kernel_bandits.policies.box_search import finalists
-from kernel_bandits.policies.constraints import Constraint, Guards
 from kernel_bandits.policies.decision import Choice, scattered
 from kernel_bandits.policies.exploration import Exploration, floor_words
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy

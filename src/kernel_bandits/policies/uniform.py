@@ -6,9 +6,9 @@ import numpy as np
 
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.policies.base import Policy
-from kernel_bandits.policies.box_density import volume
+from kernel_bandits.boxes.density import volume
 from kernel_bandits.policies.decision import Choice
+from kernel_bandits.policies.policy import Policy
 
 
 @final

@@ -14,8 +14,8 @@ import numpy as np
 
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.boxes.ascent import ascend
 from kernel_bandits.kernels.lengthscales import squared_distances
-from kernel_bandits.numerics.ascent import ascend
 from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.bounds import Bound

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear, minimize
 
-from kernel_bandits.numerics.ascent import LONGEST_STEP, _direction, ascend
+from kernel_bandits.boxes.ascent import LONGEST_STEP, _direction, ascend
 
 
 def hills(seed, dimension, count=6):

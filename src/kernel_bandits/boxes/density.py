@@ -11,7 +11,7 @@ import numpy as np
 
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.policies.exploration import draw_row
+from kernel_bandits.rng import draw_row
 
 # Cells of a box, about; a coordinate is divided into as many parts as leave that many cells in all.
 CELLS = 256

@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.actions import Box, join
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, require_finite
+from kernel_bandits.boxes.search import around, candidates
 from kernel_bandits.commit import Steps
 from kernel_bandits.dictionaries import DictionaryRule
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.policies.box_search import around, candidates
 from kernel_bandits.posteriors import ExactPosterior, NystromPosterior, Posterior
 from kernel_bandits.posteriors.facts import Prediction
 

@@ -1,0 +1,1 @@
+"""Continuous actions: the best action of a box, the first ones to play there, densities, and limits to keep."""

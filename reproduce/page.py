@@ -17,9 +17,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernel_bandits_lab import Record, Results, RunResult, group, read_results, summarize
+from kernel_bandits_lab import Record, Results, group, read_results, summarize
 from kernel_bandits_lab.tables import Table, summary_table
 
+from kernel_bandits.loop import RunResult
 from reproduce import report
 from reproduce.claims import Claim, corrected, number_of_tests
 from reproduce.lambda_grid import LAMBDAS, by_family

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from kernel_bandits_lab import Record, RunResult, group
+from kernel_bandits_lab import Record, group
 from kernel_bandits_lab.paper_figure import PANELS, Layout, paper_figure
 from kernel_bandits_lab.summary import mean_interval
 from kernel_bandits_lab.tables import Table
 
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.loop import RunResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -117,7 +117,7 @@ def test_records_that_make_no_figure_are_refused(runs):
 
 def test_a_missing_matplotlib_is_answered_with_the_install_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(KernelBanditsError, match=r"pip install 'kernel-bandits\[plots\]'"):
+    with pytest.raises(KernelBanditsError, match=r"pip install 'kernel-bandits-lab'"):
         comparison_figure({"Place": learners()})
 
 

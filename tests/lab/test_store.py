@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from kernel_bandits_lab import (
     Record,
     Run,
-    RunResult,
     Sweep,
     executor,
     read_record,
@@ -25,6 +24,7 @@ from kernel_bandits_lab.study import reference
 from pyarrow import parquet
 
 import kernel_bandits as kb
+from kernel_bandits.loop import RunResult
 
 HORIZON = 12
 STUDY = {

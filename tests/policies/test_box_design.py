@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
-from kernel_bandits.learning.box import CURVED, FLAT
+from kernel_bandits.learning.mixed import CURVED, FLAT
 from kernel_bandits.policies.box_design import BESIDES, IN_ALL, PER_COORDINATE, _surplus, later
 
 BOX = kb.Box([150.0, 1.0, 20.0], [250.0, 5.0, 80.0])

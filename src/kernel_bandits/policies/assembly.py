@@ -14,8 +14,7 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, PerArm
 from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.learning import KernelLearning
-from kernel_bandits.learning.columns import Columns
-from kernel_bandits.learning.units import RewardModel
+from kernel_bandits.learning.columns import Columns, RewardModel
 from kernel_bandits.policies.box_design import BoxDesign
 from kernel_bandits.posteriors import ExactPosterior, LearnedPosterior, NystromPosterior, Posterior, SplitPosterior
 from kernel_bandits.posteriors.forgetful import ForgettingPosterior

@@ -2,11 +2,11 @@
 
     python benchmarks/default/parts.py tails [--shuffles 6] [--horizon 1000] [--table spambase] [--first 800]
     python benchmarks/default/parts.py categories
-    python benchmarks/default/parts.py takings
+    python benchmarks/default/parts.py zero-inflated
 
 ``tails`` bends context columns with long tails, ``categories`` recognises 0/1 columns of one variable in plain arrays,
-``takings`` explores arms further that pay nothing or a price. Each is compared with the default without it. The tables
-are those of the bake-off that the default was designed on; figures on them are optimistic.
+``zero-inflated`` explores arms further that pay nothing or a price. Each is compared with the default without it. The
+tables are those of the bake-off that the default was designed on; figures on them are optimistic.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import kernel_bandits as kb
-from kernel_bandits.learning import columns, mixed
+from kernel_bandits.learning import defaults
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -35,16 +35,16 @@ TABLES = {
         *("optdigits", "diamond-prices"),
     ),
     "categories": ("adult", "german", "crx", "mushroom", "chess", "splice", "tic-tac-toe", "saheart"),
-    "takings": ("diamond-prices", "housing-prices"),
+    "zero-inflated": ("diamond-prices", "housing-prices"),
 }
 
 
 def leave_out(part: str) -> None:
     """Leave a part out of the default in this process."""
     if part == "tails":
-        columns.LONG_TAIL = math.inf
-    elif part == "takings":
-        mixed.OFTEN = math.inf
+        defaults.LONG_TAIL = math.inf
+    elif part == "zero-inflated":
+        defaults.ZERO_INFLATED_SHARE = math.inf
 
 
 def played(task: tuple[Path, str, bool, int, int]) -> float:

@@ -10,9 +10,10 @@ from scipy.stats import multivariate_normal
 from kernel_bandits.kernels import Mixed, Shear, TensorProduct
 from kernel_bandits.learning import blocks
 from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
-from kernel_bandits.learning.mixed_objective import MixedObjective
-from kernel_bandits.learning.mixed_prior import BOX_PRIOR, DESCRIBED_PRIOR, PRIOR
-from kernel_bandits.learning.warp import Warp
+from kernel_bandits.learning.columns import Warp
+from kernel_bandits.learning.mixed import MixedObjective
+from kernel_bandits.learning.prior import ARM_PRIOR as PRIOR
+from kernel_bandits.learning.prior import BOX_PRIOR, DESCRIBED_PRIOR
 from kernel_bandits.numerics.packed import pack
 
 # What a precision matrix of three correlated columns may be.

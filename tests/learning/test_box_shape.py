@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
-from kernel_bandits.learning.box import CURVED, FLAT, PLANE
+from kernel_bandits.learning.mixed import CURVED, FLAT, PLANE
 
 BOX = kb.Box([0.0, 0.0], [1.0, 2.0])
 

@@ -8,11 +8,12 @@ from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 
 import kernel_bandits as kb
-from kernel_bandits.learning import mixed
+from kernel_bandits.learning import defaults
 from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
 from kernel_bandits.learning.columns import Columns
-from kernel_bandits.learning.mixed import MOST_CORRELATED_ARMS, MixedSample
-from kernel_bandits.learning.mixed_prior import MixedPrior
+from kernel_bandits.learning.defaults import MOST_CORRELATED_ARMS
+from kernel_bandits.learning.mixed import MixedSample
+from kernel_bandits.learning.prior import MixedPrior
 from kernel_bandits.numerics.packed import pack, unpack
 
 
@@ -132,8 +133,8 @@ def test_few_observations_lead_to_the_place_where_all_lead_to(monkeypatch, arms)
     best = np.argmax(contexts @ generator.normal(size=(4, arms)) + 0.5 * generator.normal(size=(400, arms)), axis=1)
     points, rewards = np.hstack([contexts, np.eye(arms)[arm]]), (arm == best).astype(float)
     models = []
-    for size in (mixed.SEARCH_SIZE, 400):
-        monkeypatch.setattr(mixed, "SEARCH_SIZE", size)
+    for size in (defaults.ARM_SEARCH_SIZE, 400):
+        monkeypatch.setattr(defaults, "ARM_SEARCH_SIZE", size)
         models.append(MixedSample(points, rewards, Columns(4), True, None).fit(None))
     assert models[0].evidence == pytest.approx(models[1].evidence, abs=0.2)
     assert models[0].correlation == pytest.approx(models[1].correlation, abs=0.02)

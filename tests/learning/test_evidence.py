@@ -8,7 +8,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
-from kernel_bandits.learning.evidence import log_evidence, log_marginal_likelihood
+from kernel_bandits.learning.fit import log_evidence, log_marginal_likelihood
 
 FAMILIES = [kb.Gaussian(), kb.Exponential(), kb.Matern(smoothness=1.5), kb.Matern(smoothness=2.5)]
 

@@ -8,10 +8,10 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
-from kernel_bandits.learning.fit import Sample, _or_noise
-from kernel_bandits.learning.objective import PLAUSIBLE_NATS, EvidenceObjective
-from kernel_bandits.learning.prior import PRIOR
-from kernel_bandits.learning.units import RewardModel, Units
+from kernel_bandits.learning.columns import RewardModel, Units
+from kernel_bandits.learning.defaults import PLAUSIBLE_NATS
+from kernel_bandits.learning.fit import EvidenceObjective, Sample, _or_noise
+from kernel_bandits.learning.prior import STATIONARY_PRIOR as PRIOR
 
 FAMILIES = [kb.Gaussian(), kb.Exponential(), kb.Matern(smoothness=1.5), kb.Matern(smoothness=2.5)]
 

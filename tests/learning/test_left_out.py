@@ -7,9 +7,8 @@ import pytest
 from scipy.optimize import approx_fprime
 
 from kernel_bandits.kernels import Mixed
-from kernel_bandits.learning.blocks import Block, Similarity, block_evidence
-from kernel_bandits.learning.left_out import balanced_score, left_out_score
-from kernel_bandits.learning.warp import Warp
+from kernel_bandits.learning.blocks import Block, Similarity, balanced_score, block_evidence, left_out_score
+from kernel_bandits.learning.columns import Warp
 from kernel_bandits.numerics.packed import pack
 
 PARAMETERS = np.log([0.3, 0.5, 0.6, 0.8, 0.7, 0.2])

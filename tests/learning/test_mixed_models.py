@@ -8,7 +8,7 @@ import pytest
 import kernel_bandits as kb
 from kernel_bandits.learning.columns import Columns, ColumnUnits
 from kernel_bandits.learning.mixed import MixedSample
-from kernel_bandits.learning.mixed_prior import PRIOR
+from kernel_bandits.learning.prior import ARM_PRIOR as PRIOR
 
 
 def sample(reward, count=300, seed=0, arms=True, scale=1.0, height=1.0):
@@ -244,7 +244,7 @@ def test_the_kernel_is_the_one_whose_evidence_was_maximised(contexts, box):
 
 
 @pytest.mark.parametrize(("count", "taking"), [(9, False), (200, False), (9, True), (200, True)])
-def test_takings_of_many_arms_are_explored_further(count, taking):
+def test_zero_inflated_rewards_of_many_arms_are_explored_further(count, taking):
     generator = np.random.default_rng(0)
     arms = np.arange(count) % 8
     rewards = generator.normal(size=count)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_bandits.learning.rewards import FEWEST, LARGEST_DEVIATION, LEAST_DEVIATION, RewardUnits
+from kernel_bandits.learning.columns import LARGEST_DEVIATION, LEAST_DEVIATION, RewardUnits
+from kernel_bandits.learning.defaults import FEWEST_REWARDS_WITH_TAILS as FEWEST
 
 SIZES = st.integers(FEWEST, 2000)
 SEEDS = st.integers(0, 2**32 - 1)

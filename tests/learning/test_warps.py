@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
-from kernel_bandits.learning.columns import Columns
+from kernel_bandits.learning.columns import NO_WARP, Columns
 from kernel_bandits.learning.mixed import MixedSample
-from kernel_bandits.learning.warp import NO_WARP
 
 
 def tables(reward, count=300, columns=8, seed=0, actions=None):

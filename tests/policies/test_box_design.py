@@ -5,7 +5,7 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits.boxes.design import BESIDES, IN_ALL, PER_COORDINATE, _surplus, later
-from kernel_bandits.learning.box import CURVED, FLAT
+from kernel_bandits.learning.mixed import CURVED, FLAT
 
 BOX = kb.Box([150.0, 1.0, 20.0], [250.0, 5.0, 80.0])
 SIZE = 3 * PER_COORDINATE + BESIDES

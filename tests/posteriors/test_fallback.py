@@ -8,10 +8,11 @@ import pytest
 from roles import UNWATCHED, classified, visitors
 
 import kernel_bandits as kb
+from kernel_bandits.learning.defaults import FALL_LIMIT as LIMIT
+from kernel_bandits.learning.defaults import FIRST_TESTED_ROUND as FIRST_TESTED
 from kernel_bandits.policies.short_list import Plays
-from kernel_bandits.posteriors.changes import FIRST_TESTED
 from kernel_bandits.posteriors.facts import Facts
-from kernel_bandits.posteriors.fallback import FORGOTTEN, LIMIT, Trust
+from kernel_bandits.posteriors.fallback import FORGOTTEN, Trust
 
 
 def trust_after(residuals, trust=None, first=FIRST_TESTED):

@@ -12,7 +12,7 @@ from kernel_bandits.actions import Box, join
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.boxes.search import around, sobol
 from kernel_bandits.kernels.lengthscales import squared_distances
-from kernel_bandits.learning.box import FLAT, NORMAL_MEDIAN, PLANE
+from kernel_bandits.learning.mixed import FLAT, NORMAL_MEDIAN, PLANE
 from kernel_bandits.posteriors.base import Posterior
 
 # Points of the design for each coordinate that is free, and besides.

@@ -1,4 +1,4 @@
-"""The evidence of mixed kernels: constant, linear and smooth parts of contexts, times those of actions.
+"""How well a mixed kernel explains rewards: constant, linear and smooth parts of contexts, times those of actions.
 
 Rewards are y = c + f(s) + noise. A *block* is a set of observations that share f: all of them, or those of one arm
 where arms share nothing. Its covariance is Σ = X ∘ A + λI with
@@ -7,9 +7,17 @@ where arms share nothing. Its covariance is Σ = X ∘ A + λI with
 
 where L holds inner products, W those of decorrelated columns and S a Matérn kernel of contexts, L' and S' those of
 actions; o' is what an action earns of its own, whatever its features. Named arms have the correlation 1 − κ with each
-other; A = 1 within an arm. The columns may be warped first, all but those of W (:class:`Warp`).
+other; A = 1 within an arm. The columns may be warped first, all but those of W
+(:class:`~kernel_bandits.learning.columns.Warp`).
 
 The log evidence of all blocks is the sum over blocks, at the mean c that makes it largest.
+
+Rewards of two values are far from Gaussian: exact nearly everywhere, and a matter of chance near a boundary. The
+evidence, which knows one noise, believes the many exact ones and takes λ for small; the function then bends to every
+reward that was chance. How well the others predict each reward of a sample does not rest on the shape of the noise
+(Rasmussen & Williams 2006, §5.4.2; Bachoc 2013 finds the same of kernels that are not the right ones). It says little
+where the signal is faint, though, and nothing of the scale of the noise. Two-valued rewards are scored by the mean of
+both.
 """
 
 from __future__ import annotations
@@ -17,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -24,8 +33,8 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits.learning.columns import column_factors, weight_count
-from kernel_bandits.learning.warp import Warp, WarpSizes
+from kernel_bandits.learning import defaults
+from kernel_bandits.learning.columns import ColumnUnits, Warp, WarpSizes, column_factors, weight_count
 from kernel_bandits.numerics.linalg import (
     add_products,
     add_symmetric_outer,
@@ -33,6 +42,7 @@ from kernel_bandits.numerics.linalg import (
     safe_sqrt,
     symmetric_times_vector,
     times,
+    times_transpose,
 )
 from kernel_bandits.numerics.packed import diagonal, inverse_and_log_determinant, pack, unpack
 
@@ -363,3 +373,143 @@ def parts_and_mean(values: FloatArray, blocks: Sequence[Block], mean_precision: 
     # c = 1ᵀΣ⁻¹y/(1ᵀΣ⁻¹1 + precision); F is stationary in c there, so its other derivatives ignore c
     weight = sum(float(total.sum()) for total in sums) + mean_precision
     return parts, sum(float(total @ part.block.rewards) for total, part in zip(sums, parts, strict=True)) / weight
+
+
+def balanced_score(
+    parameters: FloatArray, blocks: Sequence[Block], mean_precision: float, *, warp: Warp | None = None
+) -> BlockScore:
+    """Return the mean of the log evidence and of the score of rewards left out; arguments as of ``block_evidence``."""
+    values = np.exp(parameters)
+    parts, mean = parts_and_mean(values, warped(blocks, warp), mean_precision)
+    evidence, by_covariances = evidence_of(parts, mean, mean_precision)
+    left_out = _left_out_of(parts, mean, mean_precision, by_covariances, 0.5)
+    return BlockScore(0.5 * (evidence + left_out), gradient_of(values, parts, by_covariances, blocks, warp), mean)
+
+
+def left_out_score(
+    parameters: FloatArray, blocks: Sequence[Block], mean_precision: float, *, warp: Warp | None = None
+) -> BlockScore:
+    """Return −n/2·log of the mean square by which rewards differ from what all others predict, in O(Σn³).
+
+    That is the log likelihood of these errors at their best variance: it compares with the evidence in nats, but says
+    nothing of the scale of the kernel, only of λ and of the parts relative to each other.
+
+    Args:
+        parameters: as for ``block_evidence``.
+        blocks: the observations.
+        mean_precision: of the prior of c, which the others predict too.
+        warp: of their columns; the gradient then goes on with its numbers. None for none.
+
+    Raises:
+        KernelBanditsError: if a covariance is not positive definite at θ, or nothing is missed.
+    """
+    values = np.exp(parameters)
+    parts, mean = parts_and_mean(values, warped(blocks, warp), mean_precision)
+    by_covariances = [np.zeros_like(part.inverse) for part in parts]
+    value = _left_out_of(parts, mean, mean_precision, by_covariances, 1.0)
+    return BlockScore(value, gradient_of(values, parts, by_covariances, blocks, warp), mean)
+
+
+def _left_out_of(
+    parts: Sequence[Parts], mean: float, mean_precision: float, by_covariances: Sequence[FloatArray], share: float
+) -> float:
+    """Return the score F of blocks at one θ.
+
+    Args:
+        parts: the blocks there.
+        mean: c.
+        mean_precision: of its prior.
+        by_covariances: upper triangles G, which become (1 − share)·G + share·∂F/∂Σ in place.
+        share: as said.
+    """
+    sums = [part.inverse.sum(axis=0) for part in parts]
+    weight = sum(float(total.sum()) for total in sums) + mean_precision
+    # With c integrated out P = (Σ + 11ᵀ/precision)⁻¹ = Σ⁻¹ − uuᵀ/w, u = Σ⁻¹1 and w = 1ᵀu + precision. Without reward i
+    # its prediction misses it by e_i = (Py)_i/P_ii, and Py = Σ⁻¹(y − c).
+    misfits = [symmetric_times_vector(part.inverse, part.block.rewards - mean) for part in parts]
+    diagonals = [part.inverse.diagonal() - total * total / weight for part, total in zip(parts, sums, strict=True)]
+    errors = [misfit / diagonal for misfit, diagonal in zip(misfits, diagonals, strict=True)]
+    count, square = sum(map(len, errors)), sum(float(error @ error) for error in errors)
+    if not (math.isfinite(square) and square > 0.0):
+        raise KernelBanditsError("The errors of rewards left out are not positive and finite at these parameters.")
+    # ½·d Σe² = Σ g·d(Py) − Σ h·dP_ii with g = e/P_ii and h = e²/P_ii, and dP = −P·dΣ·P: by Σ it is
+    # P·diag(h)·P less the symmetric part of (Pg)(Py)ᵀ
+    ratios = [error / diagonal for error, diagonal in zip(errors, diagonals, strict=True)]
+    weights = [error * ratio for error, ratio in zip(errors, ratios, strict=True)]
+    across = sum(float(total @ ratio) for total, ratio in zip(sums, ratios, strict=True)) / weight
+    among = sum(float(total * total @ one) for total, one in zip(sums, weights, strict=True)) / weight
+    # F = −n/2·log(Σe²/n)
+    scale = -share * count / square
+    for part, total, misfit, ratio, one, by_covariance in zip(
+        parts, sums, misfits, ratios, weights, by_covariances, strict=True
+    ):
+        # P·diag(h)·P = Σ⁻¹HΣ⁻¹ − (vuᵀ + uvᵀ)/w + uuᵀ·(uᵀHu)/w² with v = Σ⁻¹Hu
+        shared = (symmetric_times_vector(part.inverse, one * total) - (0.5 * among) * total) / weight
+        crossed = 0.5 * (symmetric_times_vector(part.inverse, ratio) - across * total)
+        add_products(by_covariance, part.inverse * safe_sqrt(one), scale, keep=1.0 - share)
+        add_symmetric_outer(by_covariance, shared, total, -scale)
+        add_symmetric_outer(by_covariance, crossed, misfit, -scale)
+    return -0.5 * count * (math.log(square / count) + 1.0 + math.log(2.0 * math.pi))
+
+
+@dataclass(frozen=True)
+class Observations:
+    """A sample, in random order.
+
+    Attributes:
+        contexts: shape (n, d_x).
+        actions: shape (n, d_a).
+        rewards: in units of their spread, about their mean, shape (n,).
+        context_units: of the context columns.
+        action_units: of the action columns; None where they name arms.
+        may_return: whether described actions may have something of their own.
+    """
+
+    contexts: FloatArray
+    actions: FloatArray
+    rewards: FloatArray
+    context_units: ColumnUnits
+    action_units: ColumnUnits | None
+    may_return: bool
+
+    @cached_property
+    def arms(self) -> NDArray[np.intp]:
+        """The arm of each observation, numbered from 0, shape (n,); all are of one where actions are described."""
+        if self.action_units is not None:
+            return np.zeros(len(self.actions), dtype=np.intp)
+        return np.unique(self.actions, axis=0, return_inverse=True)[1].reshape(-1)
+
+    @cached_property
+    def arm_count(self) -> int:
+        """How many arms there are."""
+        return int(self.arms.max()) + 1
+
+    def apart(self, size: int) -> list[Block]:
+        """Return the first observations, those of each arm in a block."""
+        arms = self.arms[:size]
+        return [self._block(np.flatnonzero(arms == arm)) for arm in np.unique(arms)]
+
+    def together(self, size: int) -> Block:
+        """Return the first observations as those of correlated arms."""
+        arms = self.arms[:size]
+        return replace(self._block(np.arange(len(arms))), other_arm=pack((arms[:, None] != arms).astype(np.float64)))
+
+    def _block(self, rows: NDArray[np.intp]) -> Block:
+        """Return some observations of one arm, or of described actions."""
+        described = same = None
+        units = self.action_units
+        if units is not None:
+            described = Similarity.of(units.standardised(self.actions[rows]), units.variables, units.labels)
+            same = self._same_action(rows)
+        units = self.context_units
+        contexts = units.standardised(self.contexts[rows])
+        similarity = Similarity.of(contexts, units.variables, units.labels)
+        decorrelated = pack(times_transpose(times(contexts, units.precision), contexts))
+        return Block(similarity, decorrelated, described, self.rewards[rows], same_action=same)
+
+    def _same_action(self, rows: NDArray[np.intp]) -> FloatArray | None:
+        """1 where two observations are of the same action; None where actions return too seldom to be known."""
+        kinds = np.unique(self.actions[rows], axis=0, return_inverse=True)[1].reshape(-1)
+        if not self.may_return or kinds.max() >= len(kinds) // defaults.PLAYS_OF_ONE_ACTION:
+            return None
+        return pack(np.equal.outer(kinds, kinds).astype(np.float64))

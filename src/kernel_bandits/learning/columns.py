@@ -1,26 +1,89 @@
-"""The columns of a table: which belong together, and in what units they are learned from."""
+"""What is measured of columns and of rewards: which belong together, and in what units they are learned from."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import InputError
+from kernel_bandits.kernels import Constant, KernelLike, Product, Stationary
 from kernel_bandits.kernels.bends import Bends
 from kernel_bandits.kernels.mixed import Mixed
-from kernel_bandits.learning.units import NEGLIGIBLE_SPREAD
+from kernel_bandits.learning import defaults
 
+# A column that varies by less than this share of its values is as good as constant: an action that is found again in a
+# box comes back with such differences.
+NEGLIGIBLE_SPREAD = 1e-7
 # That of the smallest positive number, 2⁻¹⁰⁷⁴, and less.
 SMALLEST_POWER = -1100
-# A column of n rows has a long tail if its standard deviation is more than 1.1 + 1/√n times that of a normal variable
-# with the same mean absolute deviation (1.15 times for an exponential one). The knee is at two of that variable's
-# standard deviations. Chosen among knees of 1, 2 and 3, with and without the condition, on 24 tables.
-LONG_TAIL, KNEE = 1.1, 2.0
 # The relevance of variables that all count alike.
 ALIKE: FloatArray = np.empty(0)
+Rewards = TypeVar("Rewards", float, FloatArray)
+# The first and the last decile of a normal distribution are this many standard deviations apart.
+NORMAL_DECILES = 2.563
+# Rewards that differ by less than this share of themselves are equal up to rounding.
+ROUNDING = 2.0**-48
+# Rewards vary by at least and at most this much in the unit they are learned in: variances are their squares.
+LEAST_DEVIATION, LARGEST_DEVIATION = 2.0**-200, 2.0**400
+
+
+@dataclass(frozen=True)
+class Warp:
+    """Standardised contexts x become x·exp ρ, and described actions a become (a − Mx)·exp ρ', variable by variable.
+
+    Attributes:
+        contexts: ρ of each variable; empty where all count alike.
+        actions: ρ' of each variable; empty where all count alike.
+        moves: M, shape (d_a, d_x): how many standard deviations what an action does moves with one of a context column;
+            of shape (0, 0) where nothing moves.
+    """
+
+    contexts: FloatArray
+    actions: FloatArray
+    moves: FloatArray
+
+    @property
+    def flat(self) -> FloatArray:
+        """All of it in one row."""
+        return np.concatenate([self.contexts, self.actions, self.moves.ravel()])
+
+
+@dataclass(frozen=True)
+class WarpSizes:
+    """How much of a warp there is to learn.
+
+    Attributes:
+        contexts: variables of contexts that may have a weight of their own.
+        actions: the same of actions.
+        moves: the shape of M.
+    """
+
+    contexts: int
+    actions: int
+    moves: tuple[int, int]
+
+    @property
+    def weights(self) -> int:
+        """How many of the numbers are weights."""
+        return self.contexts + self.actions
+
+    @property
+    def total(self) -> int:
+        """How many numbers there are."""
+        return self.weights + self.moves[0] * self.moves[1]
+
+    def warp(self, flat: FloatArray) -> Warp:
+        """Return the warp of numbers in one row."""
+        weights = self.weights
+        return Warp(flat[: self.contexts], flat[self.contexts : weights], flat[weights:].reshape(self.moves))
+
+
+NO_WARP = Warp(np.empty(0), np.empty(0), np.empty((0, 0)))
 
 
 def weight_count(labels: NDArray[np.intp]) -> int:
@@ -254,12 +317,12 @@ def measured_bends(points: FloatArray, variables: NDArray[np.intp]) -> Bends | N
     relative = deviations[:, columns] / largest[columns]
     usual = math.sqrt(math.pi / 2.0) * np.abs(relative).mean(axis=0)
     # by more than the ratio of n normal values varies
-    limit = LONG_TAIL + 1.0 / math.sqrt(len(points))
+    limit = defaults.LONG_TAIL + 1.0 / math.sqrt(len(points))
     is_long = (relative.std(axis=0) > limit * usual) & np.array([len(np.unique(one)) > 2 for one in relative.T])
     if not is_long.any():
         return None
     columns = columns[is_long]
-    return Bends(columns, middle[columns], KNEE * usual[is_long] * largest[columns])
+    return Bends(columns, middle[columns], defaults.TAIL_KNEE * usual[is_long] * largest[columns])
 
 
 def action_units(actions: FloatArray, columns: Columns, before: ColumnUnits | None) -> ColumnUnits:
@@ -285,3 +348,166 @@ def _precision(standardised: FloatArray, varies: NDArray[np.bool_]) -> FloatArra
     precision = np.linalg.inv(shrunk) * np.multiply.outer(varies, varies)
     total = float(np.vdot(precision, correlations))
     return precision / total if total > 0.0 else np.zeros_like(precision)
+
+
+@dataclass(frozen=True)
+class RewardModel:
+    """Rewards as mean + f(s) + noise, with f a Gaussian process of covariance variance·kernel.
+
+    Attributes:
+        kernel: k, 1 at distance 0.
+        variance: the output variance v, in squared reward units.
+        noise: the noise variance λ, in squared reward units.
+        mean: c, the expected reward where nothing is known.
+    """
+
+    kernel: Stationary
+    variance: float
+    noise: float
+    mean: float = 0.0
+
+    @classmethod
+    def of(cls, kernel: KernelLike, noise: float) -> RewardModel:
+        """Return the model that a kernel given by the user stands for."""
+        if isinstance(kernel, Stationary):
+            return cls(kernel, 1.0, noise)
+        if isinstance(kernel, Product):
+            for factor, other in ((kernel.left, kernel.right), (kernel.right, kernel.left)):
+                if isinstance(factor, Constant) and isinstance(other, Stationary):
+                    return cls(other, factor.value, noise)
+        raise InputError(
+            f"learn_kernel: lengthscales are learned for Gaussian, Exponential and Matern and for multiples of them, "
+            f"got {kernel!r}; pass one of these, or learn_kernel=False to keep the kernel as it is."
+        )
+
+    @property
+    def covariance(self) -> KernelLike:
+        """The kernel variance·k that a posterior takes."""
+        return self.kernel if self.variance == 1.0 else self.variance * self.kernel
+
+
+class Units:
+    """Units in which a sample has spread one, and the way there and back.
+
+    Args:
+        points: shape (n, d).
+        rewards: shape (n,).
+        groups: the group of each column, shape (d,); columns of a group share a lengthscale in these units.
+        before: units of an earlier sample, which these are at least as large as: a policy that plays what it knows to
+            be good sees less and less of the columns, but they are as wide as they were.
+    """
+
+    def __init__(
+        self, points: FloatArray, rewards: FloatArray, groups: NDArray[np.intp], before: Units | None = None
+    ) -> None:
+        self.groups = groups
+        self.number_of_groups = int(groups.max()) + 1
+        self.centres, self.reward_centre = points.mean(axis=0), float(rewards.mean())
+        # √12 standard deviations are the length of an interval of uniform values; a column that never varies has none
+        measured = math.sqrt(12.0) * _standard_deviations(points, self.centres)
+        varies = measured > NEGLIGIBLE_SPREAD * np.abs(self.centres)
+        self.measured = np.where(varies, measured, 0.0)
+        deviation = float(rewards.std())
+        # what rounding makes of equal rewards
+        self.reward_measured = deviation if deviation > np.finfo(float).eps * abs(self.reward_centre) else 0.0
+        if before is not None:
+            self.measured = np.maximum(self.measured, before.measured)
+            self.reward_measured = max(self.reward_measured, before.reward_measured)
+        self.spreads = np.where(self.measured > 0.0, self.measured, 1.0)
+        self.reward_spread = self.reward_measured or abs(self.reward_centre) or 1.0
+
+    def scaled(self, points: FloatArray) -> FloatArray:
+        """Return points in these units, about their centre."""
+        return (points - self.centres) / self.spreads
+
+    def relative(self, lengthscales: FloatArray | float) -> FloatArray:
+        """Lengthscales over the spread of their columns, shape (d,); infinite where a column never varied."""
+        with np.errstate(divide="ignore"):
+            return lengthscales / self.measured
+
+    def parameters(self, model: RewardModel) -> FloatArray:
+        """Return θ = (log ℓ of each group, log v, log λ) in these units."""
+        lengthscales = np.log(model.kernel.lengthscale / self.spreads)
+        shared = np.bincount(self.groups, lengthscales) / np.bincount(self.groups)
+        variances = np.log([model.variance, model.noise]) - 2.0 * math.log(self.reward_spread)
+        return np.concatenate([shared, variances])
+
+    def model(self, family: Stationary, parameters: FloatArray, mean: float) -> RewardModel:
+        """Return the model of parameters and a mean in these units."""
+        variance, noise = (np.exp(parameters[-2:]) * self.reward_spread**2).tolist()
+        lengthscales = np.exp(parameters[:-2])[self.groups] * self.spreads
+        return RewardModel(
+            family.with_lengthscale(lengthscales), variance, noise, self.reward_centre + self.reward_spread * mean
+        )
+
+
+def _standard_deviations(points: FloatArray, centres: FloatArray) -> FloatArray:
+    """Column by column, without squares that overflow."""
+    offsets = points - centres
+    largest = np.abs(offsets).max(axis=0)
+    safe = np.where(largest > 0.0, largest, 1.0)
+    return np.sqrt(((offsets / safe) ** 2).mean(axis=0)) * largest
+
+
+@dataclass(frozen=True)
+class RewardUnits:
+    """Bounds within which rewards count, and the unit in which they are learned.
+
+    A least-squares fit weighs deviations by their squares. If a handful of n rewards hold most of the squares, neither
+    the mean nor the variance can be estimated, and the other rewards hardly count. Tails are heavy then: the standard
+    deviation is more than log n times the robust one, by deciles, and that because of log n rewards alone. For normal
+    and exponential rewards this does not happen; for Cauchy ones it does as n grows. Rewards then count up to log n
+    robust standard deviations from the median, where they are still the largest or the smallest. Where half of the
+    rewards are equal but for rounding, as those of rare clicks, there is no scale to compare with and all count as they
+    are; so do rare rewards once there are more than a handful.
+
+    Where no tail is heavy, the bounds are √n times the largest deviation so far, which a tail with a finite variance
+    passes once in n times as many rewards.
+
+    Attributes:
+        low: rewards below count as this.
+        high: rewards above count as this.
+        unit: a power of two; 1 unless the squares of rewards would underflow.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    unit: float = 1.0
+
+    @classmethod
+    def of(cls, rewards: FloatArray, unit: float = 1.0) -> RewardUnits:
+        """Return the units of the rewards (n,) seen so far; with another unit than before only if it must be."""
+        low, lower, middle, upper, high = np.quantile(rewards, (0.1, 0.25, 0.5, 0.75, 0.9)).tolist()
+        deviations = np.abs(rewards - middle)
+        largest = float(deviations.max())
+        if not largest:
+            return cls(unit=unit)
+        count, bound = len(rewards), math.inf
+        if count >= defaults.FEWEST_REWARDS_WITH_TAILS:
+            robust = (high - low) / NORMAL_DECILES
+            are_spread = upper - lower > ROUNDING * max(abs(lower), abs(upper))
+            is_heavy = are_spread and _is_heavy(deviations, robust)
+            bound = math.log(count) * robust if is_heavy else math.sqrt(count) * largest
+        extent = min(largest, bound)
+        if not LEAST_DEVIATION <= extent / unit <= LARGEST_DEVIATION:
+            unit = 1.0 if extent >= LEAST_DEVIATION else math.ldexp(1.0, math.frexp(extent)[1])
+        return cls(middle - bound, middle + bound, unit)
+
+    def bounded(self, rewards: Rewards) -> Rewards:
+        """Return what of rewards counts, in the units of the data."""
+        if isinstance(rewards, float):
+            return min(max(rewards, self.low), self.high)
+        return np.clip(rewards, self.low, self.high)
+
+
+def _is_heavy(deviations: FloatArray, robust: float) -> bool:
+    """Return whether a handful of deviations hide the others, given their robust standard deviation."""
+    with np.errstate(over="ignore"):
+        # far beyond, so that the sum of their squares stays finite
+        squares = np.minimum(deviations / robust, 1e100) ** 2
+    few = math.log(len(deviations))
+    total = float(squares.sum())
+    if total <= few**2 * len(squares):
+        return False
+    top = np.partition(squares, -math.ceil(few))[-math.ceil(few) :]
+    return float(top.sum()) > defaults.DOMINANT_REWARDS_SHARE * total

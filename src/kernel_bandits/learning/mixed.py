@@ -1,7 +1,8 @@
 """Learning the mixed kernel of a table: how much of the reward is noise, constant, linear and smooth.
 
-The evidence moves the parameters away from their prior where the data ask for it. Everything is in units of the spread
-of the columns and of the rewards. ``BONUS`` was chosen on Chessboard and Step Diagonal.
+The fit minimises −log of the prior less a score of the observations, times a power. The score is the log evidence or,
+for named arms with rewards of two values, its mean with that of rewards left out. It moves the parameters away from
+their prior where the data ask for it. Everything is in units of the spread of the columns and of the rewards.
 
 Named arms share nothing unless the evidence says that they are correlated. Often they are: where one of two offers is
 right for a visitor the other is not, so what one earned says as much of the other.
@@ -9,51 +10,331 @@ right for a visitor the other is not, so what one earned says as much of the oth
 
 from __future__ import annotations
 
+import copy
 import math
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.kernels import Kernel, Shear, TensorProduct
 from kernel_bandits.kernels.mixed import Mixed, PerArm
-from kernel_bandits.learning import blocks, box
-from kernel_bandits.learning.blocks import Block, block_evidence
-from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units
-from kernel_bandits.learning.left_out import balanced_score
-from kernel_bandits.learning.mixed_model import PRESENT, MixedModel
-from kernel_bandits.learning.mixed_objective import MixedObjective, greatest_contrast
-from kernel_bandits.learning.mixed_prior import BOX_PRIOR, DESCRIBED_PRIOR, PRIOR, MixedPrior
-from kernel_bandits.learning.observations import Observations
-from kernel_bandits.learning.warp import NO_WARP, Warp
-from kernel_bandits.learning.warp_objective import WarpObjective
+from kernel_bandits.learning import blocks, defaults
+from kernel_bandits.learning.blocks import (
+    Block,
+    BlockScore,
+    Observations,
+    balanced_score,
+    block_evidence,
+    surprises,
+)
+from kernel_bandits.learning.columns import (
+    NO_WARP,
+    Columns,
+    ColumnUnits,
+    Warp,
+    action_units,
+    column_factors,
+    relabelled,
+)
+from kernel_bandits.learning.fit import descend
+from kernel_bandits.learning.prior import ARM_PRIOR, BOX_PRIOR, DESCRIBED_PRIOR, MixedPrior
 from kernel_bandits.numerics.blas_threads import in_one_thread
 from kernel_bandits.numerics.memory import keep_freed_arrays
 
-# Standard deviations of the exploration bonus: for rewards of any values, half of one more than is right for a known
-# kernel, since this one is uncertain too.
-BONUS = 1.5
-# The least bonus of two-valued rewards, and the least where the bound would otherwise exceed the upper value. With half
-# a deviation for both, policies with a faint signal stay with an offer that is worse than most.
-TWO_VALUED_BONUS, LEAST_BONUS = 1.0, 0.5
-# Rewards are takings, nothing or a price, if the least of them is earned in more than this share of the rounds, and
-# more often than so many times.
-OFTEN, FEWEST_LEAST = 0.1, 2
-# The bonus in a box: on the slope of a peak the variance is as small as what was seen of it, and a small bonus climbs
-# step by step. Chosen among 1.5, 2, 2.7 and 3.6 on twelve plants of benchmarks/process_random.py.
-BOX_BONUS = 3.0
-# Of K arms that are correlated as negatively as they can be, an observation of one is worth 1/(K − 1)² of one of each
-# other: all in all 1 + 1/(K − 1), which beyond this many arms is not worth a posterior over all of them.
-MOST_CORRELATED_ARMS = 5
-# Of contexts and described actions with more pairs of columns than this it is not learned how the ones move the others.
-MOST_MOVES = 64
-# Moves of described actions take the place of what each action has of its own, for this many times the price of a
-# parameter: there are several of them.
-MOVES_PRICES = 3.0
-# Where arms may be correlated, this many observations are searched for a place from which the descent on all goes on,
-# unless they have two minima whose logarithms of λ differ by more than this.
-SEARCH_SIZE, SAME_NOISE = 256, 0.1
+# What rewards show of the settings of a box: nothing, a plane, or more than that.
+FLAT, PLANE, CURVED = range(3)
+# The median of |z| of a standard normal z.
+NORMAL_MEDIAN = 0.6745
+# Far above a part that is absent, and far below one that is there.
+PRESENT = math.exp(0.5 * blocks.ABSENT)
+# The value of an objective where there is none.
+IMPOSSIBLE = 1e12
+Score: TypeAlias = Callable[..., BlockScore]
+
+
+@dataclass(frozen=True)
+class MixedModel:
+    """Rewards as mean + f(s) + noise, with f of a mixed kernel.
+
+    Attributes:
+        kernel: of joint points.
+        noise: λ, in squared reward units.
+        mean: c, the expected reward where nothing is known.
+        parameters: θ in units of the sample.
+        bonus: how many standard deviations an upper bound lies above the mean.
+        contexts: units of the context columns.
+        actions: units of the action columns; None where they name arms.
+        power: by which the evidence counted; 0 where only level and spread of the rewards were learned.
+        evidence: the log evidence of the sample, in nats.
+        warp: of the columns that the kernel compares.
+        shape: what the rewards of a box show of the settings; ``CURVED`` elsewhere.
+    """
+
+    kernel: Kernel
+    noise: float
+    mean: float
+    parameters: FloatArray
+    bonus: float
+    contexts: ColumnUnits
+    actions: ColumnUnits | None
+    power: float
+    evidence: float
+    warp: Warp
+    shape: int = CURVED
+
+    @property
+    def correlation(self) -> float:
+        """Of what two named arms earn in one context; 0 where arms share nothing."""
+        if self.actions is not None or len(self.parameters) <= blocks.CONTRAST:
+            return 0.0
+        return 1.0 - math.exp(self.parameters[blocks.CONTRAST])
+
+    @property
+    def shares(self) -> tuple[tuple[str, float], ...]:
+        """The parts of the variance of a reward: noise, constant, linear, smooth, and of single actions."""
+        values = np.exp(self.parameters)
+        bias, linear, decorrelated, smooth = values[: blocks.LENGTH].tolist()
+        # without columns nothing is linear in them
+        linear = (
+            linear * self.contexts.mean_square(self.warp.contexts) + decorrelated if len(self.contexts.varies) else 0.0
+        )
+        by_linear = by_smooth = own = 0.0
+        if self.actions is not None:
+            by_linear, by_smooth, own = values[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH].tolist()
+            by_linear *= self.actions.mean_square(self.warp.actions)
+        # (b + l + s)(1 + l' + s'): what has a smooth factor is smooth, what is left with a linear one linear
+        straight = linear * (1.0 + by_linear) + bias * by_linear
+        parts = {
+            "noise": float(values[blocks.NOISE]),
+            "constant": bias,
+            "linear": float(straight),
+            "smooth": float((bias + linear + smooth) * (1.0 + by_linear + by_smooth) - bias - straight),
+        }
+        if own > PRESENT:
+            parts["of single actions"] = float((bias + linear + smooth) * own)
+        total = sum(parts.values())
+        return tuple((name, part / total) for name, part in parts.items())
+
+    def with_variables(self, columns: Columns, dimension: int) -> MixedModel:
+        """Return the same model of columns that are divided into variables otherwise."""
+        split, warp = columns.contexts, self.warp
+        contexts = relabelled(warp.contexts, self.contexts.labels, columns.of(slice(0, split), dimension))
+        actions = warp.actions
+        if self.actions is not None:
+            actions = relabelled(actions, self.actions.labels, columns.of(slice(split, dimension), dimension))
+        return replace(self, warp=replace(warp, contexts=contexts, actions=actions))
+
+    def relative_lengthscales(self, dimension: int) -> tuple[float, ...]:
+        """Lengthscales over the spread of their columns, √12 standard deviations; 0 in the columns that name an arm."""
+        values = np.exp(self.parameters)
+        relative = np.zeros(dimension)
+        split = len(self.contexts.varies)
+        relative[:split] = _relative(self.contexts, values[blocks.LENGTH], self.warp.contexts)
+        if self.actions is not None:
+            relative[split:] = _relative(self.actions, values[blocks.ACTION_LENGTH], self.warp.actions)
+        return tuple(relative.tolist())
+
+
+def _relative(units: ColumnUnits, lengthscale: float, relevance: FloatArray) -> FloatArray:
+    shrink = 1.0 / column_factors(relevance, units.labels)
+    return np.where(units.varies, shrink * lengthscale * math.sqrt(units.variables / 12.0), math.inf)
+
+
+def greatest_contrast(arms: int) -> float:
+    """Return the largest log κ of K arms, all correlated alike: 1 − κ is −1/(K − 1) at least."""
+    return math.log(1.0 + defaults.NEARLY_OPPOSITE / (arms - 1.0)) if arms > 1 else 0.0
+
+
+class MixedObjective:
+    """The objective over θ on some observations.
+
+    Args:
+        observations: blocks of one kind.
+        prior: of θ.
+        two_valued: whether rewards have two values.
+        power: by which the score counts.
+        arms: how many arms there are, where they are correlated.
+        score: ``block_evidence`` or a function such as it.
+
+    Attributes:
+        blocks: the observations.
+        prior: of θ.
+        power: by which the score counts.
+        score: how well θ explains observations.
+        medians: of θ under the prior.
+        low: lower bounds of θ.
+        high: upper bounds of θ.
+    """
+
+    def __init__(
+        self,
+        observations: Sequence[Block],
+        prior: MixedPrior,
+        two_valued: bool,
+        power: float,
+        arms: int = 0,
+        score: Score = block_evidence,
+    ) -> None:
+        self.blocks, self.prior, self.power, self.score = observations, prior, power, score
+        self.medians = prior.medians(observations[0])
+        self._widths = prior.widths(observations[0], two_valued)
+        self.low, self.high = self.medians - prior.reach, self.medians + prior.reach
+        if observations[0].other_arm is not None:
+            self.high[blocks.CONTRAST] = greatest_contrast(arms)
+
+    @property
+    def count(self) -> int:
+        """The number of observations."""
+        return sum(len(block.rewards) for block in self.blocks)
+
+    def warped(self, warp: Warp) -> MixedObjective:
+        """Return the objective of the same observations with warped columns."""
+        warped = copy.copy(self)
+        warped.blocks = [block.warped(warp) for block in self.blocks]
+        return warped
+
+    def evidence(self, parameters: FloatArray) -> BlockScore:
+        """Return the log evidence at θ."""
+        return block_evidence(parameters, self.blocks, mean_precision=1.0)
+
+    def surprises(self, parameters: FloatArray) -> FloatArray:
+        """Return by how many standard deviations each reward exceeds what the others predict of it, shape (n,)."""
+        return np.concatenate(surprises(parameters, self.blocks, mean_precision=1.0))
+
+    def __call__(self, parameters: FloatArray) -> tuple[float, FloatArray]:
+        """Return the value and its gradient; a large value where the score cannot be computed."""
+        try:
+            score = self.score(parameters, self.blocks, mean_precision=1.0)
+        except KernelBanditsError:
+            return IMPOSSIBLE, np.zeros(len(parameters))
+        penalty, gradient = self.penalty(parameters)
+        return penalty - self.power * score.value, gradient - self.power * score.gradient
+
+    def penalty(self, parameters: FloatArray) -> tuple[float, FloatArray]:
+        """Return −log of the prior of θ, up to a constant, and its gradient."""
+        offset = parameters - self.medians
+        pull = offset / self._widths**2
+        common = self.prior.signal_width**2
+        # log of parts ~ N(median, diag w² + s²·11ᵀ), whose inverse is diag w⁻² − f·w⁻²(w⁻²)ᵀ with f = s²/(1 + s²·Σw⁻²)
+        together = float(pull[: blocks.LENGTH].sum())
+        precision = self._widths[: blocks.LENGTH] ** -2.0
+        shared = common / (1.0 + common * float(precision.sum())) * together
+        pull[: blocks.LENGTH] -= shared * precision
+        total, slope = self._log_total(parameters)
+        width = self.prior.total_width
+        penalty = 0.5 * (float(offset @ pull) + (total / width) ** 2)
+        return penalty, pull + total / width**2 * slope
+
+    def _log_total(self, parameters: FloatArray) -> tuple[float, FloatArray]:
+        """Return the log of signal plus noise, in units of the variance of the rewards, and its gradient."""
+        values = np.exp(parameters)
+        parts, factor = values[: blocks.LENGTH], 1.0
+        gradient = np.zeros(len(values))
+        if self.blocks[0].actions is not None:
+            factors = values[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH]
+            factor = 1.0 + float(factors.sum())
+            gradient[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH] = parts.sum() * factors
+        gradient[: blocks.LENGTH] = factor * parts
+        gradient[blocks.NOISE] = values[blocks.NOISE]
+        total = factor * float(parts.sum()) + float(values[blocks.NOISE])
+        return math.log(total), gradient / total
+
+    def minimum(self, starts: Sequence[FloatArray], absent: Sequence[int] = ()) -> tuple[FloatArray, float]:
+        """Return the best θ found from the best of some starts, and its value; without the parts that are absent."""
+        low, high = self.low.copy(), self.high.copy()
+        low[list(absent)] = high[list(absent)] = blocks.ABSENT
+        return descend(self, starts, low, high, self.prior.iterations, self.count, self.prior.tolerance)
+
+
+class WarpObjective:
+    """The objective over θ and a warp: each number of it has to be paid for by the evidence.
+
+    A variable of relevance ρ is multiplied by exp ρ in the linear and in the smooth part: what does not matter for one
+    does not matter for the other either. The priors of ρ and of moves are Cauchy distributions. They hold what is
+    nearly 0 there, as normal ones do, and ask 2·log(ρ/τ) nats for a number that leaves, however far: the price of a
+    parameter, not of a distance.
+
+    Args:
+        objective: over θ, of columns that are not warped.
+    """
+
+    def __init__(self, objective: MixedObjective) -> None:
+        self._objective = objective
+        self._count, self._sizes = len(objective.medians), objective.blocks[0].warp_sizes
+        prior = objective.prior
+        widths = [prior.relevance_width] * self._sizes.weights
+        self._widths = np.array(widths + [prior.moves_width] * (self._sizes.total - self._sizes.weights))
+        self._varying = np.zeros(self._sizes.moves[0], dtype=bool)
+        for block in objective.blocks:
+            if block.actions is not None and len(self._varying):
+                self._varying |= np.ptp(block.actions.columns, axis=0) > 0.0
+
+    def __call__(self, both: FloatArray) -> tuple[float, FloatArray]:
+        """Return the value at θ and the numbers of a warp and its gradient; a large value where there is none."""
+        parameters, numbers = both[: self._count], both[self._count :]
+        power = self._objective.power
+        try:
+            score = self._objective.score(
+                parameters, self._objective.blocks, mean_precision=1.0, warp=self._sizes.warp(numbers)
+            )
+        except KernelBanditsError:
+            return IMPOSSIBLE, np.zeros(len(both))
+        penalty, slope = self._objective.penalty(parameters)
+        # −log of a Cauchy density of scale τ is log(1 + ρ²/τ²), with the slope 2ρ/(τ² + ρ²)
+        penalty += float(np.log1p((numbers / self._widths) ** 2).sum())
+        slope = np.append(slope, 2.0 * numbers / (self._widths**2 + numbers**2))
+        return penalty - power * score.value, slope - power * score.gradient
+
+    def minimum(self, starts: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, Warp, float]:
+        """Return the best θ and warp found from the best of some starts, and the value.
+
+        Starts of another size are ignored.
+        """
+        prior, total = self._objective.prior, self._sizes.total
+        reach = np.full(total, prior.reach)
+        # a move of an action column that never varies would only be another kernel of the contexts
+        reach[self._sizes.weights :].reshape(self._sizes.moves)[~self._varying] = 0.0
+        low, high = np.append(self._objective.low, -reach), np.append(self._objective.high, reach)
+        joined = [np.append(*start) for start in starts if len(start[1]) == total]
+        count = self._objective.count
+        found, value = descend(self, joined, low, high, prior.warp_iterations, count, prior.tolerance)
+        return found[: self._count], self._sizes.warp(found[self._count :]), value
+
+
+def box_shape(objective: MixedObjective, parameters: FloatArray) -> int:
+    """Return what the rewards of a box show of the settings: ``FLAT``, ``PLANE`` or ``CURVED``.
+
+    A part of the model has to earn ½·log n nats for each of its parameters. A single reward on a peak earns nothing,
+    since it might be noise; but it stands out.
+
+    Args:
+        objective: of the rewards.
+        parameters: θ of the model with all parts.
+    """
+    price, full = 0.5 * math.log(objective.count), objective.evidence(parameters).value
+    # what is absent are a part and its lengthscale, or two parts and the lengthscale of one
+    for_plane, for_flat = 2.0 * price, 3.0 * price
+    plane, _ = objective.minimum([parameters], [blocks.ACTION_SMOOTH])
+    earned = full - objective.evidence(plane).value
+    # flat rewards are a plane without slopes, and such a one explains no more
+    if earned > for_flat:
+        return CURVED
+    flat, _ = objective.minimum([parameters], [blocks.ACTION_LINEAR, blocks.ACTION_SMOOTH])
+    if full - objective.evidence(flat).value <= for_flat and not _stands_out(objective.surprises(flat)):
+        return FLAT
+    return PLANE if earned <= for_plane and not _stands_out(objective.surprises(plane)) else CURVED
+
+
+def _stands_out(surprises: FloatArray) -> bool:
+    """Return whether the largest of some deviations is more than chance."""
+    # the largest of n standard normals is below √(2 log n) on average, and rarely one above that
+    usual = float(np.median(np.abs(surprises - np.median(surprises)))) / NORMAL_MEDIAN
+    return float(surprises.max() - np.median(surprises)) > usual * (math.sqrt(2.0 * math.log(len(surprises))) + 1.0)
 
 
 class MixedSample:
@@ -65,7 +346,8 @@ class MixedSample:
         columns: what they are.
         arms: whether actions name arms.
         before: the model before, if there was one.
-        prior: of the parameters; by default ``PRIOR`` for arms, ``BOX_PRIOR`` in a box, ``DESCRIBED_PRIOR`` elsewhere.
+        prior: of the parameters; by default ``ARM_PRIOR`` for arms, ``BOX_PRIOR`` in a box and ``DESCRIBED_PRIOR``
+            elsewhere.
     """
 
     def __init__(
@@ -78,7 +360,7 @@ class MixedSample:
         prior: MixedPrior | None = None,
     ) -> None:
         if prior is None:
-            prior = PRIOR if arms else DESCRIBED_PRIOR if columns.box is None else BOX_PRIOR
+            prior = ARM_PRIOR if arms else DESCRIBED_PRIOR if columns.box is None else BOX_PRIOR
         split, dimension = columns.contexts, points.shape[1]
         self._split, self._arms, self._prior = split, arms, prior
         self._in_box = columns.box is not None
@@ -136,25 +418,25 @@ class MixedSample:
             objective = self._objective(self._blocks)
             return self._model(objective, objective.medians)
         objective, parameters = self._columns_alike(before)
-        shape = box.shape(objective, parameters) if self._in_box else box.CURVED
+        shape = box_shape(objective, parameters) if self._in_box else CURVED
         model, value = self._warped(objective, parameters, before)
         if self._may_move:
             moving = self._objective([replace(block, same_action=None, movable=True) for block in self._blocks])
             # from the same parts, but for what actions have of their own
             start = np.clip(parameters, moving.low, moving.high)
             moved, moved_value = self._warped(moving, start, before)
-            if moved_value < value - MOVES_PRICES * self._price:
+            if moved_value < value - defaults.MOVES_PRICES * self._price:
                 model = moved
         return replace(model, shape=shape)
 
     def _columns_alike(self, before: MixedModel | None) -> tuple[MixedObjective, FloatArray]:
         """Return an objective, and a θ of columns that all count alike from which to minimise it."""
-        if not (self._arms and self._split and 2 <= self._observations.arm_count <= MOST_CORRELATED_ARMS):
+        if not (self._arms and self._split and 2 <= self._observations.arm_count <= defaults.MOST_CORRELATED_ARMS):
             objective = self._objective(self._blocks)
             return objective, self._fitted(objective, before)[0]
         most = self._prior.correlated_sample_size
-        parameters, is_clear = self._of_few_arms(before, min(SEARCH_SIZE, most))
-        if not is_clear and min(len(self._rewards), most) > SEARCH_SIZE:
+        parameters, is_clear = self._of_few_arms(before, min(defaults.ARM_SEARCH_SIZE, most))
+        if not is_clear and min(len(self._rewards), most) > defaults.ARM_SEARCH_SIZE:
             parameters, _ = self._of_few_arms(before, most)
         if len(parameters) > blocks.CONTRAST:
             return self._objective([self._all_arms], self._observations.arm_count), parameters
@@ -186,7 +468,7 @@ class MixedSample:
     @property
     def _may_move(self) -> bool:
         """Whether contexts may move what described actions do."""
-        return self._actions is not None and 0 < self._split * int(self._actions.varies.sum()) <= MOST_MOVES
+        return self._actions is not None and 0 < self._split * int(self._actions.varies.sum()) <= defaults.MOST_MOVES
 
     def _fitted(self, objective: MixedObjective, before: MixedModel | None) -> tuple[FloatArray, bool]:
         """Return the best θ of columns that are not warped, with as much noise as the evidence allows.
@@ -206,7 +488,7 @@ class MixedSample:
         is_noisier = noisy[blocks.NOISE] > parameters[blocks.NOISE] and noisy_value <= value + self._price
         if not is_noisier:
             return parameters, True
-        return noisy, noisy[blocks.NOISE] <= parameters[blocks.NOISE] + SAME_NOISE
+        return noisy, noisy[blocks.NOISE] <= parameters[blocks.NOISE] + defaults.SAME_LOG_NOISE
 
     def _warped(
         self, objective: MixedObjective, parameters: FloatArray, before: MixedModel | None
@@ -304,15 +586,17 @@ class MixedSample:
         that is either the lower value or a single higher one has the higher one at c + σ²/(c − lower): rare successes
         are worth looking for. Where the signal is faint that is less than one deviation, and one is what counts.
 
-        Takings are nothing or a price: rewards of which many are the least one. What an arm pays when it pays is then
+        Zero-inflated rewards, nothing or a price, are often the least one. What an arm pays when it pays is then
         unknown until it does, and the best of K unknown arms is expected √(2·log K) deviations above the mean.
         """
         if not self._is_two_valued:
             if self._in_box:
-                return BOX_BONUS
+                return defaults.BOX_BONUS
             least = int((self._rewards == self._rewards.min()).sum())
-            is_taking = self._arms and least > max(FEWEST_LEAST, OFTEN * len(self._rewards))
-            return max(BONUS, math.sqrt(2.0 * math.log(self._observations.arm_count))) if is_taking else BONUS
+            many = max(defaults.ZERO_INFLATED_COUNT, defaults.ZERO_INFLATED_SHARE * len(self._rewards))
+            if self._arms and least > many:
+                return max(defaults.BONUS, math.sqrt(2.0 * math.log(self._observations.arm_count)))
+            return defaults.BONUS
         lower, upper = self._values.tolist()
-        hoped = max(TWO_VALUED_BONUS, deviation / max(mean - lower, 1e-3 * (upper - lower)))
-        return max(LEAST_BONUS, min(hoped, (upper - mean) / deviation))
+        hoped = max(defaults.TWO_VALUED_BONUS, deviation / max(mean - lower, 1e-3 * (upper - lower)))
+        return max(defaults.LEAST_TWO_VALUED_BONUS, min(hoped, (upper - mean) / deviation))

@@ -25,8 +25,7 @@ from kernel_bandits.kernels.fourier import (
 )
 from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.learning import KernelLearning
-from kernel_bandits.learning.columns import Columns
-from kernel_bandits.learning.units import RewardModel
+from kernel_bandits.learning.columns import Columns, RewardModel
 from kernel_bandits.policies.by_name import takes_features
 from kernel_bandits.policies.exploration import Exploration, as_exploration, as_floor
 from kernel_bandits.policies.family import FamilyUpperConfidenceBound

@@ -9,9 +9,9 @@ from itertools import repeat
 from typing import TypeAlias
 
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.learning.defaults import FIRST_TESTED_ROUND as FIRST_TESTED
+from kernel_bandits.learning.defaults import TOLERATED_SHIFT as TOLERATED
 from kernel_bandits.posteriors.changes import (
-    FIRST_TESTED,
-    TOLERATED,
     next_mean_square,
     next_statistics,
     residual,

@@ -8,19 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
-
-# Observations before residuals count: fewer are about the prior.
-FIRST_TESTED = 16
-# A residual beyond this many standard deviations counts as this many: one outlier is no change.
-LARGEST = 3.0
-# Shifts below this many standard deviations are no change.
-TOLERATED = 0.5
-# Share of the newest residual in the running mean of squares, and residuals after which that is no plain mean any more.
-SHARE, FULL = 1.0 / 64.0, 64
+from kernel_bandits.learning.defaults import LARGEST_RESIDUAL as LARGEST
+from kernel_bandits.learning.defaults import RESIDUAL_COUNT as FULL
+from kernel_bandits.learning.defaults import RESIDUAL_SHARE as SHARE
 
 
 def residual(reward: float, mean: float, std: float, variance: float, unit: float) -> float:
-    """Return z = (reward − mean)/√(std² + λ) with λ = variance·unit², within ±``LARGEST``."""
+    """Return z = (reward − mean)/√(std² + λ) with λ = variance·unit², within ±``LARGEST_RESIDUAL``."""
     # the square of a tiny unit is 0
     z = (reward - mean) / unit / math.sqrt((std / unit) ** 2 + variance)
     # written out, here and below, since every reward passes: max and min take several times as long

@@ -11,7 +11,7 @@ from kernel_bandits.arrays import FloatArray, as_positive
 from kernel_bandits.commit import Steps
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, as_kernel
-from kernel_bandits.learning.box import CURVED
+from kernel_bandits.learning.mixed import CURVED
 
 Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features"]
 
@@ -98,7 +98,7 @@ class Facts:
         kernel_changes: how the kernel came to be.
         bonus: how many standard deviations an upper bound should lie above the mean.
         unit: that of rewards which the kernel, λ and covariances are in; 1 unless their squares would underflow.
-        shape: what rewards in a box show of the settings, as of :mod:`kernel_bandits.learning.box`.
+        shape: what rewards in a box show of the settings, as of :mod:`kernel_bandits.learning.mixed`.
         is_provisional: whether rewards are still too few to learn more of them than their level and spread.
         trusted_since: observations before this one count for nothing, since rewards fell below what was predicted.
         failed_refits: how often a kernel could not be learned.

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.posteriors.changes import FIRST_TESTED, TOLERATED, Cusum, residual
+from kernel_bandits.learning.defaults import FALL_LIMIT as LIMIT
+from kernel_bandits.learning.defaults import FALL_LIMIT_GROWTH as GROWTH
+from kernel_bandits.learning.defaults import FALL_SUSPECT_SHARE as SUSPECT
+from kernel_bandits.learning.defaults import FIRST_TESTED_ROUND as FIRST_TESTED
+from kernel_bandits.learning.defaults import TOLERATED_SHIFT as TOLERATED
+from kernel_bandits.posteriors.changes import Cusum, residual
 from kernel_bandits.posteriors.facts import Facts
 
-# The least limit of the test, and its growth with log n. A model that holds passes h in one of about e^h rounds: at
-# h = 2·log n the chance in round n is about 1/n², whose sum over all later rounds is small.
-LIMIT, GROWTH = 12.0, 2.0
-# From this share of the limit on, which a model that holds passes in one of about 400 rounds, a fit is no fresh start.
-SUSPECT = 0.5
 # The weight of an observation that no longer counts. Not 0: the history divides by it. A million of them weigh as much
 # as a thousandth of one that counts.
 FORGOTTEN = 1e-9

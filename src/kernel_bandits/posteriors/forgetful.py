@@ -17,9 +17,10 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.kernels.timed import Timed
+from kernel_bandits.learning.defaults import FIRST_TESTED_ROUND as FIRST_TESTED
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.bounds import Bound
-from kernel_bandits.posteriors.changes import FIRST_TESTED, Cusum, residual
+from kernel_bandits.posteriors.changes import Cusum, residual
 from kernel_bandits.posteriors.facts import Evaluation
 from kernel_bandits.posteriors.forgetting import Forgetting
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
 from kernel_bandits.errors import InputError
-from kernel_bandits.posteriors.changes import TOLERATED, Cusum
+from kernel_bandits.learning.defaults import TOLERATED_SHIFT as TOLERATED
+from kernel_bandits.posteriors.changes import Cusum
 
 # An observation leaves after this many half-lives, when its weight has fallen below 1 %.
 HALF_LIVES = 7

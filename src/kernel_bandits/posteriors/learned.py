@@ -16,14 +16,15 @@ from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.learning.rewards import Rewards, RewardUnits
-from kernel_bandits.learning.schedule import KernelLearning
+from kernel_bandits.learning.columns import Rewards, RewardUnits
+from kernel_bandits.learning.defaults import UNKNOWN_NOISE
+from kernel_bandits.learning.fit import KernelLearning
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.converted import ConvertedEvaluation, ConvertedPosterior
 from kernel_bandits.posteriors.facts import KernelChange
 from kernel_bandits.posteriors.fallback import Trust
 from kernel_bandits.posteriors.history import History
-from kernel_bandits.posteriors.learners import UNKNOWN_NOISE, Learner, Refit
+from kernel_bandits.posteriors.learners import Learner, Refit
 from kernel_bandits.posteriors.rebuilding import model_of, rebuild, sampler
 
 

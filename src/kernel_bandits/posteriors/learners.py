@@ -16,37 +16,29 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import Kernel, KernelLike, TensorProduct
 from kernel_bandits.kernels.mixed import Mixed, PerArm
-from kernel_bandits.learning.box import CURVED, unknown_kernel
-from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units
-from kernel_bandits.learning.evidence import log_marginal_likelihood
-from kernel_bandits.learning.fit import Sample
-from kernel_bandits.learning.mixed import MixedSample
-from kernel_bandits.learning.mixed_model import MixedModel
-from kernel_bandits.learning.mixed_prior import DESCRIBED_PRIOR, PRIOR
-from kernel_bandits.learning.schedule import KernelLearning
-from kernel_bandits.learning.units import RewardModel, Units
+from kernel_bandits.learning.columns import Columns, ColumnUnits, RewardModel, Units, action_units
+from kernel_bandits.learning.defaults import CATEGORY_ROWS as MOST_ROWS
+from kernel_bandits.learning.defaults import (
+    FEW_EXPERIMENTS,
+    FEW_OBSERVATIONS,
+    LEAVING_PROBABILITY,
+    REFERENCE_POINTS,
+)
+from kernel_bandits.learning.defaults import FEW_EXPERIMENTS_GROWTH as BOX_GROWTH
+from kernel_bandits.learning.defaults import FEW_OBSERVATIONS_GROWTH as GROWTH
+from kernel_bandits.learning.defaults import WORTHWHILE_NATS as WORTHWHILE
+from kernel_bandits.learning.fit import KernelLearning, Sample, log_marginal_likelihood
+from kernel_bandits.learning.mixed import CURVED, MixedModel, MixedSample
+from kernel_bandits.learning.prior import ARM_PRIOR as PRIOR
+from kernel_bandits.learning.prior import DESCRIBED_PRIOR, unknown_kernel
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.facts import Facts, KernelChange
 from kernel_bandits.posteriors.split import SplitPosterior
 
 # Builds the posterior of a kernel and λ, with coins of its own for each number.
 PosteriorFactory: TypeAlias = Callable[[KernelLike, float, int], Posterior[Any]]
-# A change of kernel costs a pass over the history; a gain of fewer nats is not worth it.
-WORTHWHILE = 1.0
-# A model that the user gave and that the rewards are drawn from is left with this probability at most, over all refits.
-LEAVING_PROBABILITY = 0.05
-# Before anything is known of the rewards, in squared reward units; the output variance is 1 then.
-UNKNOWN_NOISE = 0.1
-# Widths before and after a change are compared at this many points of the sample, and at as many of mixed columns.
-REFERENCE_POINTS = 128
 # Squares of larger numbers, such as the milliseconds of a date, leave little of λ in a sum with it.
 FAR = 1e6
-# As long as observations are few, every one of them counts, and the kernel is learned at shorter intervals: until there
-# are this many, and at intervals of this factor. In a box each is an experiment.
-FEW_OBSERVATIONS, GROWTH = 96, 1.4
-FEW_EXPERIMENTS, BOX_GROWTH = 256, 1.2
-# Categories are recognised in at most this many rows.
-MOST_ROWS = 10_000
 M = TypeVar("M")
 
 

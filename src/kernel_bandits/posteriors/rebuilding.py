@@ -9,8 +9,9 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.kernels import KernelLike
+from kernel_bandits.learning.defaults import UNKNOWN_NOISE
 from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.learners import UNKNOWN_NOISE, Refit
+from kernel_bandits.posteriors.learners import Refit
 
 
 def sampler(seed: np.random.SeedSequence, number: int) -> np.random.Generator:

@@ -59,7 +59,7 @@ class Reported(ABC):
     bonus: float = _fact("_facts.bonus")
     """How many standard deviations an upper bound should lie above the mean; 1 unless it is learned."""
     shape: int = _fact("_facts.shape")
-    """What rewards in a box show of the settings: nothing, a plane or more (:mod:`kernel_bandits.learning.box`)."""
+    """What rewards in a box show of the settings: nothing, a plane or more (:mod:`kernel_bandits.learning.mixed`)."""
     unit: float = _fact("_facts.unit")
     """The unit of rewards which the kernel, λ and covariances are in; 1 unless their squares would underflow."""
     falls_back: bool = False

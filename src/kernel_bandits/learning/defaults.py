@@ -1,0 +1,138 @@
+"""The numbers that decide what a learned policy does, all in one place.
+
+Each has its meaning and, where one exists, the command that shows what it is worth. Two sets of numbers are not here:
+the priors, field by field in :mod:`~kernel_bandits.learning.prior`, and what users set themselves, as arguments of
+:class:`~kernel_bandits.KernelLearning`. Numbers that only guard against rounding stand beside the code they guard.
+"""
+
+# When a kernel is learned again
+
+# Observations between two fits grow by this factor unless ``KernelLearning(growth=…)`` says another.
+# Regret and cost: python benchmarks/learning.py results.jsonl
+REFIT_GROWTH = 2.0
+# As long as there are fewer observations than this, each counts, and the mixed kernel is learned more often,
+FEW_OBSERVATIONS = 96
+# at intervals of this factor.
+FEW_OBSERVATIONS_GROWTH = 1.4
+# The same in a box, where each observation is an experiment,
+FEW_EXPERIMENTS = 256
+# and the factor there. python benchmarks/process_random.py results.jsonl
+FEW_EXPERIMENTS_GROWTH = 1.2
+# A change of a stationary kernel costs a pass over the history; a gain of fewer nats is not worth it.
+WORTHWHILE_NATS = 1.0
+# A model that the user gave and that the rewards are drawn from is left with this probability at most, over all fits.
+LEAVING_PROBABILITY = 0.05
+# A change must not make widths fall by more than it gains, at this many points of the sample and at as many of mixed
+# columns.
+REFERENCE_POINTS = 128
+# λ before anything is known of the rewards, in squared reward units; the output variance is 1 then.
+UNKNOWN_NOISE = 0.1
+
+# What is measured of columns
+
+# A column of n rows has a long tail, and is bent, if its standard deviation is more than this, plus 1/√n, times that of
+# a normal variable with the same mean absolute deviation (1.15 times for an exponential one).
+# python benchmarks/default/parts.py tails
+LONG_TAIL = 1.1
+# Bends begin at this many of that variable's standard deviations. Chosen among 1, 2 and 3, with and without the
+# condition above, on 24 tables.
+TAIL_KNEE = 2.0
+# Categories are recognised in at most this many rows. python benchmarks/default/parts.py categories
+CATEGORY_ROWS = 10_000
+
+# What is measured of rewards
+
+# Fewer rewards say nothing of their tails, and all count as they are.
+FEWEST_REWARDS_WITH_TAILS = 16
+# Of n rewards log n hide the others if they hold this share of the squared deviations.
+DOMINANT_REWARDS_SHARE = 0.75
+
+# The fit of a stationary kernel: python benchmarks/learning.py results.jsonl
+
+# Searches start at the prior median times these powers of e in all lengthscales,
+START_LENGTHSCALE_POWERS = (-2.0, -1.0, 0.0, 1.0)
+# and once where rewards are mostly noise: at these powers of e in output variance and noise.
+START_NOISE_POWERS = (-2.0, 1.6)
+# A start is searched for on this many points, all of them inducing.
+START_SEARCH_SIZE = 64
+# Steps of the optimiser in this search,
+START_SEARCH_ITERATIONS = 20
+# and from there on all points.
+REFINE_ITERATIONS = 12
+# A step of the optimiser that gains fewer nats is its last.
+STATIONARY_STEP_NATS = 0.1
+# A model by which rewards are mostly noise is preferred to one that explains them better by no more than this many
+# nats, half a nat for each of several lengthscales.
+ROUGHNESS_NATS = 4.0
+# Where noise is this many times the output variance, the shortest plausible lengthscales are taken:
+MOSTLY_NOISE = 4.0
+# those that explain rewards worse by no more than this many nats,
+PLAUSIBLE_NATS = 2.0
+# all shorter by the first of these powers of e that does.
+SHORTER_LENGTHSCALE_POWERS = (0.8, 0.4, 0.2)
+# Inducing points may leave this much of the evidence aside, in nats, at the parameters they are chosen for; a third of
+# it is usual.
+INDUCING_TRACE_NATS = 3.0
+# If it takes more than this share of the points, all are taken: the evidence itself is then faster than the bound.
+INDUCING_SHARE = 0.4
+
+# The fit of a mixed kernel: python benchmarks/default/tables.py
+
+# A step of the optimiser that gains fewer nats is its last: models are told apart by whole nats.
+MIXED_STEP_NATS = 1e-3
+# Described actions have something of their own if they return: from this many plays of each on, on average.
+PLAYS_OF_ONE_ACTION = 2
+# Of more named arms it is not learned how they correlate. Of K arms as opposite as can be, an observation of one is
+# worth 1 + 1/(K − 1) in all, which beyond this many is not worth a posterior over all of them.
+MOST_CORRELATED_ARMS = 5
+# Arms are opposites up to this share: of two arms, one never says all of the other.
+NEARLY_OPPOSITE = 0.98
+# Where arms may be correlated, this many observations are searched for a place from which the fit on all goes on,
+ARM_SEARCH_SIZE = 256
+# unless they have two minima whose log λ differ by more than this.
+SAME_LOG_NOISE = 0.1
+# Of more pairs of a context column and an action column it is not learned how the ones move the others.
+MOST_MOVES = 64
+# Moves replace what each action has of its own for a gain of this many prices of a parameter: there are several moves.
+# python benchmarks/default/environments.py
+MOVES_PRICES = 3.0
+
+# How far to explore: standard deviations between the mean and the upper bound
+
+# For rewards of any values; half of one more than is right for a known kernel, since this one is uncertain too. Chosen
+# on Chessboard and Step Diagonal. python benchmarks/default/environments.py
+BONUS = 1.5
+# In a box, where a small bonus climbs the slope of a peak step by step: the variance there is as small as what was seen
+# of it. Chosen among 1.5, 2, 2.7 and 3.6 on twelve plants. python benchmarks/process_random.py results.jsonl
+BOX_BONUS = 3.0
+# The least bonus for rewards of two values. With half a deviation, policies with a faint signal stay with an offer that
+# is worse than most. python benchmarks/default/shops.py --seeds 20 --visitors 3000
+TWO_VALUED_BONUS = 1.0
+# The least bonus where the bound would otherwise exceed the upper of two values.
+LEAST_TWO_VALUED_BONUS = 0.5
+# Rewards are zero-inflated, and the bonus is larger, if the least of them has more than this share,
+# python benchmarks/default/parts.py zero-inflated --first 400 --shuffles 8 --horizon 2000
+ZERO_INFLATED_SHARE = 0.1
+# and was earned more often than this.
+ZERO_INFLATED_COUNT = 2
+
+# When a model no longer holds: python benchmarks/default/changes.py
+
+# Observations before residuals are tested: fewer are about the prior.
+FIRST_TESTED_ROUND = 16
+# A residual beyond this many standard deviations counts as this many: one outlier is no change.
+LARGEST_RESIDUAL = 3.0
+# Shifts below this many standard deviations are no change.
+TOLERATED_SHIFT = 0.5
+# Share of the newest residual in the running mean of squares that scales them,
+RESIDUAL_SHARE = 1.0 / 64.0
+# and residuals after which that is no plain mean any more.
+RESIDUAL_COUNT = 64
+# What was learned is dropped if the statistic passes this limit,
+FALL_LIMIT = 12.0
+# or this times log n if that is more. A model that holds passes h in one of about e^h rounds: at h = 2·log n the chance
+# in round n is about 1/n², whose sum over all later rounds is small.
+FALL_LIMIT_GROWTH = 2.0
+# From this share of the limit on, which a model that holds passes in one of about 400 rounds, a fit does not begin the
+# test again.
+FALL_SUSPECT_SHARE = 0.5

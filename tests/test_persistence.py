@@ -18,7 +18,6 @@ from test_policy_contract import VARIANTS, build, rounds, variant_name
 import kernel_bandits as kb
 from kernel_bandits import persistence
 from kernel_bandits.kernels import Shear
-from kernel_bandits.persistence import classes
 
 
 def play(policy, offers):
@@ -200,7 +199,7 @@ class Halved(kb.Confidence):
 
 
 def test_own_classes_are_saved_once_registered(tmp_path, monkeypatch):
-    monkeypatch.setattr(classes, "_registered", {})
+    monkeypatch.setattr(persistence, "_registered", {})
     policy = kb.ek_ucb(kb.Gaussian(0.5), confidence=Halved(0.5), seed=0)
     path = tmp_path / "policy.kb"
     with pytest.raises(kb.InputError, match=r"policy\.confidence is .*Halved.*kb\.register"):
@@ -209,13 +208,13 @@ def test_own_classes_are_saved_once_registered(tmp_path, monkeypatch):
     kb.register(Halved)
     policy.save(path)
     assert kb.load(path).confidence.number == 0.5
-    classes._registered.clear()
+    persistence._registered.clear()
     with pytest.raises(kb.InputError, match="Halved"):
         kb.load(path)
 
 
 def test_what_an_own_class_may_not_hold(tmp_path, monkeypatch):
-    monkeypatch.setattr(classes, "_registered", {})
+    monkeypatch.setattr(persistence, "_registered", {})
     kb.register(Halved)
     for value in (np.array(["text"]), print, object()):
         policy = kb.ek_ucb(kb.Gaussian(0.5), confidence=Halved(0.5, value), seed=0)
@@ -224,7 +223,7 @@ def test_what_an_own_class_may_not_hold(tmp_path, monkeypatch):
 
 
 def test_numbers_of_every_kind_survive(tmp_path, monkeypatch):
-    monkeypatch.setattr(classes, "_registered", {})
+    monkeypatch.setattr(persistence, "_registered", {})
     kb.register(Halved)
     shared = np.asfortranarray(np.arange(6.0).reshape(2, 3))
     state = {"inf": float("inf"), 3: (1, -0.0, None), "shared": [shared, shared], b"key": True, "big": 2**200}

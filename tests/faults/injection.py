@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import kernel_bandits as kb
-from kernel_bandits.persistence.encoder import Encoder
+from kernel_bandits.persistence import Encoder
 
 LIBRARY = str(Path(kb.__file__).parent)
 

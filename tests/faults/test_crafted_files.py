@@ -228,9 +228,9 @@ def test_names_that_are_no_plain_attributes_are_refused(saved, tmp_path, attribu
 
 
 def test_the_setter_of_a_property_is_not_called(tmp_path, monkeypatch):
-    from kernel_bandits.persistence import classes
+    from kernel_bandits import persistence
 
-    monkeypatch.setattr(classes, "_registered", {})
+    monkeypatch.setattr(persistence, "_registered", {})
     called = []
 
     @kb.register

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from kernel_bandits.commit import attributes
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.persistence import attributes
 from kernel_bandits.policies.residuals import Residuals
 from kernel_bandits.posteriors.base import Posterior
 from kernel_bandits.posteriors.facts import KernelChange

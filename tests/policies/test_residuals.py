@@ -4,8 +4,8 @@ import numpy as np
 
 import kernel_bandits as kb
 from kernel_bandits.policies.residuals import CALM, LIMIT, Residuals
-from kernel_bandits.posteriors.changes import FIRST_TESTED, TOLERATED
-from kernel_bandits.posteriors.facts import Facts
+from kernel_bandits.posteriors.base import Facts
+from kernel_bandits.posteriors.drift import FIRST_TESTED, TOLERATED
 
 RIDGE = 0.25
 

@@ -9,9 +9,8 @@ from roles import UNWATCHED, classified, visitors
 
 import kernel_bandits as kb
 from kernel_bandits.policies.short_list import Plays
-from kernel_bandits.posteriors.changes import FIRST_TESTED
-from kernel_bandits.posteriors.facts import Facts
-from kernel_bandits.posteriors.fallback import FORGOTTEN, LIMIT, Trust
+from kernel_bandits.posteriors.base import Facts
+from kernel_bandits.posteriors.drift import FIRST_TESTED, FORGOTTEN, LIMIT, Trust
 
 
 def trust_after(residuals, trust=None, first=FIRST_TESTED):

@@ -8,7 +8,7 @@ from test_weights import generalised_least_squares
 import kernel_bandits as kb
 from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.numerics.linalg import safe_sqrt
-from kernel_bandits.posteriors.changes import FIRST_TESTED, LARGEST, residual
+from kernel_bandits.posteriors.drift import FIRST_TESTED, LARGEST, residual
 
 KERNEL, RIDGE = kb.Matern(0.5), 0.2
 RULES = [kb.Kors(), kb.PosteriorVariance(), kb.Resampling(), kb.Kors(history="none")]

@@ -19,7 +19,7 @@ from kernel_bandits.accelerated.nystrom_history import extend_with_history
 from kernel_bandits.accelerated.nystrom_state import Candidate, NystromSettings, NystromState, empty_state, enlarged
 from kernel_bandits.dictionaries.leverage import leverage_score
 from kernel_bandits.posteriors.basis import DIRECTION_TOLERANCE, NOISE_TOLERANCE, ROUNDING_TOLERANCE
-from kernel_bandits.posteriors.regression import DRIFT_TOLERANCE
+from kernel_bandits.posteriors.ridge import DRIFT_TOLERANCE
 
 # ‖APx − x‖/‖x‖ above which P has drifted; float32 is never better than the condition of A times 1e-7.
 DRIFT_TOLERANCES = {"float64": DRIFT_TOLERANCE, "float32": 1e-3}

@@ -18,8 +18,7 @@ from kernel_bandits.learning.columns import Columns
 from kernel_bandits.learning.units import RewardModel
 from kernel_bandits.policies.box_design import BoxDesign
 from kernel_bandits.posteriors import ExactPosterior, LearnedPosterior, NystromPosterior, Posterior, SplitPosterior
-from kernel_bandits.posteriors.forgetful import ForgettingPosterior
-from kernel_bandits.posteriors.forgetting import Forgetting, require_forgetting
+from kernel_bandits.posteriors.drift import Forgetting, ForgettingPosterior, require_forgetting
 from kernel_bandits.posteriors.learners import Learner, MixedLearner, StationaryLearner
 from kernel_bandits.rng import Seed, seed_of
 

@@ -22,8 +22,7 @@ from kernel_bandits.policies.assembly import Posteriors
 from kernel_bandits.policies.base import Policy
 from kernel_bandits.policies.by_name import takes_features
 from kernel_bandits.policies.decision import Choice
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.facts import Evaluation
+from kernel_bandits.posteriors.base import Evaluation, Posterior
 from kernel_bandits.rng import Seed, seed_of, stream
 
 # The misfit of a projected kernel takes a pass over the history: made each time the history has grown by this factor.

@@ -29,7 +29,7 @@ from kernel_bandits.posteriors import (
     NystromPosterior,
     Posterior,
 )
-from kernel_bandits.posteriors.forgetting import Forgetting
+from kernel_bandits.posteriors.drift import Forgetting
 from kernel_bandits.rng import Seed, seed_of, stream
 
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)

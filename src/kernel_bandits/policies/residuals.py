@@ -9,7 +9,8 @@ from itertools import repeat
 from typing import TypeAlias
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.posteriors.changes import (
+from kernel_bandits.posteriors.base import Facts
+from kernel_bandits.posteriors.drift import (
     FIRST_TESTED,
     TOLERATED,
     next_mean_square,
@@ -17,7 +18,6 @@ from kernel_bandits.posteriors.changes import (
     residual,
     residuals,
 )
-from kernel_bandits.posteriors.facts import Facts
 
 # With this limit of the CUSUM test a stream of standard normals alarms once in about 10,000 rounds (Siegmund 1985).
 LIMIT = 8.0

@@ -27,7 +27,7 @@ from kernel_bandits.policies.table_records import (
     named_explanation,
 )
 from kernel_bandits.policies.versions import deep_copy
-from kernel_bandits.posteriors.facts import Prediction
+from kernel_bandits.posteriors.base import Prediction
 from kernel_bandits.rng import Seed
 
 

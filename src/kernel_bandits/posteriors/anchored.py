@@ -20,12 +20,12 @@ from kernel_bandits.numerics.linalg import (
     times_vector,
     transpose_times_vector,
 )
+from kernel_bandits.posteriors.base import Facts
 from kernel_bandits.posteriors.basis import AnchorBasis, least_direction, require_finite_between_points
-from kernel_bandits.posteriors.facts import Facts
 from kernel_bandits.posteriors.history import BLOCK_ROWS, Block, Blocks, History
 from kernel_bandits.posteriors.pending import Awaited, Pending
 from kernel_bandits.posteriors.projection import Mass, project
-from kernel_bandits.posteriors.regression import RidgeRegression
+from kernel_bandits.posteriors.ridge import RidgeRegression
 
 
 class Admission(NamedTuple):

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.bounds import Bound
-from kernel_bandits.posteriors.facts import Evaluation
+from kernel_bandits.posteriors.base import Bound, Evaluation, Posterior
 from kernel_bandits.posteriors.history import rewards_at
 
 

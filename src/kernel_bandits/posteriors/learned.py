@@ -18,10 +18,9 @@ from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.learning.rewards import Rewards, RewardUnits
 from kernel_bandits.learning.schedule import KernelLearning
-from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.base import KernelChange, Posterior
 from kernel_bandits.posteriors.converted import ConvertedEvaluation, ConvertedPosterior
-from kernel_bandits.posteriors.facts import KernelChange
-from kernel_bandits.posteriors.fallback import Trust
+from kernel_bandits.posteriors.drift import Trust
 from kernel_bandits.posteriors.history import History
 from kernel_bandits.posteriors.learners import UNKNOWN_NOISE, Learner, Refit
 from kernel_bandits.posteriors.rebuilding import model_of, rebuild, sampler
@@ -35,7 +34,7 @@ class LearnedPosterior(ConvertedPosterior):
     are kept as they were, and bounded anew at each change.
 
     Where nothing was known it also notices that rewards stay below what was predicted of them. It then falls back to
-    its prior and to what came after the fall (:mod:`~kernel_bandits.posteriors.fallback`). A log that is learned in
+    its prior and to what came after the fall (:mod:`~kernel_bandits.posteriors.drift`). A log that is learned in
     bulk is not watched, nor are weighted observations.
 
     Args:

@@ -25,9 +25,8 @@ from kernel_bandits.learning.mixed_model import MixedModel
 from kernel_bandits.learning.mixed_prior import DESCRIBED_PRIOR, PRIOR
 from kernel_bandits.learning.schedule import KernelLearning
 from kernel_bandits.learning.units import RewardModel, Units
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.facts import Facts, KernelChange
-from kernel_bandits.posteriors.split import SplitPosterior
+from kernel_bandits.posteriors.arms import SplitPosterior
+from kernel_bandits.posteriors.base import Facts, KernelChange, Posterior
 
 # Builds the posterior of a kernel and λ, with coins of its own for each number.
 PosteriorFactory: TypeAlias = Callable[[KernelLike, float, int], Posterior[Any]]
@@ -65,7 +64,7 @@ class Refit(Generic[M]):
         sample: the points it was learned from, shape (n, d).
         shares: as of :class:`KernelChange`.
         arm_correlation: as of :class:`KernelChange`.
-        shape: as of :class:`~kernel_bandits.posteriors.facts.Facts`.
+        shape: as of :class:`~kernel_bandits.posteriors.base.Facts`.
         is_provisional: likewise.
     """
 

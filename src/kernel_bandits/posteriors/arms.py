@@ -17,8 +17,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.kernels.mixed import Mixed, PerArm
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.facts import Evaluation, Facts
+from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior
 from kernel_bandits.posteriors.pending import Awaited
 
 # Builds the posterior of one arm on contexts, given how many there are already.

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from kernel_bandits import kernels
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import Kernel, KernelLike, Stationary, TensorProduct, require_gram
+from kernel_bandits.kernels import KernelLike, require_gram
+from kernel_bandits.kernels.base import with_defaults
 from kernel_bandits.kernels.sections import Sections
 from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors.history import Block
@@ -115,12 +116,7 @@ class AnchorBasis:
 
     def sections_in(self, context: FloatArray) -> Sections | None:
         """Return the kernel between actions in one context (d_x,) and the anchors; None where nothing is gained."""
-        kernel = self.kernel
-        if not len(self.anchors):
-            return None
-        if isinstance(kernel, TensorProduct):
-            return kernel.sections_in(context, self.anchors)
-        return kernel.sections(self.anchors) if isinstance(kernel, Kernel) and not len(context) else None
+        return with_defaults(self.kernel).sections_in(context, self.anchors) if len(self.anchors) else None
 
     def gram(self, points: FloatArray) -> FloatArray:
         """Return k(points, anchors) in an array that may be overwritten; a foreign kernel may keep what it returns."""
@@ -129,8 +125,11 @@ class AnchorBasis:
             return self.kernel(points, anchors)
         if not len(anchors):
             return np.empty((len(points), 0))
-        gram = self.kernel(points, anchors)
-        require_gram(self.kernel, gram, (len(points), len(anchors)))
+        return self._checked(self.kernel(points, anchors), len(points))
+
+    def _checked(self, gram: FloatArray, rows: int) -> FloatArray:
+        """Return a copy of what a foreign kernel returned for so many points, or an error if it is no such matrix."""
+        require_gram(self.kernel, gram, (rows, len(self.anchors)))
         return np.array(gram, order="C")
 
     def gram_of_rounds(self, points: FloatArray, split: int) -> FloatArray:
@@ -138,15 +137,17 @@ class AnchorBasis:
 
         Where distances add up, those of contexts, the columns before ``split``, are computed once for all actions.
         """
-        if isinstance(self.kernel, Stationary) and len(self.anchors):
-            return self.kernel.of_rounds(*_parts(points, split), self.anchors)
-        return self.gram(points.reshape(-1, points.shape[2]))
+        rows = points.shape[0] * points.shape[1]
+        if not len(self.anchors):
+            return np.empty((rows, 0))
+        gram = with_defaults(self.kernel).of_rounds(*_parts(points, split), self.anchors)
+        return gram if self._owns_gram else self._checked(gram, rows)
 
     def factors_of_rounds(self, points: FloatArray, split: int) -> tuple[FloatArray, FloatArray] | None:
         """Return the factors (n, m) and (A, m) whose product is :meth:`gram_of_rounds`; None if it is no product."""
-        if isinstance(self.kernel, Stationary) and len(self.anchors):
-            return self.kernel.factors_of_rounds(*_parts(points, split), self.anchors)
-        return None
+        if not len(self.anchors):
+            return None
+        return with_defaults(self.kernel).factors_of_rounds(*_parts(points, split), self.anchors)
 
     def __call__(self, points: FloatArray) -> Coordinates:
         """Return the coordinates of points (A, d)."""

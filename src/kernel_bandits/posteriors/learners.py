@@ -15,6 +15,7 @@ from kernel_bandits.actions import Box, are_arms
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import Kernel, KernelLike, TensorProduct
+from kernel_bandits.kernels.base import with_defaults
 from kernel_bandits.kernels.mixed import Mixed, PerArm
 from kernel_bandits.learning.box import CURVED, unknown_kernel
 from kernel_bandits.learning.columns import Columns, ColumnUnits, action_units
@@ -313,8 +314,9 @@ class MixedLearner(Learner[MixedModel]):
     def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
         if kernel is None:
             kernel = self._unknown()
-        if isinstance(kernel, PerArm):
-            return SplitPosterior(kernel, regularization, _Numbered(self._build_arm, number))
+        own = with_defaults(kernel)
+        if own.of_each_arm() is not None:
+            return SplitPosterior(own, regularization, _Numbered(self._build_arm, number))
         return self._build(kernel, regularization, number)
 
     def _unknown(self) -> Kernel:

@@ -16,10 +16,10 @@ import kernel_bandits.dictionaries.kors as kors
 import kernel_bandits.kernels as kernels
 import kernel_bandits.posteriors.basis as basis
 import kernel_bandits.posteriors.nystrom as nystrom
-import kernel_bandits.posteriors.regression as ridge
+import kernel_bandits.posteriors.ridge as ridge
 from kernel_bandits.policies import ties
 from kernel_bandits.posteriors.anchored import AnchoredRegression
-from kernel_bandits.posteriors.regression import RidgeRegression
+from kernel_bandits.posteriors.ridge import RidgeRegression
 
 SHAPES = ((64, 10), (512, 10))
 ROUNDS = 3000

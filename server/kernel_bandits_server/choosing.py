@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernel_bandits import persistence
+from kernel_bandits import commit, persistence
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
@@ -316,5 +316,5 @@ def _deciding(policy: TablePolicy) -> list[np.random.Generator]:
         elif isinstance(thing, dict):
             waiting.extend(one for one in reversed(thing.values()) if type(one) not in _PLAIN)
         elif type(thing).__module__.startswith("kernel_bandits."):
-            waiting.extend(reversed(persistence.attributes(thing).values()))
+            waiting.extend(reversed(commit.attributes(thing).values()))
     return list(found.values())

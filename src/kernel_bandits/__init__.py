@@ -85,7 +85,7 @@ from kernel_bandits.policies import (
 from kernel_bandits.policies.table import TablePolicy
 from kernel_bandits.policies.table_records import NamedDecision
 from kernel_bandits.posteriors import Prediction
-from kernel_bandits.posteriors.forgetting import Discount, Restart, Wander, Window
+from kernel_bandits.posteriors.drift import Discount, Restart, Wander, Window
 from kernel_bandits.version import __version__
 
 __all__ = [

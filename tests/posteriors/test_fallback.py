@@ -11,8 +11,8 @@ import kernel_bandits as kb
 from kernel_bandits.learning.defaults import FALL_LIMIT as LIMIT
 from kernel_bandits.learning.defaults import FIRST_TESTED_ROUND as FIRST_TESTED
 from kernel_bandits.policies.short_list import Plays
-from kernel_bandits.posteriors.facts import Facts
-from kernel_bandits.posteriors.fallback import FORGOTTEN, Trust
+from kernel_bandits.posteriors.base import Facts
+from kernel_bandits.posteriors.drift import FORGOTTEN, Trust
 
 
 def trust_after(residuals, trust=None, first=FIRST_TESTED):

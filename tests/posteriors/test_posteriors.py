@@ -10,7 +10,7 @@ from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Fixed, Kors
-from kernel_bandits.posteriors import ExactPosterior, NystromPosterior, projection
+from kernel_bandits.posteriors import ExactPosterior, NystromPosterior, basis
 from kernel_bandits.posteriors.basis import WELL_CONDITIONED
 
 KERNEL = kb.Gaussian(0.4)
@@ -188,7 +188,7 @@ def orthonormality_error(posterior):
     return np.abs(basis @ gram @ basis.T - np.eye(len(gram))).max()
 
 
-@pytest.mark.skipif(not projection.EXTENDED_IS_WIDER, reason="no extended precision on this machine")
+@pytest.mark.skipif(not basis.EXTENDED_IS_WIDER, reason="no extended precision on this machine")
 def test_the_basis_of_the_anchors_stays_orthonormal():
     """JKJᵀ = I far better than the condition of K times the rounding of doubles, here 4e10·1e-16."""
     points, rewards = stream(1, 500)
@@ -263,7 +263,7 @@ def test_the_history_pass_holds_one_block_within_its_budget(monkeypatch):
     points, rewards = stream(0, 2000)
     queries = stream(1, 20)[0]
     free = learn(kors(KERNEL, 0.01), points, rewards)
-    monkeypatch.setattr(projection, "BLOCK_BYTES", 4096)
+    monkeypatch.setattr(basis, "BLOCK_BYTES", 4096)
     recorder = Recorder()
     tight = learn(kors(recorder, 0.01), points, rewards)
     assert recorder.largest <= 4096

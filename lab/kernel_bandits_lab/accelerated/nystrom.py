@@ -14,7 +14,7 @@ from jax import lax
 
 from kernel_bandits.dictionaries.leverage import leverage_score
 from kernel_bandits.posteriors.basis import DIRECTION_TOLERANCE, NOISE_TOLERANCE, ROUNDING_TOLERANCE
-from kernel_bandits.posteriors.regression import DRIFT_TOLERANCE
+from kernel_bandits.posteriors.ridge import DRIFT_TOLERANCE
 from kernel_bandits_lab.accelerated.arrays import bucket, downdated, downdated_product, pick, product, put_row, unit
 from kernel_bandits_lab.accelerated.covariance import Family, gram
 from kernel_bandits_lab.accelerated.models import Batch, Capacity, Demand, Growth, Model, Observation, Step, Upkeep

@@ -19,7 +19,7 @@ from kernel_bandits.dictionaries import DictionaryRule
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.posteriors import ExactPosterior, NystromPosterior, Posterior
-from kernel_bandits.posteriors.facts import Prediction
+from kernel_bandits.posteriors.base import Prediction
 
 # Of a box: rounds of neighbours around the best safe actions, and how many of these there are.
 REFINEMENTS, CENTRES = 4, 24

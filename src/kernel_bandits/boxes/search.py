@@ -17,8 +17,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.boxes.ascent import ascend
 from kernel_bandits.kernels.lengthscales import squared_distances
 from kernel_bandits.numerics.blas_threads import threads_for
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.bounds import Bound
+from kernel_bandits.posteriors.base import Bound, Posterior
 
 # All numbers here were chosen on 1,800 random posteriors (benchmarks/boxes.py): fewer miss more of the largest bounds.
 # Quasi-random candidates as powers of 2, for boxes of 1, 2, 3 and from 4 dimensions on.

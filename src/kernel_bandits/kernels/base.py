@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_positive
 from kernel_bandits.errors import InputError, needs
@@ -66,6 +67,34 @@ class Kernel(ABC):
         del Y  # by default nothing of a point can be computed in advance
         return None
 
+    def sections_in(self, context: FloatArray, Y: FloatArray) -> Sections | None:
+        """Return the :meth:`sections` of joint points y (m, d) in one context (d_x,), as functions of the action."""
+        return None if len(context) else self.sections(Y)
+
+    def of_rounds(self, contexts: FloatArray, actions: FloatArray, Y: FloatArray) -> FloatArray:
+        """Return the kernel between every context (n, d_x) joined with every action (A, d_a) and Y, shape (n·A, m)."""
+        joined = [np.repeat(contexts, len(actions), axis=0), np.tile(actions, (len(contexts), 1))]
+        return self(np.hstack(joined), Y)
+
+    def factors_of_rounds(
+        self, contexts: FloatArray, actions: FloatArray, Y: FloatArray
+    ) -> tuple[FloatArray, FloatArray] | None:
+        """Return p (n, m) of contexts and q (A, m) of actions if :meth:`of_rounds` is p·q; None if it is no product."""
+        del contexts, actions, Y  # of most kernels no function is a product
+        return None
+
+    def restricted(self, columns: NDArray[np.intp], point: FloatArray) -> Kernel | None:
+        """Return the kernel of points that agree with a point (d,) outside these columns, as a kernel of the columns.
+
+        None where nothing would be gained.
+        """
+        del columns, point  # by default all columns are needed
+        return None
+
+    def of_each_arm(self) -> tuple[KernelLike, int] | None:
+        """Return the kernel of contexts and d_x where arms, the distinct actions, share nothing; None where they do."""
+        return None
+
     def __add__(self, other: KernelLike | float) -> Sum:
         return Sum(self, as_kernel(other))
 
@@ -114,6 +143,22 @@ class Constant(Kernel):
 
     def __repr__(self) -> str:
         return f"Constant({self.value:g})"
+
+
+class _Foreign(Kernel):
+    """A kernel of others, which knows no more than the defaults."""
+
+    def __init__(self, kernel: KernelLike) -> None:
+        self._kernel = kernel
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        return self._kernel(X, Y)
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        return self._kernel.diag(X)
+
+    def __repr__(self) -> str:
+        return repr(self._kernel)
 
 
 class Sum(Kernel):
@@ -183,6 +228,11 @@ def as_kernel(value: KernelLike | float) -> KernelLike:
     return value
 
 
+def with_defaults(kernel: KernelLike) -> Kernel:
+    """Return one of our kernels unchanged, and one of others with the defaults of what ours can be asked."""
+    return kernel if isinstance(kernel, Kernel) else _Foreign(kernel)
+
+
 def weighted_gradient(
     kernel: KernelLike, X: FloatArray, Y: FloatArray, weights: FloatArray, first: int = 0
 ) -> FloatArray:
@@ -212,7 +262,7 @@ def weighted_gradient(
 
 def diagonal_gradient(kernel: KernelLike, X: FloatArray) -> FloatArray | None:
     """Return :meth:`Kernel.diag_gradient` of any kernel; None for those of others."""
-    return kernel.diag_gradient(X) if isinstance(kernel, Kernel) else None
+    return with_defaults(kernel).diag_gradient(X)
 
 
 def kernel_gradient(

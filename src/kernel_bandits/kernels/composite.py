@@ -18,6 +18,7 @@ from kernel_bandits.kernels.base import (
     diagonal_gradient,
     kernel_gradient,
     weighted_gradient,
+    with_defaults,
 )
 from kernel_bandits.kernels.sections import Pullback, Sections
 from kernel_bandits.numerics.linalg import times
@@ -147,20 +148,15 @@ class TensorProduct(Kernel):
         by_context *= self.action_kernel.diag(actions)[:, None]
         return self._joined(by_context, by_action * self.context_kernel.diag(contexts)[:, None])
 
-    def sections_in(self, context: FloatArray, points: FloatArray) -> Sections | None:
-        """Return k((x, a), z) of a context x and fixed points z (m, d), and k((x, a), (x, a)), by the action a.
-
-        None if contexts have another length.
-        """
+    def sections_in(self, context: FloatArray, Y: FloatArray) -> Sections | None:
         if len(context) != self.context_dimension:
             return None
-        other_contexts, other_actions = self._split(points)
+        other_contexts, other_actions = self._split(Y)
         contexts = context[None, :]
         factors, prior = self.context_kernel(contexts, other_contexts), float(self.context_kernel.diag(contexts)[0])
         offset = None if self.shear is None else self.shear.offsets(contexts)
-        kernel = self.action_kernel
-        actions = kernel.sections(other_actions) if isinstance(kernel, Kernel) else None
-        actions = _PlainSections(kernel, other_actions) if actions is None else actions
+        actions = with_defaults(self.action_kernel).sections(other_actions)
+        actions = _PlainSections(self.action_kernel, other_actions) if actions is None else actions
         return _SectionsInContext(actions, factors, prior, offset)
 
     def __repr__(self) -> str:

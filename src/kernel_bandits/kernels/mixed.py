@@ -172,11 +172,8 @@ class Mixed(Kernel):
         return _MixedSections(self, Y) if type(self) is Mixed and not self.own else None
 
     def restricted(self, columns: NDArray[np.intp], point: FloatArray) -> Mixed:
-        """Return the kernel of points that agree with a point (d,) outside these columns, as a kernel of the columns.
-
-        ‖x − y‖ loses nothing. With f the other columns and M in blocks, ⟨x, My⟩ = ⟨u + g, Mᵤᵤ(v + g)⟩ + constant for
-        g = Mᵤᵤ⁻¹Mᵤf·f: the centre moves, and the constant becomes bias.
-        """
+        # ‖x − y‖ loses nothing. With f the other columns and M in blocks, ⟨x, My⟩ = ⟨u + g, Mᵤᵤ(v + g)⟩ + constant for
+        # g = Mᵤᵤ⁻¹Mᵤf·f: the centre moves, and the constant becomes bias.
         standardised, count = self._standardised(point[None, :])[0], self._count(point[None, :])
         centre = np.broadcast_to(self.centre, point.shape)[columns]
         scale = np.broadcast_to(self.scale, point.shape)[columns]
@@ -316,6 +313,9 @@ class PerArm(Kernel):
             self.context_kernel, contexts, other_contexts, weights * self._same(arms, other_arms)
         )
         return np.hstack([by_context, np.zeros(arms.shape)])
+
+    def of_each_arm(self) -> tuple[KernelLike, int]:
+        return self.context_kernel, self.context_dimension
 
     def __repr__(self) -> str:
         return f"PerArm({self.context_kernel!r}, {self.context_dimension})"

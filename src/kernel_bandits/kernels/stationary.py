@@ -57,20 +57,12 @@ class Stationary(Kernel):
         return self._of_squared_distance(self._scales.squared_distances(X, X if Y is None else Y, self.factor))
 
     def of_rounds(self, contexts: FloatArray, actions: FloatArray, Y: FloatArray) -> FloatArray:
-        """Return the kernel between every context (n, d_x) joined with every action (A, d_a) and Y, shape (n·A, m)."""
         factors = self.factors_of_rounds(contexts, actions, Y)
         if factors is not None:
             return (factors[0][:, None, :] * factors[1]).reshape(-1, len(Y))
         near, beside = self._scales.squared_distances_of_parts(contexts, actions, Y, self.factor)
         # the squared distance is that of the contexts plus that of the actions
         return self._of_squared_distance((near[:, None, :] + beside).reshape(-1, len(Y)))
-
-    def factors_of_rounds(
-        self, contexts: FloatArray, actions: FloatArray, Y: FloatArray
-    ) -> tuple[FloatArray, FloatArray] | None:
-        """Return p (n, m) of contexts and q (A, m) of actions if :meth:`of_rounds` is p·q; None if it is no product."""
-        del contexts, actions, Y  # of most distances no function is a product
-        return None
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         # ∂k/∂x = 2·(dk/dq)·(x − y)/ℓ², and Σ_j v_ij(x_i − y_j) = x_i·Σ_j v_ij − (vY)_i: a matrix product, with a

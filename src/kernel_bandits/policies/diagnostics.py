@@ -10,9 +10,8 @@ import numpy as np
 from kernel_bandits.commit import attributes
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.policies.residuals import Residuals
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.facts import KernelChange
-from kernel_bandits.posteriors.forgetful import ForgettingPosterior
+from kernel_bandits.posteriors.base import KernelChange, Posterior
+from kernel_bandits.posteriors.drift import ForgettingPosterior
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.confidence import GuaranteedRadius, require_radius
 from kernel_bandits.policies.decision import Choice
 from kernel_bandits.policies.policy import Policy
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.facts import Evaluation
+from kernel_bandits.posteriors.base import Evaluation, Posterior
 
 # The misfit of a projected kernel takes a pass over the history: made each time the history has grown by this factor.
 GROWTH = 1.1

@@ -18,9 +18,8 @@ from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.policies.export import export
 from kernel_bandits.policies.policy import Policy
 from kernel_bandits.policies.residuals import TOGETHER, Predicted, Residuals
-from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.base import Evaluation, Posterior, Prediction
 from kernel_bandits.posteriors.basis import AnchorBasis
-from kernel_bandits.posteriors.facts import Evaluation, Prediction
 from kernel_bandits.posteriors.nystrom import NystromPosterior
 from kernel_bandits.posteriors.sums import Sums, load_steps
 

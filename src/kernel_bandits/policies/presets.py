@@ -42,8 +42,7 @@ from kernel_bandits.posteriors import (
     Posterior,
     SplitPosterior,
 )
-from kernel_bandits.posteriors.forgetful import ForgettingPosterior
-from kernel_bandits.posteriors.forgetting import Forgetting, require_forgetting
+from kernel_bandits.posteriors.drift import Forgetting, ForgettingPosterior, require_forgetting
 from kernel_bandits.posteriors.learners import Learner, MixedLearner, StationaryLearner
 from kernel_bandits.rng import Seed, seed_of, stream
 

@@ -11,13 +11,13 @@ from typing import TypeAlias
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.learning.defaults import FIRST_TESTED_ROUND as FIRST_TESTED
 from kernel_bandits.learning.defaults import TOLERATED_SHIFT as TOLERATED
-from kernel_bandits.posteriors.changes import (
+from kernel_bandits.posteriors.base import Facts
+from kernel_bandits.posteriors.drift import (
     next_mean_square,
     next_statistics,
     residual,
     residuals,
 )
-from kernel_bandits.posteriors.facts import Facts
 
 # With this limit of the CUSUM test a stream of standard normals alarms once in about 10,000 rounds (Siegmund 1985).
 LIMIT = 8.0

@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.facts import Evaluation
+from kernel_bandits.posteriors.base import Evaluation, Posterior
 
 # Forced plays of all actions together, over √t. Of five actions each is played four times in a hundred rounds then: one
 # that pays four times in five goes unnoticed in 1 of 600 cases.

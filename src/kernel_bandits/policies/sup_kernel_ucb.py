@@ -13,8 +13,7 @@ from kernel_bandits.commit import Steps
 from kernel_bandits.confidence import Confidence, require_radius
 from kernel_bandits.policies.decision import Choice
 from kernel_bandits.policies.policy import Policy
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.facts import Evaluation
+from kernel_bandits.posteriors.base import Evaluation, Posterior
 from kernel_bandits.theory import number_of_stages
 
 

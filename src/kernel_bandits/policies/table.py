@@ -24,7 +24,7 @@ from kernel_bandits.policies.posterior_policy import take_batch
 from kernel_bandits.policies.table_records import NamedDecision, named_decision
 from kernel_bandits.policies.table_reports import TableReports
 from kernel_bandits.policies.ucb import UpperConfidenceBound
-from kernel_bandits.posteriors.facts import Prediction
+from kernel_bandits.posteriors.base import Prediction
 
 _KORS = Kors()
 

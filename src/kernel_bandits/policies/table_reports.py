@@ -26,7 +26,7 @@ from kernel_bandits.policies.table_records import (
     NamedExplanation,
     named_explanation,
 )
-from kernel_bandits.posteriors.facts import Prediction
+from kernel_bandits.posteriors.base import Prediction
 from kernel_bandits.rng import Seed
 
 

@@ -12,8 +12,7 @@ from kernel_bandits.boxes.search import candidates
 from kernel_bandits.policies.decision import Choice
 from kernel_bandits.policies.exploration import Exploration, as_floor, floor_words
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.draws import draw_deviations
+from kernel_bandits.posteriors.base import Posterior, draw_deviations
 
 # Values this close to the largest of a draw, in standard deviations, count as equal to it.
 INDIFFERENCE = 1e-6

@@ -25,8 +25,7 @@ from kernel_bandits.policies.decision import Choice, scattered
 from kernel_bandits.policies.exploration import Exploration, floor_words
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
 from kernel_bandits.policies.short_list import Plays
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.facts import Prediction
+from kernel_bandits.posteriors.base import Posterior, Prediction
 
 # Points evaluated at once by choose_many: enough for matrix products, few enough for the caches.
 ROWS_AT_ONCE = 4096

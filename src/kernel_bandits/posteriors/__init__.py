@@ -6,13 +6,12 @@ anchors, :class:`FeaturePosterior` by explicit features; :class:`SplitPosterior`
 ``update(point, reward)``.
 """
 
-from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.arms import SplitPosterior
+from kernel_bandits.posteriors.base import Evaluation, KernelChange, Posterior, Prediction
 from kernel_bandits.posteriors.exact import ExactPosterior
-from kernel_bandits.posteriors.facts import Evaluation, KernelChange, Prediction
 from kernel_bandits.posteriors.features import FeaturePosterior
 from kernel_bandits.posteriors.learned import LearnedPosterior
 from kernel_bandits.posteriors.nystrom import NystromPosterior
-from kernel_bandits.posteriors.split import SplitPosterior
 
 __all__ = [
     "Evaluation",

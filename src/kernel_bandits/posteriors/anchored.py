@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple, Self
 
@@ -20,12 +20,11 @@ from kernel_bandits.numerics.linalg import (
     times_vector,
     transpose_times_vector,
 )
+from kernel_bandits.posteriors.base import Facts
 from kernel_bandits.posteriors.basis import AnchorBasis, least_direction, require_finite_between_points
-from kernel_bandits.posteriors.facts import Facts
 from kernel_bandits.posteriors.history import BLOCK_ROWS, Block, Blocks, History
 from kernel_bandits.posteriors.pending import Awaited, Pending
-from kernel_bandits.posteriors.projection import Mass, project
-from kernel_bandits.posteriors.regression import RidgeRegression
+from kernel_bandits.posteriors.ridge import Mass, RidgeRegression
 
 
 class Admission(NamedTuple):
@@ -114,10 +113,10 @@ class AnchoredRegression:
         trace = facts.residual_trace
         if not deferred:
             past = () if self.history is None or self.postponed is not None else self.history.blocks()
-            mass = self._project(past, basis, [facts.round_index])
+            mass = basis.project(past, [facts.round_index])
             pair = Pending(self.pending.settled.bordered(mass))
             if self.pending.ahead is not self.pending.settled:
-                awaited = self._project(self._awaited_block(), basis, [len(self.pending.awaited)])
+                awaited = basis.project(self._awaited_block(), [len(self.pending.awaited)])
                 pair.ahead = self.pending.ahead.bordered(Mass(*map(np.add, mass, awaited)))
             pair.awaited = self.pending.awaited
             trace = max(trace - mass.square.item(), 0.0)
@@ -132,12 +131,6 @@ class AnchoredRegression:
             return []
         points = np.array([awaited.point for awaited in self.pending.awaited.values()])
         return [(points, np.ones(len(points)), np.zeros(len(points)))]
-
-    def _project(self, blocks: Iterable[Block], basis: AnchorBasis, since: Sequence[int]) -> Mass:
-        with np.errstate(invalid="ignore", over="ignore"):
-            mass = project(basis.kernel, blocks, basis.anchors, basis.factor, since)
-        require_finite_between_points(basis.kernel, mass.square, mass.moment)
-        return mass
 
     def frozen_variance(self) -> Callable[[FloatArray], float]:
         """Return the function point (d,) ↦ σ²(point), the paper's variance as it is now."""
@@ -167,7 +160,7 @@ class AnchoredRegression:
         steps: Steps = [(setattr, self, "postponed", None)]
         try:
             if self.postponed:
-                mass = self._project(self.kept_history.blocks(), self.basis, self.postponed)
+                mass = self.basis.project(self.kept_history.blocks(), self.postponed)
                 settled = self.pending.settled.copy()
                 settled.add_mass(mass)
                 settled.settle()

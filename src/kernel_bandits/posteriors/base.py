@@ -1,11 +1,13 @@
-"""What every posterior offers: predictions with standard deviations, and updates by one observation."""
+"""What every posterior offers and reports: predictions with standard deviations, updates by one observation, facts."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Generic, Self, TypeVar, final
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,21 +15,176 @@ from numpy.typing import ArrayLike, NDArray
 from kernel_bandits.actions import Box, join
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, as_vector, require_finite
 from kernel_bandits.commit import Steps, carry_out, replace_state
-from kernel_bandits.errors import UnavailableError
-from kernel_bandits.kernels import require_columns
-from kernel_bandits.posteriors.bounds import Bound
-from kernel_bandits.posteriors.facts import (
-    Evaluation,
-    Fulfilled,
-    Prediction,
-    require_finite_kernel,
-)
-from kernel_bandits.posteriors.reported import Reported
+from kernel_bandits.errors import InputError, UnavailableError
+from kernel_bandits.kernels import KernelLike, as_kernel, require_columns
+from kernel_bandits.learning.mixed import CURVED
+from kernel_bandits.numerics.linalg import correlate
+from kernel_bandits.posteriors.pending import Carrier
+
+Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Expected rewards and their posterior standard deviations, arrays of length A in the units of the reward."""
+
+    mean: FloatArray
+    std: FloatArray
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """A prediction at A points together with what the posterior computed on the way, for an update to use.
+
+    Attributes:
+        round_index: how many observations the posterior held; an evaluation is good until the next one, or until a
+            point is anticipated or abandoned.
+        mean: expected rewards, shape (A,).
+        std: posterior standard deviations, shape (A,).
+    """
+
+    round_index: int
+    mean: FloatArray
+    std: FloatArray
+
+
+class Fulfilled(NamedTuple):
+    """Rewards that are learned together.
+
+    Attributes:
+        steps: learn them.
+        means: what was expected of each after those before it, shape (n,).
+        stds: the standard deviations of these expectations, shape (n,).
+    """
+
+    steps: Steps
+    means: FloatArray
+    stds: FloatArray
+
+
+@dataclass(frozen=True)
+class KernelChange:
+    """A change of kernel.
+
+    Attributes:
+        round_index: t, after how many observations.
+        kernel: from then on, output variance included.
+        regularization: λ from then on, the noise variance.
+        prior_mean: the expected reward where nothing is known, from then on.
+        evidence_gained: log evidence of the kernel less that of the one before on the same sample, in nats; infinite
+            for the first if none was given.
+        relative_lengthscales: of each column, context columns first, over the spread of what was played in it (√12
+            standard deviations, the width of an interval of uniform values). A column at 10 or more hardly matters to
+            the reward; infinite if it never varied.
+        shares: of the variance of the rewards, by part: noise, constant, linear, smooth, and of single actions if they
+            return; empty unless they are learned.
+        arm_correlation: of what two named arms earn in one context; 0 where arms share nothing.
+    """
+
+    round_index: int
+    kernel: KernelLike
+    regularization: float
+    prior_mean: float
+    evidence_gained: float
+    relative_lengthscales: tuple[float, ...]
+    shares: tuple[tuple[str, float], ...] = ()
+    arm_correlation: float = 0.0
+
+
+@dataclass(slots=True)
+class Facts:
+    """What a posterior counts, in one place; a posterior around another shows the facts of the one within.
+
+    Attributes:
+        kernel: the covariance function, ours or scikit-learn's.
+        regularization: λ.
+        approximation: of the kernel's feature space.
+        dimension: d, or None before the first point.
+        round_index: t.
+        residual_trace: ρ.
+        prior_mean: what is taken off rewards before the regression learns them.
+        kernel_changes: how the kernel came to be.
+        bonus: how many standard deviations an upper bound should lie above the mean.
+        unit: that of rewards which the kernel, λ and covariances are in; 1 unless their squares would underflow.
+        shape: what rewards in a box show of the settings, as of :mod:`kernel_bandits.learning.mixed`.
+        is_provisional: whether rewards are still too few to learn more of them than their level and spread.
+        trusted_since: observations before this one count for nothing, since rewards fell below what was predicted.
+        failed_refits: how often a kernel could not be learned.
+        failed_round: in which round the last time.
+        failure: why, the last time.
+    """
+
+    kernel: KernelLike
+    regularization: float
+    approximation: Approximation
+    dimension: int | None = None
+    round_index: int = 0
+    residual_trace: float = 0.0
+    prior_mean: float = 0.0
+    kernel_changes: tuple[KernelChange, ...] = ()
+    bonus: float = 1.0
+    unit: float = 1.0
+    shape: int = CURVED
+    is_provisional: bool = False
+    trusted_since: int = 0
+    failed_refits: int = 0
+    failed_round: int = 0
+    failure: str = ""
+
+    def __post_init__(self) -> None:
+        self.kernel = as_kernel(self.kernel)
+        self.regularization = as_positive("regularization", self.regularization)
+
+    def count_steps(self, dimension: int, observations: int = 1) -> Steps:
+        """Return the steps that count observations of points with this number of columns."""
+        return [(self.store, self.residual_trace, dimension, self.round_index + observations)]
+
+    def store(self, residual_trace: float, dimension: int, round_index: int) -> None:
+        """Write what an observation changes; may be repeated."""
+        self.residual_trace, self.dimension, self.round_index = residual_trace, dimension, round_index
+
+    def count_failure(self, round_index: int, reason: Exception) -> None:
+        """Take note of a kernel that could not be learned, in facts that nobody else holds."""
+        self.failed_refits, self.failed_round, self.failure = self.failed_refits + 1, round_index, str(reason)
+
+    def take_failures(self, other: Self) -> None:
+        """Go on with the failures of a posterior that this one replaces."""
+        self.failed_refits, self.failed_round, self.failure = other.failed_refits, other.failed_round, other.failure
+
+
+def require_finite_kernel(kernel: KernelLike, values: FloatArray) -> None:
+    """Raise unless what was computed from a kernel is finite."""
+    if not np.isfinite(values).all():
+        raise InputError(
+            f"kernel: {kernel!r} returned values that are not finite at the given points; "
+            "check the kernel and the scale of the data."
+        )
+
+
+class Bound(ABC):
+    """mean + bonus·std in one context, up to a constant and in a unit that suits the posterior."""
+
+    @abstractmethod
+    def values(self, actions: FloatArray) -> FloatArray:
+        """Return the bound at actions (n, d_a), shape (n,); raise if the kernel is not finite there."""
+
+    @abstractmethod
+    def with_gradients(self, actions: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the bound (n,) and its gradients (n, d_a) at actions (n, d_a), finite where the kernel is."""
+
 
 E = TypeVar("E", bound=Evaluation)
 
 
-class Posterior(Reported, Generic[E]):
+def _fact(path: str) -> Any:
+    """Return a read-only attribute, looked up in C.
+
+    A Python function for each would cost some percent of a short round.
+    """
+    return property(attrgetter(path))
+
+
+class Posterior(ABC, Generic[E]):
     """Kernel ridge regression on joint points.
 
     A point may be played long before its reward comes. :meth:`anticipate` counts it into the standard deviations, which
@@ -39,6 +196,87 @@ class Posterior(Reported, Generic[E]):
         facts: what the posterior counts; it changes them in place.
         pending: the regression that carries it, with what is awaited.
     """
+
+    kernel: KernelLike = _fact("_facts.kernel")
+    """The covariance function."""
+    regularization: float = _fact("_facts.regularization")
+    """The λ of the ridge; the noise variance in the Gaussian-process view."""
+    approximation: Approximation = _fact("_facts.approximation")
+    """What the posterior replaces the kernel's feature space by; decides which radii are valid."""
+    dimension: int | None = _fact("_facts.dimension")
+    """d, the number of columns of a point; None before the first."""
+    round_index: int = _fact("_facts.round_index")
+    """t, how many observations were learned."""
+    residual_trace: float = _fact("_facts.residual_trace")
+    """ρ = Σ ‖(I − P)k(s_i, ·)‖², what the anchors leave unexplained of the past; 0 if exact."""
+    prior_mean: float = _fact("_facts.prior_mean")
+    """The expected reward where nothing is known; 0 unless it is learned."""
+    kernel_changes: tuple[KernelChange, ...] = _fact("_facts.kernel_changes")
+    """How the kernel has changed so far; empty unless it is learned."""
+    trusted_since: int = _fact("_facts.trusted_since")
+    """The first observation that still counts: a learned model drops what came before rewards fell short of it."""
+    failed_refits: int = _fact("_facts.failed_refits")
+    """How often a kernel could not be learned, so that the one before stayed."""
+    dictionary_size: int = _fact("_pending.settled.size")
+    """How many anchors, points or features carry the posterior: m."""
+    log_determinant: float = _fact("_pending.settled.log_determinant")
+    """The log det(I + K/λ) of the (projected) Gram matrix of the observed points."""
+    effective_dimension: float = _fact("_pending.settled.effective_dimension")
+    """Trace K(K + λI)⁻¹ of the (projected) Gram matrix of the observed points (Definition 3.1)."""
+    drift: float = _fact("_pending.settled.drift")
+    """How far the tracked inverse was from the true one when it was last checked, relative; 0 without one."""
+    bonus: float = _fact("_facts.bonus")
+    """How many standard deviations an upper bound should lie above the mean; 1 unless it is learned."""
+    shape: int = _fact("_facts.shape")
+    """What rewards in a box show of the settings: nothing, a plane or more (:mod:`kernel_bandits.learning.mixed`)."""
+    unit: float = _fact("_facts.unit")
+    """The unit of rewards which the kernel, λ and covariances are in; 1 unless their squares would underflow."""
+    falls_back: bool = False
+    """Whether rewards that stay below what was predicted of them end the trust in what was learned before."""
+    learns_kernel: bool = False
+    """Whether the kernel is learned from the rewards; radii with a guarantee do not hold then."""
+
+    def __init__(self, facts: Facts, pending: Carrier) -> None:
+        self._facts = facts
+        self._pending = pending
+
+    @property
+    def information_gain(self) -> float:
+        """½·log det(I + K/λ) of the (projected) Gram matrix."""
+        return 0.5 * self.log_determinant
+
+    def awaited_point(self, key: int) -> FloatArray:
+        """The point (d,) whose reward is awaited under a key."""
+        return self._pending.awaited[key].point
+
+    @property
+    def awaited_points(self) -> dict[int, FloatArray]:
+        """The points (d,) whose reward is awaited, by key, oldest first."""
+        return {key: awaited.point for key, awaited in self._pending.awaited.items()}
+
+    @property
+    def awaited_count(self) -> int:
+        """The number of points whose reward is awaited."""
+        return len(self._pending.awaited)
+
+    @property
+    def observed_points(self) -> FloatArray:
+        """Every observed point in order, shape (t, d), where the history is kept."""
+        return self._observations()[0]
+
+    @property
+    def observed_rewards(self) -> FloatArray:
+        """Every observed reward in order, shape (t,), where the history is kept."""
+        return self._observations()[1]
+
+    @abstractmethod
+    def _observations(self) -> tuple[FloatArray, FloatArray]:
+        """Return every observed point (t, d) and reward (t,) in order, or an error where the history is not kept."""
+
+    @property
+    @abstractmethod
+    def dictionary_points(self) -> FloatArray:
+        """The anchors that carry the posterior, shape (m, d)."""
 
     def describe(self, context_columns: int, points: FloatArray, box: Box | None = None) -> None:
         """Take note, before the first round, of what the columns of joint points are.
@@ -340,3 +578,24 @@ class _JointBound(Bound):
         evaluation = self._posterior.evaluate(points)
         gradients = self._posterior.gradient(points, evaluation, self._bonus, len(self._context))
         return evaluation.mean + self._bonus * evaluation.std, gradients
+
+
+# Up to this many points are drawn jointly: a factorisation of that order takes about 20 ms.
+JOINT_POINTS = 1000
+
+
+def draw_deviations(
+    posterior: Posterior[Any], points: FloatArray, evaluation: Evaluation, count: int, generator: np.random.Generator
+) -> FloatArray:
+    """Draw (expected reward − mean) at evaluated points (A, d), shape (count, A).
+
+    Joint up to ``JOINT_POINTS`` points; more are drawn in blocks of that many, independent of each other.
+    """
+    normals = posterior.unit * generator.standard_normal((count, len(points)))
+    if len(points) <= JOINT_POINTS:
+        return correlate(normals, posterior.covariance(points, evaluation))
+    for start in range(0, len(points), JOINT_POINTS):
+        block = slice(start, start + JOINT_POINTS)
+        covariance = posterior.covariance(points[block], posterior.evaluate(points[block]))
+        normals[:, block] = correlate(normals[:, block], covariance)
+    return normals

@@ -4,17 +4,21 @@ Everything beyond needs no more of a basis than its coordinates, the gradient th
 φ, the radii and the dictionary rules stay as they are for any other basis.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_bandits import kernels
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import Kernel, KernelLike, Stationary, TensorProduct, require_gram
+from kernel_bandits.kernels import KernelLike, require_gram
+from kernel_bandits.kernels.base import with_defaults
 from kernel_bandits.kernels.sections import Sections
 from kernel_bandits.numerics import linalg
-from kernel_bandits.posteriors.projection import EXTENDED, EXTENDED_IS_WIDER, extended_gram_times
+from kernel_bandits.posteriors.history import Block
+from kernel_bandits.posteriors.ridge import Mass
 
 # The kernels of this library return a fresh array, which may be overwritten.
 KERNELS = f"{kernels.__name__}."
@@ -26,6 +30,11 @@ ROUNDING_TOLERANCE = 1e-12
 # Up to this bound on the condition of K_ZZ, directions are orthogonal to the anchors within 1e-9 as they are.
 WELL_CONDITIONED = 1e7
 EPSILON = float(np.finfo(float).eps)
+# One cross-Gram block of at most this many bytes is held at a time, and never a t×m matrix.
+BLOCK_BYTES = 2 * 2**20
+# Extended precision is wider than double on most machines, but not on all.
+EXTENDED = np.longdouble
+EXTENDED_IS_WIDER = bool(np.finfo(EXTENDED).eps < np.finfo(np.float64).eps)
 
 
 def least_direction(prior_variance: FloatArray | float, regularization: float) -> FloatArray:
@@ -107,12 +116,7 @@ class AnchorBasis:
 
     def sections_in(self, context: FloatArray) -> Sections | None:
         """Return the kernel between actions in one context (d_x,) and the anchors; None where nothing is gained."""
-        kernel = self.kernel
-        if not len(self.anchors):
-            return None
-        if isinstance(kernel, TensorProduct):
-            return kernel.sections_in(context, self.anchors)
-        return kernel.sections(self.anchors) if isinstance(kernel, Kernel) and not len(context) else None
+        return with_defaults(self.kernel).sections_in(context, self.anchors) if len(self.anchors) else None
 
     def gram(self, points: FloatArray) -> FloatArray:
         """Return k(points, anchors) in an array that may be overwritten; a foreign kernel may keep what it returns."""
@@ -121,8 +125,11 @@ class AnchorBasis:
             return self.kernel(points, anchors)
         if not len(anchors):
             return np.empty((len(points), 0))
-        gram = self.kernel(points, anchors)
-        require_gram(self.kernel, gram, (len(points), len(anchors)))
+        return self._checked(self.kernel(points, anchors), len(points))
+
+    def _checked(self, gram: FloatArray, rows: int) -> FloatArray:
+        """Return a copy of what a foreign kernel returned for so many points, or an error if it is no such matrix."""
+        require_gram(self.kernel, gram, (rows, len(self.anchors)))
         return np.array(gram, order="C")
 
     def gram_of_rounds(self, points: FloatArray, split: int) -> FloatArray:
@@ -130,15 +137,17 @@ class AnchorBasis:
 
         Where distances add up, those of contexts, the columns before ``split``, are computed once for all actions.
         """
-        if isinstance(self.kernel, Stationary) and len(self.anchors):
-            return self.kernel.of_rounds(*_parts(points, split), self.anchors)
-        return self.gram(points.reshape(-1, points.shape[2]))
+        rows = points.shape[0] * points.shape[1]
+        if not len(self.anchors):
+            return np.empty((rows, 0))
+        gram = with_defaults(self.kernel).of_rounds(*_parts(points, split), self.anchors)
+        return gram if self._owns_gram else self._checked(gram, rows)
 
     def factors_of_rounds(self, points: FloatArray, split: int) -> tuple[FloatArray, FloatArray] | None:
         """Return the factors (n, m) and (A, m) whose product is :meth:`gram_of_rounds`; None if it is no product."""
-        if isinstance(self.kernel, Stationary) and len(self.anchors):
-            return self.kernel.factors_of_rounds(*_parts(points, split), self.anchors)
-        return None
+        if not len(self.anchors):
+            return None
+        return with_defaults(self.kernel).factors_of_rounds(*_parts(points, split), self.anchors)
 
     def __call__(self, points: FloatArray) -> Coordinates:
         """Return the coordinates of points (A, d)."""
@@ -184,12 +193,19 @@ class AnchorBasis:
         # Rounding leaves the direction not quite orthogonal to the anchors, and J amplifies that from one to the next
         # (K_ZZ may have condition 1e13): r ← r − JᵀJ(k_Z(z) + K_ZZ r), in extended precision where it cancels.
         column = self.gram(point[None, :])[0].astype(EXTENDED)
-        misfit = (column + extended_gram_times(self.gram, self.anchors, coefficients)).astype(np.float64)
+        misfit = (column + self._extended_gram_times(coefficients)).astype(np.float64)
         coefficients -= self.weights(linalg.times_upper(misfit[None, :], self.factor)[0])
         # l² = k(z, z) + rᵀk_Z(z)
         square = own + float(coefficients @ column)
         require_finite_between_points(self.kernel, square)
         return coefficients, square
+
+    def _extended_gram_times(self, vector: FloatArray) -> NDArray[np.longdouble]:
+        """K_ZZ·v in extended precision, with kernel values that are recomputed block by block."""
+        anchors, wide = self.anchors, vector.astype(EXTENDED)
+        rows = max(1, BLOCK_BYTES // (16 * len(anchors)))
+        blocks = (self.gram(anchors[start : start + rows]) for start in range(0, len(anchors), rows))
+        return np.concatenate([gram.astype(EXTENDED) @ wide for gram in blocks])
 
     def extended(self, point: FloatArray, coefficients: FloatArray, pivot: float, prior_variance: float) -> Self:
         """Return the basis with one more anchor z, whose :meth:`direction` has these coefficients and this length.
@@ -199,6 +215,39 @@ class AnchorBasis:
         anchors = np.concatenate([self.anchors.reshape(len(self.factor), len(point)), point[None, :]])
         factor = linalg.border_inverse_factor(self.factor, coefficients, pivot)
         return type(self)(self.kernel, self.regularization, anchors, factor, self.trace + prior_variance)
+
+    @np.errstate(invalid="ignore", over="ignore")
+    def project(self, blocks: Iterable[Block], since: Sequence[int]) -> Mass:
+        """Return the past in the coordinates of the last q anchors.
+
+        Φ(s_i) = J k_Z(s_i), O(t·m), kernel recomputed block by block.
+
+        ``since`` is how many observations came before each of the last q anchors; later ones count in its coordinate
+        already. Where repeats are merged, every anchor must be newer than all observations.
+        """
+        size, further = len(self.anchors), len(since)
+        added = np.asarray(since)
+        gram_sum, square, moment = np.zeros((size, further)), np.zeros((further, further)), np.zeros(further)
+        rows, first = max(1, BLOCK_BYTES // (8 * size)), 0
+        for block_points, block_counts, block_rewards in blocks:
+            for start in range(0, len(block_points), rows):
+                points, rewards = block_points[start : start + rows], block_rewards[start : start + rows]
+                counts = block_counts[start : start + rows]
+                # anchors that were there before the first of these points know them all
+                known = int(np.searchsorted(added, first, side="right"))
+                if known == further:
+                    break
+                gram = self.kernel(points, self.anchors)
+                coordinates = linalg.times(gram, np.ascontiguousarray(self.factor[:, size - further + known :]))
+                coordinates *= np.arange(first, first + len(points))[:, None] < added[known:]
+                weighted = coordinates if (counts == 1.0).all() else counts[:, None] * coordinates
+                gram_sum[:, known:] += linalg.transpose_times(gram, weighted)
+                square[known:, known:] += linalg.transpose_times(coordinates, weighted)
+                moment[known:] += rewards @ coordinates
+                first += len(points)
+        require_finite_between_points(self.kernel, square, moment)
+        # Σ φcᵀ = J Σ k_Z cᵀ
+        return Mass(linalg.times_upper(np.ascontiguousarray(gram_sum.T), self.factor).T, square, moment)
 
 
 def _parts(points: FloatArray, split: int) -> tuple[FloatArray, FloatArray]:

@@ -12,11 +12,11 @@ from kernel_bandits.dictionaries.base import Candidate, Dictionary
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.numerics.linalg import inverse_and_log_determinant, safe_sqrt, times
 from kernel_bandits.posteriors.anchored import AnchoredRegression
+from kernel_bandits.posteriors.base import Fulfilled
 from kernel_bandits.posteriors.basis import least_direction, require_resolution
-from kernel_bandits.posteriors.facts import Fulfilled
 from kernel_bandits.posteriors.history import Blocks, History, Thinned
 from kernel_bandits.posteriors.pending import Awaited
-from kernel_bandits.posteriors.regression import batch_rows, sequential_factor
+from kernel_bandits.posteriors.ridge import batch_rows, sequential_factor
 
 # Anchors that are chosen from a whole history at once are enough if they leave no more of it unexplained than, in
 # variance, this share of what the posterior leaves uncertain at its points, λ·trace K(K + λI)⁻¹ together;

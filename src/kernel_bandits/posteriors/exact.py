@@ -14,8 +14,7 @@ from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, kernel_gradient
 from kernel_bandits.numerics import linalg
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.facts import Evaluation, Facts, require_finite_kernel
+from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior, require_finite_kernel
 from kernel_bandits.posteriors.pending import Awaited, Pending
 
 # Columns of Jᵀ that come after its contiguous part wait until they are this many, or this share of it, to join it.

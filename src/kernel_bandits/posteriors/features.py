@@ -15,10 +15,9 @@ from kernel_bandits.errors import UnavailableError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.kernels.fourier import FeatureMap
 from kernel_bandits.numerics.linalg import half_inverse, safe_sqrt, times, times_transpose, times_vector
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.facts import Evaluation, Facts
+from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior
 from kernel_bandits.posteriors.pending import Awaited, Pending
-from kernel_bandits.posteriors.regression import BATCH_ROWS, RidgeRegression
+from kernel_bandits.posteriors.ridge import BATCH_ROWS, RidgeRegression
 
 # Columns whose first values lie further from 0 than this are taken about them, where the features have an intercept.
 FAR = 100.0

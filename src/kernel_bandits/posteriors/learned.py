@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 from array import array
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Self
 
@@ -19,16 +20,20 @@ from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.learning.columns import Rewards, RewardUnits
 from kernel_bandits.learning.defaults import UNKNOWN_NOISE
 from kernel_bandits.learning.fit import KernelLearning
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.converted import ConvertedEvaluation, ConvertedPosterior
-from kernel_bandits.posteriors.facts import KernelChange
-from kernel_bandits.posteriors.fallback import Trust
-from kernel_bandits.posteriors.history import History
+from kernel_bandits.posteriors.base import Bound, Evaluation, KernelChange, Posterior
+from kernel_bandits.posteriors.drift import Trust
+from kernel_bandits.posteriors.history import History, rewards_at
 from kernel_bandits.posteriors.learners import Learner, Refit
-from kernel_bandits.posteriors.rebuilding import model_of, rebuild, sampler
 
 
-class LearnedPosterior(ConvertedPosterior):
+@dataclass(slots=True)
+class _LearnedEvaluation(Evaluation):
+    """Adds the evaluation of the posterior within, whose mean is less the prior mean."""
+
+    within: Any
+
+
+class LearnedPosterior(Posterior[_LearnedEvaluation]):
     """Another posterior, whose kernel, λ and prior mean are learned by maximum evidence at doubling times.
 
     A change rebuilds dictionary and posterior from the whole history in one pass. All numbers are in the units of the
@@ -36,7 +41,7 @@ class LearnedPosterior(ConvertedPosterior):
     are kept as they were, and bounded anew at each change.
 
     Where nothing was known it also notices that rewards stay below what was predicted of them. It then falls back to
-    its prior and to what came after the fall (:mod:`~kernel_bandits.posteriors.fallback`). A log that is learned in
+    its prior and to what came after the fall (:mod:`~kernel_bandits.posteriors.drift`). A log that is learned in
     bulk is not watched, nor are weighted observations.
 
     Args:
@@ -51,7 +56,8 @@ class LearnedPosterior(ConvertedPosterior):
     def __init__(self, learner: Learner[Any], learning: KernelLearning, seed: np.random.SeedSequence) -> None:
         start = learner.start
         within = learner.build(None, UNKNOWN_NOISE if start is None else start.noise, 0)
-        super().__init__(within)
+        super().__init__(within._facts, within._pending)
+        self._within = within
         self._facts.prior_mean = 0.0 if start is None else start.mean
         self.learning = learning
         self._learner, self._seed = learner, seed
@@ -95,13 +101,78 @@ class LearnedPosterior(ConvertedPosterior):
         twin._rewards, twin._kept = self._rewards[:], None if self._kept is None else self._kept.copy()
         return twin
 
-    def _check_first(self, points: FloatArray) -> None:
-        self._learner.check(points)
-
     def _observations(self) -> tuple[FloatArray, FloatArray]:
         return self._within._observations()[0], np.array(self._rewards)
 
-    def observe_steps(self, point: FloatArray, reward: float, evaluation: ConvertedEvaluation, row: int = 0) -> Steps:
+    @property
+    def _is_history_free(self) -> bool:
+        return self.approximation == "history-free"
+
+    @property
+    def dictionary_points(self) -> FloatArray:
+        return self._within.dictionary_points
+
+    def _in_data_units(self, means: FloatArray) -> FloatArray:
+        return means + self.prior_mean if self.unit == 1.0 else self.unit * means + self.prior_mean
+
+    def _shifted(self, evaluation: Evaluation) -> _LearnedEvaluation:
+        std = evaluation.std if self.unit == 1.0 else self.unit * evaluation.std
+        return _LearnedEvaluation(evaluation.round_index, self._in_data_units(evaluation.mean), std, evaluation)
+
+    def bound_in(self, context: FloatArray, bonus: float) -> Bound:
+        if not self.round_index:
+            # the columns are still to be checked
+            return super().bound_in(context, bonus)
+        return self._within.bound_in(context, bonus)
+
+    def evaluate(self, points: FloatArray) -> _LearnedEvaluation:
+        if not self.round_index:
+            self._learner.check(points)
+        return self._shifted(self._within.evaluate(points))
+
+    def means(self, points: FloatArray) -> FloatArray:
+        if not self.round_index:
+            self._learner.check(points)
+        return self._in_data_units(self._within.means(points))
+
+    def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _LearnedEvaluation]:
+        if not self.round_index:
+            self._learner.check(points)
+        chosen, evaluation = self._within.contenders(points, bonus)
+        return chosen, self._shifted(evaluation)
+
+    def gradient(self, points: FloatArray, evaluation: _LearnedEvaluation, bonus: float, first: int = 0) -> FloatArray:
+        return self.unit * self._within.gradient(points, evaluation.within, bonus, first)
+
+    def covariance(self, points: FloatArray, evaluation: _LearnedEvaluation) -> FloatArray:
+        return self._within.covariance(points, evaluation.within)
+
+    def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        points, values, rewards = self._within.contributions(point)
+        is_kept = rewards is not None and not self._is_history_free
+        # as they came, where the posterior within learned them centred and bounded
+        return points, self.unit * values, rewards_at(points, *self._observations()) if is_kept else None
+
+    def batch(self) -> AbstractContextManager[Callable[[FloatArray], float]]:
+        return self._within.batch()
+
+    def predict_awaited(self, key: int) -> tuple[float, float]:
+        mean, std = self._within.predict_awaited(key)
+        return self.unit * mean + self.prior_mean, self.unit * std
+
+    def anticipate_steps(self, key: int, point: FloatArray, evaluation: _LearnedEvaluation, row: int = 0) -> Steps:
+        return self._within.anticipate_steps(key, point, evaluation.within, row)
+
+    def anticipate_many_steps(self, keys: Sequence[int], points: FloatArray) -> tuple[int, Steps]:
+        return self._within.anticipate_many_steps(keys, points)
+
+    def abandon_steps(self, keys: Collection[int]) -> Steps:
+        return self._within.abandon_steps(keys)
+
+    def abandon_many_steps(self, keys: Sequence[int]) -> Iterator[tuple[int, Steps]]:
+        return self._within.abandon_many_steps(keys)
+
+    def observe_steps(self, point: FloatArray, reward: float, evaluation: _LearnedEvaluation, row: int = 0) -> Steps:
         centred = self._centred(reward)
         return self._learn_steps(
             point,
@@ -134,7 +205,7 @@ class LearnedPosterior(ConvertedPosterior):
         units, refit = self._units, None
         if len(points) >= self.learning.first_round:
             try:
-                units, refit = self._refitted(points, rewards, sampler(self._seed, len(points)))
+                units, refit = self._refitted(points, rewards, _sampler(self._seed, len(points)))
             except KernelBanditsError as reason:
                 self._facts.count_failure(len(points), reason)
         if refit is None:
@@ -244,7 +315,7 @@ class LearnedPosterior(ConvertedPosterior):
         """Change to the kernel that explains a sample best, if it is better by enough."""
         kept = self._kept
         points, rewards = self._observations() if kept is None else (kept.points, kept.rewards)
-        generator = sampler(self._seed, self.round_index)
+        generator = _sampler(self._seed, self.round_index)
         since = self._trust.since
         units, refit = self._refitted(points[since:], rewards[since:], generator)
         if refit is None:
@@ -279,7 +350,7 @@ class LearnedPosterior(ConvertedPosterior):
         self._learner.look_again(kept)
         units, refit = self._units, None
         if len(kept) >= self.learning.first_round:
-            units, refit = self._refitted(kept, earned, sampler(self._seed, self.round_index))
+            units, refit = self._refitted(kept, earned, _sampler(self._seed, self.round_index))
         mean = float(earned.mean()) if refit is None else refit.mean
         centred = np.zeros(len(points)) if refit is None else units.bounded(rewards) / units.unit - mean
         # what the old anchors stand for no longer counts
@@ -321,11 +392,38 @@ class LearnedPosterior(ConvertedPosterior):
     def _rebuilt(
         self, refit: Refit[Any] | None, points: FloatArray, centred: FloatArray, anchors: FloatArray
     ) -> Posterior[Any]:
-        """Return the posterior of a model, or of nothing known, with all observations and what is awaited."""
-        within = self._learner.build(*model_of(refit), len(self.kernel_changes) + 1)
+        """Return the posterior of a model, or of nothing known, with all observations and what is awaited.
+
+        Args:
+            refit: the model; None where nothing is known.
+            points: all that were observed, shape (t, d).
+            centred: their rewards in units of the model, less its mean, shape (t,).
+            anchors: points to choose anchors from besides the sample, such as those before, shape (m, d).
+        """
+        kernel, regularization = (None, UNKNOWN_NOISE) if refit is None else (refit.kernel, refit.regularization)
+        within = self._learner.build(kernel, regularization, len(self.kernel_changes) + 1)
+        # The kernel was learned without them: they change what is known of f, not how rough it is.
         weights = self._trust.weights(self.observed_weights, len(points))
-        rebuild(within, refit, points, centred, weights, anchors, self.awaited_points)
+        awaited = self.awaited_points
+        candidates = anchors if refit is None else refit.sample
+        if len(candidates) < len(points) or awaited:
+            # what anchors stand for is to be explained too, whether or not it was sampled
+            candidates = _candidates(candidates, anchors.reshape(-1, points.shape[1]), list(awaited.values()))
+        within.learn_history(points, centred, candidates, weights)
+        if awaited:
+            within.anticipate_all(awaited)
         return within
 
     def __repr__(self) -> str:
         return f"LearnedPosterior({self._within!r}, prior_mean={self.prior_mean:g}, changes={len(self.kernel_changes)})"
+
+
+def _sampler(seed: np.random.SeedSequence, number: int) -> np.random.Generator:
+    """Return what draws the sample of a fit after this number of observations."""
+    return np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, number)))
+
+
+def _candidates(sample: FloatArray, anchors: FloatArray, awaited: list[FloatArray]) -> FloatArray:
+    """Return what anchors are chosen from; of the points whose reward is to come, as many at most as were sampled."""
+    some = awaited[:: -(-len(awaited) // len(sample)) or 1]
+    return np.unique(np.concatenate([sample, anchors, np.reshape(some, (-1, sample.shape[1]))]), axis=0)

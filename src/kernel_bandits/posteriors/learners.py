@@ -15,6 +15,7 @@ from kernel_bandits.actions import Box, are_arms
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import Kernel, KernelLike, TensorProduct
+from kernel_bandits.kernels.base import with_defaults
 from kernel_bandits.kernels.mixed import Mixed, PerArm
 from kernel_bandits.learning.columns import Columns, ColumnUnits, RewardModel, Units, action_units
 from kernel_bandits.learning.defaults import CATEGORY_ROWS as MOST_ROWS
@@ -31,9 +32,8 @@ from kernel_bandits.learning.fit import KernelLearning, Sample, log_marginal_lik
 from kernel_bandits.learning.mixed import CURVED, MixedModel, MixedSample
 from kernel_bandits.learning.prior import ARM_PRIOR as PRIOR
 from kernel_bandits.learning.prior import DESCRIBED_PRIOR, unknown_kernel
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.facts import Facts, KernelChange
-from kernel_bandits.posteriors.split import SplitPosterior
+from kernel_bandits.posteriors.arms import SplitPosterior
+from kernel_bandits.posteriors.base import Facts, KernelChange, Posterior
 
 # Builds the posterior of a kernel and λ, with coins of its own for each number.
 PosteriorFactory: TypeAlias = Callable[[KernelLike, float, int], Posterior[Any]]
@@ -57,7 +57,7 @@ class Refit(Generic[M]):
         sample: the points it was learned from, shape (n, d).
         shares: as of :class:`KernelChange`.
         arm_correlation: as of :class:`KernelChange`.
-        shape: as of :class:`~kernel_bandits.posteriors.facts.Facts`.
+        shape: as of :class:`~kernel_bandits.posteriors.base.Facts`.
         is_provisional: likewise.
     """
 
@@ -306,8 +306,9 @@ class MixedLearner(Learner[MixedModel]):
     def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
         if kernel is None:
             kernel = self._unknown()
-        if isinstance(kernel, PerArm):
-            return SplitPosterior(kernel, regularization, _Numbered(self._build_arm, number))
+        own = with_defaults(kernel)
+        if own.of_each_arm() is not None:
+            return SplitPosterior(own, regularization, _Numbered(self._build_arm, number))
         return self._build(kernel, regularization, number)
 
     def _unknown(self) -> Kernel:

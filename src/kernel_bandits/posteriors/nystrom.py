@@ -17,12 +17,10 @@ from kernel_bandits.kernels.sections import Sections
 from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors import bulk, pruning, rounds
 from kernel_bandits.posteriors.anchored import AnchoredRegression, solved_anew
-from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posteriors.base import Bound, Evaluation, Facts, Fulfilled, Posterior, require_finite_kernel
 from kernel_bandits.posteriors.basis import EPSILON, require_resolution
-from kernel_bandits.posteriors.bounds import Bound
-from kernel_bandits.posteriors.facts import Evaluation, Facts, Fulfilled, require_finite_kernel
 from kernel_bandits.posteriors.pending import Awaited, Pending
-from kernel_bandits.posteriors.regression import RidgeRegression
+from kernel_bandits.posteriors.ridge import RidgeRegression
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, Self, TypeVar
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, drop_step
 from kernel_bandits.numerics.linalg import symmetric_times_vector
-from kernel_bandits.posteriors.regression import RidgeRegression
+from kernel_bandits.posteriors.ridge import RidgeRegression
 
 
 class Regression(Protocol):

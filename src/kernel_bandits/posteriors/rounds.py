@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.numerics import linalg
 from kernel_bandits.posteriors.anchored import AnchoredRegression
+from kernel_bandits.posteriors.base import Evaluation
 from kernel_bandits.posteriors.basis import AnchorBasis
-from kernel_bandits.posteriors.facts import Evaluation
 
 # Multiplications that have to be saved, as a share of all: products of few rows are slower than they look.
 LEAST_SAVED = 0.6

@@ -4,7 +4,7 @@ import copy
 import math
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import lapack
@@ -14,7 +14,6 @@ from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.numerics import linalg
 from kernel_bandits.numerics.blas_threads import factorisation_threads
-from kernel_bandits.posteriors.projection import Mass
 
 # Features wait until this many can enter A by one matrix product; the drift check follows: a few gemv per 64 rounds.
 PENDING_ROWS = 64
@@ -30,6 +29,14 @@ WOODBURY_ROWS = 128
 # 1 + φᵀPφ is at least 1; rounding that leaves less than this has lost every digit of φᵀPφ.
 LEAST_SCALE = 0.5
 _ARRAYS = ("covariance", "weights", "_precision", "_moment", "_pending", "_pending_rewards")
+
+
+class Mass(NamedTuple):
+    """The past in q further coordinates c, which are the last of φ."""
+
+    cross: FloatArray  # Σ φcᵀ, shape (m, q)
+    square: FloatArray  # Σ ccᵀ, shape (q, q)
+    moment: FloatArray  # Σ rc, shape (q,)
 
 
 def batch_rows(size: int) -> int:

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps, carry_out, replace_state
-from kernel_bandits.kernels import KernelLike
-from kernel_bandits.kernels.mixed import Mixed, PerArm
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.facts import Evaluation, Facts
+from kernel_bandits.errors import InputError
+from kernel_bandits.kernels import Kernel, KernelLike
+from kernel_bandits.kernels.base import with_defaults
+from kernel_bandits.posteriors.base import Evaluation, Facts, Posterior
 from kernel_bandits.posteriors.pending import Awaited
 
 # Builds the posterior of one arm on contexts, given how many there are already.
@@ -118,13 +118,13 @@ class _Arms:
             self.size = size
 
     def _narrowed(self) -> _NarrowAnchors | None:
-        if not isinstance(self._kernel, Mixed):
-            return None
         varies = (self.anchors != self.anchors[0]).any(axis=0)
         columns, fixed = np.flatnonzero(varies), np.flatnonzero(~varies)
         if not 0 < len(columns) <= NARROW * len(varies):
             return None
-        kernel = self._kernel.restricted(columns, self.anchors[0])
+        kernel = with_defaults(self._kernel).restricted(columns, self.anchors[0])
+        if kernel is None:
+            return None
         anchors = np.ascontiguousarray(self.anchors[:, columns])
         return _NarrowAnchors(columns, fixed, self.anchors[0, fixed], anchors, kernel)
 
@@ -137,21 +137,24 @@ class _Arms:
 
 
 class SplitPosterior(Posterior[_SplitEvaluation]):
-    """One posterior per arm, on contexts alone; the posterior of a :class:`PerArm` kernel.
+    """One posterior per arm, on contexts alone; the posterior of a :class:`~kernel_bandits.PerArm` kernel.
 
     An arm is a distinct action. One that was never played has the prior mean and standard deviation.
 
     Args:
-        kernel: the kernel of joint points.
+        kernel: the kernel of joint points, in which arms share nothing.
         regularization: λ.
         build: builds the posterior of an arm.
     """
 
-    def __init__(self, kernel: PerArm, regularization: float, build: ArmFactory) -> None:
-        self._arms = _Arms(kernel.context_kernel, kernel.context_dimension)
-        is_free = build(kernel.context_kernel, regularization, 0).approximation == "history-free"
+    def __init__(self, kernel: Kernel, regularization: float, build: ArmFactory) -> None:
+        of_each = kernel.of_each_arm()
+        if of_each is None:
+            raise InputError(f"kernel: expected one whose arms share nothing, such as PerArm, got {kernel!r}.")
+        self._contexts, self._split = of_each
+        self._arms = _Arms(self._contexts, self._split)
+        is_free = build(self._contexts, regularization, 0).approximation == "history-free"
         super().__init__(Facts(kernel, regularization, "history-free" if is_free else "projected"), self._arms)
-        self._split, self._contexts = kernel.context_dimension, kernel.context_kernel
         self._build = build
         # which arm each observation belongs to, in the order in which they were learned
         self._order: list[int] = []

@@ -1,8 +1,15 @@
-"""A posterior that forgets: another one, rebuilt from what is left in memory."""
+"""Notice that rewards have left their predictions, and forget what no longer holds.
+
+Tests of residuals, the trust of a learned model in what it has learned, the rules by which observations are forgotten,
+and the posterior that forgets by them.
+"""
 
 from __future__ import annotations
 
 import copy
+import math
+import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,16 +20,331 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.actions import Box
-from kernel_bandits.arrays import FloatArray
+from kernel_bandits.arrays import FloatArray, as_count, as_positive
 from kernel_bandits.commit import Steps, carry_out, replace_state
-from kernel_bandits.errors import KernelBanditsError
+from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.kernels.timed import Timed
-from kernel_bandits.learning.defaults import FIRST_TESTED_ROUND as FIRST_TESTED
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.bounds import Bound
-from kernel_bandits.posteriors.changes import Cusum, residual
-from kernel_bandits.posteriors.facts import Evaluation
-from kernel_bandits.posteriors.forgetting import Forgetting
+from kernel_bandits.learning.defaults import (
+    FALL_LIMIT,
+    FALL_LIMIT_GROWTH,
+    FALL_SUSPECT_SHARE,
+    FIRST_TESTED_ROUND,
+    LARGEST_RESIDUAL,
+    RESIDUAL_COUNT,
+    RESIDUAL_SHARE,
+    TOLERATED_SHIFT,
+)
+from kernel_bandits.posteriors.base import Bound, Evaluation, Facts, Posterior
+
+
+def residual(reward: float, mean: float, std: float, variance: float, unit: float) -> float:
+    """Return z = (reward − mean)/√(std² + λ) with λ = variance·unit², within ±``LARGEST_RESIDUAL``."""
+    # the square of a tiny unit is 0
+    z = (reward - mean) / unit / math.sqrt((std / unit) ** 2 + variance)
+    # written out, here and below, since every reward passes: max and min take several times as long
+    return (
+        z
+        if -LARGEST_RESIDUAL <= z <= LARGEST_RESIDUAL
+        else LARGEST_RESIDUAL
+        if z > LARGEST_RESIDUAL
+        else -LARGEST_RESIDUAL
+    )
+
+
+def residuals(rewards: FloatArray, means: FloatArray, stds: FloatArray, variance: float, unit: float) -> FloatArray:
+    """Return the :func:`residual` of each of n rewards, shape (n,)."""
+    z = (rewards - means) / unit / np.sqrt((stds / unit) ** 2 + variance)
+    return np.where(z >= -LARGEST_RESIDUAL, np.minimum(z, LARGEST_RESIDUAL), -LARGEST_RESIDUAL)
+
+
+def next_statistics(above: float, below: float, z: float, tolerated: float) -> tuple[float, float]:
+    """Return the two statistics of a CUSUM test (Page 1954) after one more residual."""
+    above, below = above + z - tolerated, below - z - tolerated
+    return above if above > 0.0 else 0.0, below if below > 0.0 else 0.0
+
+
+def next_mean_square(mean_square: float, count: int, z: float) -> float:
+    """Return the running mean of z² after one more residual, given how many there were; it starts at 1."""
+    return mean_square + (RESIDUAL_SHARE if count > RESIDUAL_COUNT else max(RESIDUAL_SHARE, 1.0 / (count + 2))) * (
+        z * z - mean_square
+    )
+
+
+@dataclass(frozen=True)
+class Cusum:
+    """Two-sided CUSUM test of standardised residuals; frozen, so that a failed update changes nothing.
+
+    It measures residuals in units of their own scale where that is above 1, and begins again when the kernel has
+    changed: a kernel that was learned from few rewards is too sure of itself, which is no change of the process.
+
+    Attributes:
+        tolerated: shifts below this many standard deviations are no change.
+        limit: of the statistics.
+        above: the statistic of rewards above what was predicted.
+        below: the same below.
+        above_since: the round after which the statistic has been positive, where a change would have been.
+        below_since: the same of the other.
+        count: how many residuals there were.
+        mean_square: the running mean of z².
+        kernel_changes: how often the kernel had changed.
+    """
+
+    tolerated: float
+    limit: float
+    above: float = 0.0
+    below: float = 0.0
+    above_since: int = 0
+    below_since: int = 0
+    count: int = 0
+    mean_square: float = 1.0
+    kernel_changes: int = 0
+
+    def after(self, z: float, time: int, kernel_changes: int = 0) -> Cusum:
+        """Return the test with one more :func:`residual`.
+
+        Args:
+            z: the residual.
+            time: of its decision, in rounds.
+            kernel_changes: how often the kernel has changed.
+        """
+        mean_square = next_mean_square(self.mean_square, self.count, z)
+        before = self if kernel_changes == self.kernel_changes else self.anew(time)
+        scaled = z / math.sqrt(mean_square) if mean_square > 1.0 else z
+        above, below = next_statistics(before.above, before.below, scaled, self.tolerated)
+        return Cusum(
+            self.tolerated,
+            self.limit,
+            above,
+            below,
+            before.above_since if above else time + 1,
+            before.below_since if below else time + 1,
+            self.count + 1,
+            mean_square,
+            kernel_changes,
+        )
+
+    @property
+    def changed_at(self) -> int | None:
+        """The round of the change; None if there was none."""
+        if max(self.above, self.below) <= self.limit:
+            return None
+        return self.above_since if self.above > self.below else self.below_since
+
+    def anew(self, time: int) -> Cusum:
+        """Return a test that has seen no shift yet, of residuals of the same scale."""
+        return replace(self, above=0.0, below=0.0, above_since=time, below_since=time)
+
+
+# The weight of an observation that no longer counts. Not 0: the history divides by it. A million of them weigh as much
+# as a thousandth of one that counts.
+FORGOTTEN = 1e-9
+# A test that has seen nothing yet.
+_FRESH = Cusum(TOLERATED_SHIFT, FALL_LIMIT)
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Which observations a learned model rests on; frozen, so that a failed update changes nothing.
+
+    Attributes:
+        is_watched: whether rewards are tested at all.
+        since: observations before this one count for nothing.
+        test: of the rewards that came after it.
+    """
+
+    is_watched: bool = True
+    since: int = 0
+    test: Cusum = _FRESH
+
+    def after(self, reward: float, mean: float, std: float, facts: Facts) -> Trust:
+        """Return it with one more reward, and what a posterior with such facts predicted of it."""
+        if not self.is_watched or facts.is_provisional or facts.round_index - self.since < FIRST_TESTED_ROUND:
+            return self
+        z = residual(reward, mean, std, facts.regularization, facts.unit)
+        # A fit begins the test again, unless it is close to an alarm: the fit then learns from both sides of a change.
+        is_suspect = self.test.below > FALL_SUSPECT_SHARE * FALL_LIMIT
+        changes = self.test.kernel_changes if is_suspect else len(facts.kernel_changes)
+        test = self.test.after(z, facts.round_index, changes)
+        return Trust(self.is_watched, self.since, test)
+
+    @property
+    def lost_at(self) -> int | None:
+        """The observation from which on rewards fell short for too long to be chance; None if they did not."""
+        limit = max(self.test.limit, FALL_LIMIT_GROWTH * math.log(max(self.test.count, 1)))
+        return self.test.below_since if self.test.below > limit else None
+
+    def again(self) -> Trust:
+        """Return the trust in what came from there on alone."""
+        since = self.lost_at
+        return self if since is None else Trust(self.is_watched, since, self.test.anew(since))
+
+    def weights(self, given: FloatArray | None, count: int) -> FloatArray | None:
+        """Return the weights of all observations so far, shape (count,), of those they were given; None for 1 each."""
+        if not self.since:
+            return given
+        weights = np.ones(count) if given is None else given.copy()
+        weights[: self.since] = np.minimum(weights[: self.since], FORGOTTEN)
+        return weights
+
+
+# An observation leaves after this many half-lives, when its weight has fallen below 1 %.
+HALF_LIVES = 7
+# Weights are brought up to date this many times in a half-life or a window.
+RENEWALS = 8
+
+
+class Forgetting(ABC):
+    """How observations lose their weight as they age, in rounds.
+
+    Weights fall in steps: every ``step`` rounds the posterior is rebuilt from what is left, in one pass of matrix
+    products, O(n·m²) for n observations in memory. That is O(m²) a round, since n is a fixed multiple of the step. The
+    anchors are then chosen anew from what is left, so that those whose mass has faded leave.
+    """
+
+    @property
+    @abstractmethod
+    def memory(self) -> int:
+        """The age at which an observation leaves."""
+
+    @property
+    @abstractmethod
+    def step(self) -> int:
+        """After how many rounds weights are brought up to date."""
+
+    @abstractmethod
+    def weights(self, ages: FloatArray) -> FloatArray | None:
+        """The weights of observations of these ages, shape (n,); None for 1 each."""
+
+    @property
+    def time_half_life(self) -> float | None:
+        """Of the kernel in time, if there is one."""
+        return None
+
+    def detector(self) -> Cusum | None:
+        """Return a test that has seen nothing yet, where observations leave once rewards have changed."""
+        return None
+
+
+@dataclass(frozen=True)
+class _ByHalfLife(Forgetting):
+    """What rules with a half-life share.
+
+    Attributes:
+        half_life: in rounds.
+    """
+
+    half_life: float
+
+    def __post_init__(self) -> None:
+        as_positive("half_life", self.half_life)
+
+    @property
+    def memory(self) -> int:
+        return max(2, round(HALF_LIVES * self.half_life))
+
+    @property
+    def step(self) -> int:
+        return max(1, round(self.half_life / RENEWALS))
+
+
+@dataclass(frozen=True)
+class Discount(_ByHalfLife):
+    """Weights that fall by half every ``half_life`` rounds, as in the weighted GP-UCB of Deng et al. (2022).
+
+    Args:
+        half_life: in rounds.
+    """
+
+    def weights(self, ages: FloatArray) -> FloatArray:
+        return np.exp2(-ages / self.half_life)
+
+
+@dataclass(frozen=True)
+class Window(Forgetting):
+    """Only the last rounds count: at least ``size`` of them, and at most an eighth more.
+
+    Args:
+        size: in rounds.
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        as_count("size", self.size)
+
+    @property
+    def memory(self) -> int:
+        return self.size
+
+    @property
+    def step(self) -> int:
+        return max(1, self.size // RENEWALS)
+
+    def weights(self, ages: FloatArray) -> None:
+        del ages
+
+
+@dataclass(frozen=True)
+class Wander(_ByHalfLife):
+    """A kernel in time: the expected rewards wander, and keep half of their correlation over ``half_life`` rounds.
+
+    Unlike weights it widens the bounds of what was not played for long, so that old actions are tried again.
+
+    Args:
+        half_life: in rounds.
+    """
+
+    def weights(self, ages: FloatArray) -> None:
+        del ages
+
+    @property
+    def time_half_life(self) -> float:
+        return self.half_life
+
+
+@dataclass(frozen=True)
+class Restart(Forgetting):
+    """Everything counts until rewards leave their predictions; then everything before the change is forgotten.
+
+    While nothing changes nothing is lost. The test is a CUSUM test of the standardised residuals. It sees a shift of
+    one standard deviation after about 2·``limit`` rounds.
+
+    Args:
+        limit: of the test. Rewards of a model that holds pass 12 once in about 700,000 rounds, 8 once in about 10,000.
+        tolerated: shifts below this many standard deviations are no change.
+    """
+
+    limit: float = 12.0
+    tolerated: float = TOLERATED_SHIFT
+
+    def __post_init__(self) -> None:
+        as_positive("limit", self.limit)
+        as_positive("tolerated", self.tolerated)
+
+    @property
+    def memory(self) -> int:
+        return sys.maxsize
+
+    @property
+    def step(self) -> int:
+        return sys.maxsize
+
+    def weights(self, ages: FloatArray) -> None:
+        del ages
+
+    def detector(self) -> Cusum:
+        return Cusum(self.tolerated, self.limit)
+
+
+def require_forgetting(value: object) -> Forgetting:
+    """Return what a ``forgetting=`` argument asks for, or raise."""
+    if not isinstance(value, Forgetting):
+        raise InputError(
+            f"forgetting: expected Discount(half_life), Window(size), Wander(half_life) or Restart(), got {value!r}; "
+            "for instance forgetting=kernel_bandits.Discount(half_life=500)."
+        )
+    return value
+
 
 # Builds a fresh posterior, with coins of its own for each number.
 Builder: TypeAlias = Callable[[int, Posterior[Any] | None], Posterior[Any]]
@@ -226,7 +548,7 @@ class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
     def _tested(self, kept: _Kept, predicted: tuple[float, float] | None) -> Cusum | None:
         """Return the test of changes with one more observation; as it is while the model knows too little."""
         facts = self._within._facts
-        if self._test is None or facts.round_index < FIRST_TESTED or facts.is_provisional:
+        if self._test is None or facts.round_index < FIRST_TESTED_ROUND or facts.is_provisional:
             return self._test
         if predicted is None:
             evaluation = self._within.evaluate_finite(self._stamped(kept.point[None, :]))

@@ -55,6 +55,7 @@ CORE = {
     "dictionaries": ("dictionaries", "posteriors/test_posteriors.py"),
     "learning": ("learning", "posteriors/test_learned.py", "posteriors/test_learned_limits.py"),
     "policies": ("policies",),
+    "boxes": ("boxes", "policies/test_box.py", "policies/test_box_design.py", "policies/test_constraints.py"),
     "confidence.py": ("test_confidence.py",),
     "theory.py": ("test_theory.py",),
     "actions.py": ("test_actions.py", "policies/test_box.py", "policies/test_masks.py"),

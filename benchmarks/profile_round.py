@@ -18,7 +18,7 @@ import kernel_bandits.posteriors.basis as basis
 import kernel_bandits.posteriors.nystrom as nystrom
 import kernel_bandits.posteriors.ridge as ridge
 from kernel_bandits.policies import ties
-from kernel_bandits.posteriors.anchored import AnchoredRegression
+from kernel_bandits.posteriors.nystrom import AnchoredRegression
 from kernel_bandits.posteriors.ridge import RidgeRegression
 
 SHAPES = ((64, 10), (512, 10))

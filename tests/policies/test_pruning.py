@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernel_bandits as kb
-from kernel_bandits.posteriors import nystrom, pruning
+from kernel_bandits.posteriors import nystrom
 
 
 def trained(seed, lengthscale, regularization, number, rounds, scale):
@@ -28,12 +28,12 @@ def both(policy, context, actions):
     state = policy.generator.bit_generator.state
     pruned = policy.select(context, actions)
     policy.generator.bit_generator.state = state
-    minimum = pruning.MINIMUM_ACTIONS
+    minimum = nystrom.MINIMUM_ACTIONS
     try:
-        pruning.MINIMUM_ACTIONS = 10**9
+        nystrom.MINIMUM_ACTIONS = 10**9
         return pruned, policy.select(context, actions)
     finally:
-        pruning.MINIMUM_ACTIONS = minimum
+        nystrom.MINIMUM_ACTIONS = minimum
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -70,8 +70,8 @@ def test_same_choice_as_without_pruning(seed, lengthscale, regularization, numbe
 
 @pytest.fixture(autouse=True)
 def prune_from_one_anchor_on(monkeypatch):
-    monkeypatch.setattr(pruning, "MINIMUM_ANCHORS", 1)
-    monkeypatch.setattr(pruning, "MINIMUM_ENTRIES", 1)
+    monkeypatch.setattr(nystrom, "MINIMUM_ANCHORS", 1)
+    monkeypatch.setattr(nystrom, "MINIMUM_ENTRIES", 1)
 
 
 def test_pruning_spares_most_of_the_work_on_a_posterior_that_knows(monkeypatch):
@@ -114,13 +114,13 @@ def test_a_kernel_that_is_not_finite_is_reported_for_large_action_sets_too():
 def test_the_std_is_below_what_a_few_of_its_values_say(seed, lengthscale, rounds):
     policy, generator = trained(seed, lengthscale, 0.01, 1.0, rounds, 1.0)
     points = generator.random((300, 3))
-    std, known = policy.posterior.predict(points).std, pruning.pivots(300, 100)
-    bounds = pruning.std_bounds(policy.posterior.kernel, points, np.ones(300), known, std[known])
+    std, known = policy.posterior.predict(points).std, nystrom.pivots(300, 100)
+    bounds = nystrom.std_bounds(policy.posterior.kernel, points, np.ones(300), known, std[known])
     assert np.all(bounds >= std - 1e-7)
     np.testing.assert_allclose(bounds[known], std[known], atol=1e-7)
 
 
 def test_the_likely_winners_are_the_actions_with_the_largest_bounds():
     bounds = np.random.default_rng(0).normal(size=1000)
-    found = pruning.likely_winners(bounds)
-    assert set(found.tolist()) == set(np.argsort(bounds)[-pruning.LIKELY_WINNERS :].tolist())
+    found = nystrom.likely_winners(bounds)
+    assert set(found.tolist()) == set(np.argsort(bounds)[-nystrom.LIKELY_WINNERS :].tolist())

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Fixed, Kors, PosteriorVariance
-from kernel_bandits.posteriors import ExactPosterior, NystromPosterior, bulk
-from kernel_bandits.posteriors.anchored import AnchoredRegression
-from kernel_bandits.posteriors.bulk import ANCHORS_PER_DIMENSION, UNEXPLAINED_SHARE
+from kernel_bandits.posteriors import ExactPosterior, NystromPosterior, nystrom
+from kernel_bandits.posteriors.nystrom import ANCHORS_PER_DIMENSION, UNEXPLAINED_SHARE, AnchoredRegression
 
 KERNEL = 2.0 * kb.Matern([0.3, 0.5])
 RULES = {
@@ -220,7 +219,7 @@ def test_scores_far_below_the_noise():
 
 def test_anchors_are_chosen_from_a_bounded_number_of_candidates(monkeypatch):
     """A first handful of them misses most of a rough function: more join them, up to the limit and no further."""
-    monkeypatch.setattr(bulk, "MOST_CANDIDATES", 40)
+    monkeypatch.setattr(nystrom, "MOST_CANDIDATES", 40)
     sizes, rebuild = [], AnchoredRegression.rebuild
 
     def recording(model, candidates, *arguments):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
-from kernel_bandits.posteriors import rounds
-from kernel_bandits.posteriors.rounds import Kinship
+from kernel_bandits.posteriors.nystrom import Kinship, evaluate_together
 
 ARMS, COLUMNS = 10, 3
 
@@ -32,7 +31,7 @@ def offered(actions, count=120):
 def test_arms_are_evaluated_together_as_each_by_itself(arms, offer):
     posterior = played(kb.Gaussian(0.7), arms).posterior
     points = offered(np.eye(ARMS)[list(offer)])
-    together = rounds.evaluate(posterior.model, points, COLUMNS)
+    together = evaluate_together(posterior.model, points, COLUMNS)
     assert together is not None
     alone = posterior.evaluate(points.reshape(-1, points.shape[2]))
     np.testing.assert_allclose(together.mean, alone.mean, atol=1e-12, rtol=0)
@@ -42,7 +41,7 @@ def test_arms_are_evaluated_together_as_each_by_itself(arms, offer):
 
 def test_arms_that_were_never_played_tie_exactly():
     posterior = played(kb.Gaussian(0.7), arms=5).posterior
-    together = rounds.evaluate(posterior.model, offered(np.eye(ARMS)), COLUMNS)
+    together = evaluate_together(posterior.model, offered(np.eye(ARMS)), COLUMNS)
     means, stds = (values.reshape(-1, ARMS)[:, 5:] for values in (together.mean, together.std))
     assert (means == means[:, :1]).all()
     assert (stds == stds[:, :1]).all()
@@ -61,7 +60,7 @@ def test_arms_that_were_never_played_tie_exactly():
 def test_other_offers_are_evaluated_one_by_one(kernel, actions):
     posterior = played(kernel).posterior
     points = offered(actions)
-    assert rounds.evaluate(posterior.model, points, COLUMNS) is None
+    assert evaluate_together(posterior.model, points, COLUMNS) is None
     np.testing.assert_allclose(
         posterior.evaluate_rounds(points, COLUMNS).std, posterior.evaluate(points.reshape(-1, points.shape[2])).std
     )
@@ -69,7 +68,7 @@ def test_other_offers_are_evaluated_one_by_one(kernel, actions):
 
 def test_a_few_rounds_are_not_worth_it():
     posterior = played(kb.Gaussian(0.7)).posterior
-    assert rounds.evaluate(posterior.model, offered(np.eye(ARMS), count=4), COLUMNS) is None
+    assert evaluate_together(posterior.model, offered(np.eye(ARMS), count=4), COLUMNS) is None
 
 
 def test_the_kin_of_actions_are_the_anchors_of_their_arm():

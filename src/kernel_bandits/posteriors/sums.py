@@ -11,9 +11,13 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Steps
 from kernel_bandits.errors import UnavailableError
 from kernel_bandits.numerics import linalg
-from kernel_bandits.posteriors.anchored import AnchoredRegression
 from kernel_bandits.posteriors.basis import DIRECTION_TOLERANCE, AnchorBasis, require_finite_between_points
-from kernel_bandits.posteriors.bulk import ANCHORS_PER_DIMENSION, FIRST_RESIDUAL, UNEXPLAINED_SHARE
+from kernel_bandits.posteriors.nystrom import (
+    ANCHORS_PER_DIMENSION,
+    FIRST_RESIDUAL,
+    UNEXPLAINED_SHARE,
+    AnchoredRegression,
+)
 
 # Rows that enter the sums by one matrix product.
 ROWS_AT_ONCE = 2048

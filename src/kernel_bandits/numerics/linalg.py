@@ -12,7 +12,7 @@ from scipy.linalg import blas, lapack
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.commit import Step, carry_out
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits.numerics.blas_threads import SHARED_SIZE, factorisation_threads
+from kernel_bandits.numerics.blas_threads import factorisation_threads
 
 # OpenBLAS computes products of up to this many multiplications, and matrix-vector products of up to this many entries,
 # in the calling thread; for these NumPy is equally fast and has less overhead.
@@ -141,13 +141,10 @@ def subtract_outer(symmetric: FloatArray, vector: FloatArray) -> None:
 
 def subtract_outer_step(symmetric: FloatArray, vector: FloatArray) -> Step:
     """Return :func:`subtract_outer` as a step."""
-    size = len(vector)
-    if size >= SHARED_SIZE:
-        # α, x, y, the strides of both, A, and what may be overwritten
-        return blas.dger, -1.0, vector, vector, 1, 1, symmetric.T, 0, 0, 1
-    if not size:
+    if not len(vector):
         return (len, vector)
-    # Equally fast here as a rank-one update, and always in one thread: α, A, B, β, C, Aᵀ or A, Bᵀ or B, overwrite C.
+    # Not dger: on some processors it rounds the two triangles differently where the length is no multiple of four.
+    # α, A, B, β, C, Aᵀ or A, Bᵀ or B, overwrite C
     column = vector[:, None]
     return blas.dgemm, -1.0, column, column, 1.0, symmetric.T, 0, 1, 1
 

@@ -143,7 +143,7 @@ def subtract_outer_step(symmetric: FloatArray, vector: FloatArray) -> Step:
     """Return :func:`subtract_outer` as a step."""
     if not len(vector):
         return (len, vector)
-    # Not dger: on some processors it rounds the two triangles differently where the length is no multiple of four.
+    # Not dger: on some processors it rounds the two triangles differently for some lengths.
     # α, A, B, β, C, Aᵀ or A, Bᵀ or B, overwrite C
     column = vector[:, None]
     return blas.dgemm, -1.0, column, column, 1.0, symmetric.T, 0, 1, 1

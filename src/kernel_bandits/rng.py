@@ -46,6 +46,12 @@ def entropy_of(seed: Seed) -> int:
     return entropy
 
 
+def reseeded(generator: np.random.Generator, entropy: int) -> np.random.Generator:
+    """Return a generator of the same stream of another seed."""
+    key = tuple(getattr(generator.bit_generator.seed_seq, "spawn_key", ()))
+    return np.random.Generator(type(generator.bit_generator)(np.random.SeedSequence(entropy, spawn_key=key)))
+
+
 def draw_row(probabilities: FloatArray, generator: np.random.Generator) -> int:
     """Return a row drawn with the given probabilities (A,), whose sum is 1 up to rounding."""
     cumulative = np.cumsum(probabilities)

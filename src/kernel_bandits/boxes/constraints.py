@@ -14,12 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from kernel_bandits.actions import Box, join
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, require_finite
 from kernel_bandits.boxes.search import around, candidates
-from kernel_bandits.commit import Steps
 from kernel_bandits.dictionaries import DictionaryRule
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.posteriors import ExactPosterior, NystromPosterior, Posterior
-from kernel_bandits.posteriors.base import Prediction
+from kernel_bandits.posterior.base import Posterior, Prediction
+from kernel_bandits.posterior.exact import ExactPosterior
+from kernel_bandits.posterior.nystrom import NystromPosterior
+from kernel_bandits.values import evolve
 
 # Of a box: rounds of neighbours around the best safe actions, and how many of these there are.
 REFINEMENTS, CENTRES = 4, 24
@@ -81,7 +82,7 @@ class Above(Constraint):
 
 
 class Guards:
-    """The constraints of a policy with what was measured so far.
+    """The constraints of a policy with what was measured so far, a value.
 
     Args:
         constraints: by the name of their output.
@@ -90,10 +91,12 @@ class Guards:
         if_unsafe: what to do when no offered action is allowed: an error, or the least unsafe with ``safe`` False.
     """
 
+    __slots__ = ("constraints", "if_unsafe", "posteriors", "safe_actions")
+
     def __init__(
         self,
         constraints: Mapping[str, Constraint],
-        posteriors: Mapping[str, Posterior[Any]],
+        posteriors: Mapping[str, Posterior],
         safe_actions: ArrayLike | None,
         if_unsafe: Literal["error", "flag"] = "error",
     ) -> None:
@@ -121,7 +124,7 @@ class Guards:
                 "constraints: expected limits by the name of an output, {'pressure': Below(8.0, kernel)}, got "
                 f"{constraints!r}."
             )
-        posteriors: dict[str, Posterior[Any]] = {}
+        posteriors: dict[str, Posterior] = {}
         for number, (name, each) in enumerate(constraints.items()):
             if rule is None:
                 posteriors[name] = ExactPosterior(each.kernel, each.regularization)
@@ -180,16 +183,21 @@ class Guards:
             raise InputError(f"outputs: {sorted(unknown)} have no constraint; expected {sorted(self.constraints)}.")
         return {name: as_reward(value) for name, value in outputs.items()}
 
-    def learn_steps(self, point: FloatArray, outputs: Mapping[str, float]) -> Steps:
-        """The steps that learn measured outputs at a point (d,)."""
-        steps: Steps = []
+    def learned(self, point: FloatArray, outputs: Mapping[str, float]) -> Self:
+        """Return the guards with measured outputs at a point (d,)."""
+        posteriors = dict(self.posteriors)
         for name, value in outputs.items():
-            posterior, offset = self.posteriors[name], self.constraints[name].offset
-            steps += posterior.observe_steps(point, value - offset, posterior.evaluate_finite(point[None, :]))
-        return steps
+            offset = self.constraints[name].offset
+            posteriors[name] = posteriors[name].learned(point[None, :], np.array([value - offset]))
+        return evolve(self, posteriors=posteriors)
+
+    def reseeded(self, entropy: int) -> Self:
+        """Return the guards whose posteriors have fresh coins."""
+        posteriors = {name: posterior.reseeded(entropy) for name, posterior in self.posteriors.items()}
+        return evolve(self, posteriors=posteriors)
 
     def shortlist(
-        self, posterior: Posterior[Any], bonus: float, context: FloatArray, box: Box, generator: np.random.Generator
+        self, posterior: Posterior, bonus: float, context: FloatArray, box: Box, generator: np.random.Generator
     ) -> FloatArray:
         """Return allowed actions of a box with large bounds, shape (n, d_a); the least unsafe if none is allowed.
 
@@ -208,7 +216,7 @@ class Guards:
         return best[: max(1, int(np.isfinite(values).sum()))]
 
     def _best(
-        self, posterior: Posterior[Any], bonus: float, context: FloatArray, actions: FloatArray
+        self, posterior: Posterior, bonus: float, context: FloatArray, actions: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return actions and their bounds, largest first.
 

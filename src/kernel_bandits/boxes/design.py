@@ -13,7 +13,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.boxes.search import around, sobol
 from kernel_bandits.kernels.lengthscales import squared_distances
 from kernel_bandits.learning.mixed import FLAT, NORMAL_MEDIAN, PLANE
-from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posterior.base import Posterior
 
 # Points of the design for each coordinate that is free, and besides.
 PER_COORDINATE, BESIDES = 3, 3
@@ -59,7 +59,11 @@ class BoxDesign:
 
     seed: np.random.SeedSequence
 
-    def next_action(self, posterior: Posterior[Any], context: FloatArray, box: Box) -> FloatArray | None:
+    def reseeded(self, entropy: int) -> BoxDesign:
+        """Return the design with shifts of another seed."""
+        return BoxDesign(np.random.SeedSequence(entropy, spawn_key=self.seed.spawn_key))
+
+    def next_action(self, posterior: Posterior, context: FloatArray, box: Box) -> FloatArray | None:
         """Return the next point of the design, shape (d_a,); None where one is to be chosen."""
         awaited = posterior.awaited_points
         since, changes = posterior.trusted_since, posterior.kernel_changes
@@ -84,13 +88,13 @@ class BoxDesign:
                 return action
             played += 1
 
-    def _size(self, posterior: Posterior[Any], free: int) -> int:
+    def _size(self, posterior: Posterior, free: int) -> int:
         return FOR_A_PLANE * free if posterior.shape == PLANE else self._first(free)
 
     def _first(self, free: int) -> int:
         return PER_COORDINATE * free + BESIDES
 
-    def _hint(self, posterior: Posterior[Any], box: Box, played: int) -> FloatArray:
+    def _hint(self, posterior: Posterior, box: Box, played: int) -> FloatArray:
         """Return where the rewards speak most for a peak, shape (d_a,), whatever the sensors."""
         observed = posterior.observed_points[posterior.trusted_since :]
         awaited = list(posterior.awaited_points.values())
@@ -131,7 +135,7 @@ class BoxDesign:
         shifts = np.random.default_rng(self.seed).random((shift + 1, box.dimension))
         return box.at((sobol(box.dimension) + shifts[-1]) % 1.0)
 
-    def _later_action(self, posterior: Posterior[Any], context: FloatArray, box: Box, number: int) -> FloatArray:
+    def _later_action(self, posterior: Posterior, context: FloatArray, box: Box, number: int) -> FloatArray:
         """Return one of the later points, shape (d_a,); number 1 is the first of them."""
         actions = self._actions(0, box)[:CANDIDATES]
         points = join(context, actions)
@@ -144,7 +148,7 @@ class BoxDesign:
         return actions[(shares**2).sum(axis=0).argmax()]
 
 
-def _has_hints(posterior: Posterior[Any]) -> bool:
+def _has_hints(posterior: Posterior) -> bool:
     """Return whether rewards are there, and differ."""
     if posterior.approximation == "history-free" or posterior.round_index == posterior.trusted_since:
         return False

@@ -17,7 +17,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.boxes.ascent import ascend
 from kernel_bandits.kernels.lengthscales import squared_distances
 from kernel_bandits.numerics.blas_threads import threads_for
-from kernel_bandits.posteriors.base import Bound, Posterior
+from kernel_bandits.posterior.base import Bound, Posterior
 
 # All numbers here were chosen on 1,800 random posteriors (benchmarks/boxes.py): fewer miss more of the largest bounds.
 # Quasi-random candidates as powers of 2, for boxes of 1, 2, 3 and from 4 dimensions on.
@@ -56,7 +56,7 @@ class BoundInBox:
     size: int
 
     @classmethod
-    def of(cls, posterior: Posterior[Any], bonus: float, context: FloatArray, box: Box) -> Self:
+    def of(cls, posterior: Posterior, bonus: float, context: FloatArray, box: Box) -> Self:
         """Return mean + bonus·std in a context (d_x,)."""
         return cls(posterior.bound_in(context, bonus), box, posterior.dictionary_size)
 
@@ -78,7 +78,7 @@ class BoundInBox:
 
 
 def finalists(
-    posterior: Posterior[Any], bonus: float, context: FloatArray, box: Box, generator: np.random.Generator
+    posterior: Posterior, bonus: float, context: FloatArray, box: Box, generator: np.random.Generator
 ) -> FloatArray:
     """Return actions (n, d_a) of a box, one of which has the largest mean + bonus·std that the search has found.
 
@@ -107,12 +107,12 @@ def finalists(
     return box.at(ends)
 
 
-def candidates(posterior: Posterior[Any], context: FloatArray, box: Box, generator: np.random.Generator) -> FloatArray:
+def candidates(posterior: Posterior, context: FloatArray, box: Box, generator: np.random.Generator) -> FloatArray:
     """Return actions that cover a box evenly and those of some anchors, shape (n, d_a); arguments as above."""
     return box.at(_covering(box.dimension, _anchors(posterior, context, box), generator))
 
 
-def _anchors(posterior: Posterior[Any], context: FloatArray, box: Box) -> FloatArray:
+def _anchors(posterior: Posterior, context: FloatArray, box: Box) -> FloatArray:
     """Return the actions of the posterior's anchors as fractions of the box, shape (m, d_a)."""
     points = posterior.dictionary_points
     return box.fractions(points[:, len(context) :]) if len(points) else np.empty((0, box.dimension))

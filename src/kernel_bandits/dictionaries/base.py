@@ -1,10 +1,9 @@
-"""A rule says how a dictionary is chosen; the dictionary is its running state.
+"""A rule says how a dictionary is chosen; the dictionary is its running state, a value.
 
-The posterior shows each point to the dictionary as a candidate, the dictionary proposes, the posterior acts and reports
-back.
+The posterior shows each point to the dictionary as a candidate, the dictionary proposes, and the posterior goes on with
+the dictionary that :meth:`Dictionary.after` returns.
 """
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
@@ -13,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.commit import Steps
 from kernel_bandits.errors import InputError, UnavailableError
 
 HistoryMode: TypeAlias = Literal["all", "none"]
@@ -22,11 +20,13 @@ fast: Callable[..., Any] = tuple.__new__
 
 
 class Candidate(NamedTuple):
-    """The observed point as a rule sees it: in the whitened coordinates of the anchors, without touching the kernel.
+    """The observed point as a rule sees it: itself, and in the whitened coordinates of the anchors.
 
-    A block of b points has a leading axis b in every field; formulas hold for both.
+    A block of b points has a leading axis b in every field but the anchors; formulas hold for both.
 
     Attributes:
+        point: s, shape (d,), context columns first.
+        anchors: Z, shape (m, d).
         features: φ(s) = J k_Z(s), shape (m,); inner products with anchors are inner products of features.
         residual: k(s, s) − ‖φ(s)‖², the squared distance to the span of the anchors.
         prior_variance: k(s, s).
@@ -34,6 +34,8 @@ class Candidate(NamedTuple):
             dictionary that does not use it.
     """
 
+    point: FloatArray
+    anchors: FloatArray
     features: FloatArray
     residual: FloatArray | float
     prior_variance: FloatArray | float
@@ -74,9 +76,9 @@ class PlayedPoints(NamedTuple):
 class Dictionary(ABC):
     """The running state of a rule: decides which observed points become anchors.
 
-    ``propose`` changes nothing, so that an update that fails afterwards leaves the dictionary as it was; ``commit``
-    follows once the update is certain. The other members have defaults that are right for every rule; a rule replaces
-    them to be faster, or to do more than let points in one by one.
+    A value: nothing changes it, and what changes is in the dictionary that a method returns. The members besides
+    ``propose`` have defaults that are right for every rule without state of its own; a rule replaces them to be faster,
+    or to do more than let points in one by one.
 
     Attributes:
         uses_variance: whether ``propose`` looks at a candidate's variance. A dictionary that does not learns a log
@@ -85,8 +87,8 @@ class Dictionary(ABC):
             history then costs as many rows as there are different points.
         max_size: hard cap on m; None for none.
         leverage_regularization: the μ of a dictionary that stands for ridge leverage scores. Where a whole history is
-            learned at once, its anchors are then chosen at this level instead of drawn, see :meth:`adopt`. None for a
-            dictionary that has to see every point.
+            learned at once, its anchors are then chosen at this level instead of drawn, see :meth:`adopting`. None for
+            a dictionary that has to see every point.
     """
 
     __slots__ = ()
@@ -103,58 +105,55 @@ class Dictionary(ABC):
 
     @abstractmethod
     def propose(self, candidate: Candidate) -> Proposal:
-        """Decide about one candidate; writes nothing."""
+        """Decide about one candidate."""
 
-    @abstractmethod
-    def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
-        """Take note that the proposal was carried out; not called for one that resamples.
+    def after(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Self:
+        """Return the dictionary after a proposal was carried out; not called for one that resamples.
 
         ``appended``: whether the point became an anchor; a drawn point that adds no direction does not.
         """
+        del candidate, proposal, appended  # by default a dictionary has no state
+        return self
 
-    def commit_steps(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Steps:
-        """Return the steps of :meth:`commit`, to be carried out together with all others of an update.
+    def after_block(self, block: Candidate, redundant: NDArray[np.bool_]) -> tuple[int, Self]:
+        """Return how many of a block of candidates, observed one by one, leave the anchors alone, and what follows.
 
-        By default a dictionary commits at once, as the last thing before these steps. One that returns them cannot be
-        torn from the posterior by an interrupt.
+        The redundant ones add no direction: the anchors stay as they are even if these are drawn. ``propose`` sees the
+        next one.
         """
-        self.commit(candidate, proposal, appended)
-        return []
-
-    def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:
-        """Take note of a block of candidates, observed one by one, as far as the anchors stay as they are.
-
-        They will be learned, so nothing of this is taken back. The redundant ones add no direction: the anchors stay as
-        they are even if these are drawn. Return how many leading candidates were noted; ``propose`` sees the next one.
-        """
-        for row, candidate in enumerate(map(Candidate, *map(np.asarray, block))):
-            proposal = self.propose(candidate)
+        dictionary = self
+        for row in range(len(redundant)):
+            own = [np.asarray(field)[row] for field in (block.point, *block[2:])]
+            candidate = Candidate(own[0], block.anchors, *own[1:])
+            proposal = dictionary.propose(candidate)
             if proposal.resample or (proposal.draw and not redundant[row]):
-                return row
-            self.commit(candidate, proposal, appended=False)
-        return len(redundant)
+                return row, dictionary
+            dictionary = dictionary.after(candidate, proposal, appended=False)
+        return len(redundant), dictionary
 
-    def twin(self) -> Self:
-        """Return a copy to prepare a change in, which takes the place of this one or is dropped."""
-        return copy.deepcopy(self)
-
-    def redraw(self, played: PlayedPoints) -> FloatArray:
-        """Return the next anchors, shape (m, d), after a proposal to resample.
+    def redrawn(self, played: PlayedPoints) -> tuple[FloatArray, Self]:
+        """Return the next anchors, shape (m, d), after a proposal to resample, and the dictionary that drew them.
 
         Those that add no direction to the others are passed over.
         """
         raise UnavailableError(
-            f"redraw: {type(self).__name__} proposed to redraw the dictionary from {len(played.points)} points, but "
-            "has no redraw; write one that returns the next anchors, shape (m, d)."
+            f"redrawn: {type(self).__name__} proposed to redraw the dictionary from {len(played.points)} points, but "
+            "has no redrawn; write one that returns the next anchors, shape (m, d), and the dictionary."
         )
 
-    def adopt(self, inverse: FloatArray) -> None:
-        """Go on with anchors that were not drawn one by one, but by ``redraw`` or from a whole history.
+    def adopting(self, inverse: FloatArray) -> Self:
+        """Return the dictionary with anchors that were not drawn one by one, but redrawn or from a whole history.
 
         The inverse is (μI + Σ φφᵀ)⁻¹ over everything that was played, in the coordinates of these anchors, where μ is
         ``leverage_regularization``, or λ if that is None.
         """
         del inverse  # only a dictionary that keeps scores needs it
+        return self
+
+    def reseeded(self, entropy: int) -> Self:
+        """Return the dictionary with fresh coins."""
+        del entropy  # by default nothing is drawn
+        return self
 
     def is_full(self, size: int) -> bool:
         """Return whether a dictionary of this size may not grow."""

@@ -1,12 +1,12 @@
 """A dictionary that never changes."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.arrays import FloatArray, as_points, require_finite
-from kernel_bandits.commit import Steps
 from kernel_bandits.dictionaries.base import NOTHING, Candidate, Dictionary, DictionaryRule, HistoryMode, Proposal
 
 
@@ -36,6 +36,8 @@ class Fixed(DictionaryRule):
 class FixedDictionary(Dictionary):
     """The state of :class:`Fixed`: its points."""
 
+    __slots__ = ("_points",)
+
     uses_variance = False
 
     def __init__(self, points: FloatArray) -> None:
@@ -49,13 +51,6 @@ class FixedDictionary(Dictionary):
         del candidate  # none is ever wanted
         return NOTHING
 
-    def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
-        """Nothing to note."""
-
-    def commit_steps(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Steps:
-        del candidate, proposal, appended  # nothing to note
-        return []
-
-    def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:
+    def after_block(self, block: Candidate, redundant: NDArray[np.bool_]) -> tuple[int, Self]:
         del block
-        return len(redundant)
+        return len(redundant), self

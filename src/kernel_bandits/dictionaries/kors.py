@@ -2,21 +2,16 @@
 
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_positive
-from kernel_bandits.commit import Steps
 from kernel_bandits.dictionaries.base import Candidate, Dictionary
 from kernel_bandits.dictionaries.leverage import LeverageDictionary, LeverageRule, leverage_score
 from kernel_bandits.errors import UnavailableError
-from kernel_bandits.numerics.linalg import (
-    border_symmetric,
-    quadratic_forms,
-    subtract_outer,
-    subtract_outer_step,
-    symmetric_times_vector,
-)
+from kernel_bandits.numerics.linalg import border_symmetric, minus_outer, quadratic_forms, symmetric_times_vector
+from kernel_bandits.values import evolve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +57,10 @@ class KorsDictionary(LeverageDictionary):
         super().__init__(rule, leverage_regularization, coins)
         self._inverse = np.empty((0, 0))
 
-    def adopt(self, inverse: FloatArray) -> None:
+    def adopting(self, inverse: FloatArray) -> Self:
         # drawn points with weights 1/p would have estimated the sum
-        self.draws = len(inverse)
-        self._inverse = np.empty((0, 0)) if self.is_full(len(inverse)) else inverse
+        kept = np.empty((0, 0)) if self.is_full(len(inverse)) else inverse
+        return evolve(self, draws=len(inverse), _inverse=kept)
 
     def _measure(self, candidate: Candidate) -> FloatArray | float:
         features = candidate.features
@@ -84,7 +79,7 @@ class KorsDictionary(LeverageDictionary):
         # k − u = residual + μ·φᵀQφ
         return leverage_score(residual + mu * measure, mu, self.leverage_accuracy)
 
-    def _draw_steps(self, candidate: Candidate, probability: float, appended: bool) -> tuple[Steps, FloatArray]:
+    def _drawing(self, candidate: Candidate, probability: float, appended: bool) -> tuple[Self, FloatArray]:
         features, inverse = candidate.features, self._inverse
         if appended:
             # a direction seen for the first time has weight 1/μ in Q before the point itself counts
@@ -93,10 +88,6 @@ class KorsDictionary(LeverageDictionary):
         # Q ← (Q⁻¹ + φφᵀ/p)⁻¹ = Q − vvᵀ with v = Qφ/√(p + φᵀQφ)
         solved = symmetric_times_vector(inverse, features)
         fall = solved / math.sqrt(probability + float(features @ solved))
-        if self.is_full(len(features)):
-            # no score is asked for any more, and m² numbers need not be kept
-            return [(setattr, self, "_inverse", np.empty((0, 0)))], fall
-        if not appended:
-            return [subtract_outer_step(inverse, fall)], fall
-        subtract_outer(inverse, fall)
-        return [(setattr, self, "_inverse", inverse)], fall
+        # once no score is asked for any more, m² numbers need not be kept
+        kept = np.empty((0, 0)) if self.is_full(len(features)) else minus_outer(inverse, fall)
+        return evolve(self, _inverse=kept), fall

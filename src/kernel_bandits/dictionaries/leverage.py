@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
-from kernel_bandits.commit import Steps, attributes, carry_out
 from kernel_bandits.dictionaries.base import (
     NOTHING,
     Candidate,
@@ -22,12 +21,43 @@ from kernel_bandits.dictionaries.base import (
 )
 from kernel_bandits.errors import InputError
 from kernel_bandits.numerics.linalg import times_vector
+from kernel_bandits.rng import reseeded
+from kernel_bandits.values import evolve
 
 # The γ of a rule that gives none: 2, or 1 where the kernel is learned. A kernel that fits the rewards closely leaves
 # more to explain than one chosen by hand, and half the anchors give the same regret in a third of the time.
 OVERSAMPLING, LEARNED_OVERSAMPLING = 2.0, 1.0
 # Coins are drawn this many at a time; one by one the same generator would give the same ones.
 COINS_AHEAD = 256
+
+
+class Coins:
+    """Uniform numbers of a generator, as a value: which of them are used, and a generator of those to come."""
+
+    __slots__ = ("_ahead", "_generator", "_used")
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = copy.deepcopy(generator)
+        self._ahead = self._generator.random(COINS_AHEAD)
+        self._used = 0
+
+    @property
+    def next(self) -> float:
+        """The next coin."""
+        return self._ahead.item(self._used)
+
+    def ahead(self, count: int) -> FloatArray:
+        """Return the next coins, at most this many and at least one."""
+        return self._ahead[self._used : self._used + count]
+
+    def after(self, count: int = 1) -> Self:
+        """Return what is left once some of the coins that :meth:`ahead` showed are used."""
+        used = self._used + count
+        return evolve(self, _used=used) if used < COINS_AHEAD else type(self)(self._generator)
+
+    def reseeded(self, entropy: int) -> Self:
+        """Return coins of the same stream of another seed."""
+        return type(self)(reseeded(self._generator, entropy))
 
 
 def leverage_score(unexplained: Any, level: Any, accuracy: Any) -> Any:
@@ -70,30 +100,19 @@ class LeverageRule(DictionaryRule):
 class LeverageDictionary(Dictionary):
     """The state of a :class:`LeverageRule`: its coins, and what its scores are computed from.
 
-    Coins are drawn ahead and used up by commits, so that an observation that fails uses none.
+    Attributes:
+        draws: how many points were drawn, those that added no direction included; anchors that were chosen count.
     """
 
-    __slots__ = (
-        "_ahead",
-        "_coins",
-        "_used",
-        "draws",
-        "leverage_accuracy",
-        "leverage_regularization",
-        "max_size",
-        "oversampling",
-    )
+    __slots__ = ("coins", "draws", "leverage_accuracy", "leverage_regularization", "max_size", "oversampling")
 
     def __init__(self, rule: LeverageRule, leverage_regularization: float, coins: np.random.Generator) -> None:
         self.leverage_regularization: float = leverage_regularization
         self.leverage_accuracy = float(rule.leverage_accuracy)
         self.oversampling = OVERSAMPLING if rule.oversampling is None else float(rule.oversampling)
         self.max_size = rule.max_size
-        # How many points were drawn, those that added no direction included; anchors that were chosen count.
         self.draws = 0
-        self._coins = coins
-        self._ahead = coins.random(COINS_AHEAD)
-        self._used = 0
+        self.coins = Coins(coins)
 
     @abstractmethod
     def _measure(self, candidate: Candidate) -> FloatArray | float:
@@ -104,8 +123,8 @@ class LeverageDictionary(Dictionary):
         """Return the leverage score τ in [0, 1 + ε]."""
 
     @abstractmethod
-    def _draw_steps(self, candidate: Candidate, probability: float, appended: bool) -> tuple[Steps, FloatArray | None]:
-        """Return the steps that note a drawn point, and v where measures then fall by (φᵀv)², else None."""
+    def _drawing(self, candidate: Candidate, probability: float, appended: bool) -> tuple[Self, FloatArray | None]:
+        """Return it with a point that is drawn, and v where measures then fall by (φᵀv)², else None."""
 
     def score(self, candidate: Candidate) -> FloatArray | float:
         """Return the leverage score τ of a candidate, or of each of a block, in [0, 1 + ε]."""
@@ -117,64 +136,42 @@ class LeverageDictionary(Dictionary):
         probability = self.oversampling * float(self._score(candidate.residual, self._measure(candidate)))
         if probability > 1.0:
             probability = 1.0
-        proposal: Proposal = fast(Proposal, (self._ahead.item(self._used) < probability, probability, False))
+        proposal: Proposal = fast(Proposal, (self.coins.next < probability, probability, False))
         return proposal
 
-    def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
-        carry_out(self.commit_steps(candidate, proposal, appended))
+    def after(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Self:
+        if not proposal.draw:
+            return evolve(self, coins=self.coins.after())
+        drawing, _ = self._drawing(candidate, proposal.probability, appended)
+        return evolve(drawing, coins=self.coins.after(), draws=self.draws + 1)
 
-    def commit_steps(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Steps:
-        used = self._used + 1
-        steps = [(setattr, self, "_used", used)] if used < COINS_AHEAD else self._coin_steps(1)
-        if proposal.draw:
-            steps += self._draw_steps(candidate, proposal.probability, appended)[0]
-            steps.append((setattr, self, "draws", self.draws + 1))
-        return steps
-
-    def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:
+    def after_block(self, block: Candidate, redundant: NDArray[np.bool_]) -> tuple[int, Self]:
         features, residual = block.features, np.asarray(block.residual)
         count, size = features.shape
         if self.is_full(size):
-            return count
+            return count, self
         measures = np.asarray(self._measure(block))
-        done = 0
+        dictionary, done = self, 0
         while done < count:
-            coins = self._ahead[self._used : self._used + count - done]
+            coins = dictionary.coins.ahead(count - done)
             ahead = slice(done, done + len(coins))
             probabilities = self.oversampling * np.asarray(self._score(residual[ahead], measures[ahead]))
             drawn = np.flatnonzero(coins < probabilities)
             passed = int(drawn[0]) if len(drawn) else len(coins)
-            carry_out(self._coin_steps(passed))
+            dictionary = evolve(dictionary, coins=dictionary.coins.after(passed))
             done += passed
             if len(drawn):
                 if not redundant[done]:
-                    return done
+                    return done, dictionary
                 # the score of what follows falls with the weight of a point that is drawn again
-                one = Candidate(features[done], residual[done], 0.0, 0.0)
-                steps, fall = self._draw_steps(one, min(1.0, float(probabilities[passed])), appended=False)
-                carry_out([*steps, *self._coin_steps(1), (setattr, self, "draws", self.draws + 1)])
+                again = Candidate(block.point[done], block.anchors, features[done], residual[done], 0.0, 0.0)
+                probability = min(1.0, float(probabilities[passed]))
+                drawing, fall = dictionary._drawing(again, probability, appended=False)
+                dictionary = evolve(drawing, coins=dictionary.coins.after(), draws=dictionary.draws + 1)
                 done += 1
                 if fall is not None:
                     measures[done:] -= times_vector(features[done:], fall) ** 2
-        return count
+        return count, dictionary
 
-    def twin(self) -> Self:
-        # coins are replaced and never drawn in place; arrays may be written to
-        twin = copy.copy(self)
-        for name, value in attributes(self).items():
-            if isinstance(value, np.ndarray):
-                setattr(twin, name, value.copy())
-        return twin
-
-    def on_reseed(self) -> None:
-        """Forget the coins that were drawn ahead from the old stream."""
-        self._ahead, self._used = self._coins.random(COINS_AHEAD), 0
-
-    def _coin_steps(self, count: int) -> Steps:
-        """Return the steps that use up coins."""
-        used = self._used + count
-        if used < COINS_AHEAD:
-            return [(setattr, self, "_used", used)]
-        coins = copy.deepcopy(self._coins)
-        ahead = coins.random(COINS_AHEAD)
-        return [(setattr, self, "_coins", coins), (setattr, self, "_ahead", ahead), (setattr, self, "_used", 0)]
+    def reseeded(self, entropy: int) -> Self:
+        return evolve(self, coins=self.coins.reseeded(entropy))

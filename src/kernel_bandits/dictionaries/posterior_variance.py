@@ -1,13 +1,14 @@
 """The posterior variance as a leverage score."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.commit import Steps
 from kernel_bandits.dictionaries.base import Candidate, Dictionary
 from kernel_bandits.dictionaries.leverage import LeverageDictionary, LeverageRule, leverage_score
+from kernel_bandits.values import evolve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +27,10 @@ class PosteriorVariance(LeverageRule):
 class PosteriorVarianceDictionary(LeverageDictionary):
     """The state of :class:`PosteriorVariance`: its coins alone."""
 
-    def adopt(self, inverse: FloatArray) -> None:
-        self.draws = len(inverse)
+    __slots__ = ()
+
+    def adopting(self, inverse: FloatArray) -> Self:
+        return evolve(self, draws=len(inverse))
 
     def _measure(self, candidate: Candidate) -> FloatArray | float:
         return candidate.variance
@@ -36,6 +39,6 @@ class PosteriorVarianceDictionary(LeverageDictionary):
         del residual  # it is in σ² already
         return leverage_score(measure, 1.0, self.leverage_accuracy)
 
-    def _draw_steps(self, candidate: Candidate, probability: float, appended: bool) -> tuple[Steps, None]:
+    def _drawing(self, candidate: Candidate, probability: float, appended: bool) -> tuple[Self, None]:
         del candidate, probability, appended  # the variance falls by the observation itself
-        return [], None
+        return self, None

@@ -1,14 +1,17 @@
 """Dictionaries redrawn from the whole history, by the posterior variance: contextual BKB and BBKB."""
 
+import copy
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_positive
-from kernel_bandits.commit import Steps, carry_out
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, DictionaryRule, PlayedPoints, Proposal
 from kernel_bandits.errors import InputError
+from kernel_bandits.rng import reseeded
+from kernel_bandits.values import evolve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +50,16 @@ class Resampling(DictionaryRule):
 class ResamplingDictionary(Dictionary):
     """The state of :class:`Resampling`: the running batch, and σ² frozen at its start."""
 
+    __slots__ = (
+        "_batch_variance",
+        "_coins",
+        "_frozen_covariance",
+        "batch_variance_limit",
+        "keeps_first",
+        "oversampling",
+        "regularization",
+    )
+
     uses_variance = False
     merges_repeats = True
 
@@ -74,26 +87,20 @@ class ResamplingDictionary(Dictionary):
     def _awaits_first(self, candidate: Candidate) -> bool:
         return self.keeps_first and candidate.features.shape[-1] == 0
 
-    def commit(self, candidate: Candidate, proposal: Proposal, appended: bool) -> None:
-        carry_out(self.commit_steps(candidate, proposal, appended))
-
-    def commit_steps(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Steps:
+    def after(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Self:
         total = self._batch_variance + float(self._frozen_variance(candidate))
-        steps: Steps = [(setattr, self, "_batch_variance", total)]
         if proposal.draw and appended:
             # nothing was observed at the start of the batch: P = I/λ on the first anchor
-            steps.append((setattr, self, "_frozen_covariance", np.eye(1) / self.regularization))
-        return steps
+            return evolve(self, _batch_variance=total, _frozen_covariance=np.eye(1) / self.regularization)
+        return evolve(self, _batch_variance=total)
 
-    def absorb(self, block: Candidate, redundant: NDArray[np.bool_]) -> int:
+    def after_block(self, block: Candidate, redundant: NDArray[np.bool_]) -> tuple[int, Self]:
         del redundant
         if self._awaits_first(block):
-            return 0
+            return 0, self
         sums = self._batch_variance + np.cumsum(self._frozen_variance(block))
         count = int(np.searchsorted(1.0 + sums, self.batch_variance_limit, side="right"))
-        if count:
-            self._batch_variance = float(sums[count - 1])
-        return count
+        return count, evolve(self, _batch_variance=float(sums[count - 1])) if count else self
 
     def probabilities(self, variances: FloatArray, counts: FloatArray) -> FloatArray:
         """Return the chance of each point, from its σ² and the number of times it was observed."""
@@ -101,21 +108,17 @@ class ResamplingDictionary(Dictionary):
             # 1 − (1 − p)ⁿ with p = min(1, q̄σ²), accurate for small p
             return -np.expm1(counts * np.log1p(-np.minimum(1.0, self.oversampling * variances)))
 
-    def flip(self, variances: FloatArray, counts: FloatArray) -> NDArray[np.bool_]:
-        """Flip all coins: which points are drawn.
-
-        Where none is, as may happen with a few points repeated often, the likeliest is: an empty dictionary would
-        forget everything.
-        """
-        chances = self.probabilities(variances, counts)
-        drawn = self._coins.random(len(variances)) < chances
+    def redrawn(self, played: PlayedPoints) -> tuple[FloatArray, Self]:
+        chances = self.probabilities(played.variances(), played.counts)
+        coins = copy.deepcopy(self._coins)
+        drawn = coins.random(len(chances)) < chances
         if not drawn.any():
+            # As may happen with a few points repeated often; an empty dictionary would forget everything.
             drawn[chances.argmax()] = True
-        return drawn
+        return played.points[drawn], evolve(self, _coins=coins)
 
-    def redraw(self, played: PlayedPoints) -> FloatArray:
-        return played.points[self.flip(played.variances(), played.counts)]
+    def adopting(self, inverse: FloatArray) -> Self:
+        return evolve(self, _frozen_covariance=inverse.copy(), _batch_variance=0.0)
 
-    def adopt(self, inverse: FloatArray) -> None:
-        self._frozen_covariance = inverse.copy()
-        self._batch_variance = 0.0
+    def reseeded(self, entropy: int) -> Self:
+        return evolve(self, _coins=reseeded(self._coins, entropy))

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.commit import Step, carry_out
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.numerics.blas_threads import factorisation_threads
 
@@ -134,19 +133,13 @@ def upper_times_vector(upper: FloatArray, vector: FloatArray) -> FloatArray:
     return blas.dtrmv(upper.T, vector, lower=1, trans=1)
 
 
-def subtract_outer(symmetric: FloatArray, vector: FloatArray) -> None:
-    """Compute S ← S − v vᵀ in place; unscaled products commute, so S stays exactly symmetric."""
-    carry_out([subtract_outer_step(symmetric, vector)])
-
-
-def subtract_outer_step(symmetric: FloatArray, vector: FloatArray) -> Step:
-    """Return :func:`subtract_outer` as a step."""
+def minus_outer(symmetric: FloatArray, vector: FloatArray) -> FloatArray:
+    """Return S − v vᵀ in a new array; unscaled products commute, so it is exactly symmetric if S is."""
     if not len(vector):
-        return (len, vector)
+        return symmetric
     # Not dger: on some processors it rounds the two triangles differently for some lengths.
-    # α, A, B, β, C, Aᵀ or A, Bᵀ or B, overwrite C
     column = vector[:, None]
-    return blas.dgemm, -1.0, column, column, 1.0, symmetric.T, 0, 1, 1
+    return blas.dgemm(-1.0, column, column, beta=1.0, c=symmetric.T, trans_b=1).T
 
 
 def add_gram(symmetric: FloatArray, rows: FloatArray, sign: float) -> None:

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.commit import Steps
 from kernel_bandits.errors import UnavailableError
 from kernel_bandits.numerics import linalg
-from kernel_bandits.posteriors.basis import DIRECTION_TOLERANCE, AnchorBasis, require_finite_between_points
-from kernel_bandits.posteriors.nystrom import (
+from kernel_bandits.posterior.basis import DIRECTION_TOLERANCE, AnchorBasis, require_finite_between_points
+from kernel_bandits.posterior.nystrom import (
     ANCHORS_PER_DIMENSION,
     FIRST_RESIDUAL,
     UNEXPLAINED_SHARE,
-    AnchoredRegression,
+    NystromPosterior,
 )
+from kernel_bandits.values import evolve
 
 # Rows that enter the sums by one matrix product.
 ROWS_AT_ONCE = 2048
@@ -74,39 +74,39 @@ def sums_of(basis: AnchorBasis, points: FloatArray, rewards: FloatArray) -> Sums
     return Sums(second_moment, moment, float(left.sum()), len(points), points[order], left[order])
 
 
-def sample_basis(model: AnchoredRegression, candidates: FloatArray, rows: int) -> AnchorBasis:
-    """Choose anchors for a log from candidates (n, d) that stand for its rows, as :func:`learn_history` does.
+def sample_basis(posterior: NystromPosterior, candidates: FloatArray, rows: int) -> AnchorBasis:
+    """Choose anchors for a log from candidates (n, d) that stand for its rows, as :meth:`NystromPosterior.of_history` does.
 
     They are the fewest that leave little of the candidates, at the effective dimension that the whole log would have if
     all of it were like them.
     """
-    kernel, dictionary = model.facts.kernel, model.dictionary
-    level = _level(model)
+    kernel, dictionary = posterior.kernel, posterior.dictionary
+    level = _level(posterior)
     largest = float(kernel.diag(candidates).max())
     mean_residual, limit, share = FIRST_RESIDUAL * min(level, largest), dictionary.max_size, rows / len(candidates)
     while True:
-        basis = AnchorBasis.chosen(kernel, model.facts.regularization, candidates, mean_residual, limit)
+        basis = AnchorBasis.chosen(kernel, posterior.regularization, candidates, mean_residual, limit)
         features, left, _ = basis(candidates)
         dimension = _dimension(share * linalg.times(features.T, features), level)
         allowed = max(UNEXPLAINED_SHARE * level * dimension / rows, DIRECTION_TOLERANCE * largest)
-        if float(left.mean()) <= allowed or _are_many(model, len(basis), dimension) or len(basis) == limit:
+        if float(left.mean()) <= allowed or _are_many(posterior, len(basis), dimension) or len(basis) == limit:
             return basis
         mean_residual = min(0.5 * allowed, 0.5 * mean_residual)
         most = math.ceil(ANCHORS_PER_DIMENSION * dimension)
         limit = most if dictionary.max_size is None else min(most, dictionary.max_size)
 
 
-def is_enough(model: AnchoredRegression, sums: Sums) -> bool:
-    """Return whether anchors leave as little of a log as :func:`learn_history` asks for, or are as many as it takes."""
-    level = _level(model)
+def is_enough(posterior: NystromPosterior, sums: Sums) -> bool:
+    """Return whether anchors leave as little of a log as :meth:`NystromPosterior.of_history` asks for, or are as many as it takes."""
+    level = _level(posterior)
     dimension = _dimension(sums.second_moment, level)
     # twice as much as the sample promised is still the sample's word
     allowed = 2.0 * UNEXPLAINED_SHARE * level * dimension
-    return sums.residual_trace <= allowed or _are_many(model, len(sums.moment), dimension)
+    return sums.residual_trace <= allowed or _are_many(posterior, len(sums.moment), dimension)
 
 
-def _level(model: AnchoredRegression) -> float:
-    return model.dictionary.leverage_regularization or model.facts.regularization
+def _level(posterior: NystromPosterior) -> float:
+    return posterior.dictionary.leverage_regularization or posterior.regularization
 
 
 def _dimension(second_moment: FloatArray, level: float) -> float:
@@ -115,22 +115,24 @@ def _dimension(second_moment: FloatArray, level: float) -> float:
     return len(second_moment) - level * float(np.trace(inverse))
 
 
-def _are_many(model: AnchoredRegression, size: int, dimension: float) -> bool:
-    return size >= math.ceil(ANCHORS_PER_DIMENSION * dimension) or model.dictionary.is_full(size)
+def _are_many(posterior: NystromPosterior, size: int, dimension: float) -> bool:
+    return size >= math.ceil(ANCHORS_PER_DIMENSION * dimension) or posterior.dictionary.is_full(size)
 
 
-def load_steps(model: AnchoredRegression, basis: AnchorBasis, sums: Sums) -> Steps:
-    """Return the steps that start a posterior that has learned nothing from the sums of a log."""
-    facts, dictionary = model.facts, model.dictionary
-    if facts.round_index or model.pending.awaited:
+def of_sums(posterior: NystromPosterior, basis: AnchorBasis, sums: Sums) -> NystromPosterior:
+    """Return a posterior that has learned nothing with the sums of a log in it."""
+    if posterior.round_index or posterior.awaited:
         raise UnavailableError("learn: the policy has learned or asked already; start from a fresh one.")
-    level = _level(model)
+    level = _level(posterior)
     inverse, _ = linalg.inverse_and_log_determinant(sums.second_moment + level * np.eye(len(basis)))
-    return [
-        (setattr, model, "basis", basis),
-        (model.pending.settled.load, sums.second_moment.copy(), sums.moment.copy()),
-        (setattr, facts, "residual_trace", sums.residual_trace),
-        (setattr, facts, "round_index", sums.count),
-        (setattr, facts, "dimension", basis.anchors.shape[1]),
-        (dictionary.adopt, inverse),
-    ]
+    regression = posterior.regression.loaded(sums.second_moment, sums.moment)
+    return evolve(
+        posterior,
+        basis=basis,
+        regression=regression,
+        with_pending=regression,
+        residual_trace=sums.residual_trace,
+        round_index=sums.count,
+        dimension=basis.anchors.shape[1],
+        dictionary=posterior.dictionary.adopting(inverse),
+    )

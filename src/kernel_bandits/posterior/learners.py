@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -32,11 +33,11 @@ from kernel_bandits.learning.fit import KernelLearning, Sample, log_marginal_lik
 from kernel_bandits.learning.mixed import CURVED, MixedModel, MixedSample
 from kernel_bandits.learning.prior import ARM_PRIOR as PRIOR
 from kernel_bandits.learning.prior import DESCRIBED_PRIOR, unknown_kernel
-from kernel_bandits.posteriors.arms import SplitPosterior
-from kernel_bandits.posteriors.base import Facts, KernelChange, Posterior
+from kernel_bandits.posterior.base import KernelChange, Posterior
+from kernel_bandits.posterior.arms import SplitPosterior, reseeded_factory
 
 # Builds the posterior of a kernel and λ, with coins of its own for each number.
-PosteriorFactory: TypeAlias = Callable[[KernelLike, float, int], Posterior[Any]]
+PosteriorFactory: TypeAlias = Callable[[KernelLike, float, int], Posterior]
 # Squares of larger numbers, such as the milliseconds of a date, leave little of λ in a sum with it.
 FAR = 1e6
 M = TypeVar("M")
@@ -57,8 +58,8 @@ class Refit(Generic[M]):
         sample: the points it was learned from, shape (n, d).
         shares: as of :class:`KernelChange`.
         arm_correlation: as of :class:`KernelChange`.
-        shape: as of :class:`~kernel_bandits.posteriors.base.Facts`.
-        is_provisional: likewise.
+        shape: as of :class:`~kernel_bandits.posterior.base.Posterior`.
+        is_provisional: as there.
     """
 
     model: M
@@ -74,13 +75,13 @@ class Refit(Generic[M]):
     shape: int = CURVED
     is_provisional: bool = False
 
-    def change(self, facts: Facts) -> KernelChange:
-        """Return the change to this model, whose posterior has these facts."""
+    def change(self, within: Posterior, unit: float) -> KernelChange:
+        """Return the change to this model, whose posterior learns rewards in a unit."""
         return KernelChange(
-            facts.round_index,
-            facts.kernel,
-            facts.regularization,
-            facts.prior_mean,
+            within.round_index,
+            within.kernel,
+            within.regularization,
+            unit * self.mean,
             self.evidence_gained,
             self.relative_lengthscales,
             self.shares,
@@ -97,7 +98,7 @@ class Learner(ABC, Generic[M]):
         """The model that the user chose to start from, or None where nothing is known of the rewards."""
 
     @abstractmethod
-    def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
+    def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior:
         """Return the posterior of a kernel; of None before anything is known."""
 
     @abstractmethod
@@ -118,7 +119,7 @@ class Learner(ABC, Generic[M]):
         """
 
     def accepts(
-        self, before: Posterior[Any], after: Posterior[Any], refit: Refit[M], generator: np.random.Generator
+        self, before: Posterior, after: Posterior, refit: Refit[M], generator: np.random.Generator
     ) -> bool:
         """Return whether to leave a posterior for the one that was rebuilt."""
         del before, after, refit, generator  # a model that is averaged with its prior needs no second look
@@ -127,6 +128,10 @@ class Learner(ABC, Generic[M]):
     def next_round(self, learning: KernelLearning, round_index: int) -> int:
         """The round of the next learning."""
         return learning.after(round_index)
+
+    @abstractmethod
+    def reseeded(self, entropy: int) -> Learner[M]:
+        """Return the learner whose posteriors have fresh coins."""
 
     def look_again(self, points: FloatArray) -> None:
         """Take note of the points (n, d) that a model begins again with."""
@@ -184,7 +189,12 @@ class StationaryLearner(Learner[RewardModel]):
     def start(self) -> RewardModel | None:
         return None if self._learning.from_scratch else self._start
 
-    def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
+    def reseeded(self, entropy: int) -> StationaryLearner:
+        twin = copy.copy(self)
+        twin._build = reseeded_factory(self._build, entropy)
+        return twin
+
+    def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior:
         if kernel is None:
             kernel = self._start.kernel if self._learning.from_scratch else self._start.covariance
         return self._build(kernel, regularization, number)
@@ -234,8 +244,8 @@ class StationaryLearner(Learner[RewardModel]):
 
     def accepts(
         self,
-        before: Posterior[Any],
-        after: Posterior[Any],
+        before: Posterior,
+        after: Posterior,
         refit: Refit[RewardModel],
         generator: np.random.Generator,
     ) -> bool:
@@ -272,6 +282,11 @@ class MixedLearner(Learner[MixedModel]):
     def start(self) -> None:
         return None
 
+    def reseeded(self, entropy: int) -> MixedLearner:
+        twin = copy.copy(self)
+        twin._build, twin._build_arm = (reseeded_factory(build, entropy) for build in (self._build, self._build_arm))
+        return twin
+
     def describe(self, context_columns: int, points: FloatArray, box: Box | None) -> None:
         self._columns = replace(self._columns, contexts=context_columns)
         self._arms = box is None and are_arms(points[:, context_columns:])
@@ -283,6 +298,10 @@ class MixedLearner(Learner[MixedModel]):
             self._offered = action_units(points[:, context_columns:], self._columns, None)
         # a box is described by its low corner
         self.look_again(points)
+
+    @abstractmethod
+    def reseeded(self, entropy: int) -> Learner[M]:
+        """Return the learner whose posteriors have fresh coins."""
 
     def look_again(self, points: FloatArray) -> None:
         # what is common to the points
@@ -303,7 +322,7 @@ class MixedLearner(Learner[MixedModel]):
     def check(self, points: FloatArray) -> None:
         _require_labels(self._columns.variables, points)
 
-    def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior[Any]:
+    def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior:
         if kernel is None:
             kernel = self._unknown()
         own = with_defaults(kernel)
@@ -374,7 +393,11 @@ class _Numbered:
     build: PosteriorFactory
     refit: int
 
-    def __call__(self, kernel: KernelLike, regularization: float, number: int) -> Posterior[Any]:
+    def __call__(self, kernel: KernelLike, regularization: float, number: int) -> Posterior:
         # Cantor's pairing of two counts
         both = self.refit + number
         return self.build(kernel, regularization, both * (both + 1) // 2 + number)
+
+    def reseeded(self, entropy: int) -> _Numbered:
+        """Return the same with coins of another seed."""
+        return _Numbered(reseeded_factory(self.build, entropy), self.refit)

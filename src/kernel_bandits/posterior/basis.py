@@ -17,8 +17,8 @@ from kernel_bandits.kernels import KernelLike, require_gram
 from kernel_bandits.kernels.base import with_defaults
 from kernel_bandits.kernels.sections import Sections
 from kernel_bandits.numerics import linalg
-from kernel_bandits.posteriors.history import Block
-from kernel_bandits.posteriors.ridge import Mass
+from kernel_bandits.posterior.history import Block
+from kernel_bandits.posterior.ridge import Mass
 
 # The kernels of this library return a fresh array, which may be overwritten.
 KERNELS = f"{kernels.__name__}."

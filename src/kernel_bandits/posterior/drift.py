@@ -6,22 +6,18 @@ and the posterior that forgets by them.
 
 from __future__ import annotations
 
-import copy
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from operator import setitem
-from typing import Any, Self, TypeAlias
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
-from kernel_bandits.commit import Steps, carry_out, replace_state
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.learning.defaults import (
@@ -34,7 +30,8 @@ from kernel_bandits.learning.defaults import (
     RESIDUAL_SHARE,
     TOLERATED_SHIFT,
 )
-from kernel_bandits.posteriors.base import Bound, Evaluation, Facts, Posterior
+from kernel_bandits.posterior.base import Bound, Evaluated, Evaluation, Posterior, Prediction
+from kernel_bandits.values import Pending, Rows, evolve, fact
 
 
 def residual(reward: float, mean: float, std: float, variance: float, unit: float) -> float:
@@ -49,12 +46,6 @@ def residual(reward: float, mean: float, std: float, variance: float, unit: floa
         if z > LARGEST_RESIDUAL
         else -LARGEST_RESIDUAL
     )
-
-
-def residuals(rewards: FloatArray, means: FloatArray, stds: FloatArray, variance: float, unit: float) -> FloatArray:
-    """Return the :func:`residual` of each of n rewards, shape (n,)."""
-    z = (rewards - means) / unit / np.sqrt((stds / unit) ** 2 + variance)
-    return np.where(z >= -LARGEST_RESIDUAL, np.minimum(z, LARGEST_RESIDUAL), -LARGEST_RESIDUAL)
 
 
 def next_statistics(above: float, below: float, z: float, tolerated: float) -> tuple[float, float]:
@@ -156,26 +147,26 @@ class Trust:
     since: int = 0
     test: Cusum = _FRESH
 
-    def after(self, reward: float, mean: float, std: float, facts: Facts) -> Trust:
-        """Return it with one more reward, and what a posterior with such facts predicted of it."""
-        if not self.is_watched or facts.is_provisional or facts.round_index - self.since < FIRST_TESTED_ROUND:
+    def after(self, reward: float, mean: float, std: float, posterior: Posterior) -> Trust:
+        """Return it with one more reward, and what a posterior predicted of it."""
+        if not self.is_watched or posterior.is_provisional or posterior.round_index - self.since < FIRST_TESTED_ROUND:
             return self
-        z = residual(reward, mean, std, facts.regularization, facts.unit)
+        z = residual(reward, mean, std, posterior.regularization, posterior.unit)
         # A fit begins the test again, unless it is close to an alarm: the fit then learns from both sides of a change.
         is_suspect = self.test.below > FALL_SUSPECT_SHARE * FALL_LIMIT
-        changes = self.test.kernel_changes if is_suspect else len(facts.kernel_changes)
-        test = self.test.after(z, facts.round_index, changes)
+        changes = self.test.kernel_changes if is_suspect else len(posterior.kernel_changes)
+        test = self.test.after(z, posterior.round_index, changes)
         return Trust(self.is_watched, self.since, test)
 
     @property
-    def lost_at(self) -> int | None:
-        """The observation from which on rewards fell short for too long to be chance; None if they did not."""
+    def changed_at(self) -> int | None:
+        """The change point: the observation from which on rewards fell short for too long to be chance, or None."""
         limit = max(self.test.limit, FALL_LIMIT_GROWTH * math.log(max(self.test.count, 1)))
         return self.test.below_since if self.test.below > limit else None
 
     def again(self) -> Trust:
         """Return the trust in what came from there on alone."""
-        since = self.lost_at
+        since = self.changed_at
         return self if since is None else Trust(self.is_watched, since, self.test.anew(since))
 
     def weights(self, given: FloatArray | None, count: int) -> FloatArray | None:
@@ -346,18 +337,14 @@ def require_forgetting(value: object) -> Forgetting:
     return value
 
 
-# Builds a fresh posterior, with coins of its own for each number.
-Builder: TypeAlias = Callable[[int, Posterior[Any] | None], Posterior[Any]]
+class Builder(Protocol):
+    """Builds the posteriors that follow each other as observations are forgotten."""
 
+    def __call__(self, number: int, before: Posterior | None) -> Posterior:
+        """Return a fresh posterior, with coins of its own for each number."""
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """An observation in memory: its point (d,), reward, the weight it was given, and when it was played."""
-
-    point: FloatArray
-    reward: float
-    weight: float
-    time: int
+    def reseeded(self, entropy: int) -> Builder:
+        """Return the same with coins of another seed."""
 
 
 @dataclass(slots=True)
@@ -367,251 +354,310 @@ class _ForgettingEvaluation(Evaluation):
     within: Any
 
 
-class ForgettingPosterior(Posterior[_ForgettingEvaluation]):
+class ForgettingPosterior(Posterior):
     """Another posterior, rebuilt from what is left in memory every few rounds.
 
     Args:
         build: builds a fresh posterior; with a kernel in time where the forgetting has one.
         forgetting: what is left.
+
+    Attributes:
+        within: the posterior of what is left.
+        forgetting: the rule.
+        round_index: t, the observations of all time.
     """
 
+    __slots__ = (
+        "_awaited_times",
+        "_build",
+        "_changed_at",
+        "_clock",
+        "_points",
+        "_renewals",
+        "_renewed",
+        "_rewards",
+        "_test",
+        "_times",
+        "_weights",
+        "failures",
+        "forgetting",
+        "round_index",
+        "within",
+    )
+
+    forgets = True
+
     def __init__(self, build: Builder, forgetting: Forgetting) -> None:
-        within = build(0, None)
-        super().__init__(within._facts, within._pending)
+        self.within = build(0, None)
         self.forgetting = forgetting
-        self._build, self._within = build, within
+        self._build = build
         self._renewals = 0
-        # rounds played, pending ones included, and observed; the clock of the last renewal
-        self._clock = self._observed = self._renewed = 0
-        self._kept: list[_Kept] = []
-        self._awaited_times: dict[int, int] = {}
+        self.round_index = 0
+        # rounds played, pending ones included, and those of the last renewal
+        self._clock = self._renewed = 0
+        # what is in memory: points (n, d), rewards, the weights they were given, and when they were played
+        self._points = self._rewards = self._weights = self._times = Rows()
+        self._awaited_times = Pending[int]()
         self._test = forgetting.detector()
         # the round of the last change; what was played before has left
         self._changed_at = 0
-        self._share()
+        self.failures = self.within.failures
 
-    def _share(self) -> None:
-        """Show the facts of the posterior within, with the rounds of all time and the kernel of points."""
-        facts = self._within._facts
-        kernel = facts.kernel.kernel if isinstance(facts.kernel, Timed) else facts.kernel
-        dimension = None if facts.dimension is None else facts.dimension - self._stamps
-        if facts.failed_refits > self._facts.failed_refits:
-            # within, only what is in memory counts as a round
-            facts.failed_round = self._observed
-        self._facts = replace(facts, kernel=kernel, round_index=self._observed, dimension=dimension)
-        self._pending = self._within._pending
+    regularization: float = fact("within.regularization")
+    approximation = fact("within.approximation")
+    residual_trace: float = fact("within.residual_trace")
+    dictionary_size: int = fact("within.dictionary_size")
+    log_determinant: float = fact("within.log_determinant")
+    log_determinant_with_pending: float = fact("within.log_determinant_with_pending")
+    effective_dimension: float = fact("within.effective_dimension")
+    drift: float = fact("within.drift")
+    prior_mean: float = fact("within.prior_mean")
+    unit: float = fact("within.unit")
+    bonus: float = fact("within.bonus")
+    shape: int = fact("within.shape")
+    is_provisional: bool = fact("within.is_provisional")
+    kernel_changes = fact("within.kernel_changes")
+    learns_kernel: bool = fact("within.learns_kernel")
+    awaited_count: int = fact("within.awaited_count")
+
+    @property
+    def kernel(self) -> Any:
+        within = self.within.kernel
+        return within.kernel if isinstance(within, Timed) else within
+
+    @property
+    def dimension(self) -> int | None:
+        return None if self.within.dimension is None else self.within.dimension - self._stamps
+
+    @property
+    def dictionary_points(self) -> FloatArray:
+        return self._plain(self.within.dictionary_points)
+
+    @property
+    def awaited_points(self) -> dict[int, FloatArray]:
+        return {key: self._plain(point) for key, point in self.within.awaited_points.items()}
+
+    @property
+    def observations(self) -> tuple[FloatArray, FloatArray]:
+        return self._points.array, self._rewards.array
+
+    @property
+    def observed_weights(self) -> FloatArray | None:
+        """The weights of what is in memory, in the order in which rewards came, shape (n,)."""
+        fallen = self.forgetting.weights(np.maximum(self._renewed - self._times.array.astype(float), 0.0))
+        return self.given_weights * (1.0 if fallen is None else fallen)
+
+    @property
+    def given_weights(self) -> FloatArray:
+        return self._weights.array
 
     @property
     def _stamps(self) -> int:
         """How many columns of time points have within."""
         return int(self.forgetting.time_half_life is not None)
 
-    def _stamped(self, points: FloatArray, time: float | None = None) -> FloatArray:
+    def _stamped(self, points: FloatArray) -> FloatArray:
         if not self._stamps:
             return points
-        return np.hstack([points, np.full((len(points), 1), self._clock if time is None else time)])
+        return np.hstack([points, np.full((len(points), 1), self._clock)])
 
     def _plain(self, points: FloatArray) -> FloatArray:
         return points[..., :-1] if self._stamps else points
 
-    def describe(self, context_columns: int, points: FloatArray, box: Box | None = None) -> None:
-        self._within.describe(context_columns, points, box)
-        self._share()
+    def _with(self, within: Posterior, **changes: Any) -> Self:
+        """Return it with another posterior within."""
+        observed = changes.get("round_index", self.round_index)
+        failures = within.failures
+        if failures.count > self.failures.count:
+            # within, only what is in memory counts as a round
+            failures = failures._replace(round_index=observed)
+        elif failures.count == self.failures.count:
+            failures = self.failures
+        return evolve(self, within=within, failures=failures, **changes)
 
-    def within_box(self, low: FloatArray, high: FloatArray) -> None:
-        self._within.within_box(low, high)
+    def described(self, context_columns: int, points: FloatArray, box: Box | None = None) -> Self:
+        return self._with(self.within.described(context_columns, points, box))
 
-    def group_columns(self, labels: NDArray[np.intp]) -> None:
-        self._within.group_columns(labels)
+    def in_box(self, low: FloatArray, high: FloatArray) -> Self:
+        return self._with(self.within.in_box(low, high))
 
-    @property
-    def dictionary_points(self) -> FloatArray:
-        return self._plain(self._within.dictionary_points)
-
-    def awaited_point(self, key: int) -> FloatArray:
-        return self._plain(self._within.awaited_point(key))
-
-    @property
-    def awaited_points(self) -> dict[int, FloatArray]:
-        return {key: self._plain(point) for key, point in self._within.awaited_points.items()}
-
-    def _observations(self) -> tuple[FloatArray, FloatArray]:
-        return np.array([kept.point for kept in self._kept]), np.array([kept.reward for kept in self._kept])
-
-    @property
-    def observed_weights(self) -> FloatArray | None:
-        """The weights of what is in memory, in the order in which rewards came, shape (n,)."""
-        ages = np.maximum(self._renewed - np.array([kept.time for kept in self._kept], dtype=float), 0.0)
-        fallen = self.forgetting.weights(ages)
-        return self.given_weights * (1.0 if fallen is None else fallen)
-
-    @property
-    def given_weights(self) -> FloatArray:
-        return np.array([kept.weight for kept in self._kept])
+    def grouped(self, labels: NDArray[np.intp]) -> Self:
+        return self._with(self.within.grouped(labels))
 
     def counted(self, rewards: FloatArray) -> FloatArray:
-        return self._within.counted(rewards)
+        return self.within.counted(rewards)
+
+    def weight_of(self, noise_variance: float) -> float:
+        return self.within.weight_of(noise_variance)
 
     def bound_in(self, context: FloatArray, bonus: float) -> Bound:
-        return super().bound_in(context, bonus) if self._stamps else self._within.bound_in(context, bonus)
+        return super().bound_in(context, bonus) if self._stamps else self.within.bound_in(context, bonus)
 
     def evaluate(self, points: FloatArray) -> _ForgettingEvaluation:
-        within = self._within.evaluate(self._stamped(points))
-        return _ForgettingEvaluation(self._observed, within.mean, within.std, within)
+        within = self.within.evaluate(self._stamped(points))
+        return _ForgettingEvaluation(within.mean, within.std, within)
+
+    def evaluate_awaited(self, keys: Sequence[int], points: FloatArray) -> Prediction:
+        del keys  # as the model sees them now
+        evaluation = self.evaluate_finite(points)
+        return Prediction(evaluation.mean, evaluation.std)
 
     def gradient(
         self, points: FloatArray, evaluation: _ForgettingEvaluation, bonus: float, first: int = 0
     ) -> FloatArray:
-        return self._plain(self._within.gradient(self._stamped(points), evaluation.within, bonus, first))
+        return self._plain(self.within.gradient(self._stamped(points), evaluation.within, bonus, first))
 
     def covariance(self, points: FloatArray, evaluation: _ForgettingEvaluation) -> FloatArray:
-        return self._within.covariance(self._stamped(points), evaluation.within)
+        return self.within.covariance(self._stamped(points), evaluation.within)
 
     def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-        points, values, rewards = self._within.contributions(self._stamped(point[None, :])[0])
+        points, values, rewards = self.within.contributions(self._stamped(point[None, :])[0])
         return self._plain(points), values, rewards
 
-    @contextmanager
-    def batch(self) -> Iterator[Callable[[FloatArray], float]]:
-        with self._within.batch() as variance:
-            yield lambda point: variance(self._stamped(point[None, :])[0])
-
-    def observe_steps(self, point: FloatArray, reward: float, evaluation: _ForgettingEvaluation, row: int = 0) -> Steps:
-        stamped = self._stamped(point[None, :])[0]
-        return self._learn_steps(
-            lambda within: within.observe_steps(stamped, reward, evaluation.within, row),
-            _Kept(point, reward, 1.0, self._clock),
-            self._clock + 1,
-            (evaluation.mean.item(row), evaluation.std.item(row)),
-        )
-
-    def observe_weighted_steps(self, point: FloatArray, reward: float, weight: float) -> Steps:
-        stamped = self._stamped(point[None, :])[0]
-        return self._learn_steps(
-            lambda within: within.observe_weighted_steps(stamped, reward, weight),
-            _Kept(point, reward, weight, self._clock),
-            self._clock + 1,
-        )
-
-    def fulfil_steps(self, key: int, reward: float) -> Steps:
-        return self._late_steps(key, reward, 1.0, lambda within: within.fulfil_steps(key, reward))
-
-    def fulfil_weighted_steps(self, key: int, reward: float, weight: float) -> Steps:
-        return self._late_steps(key, reward, weight, lambda within: within.fulfil_weighted_steps(key, reward, weight))
-
-    def _late_steps(self, key: int, reward: float, weight: float, prepare: Callable[[Posterior[Any]], Steps]) -> Steps:
-        """Return the steps that learn a late reward, which is as old as its decision; arguments as below."""
-        kept = _Kept(self.awaited_point(key), reward, weight, self._awaited_times[key])
-        if kept.time < self._changed_at:
-            steps = [*self._within.abandon_steps([key]), (self._count, self._clock, self._observed + 1)]
-        else:
-            steps = self._learn_steps(prepare, kept, self._clock)
-        return [*steps, (self._settle, key)]
-
-    def _settle(self, key: int) -> None:
-        """Forget when a decision was made, in the times of a posterior that may have been rebuilt; may be repeated."""
-        self._awaited_times.pop(key, None)
-
-    def _learn_steps(
+    def learned(
         self,
-        prepare: Callable[[Posterior[Any]], Steps],
-        kept: _Kept,
-        clock: int,
-        predicted: tuple[float, float] | None = None,
-    ) -> Steps:
-        """Return the steps that learn an observation.
+        points: FloatArray,
+        rewards: FloatArray,
+        weights: FloatArray | None = None,
+        evaluated: Evaluated | None = None,
+    ) -> Self:
+        posterior = self
+        for row in range(len(points)):
+            known = evaluated if row == 0 else None
+            one, weight = slice(row, row + 1), None if weights is None else weights[row : row + 1]
+            posterior = posterior._learned_one(points[one], rewards[one], weight, known)
+        return posterior
 
-        The posterior is rebuilt from what is left if a step has passed, or if rewards have changed.
+    def _learned_one(
+        self, point: FloatArray, reward: FloatArray, weight: FloatArray | None, evaluated: Evaluated | None
+    ) -> Self:
+        predicted = within = None
+        if weight is None:
+            evaluation, row = (self.evaluate_finite(point), 0) if evaluated is None else evaluated
+            predicted, within = (evaluation.mean.item(row), evaluation.std.item(row)), (evaluation.within, row)
+        learned = self.within.learned(self._stamped(point), reward, weight, within)
+        return self._after(learned, point, reward, weight, self._clock, self._clock + 1, predicted)
+
+    def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
+        posterior = self
+        for row, key in enumerate(keys):
+            known = None if evaluated is None or row else (evaluated[0].within, evaluated[1])
+            within = posterior.within.awaiting([key], posterior._stamped(points[row : row + 1]), known)
+            times = posterior._awaited_times.with_items({key: posterior._clock})
+            posterior = posterior._with(within, _awaited_times=times, _clock=posterior._clock + 1)
+        return posterior
+
+    def settled(
+        self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None
+    ) -> Self:
+        posterior, stamped = self, self.within.awaited_points
+        for row, key in enumerate(keys):
+            one, weight = slice(row, row + 1), None if weights is None else weights[row : row + 1]
+            # a late reward is as old as its decision
+            time = posterior._awaited_times[key]
+            known = evolve(posterior, _awaited_times=posterior._awaited_times.without([key]))
+            if time < posterior._changed_at:
+                within = posterior.within.abandoned([key])
+                posterior = known._with(within, round_index=posterior.round_index + 1)
+            else:
+                within = posterior.within.settled([key], stamped[key][None, :], rewards[one], weight)
+                posterior = known._after(within, points[one], rewards[one], weight, time, posterior._clock, None)
+        return posterior
+
+    def abandoned(self, keys: Collection[int]) -> Self:
+        return self._with(self.within.abandoned(keys), _awaited_times=self._awaited_times.without(keys))
+
+    def _after(
+        self,
+        within: Posterior,
+        point: FloatArray,
+        reward: FloatArray,
+        weight: FloatArray | None,
+        time: int,
+        clock: int,
+        predicted: tuple[float, float] | None,
+    ) -> Self:
+        """Return it with an observation in memory, rebuilt if a step has passed or rewards have changed.
 
         Args:
-            prepare: the steps of the posterior within.
-            kept: the observation.
+            within: the posterior within that has learned it.
+            point: shape (1, d).
+            reward: shape (1,).
+            weight: shape (1,), or None for 1.
+            time: when it was played.
             clock: the time after it.
             predicted: mean and standard deviation of what was predicted of it, if they are known.
         """
-        test = self._tested(kept, predicted)
+        number = 1.0 if weight is None else weight.item(0)
+        test = self._tested(point, reward.item(0), number, time, predicted)
         changed_at = None if test is None else test.changed_at
+        after = self._with(
+            within,
+            _points=self._points.extended(point),
+            _rewards=self._rewards.extended(reward),
+            _weights=self._weights.appended(number),
+            _times=self._times.appended(time),
+            _clock=clock,
+            round_index=self.round_index + 1,
+        )
         if changed_at is None and clock - self._renewed < self.forgetting.step:
-            tested: Steps = [] if test is None else [(setattr, self, "_test", test)]
-            learned = [(self._kept.append, kept), (self._count, clock, self._observed + 1)]
-            return [*prepare(self._within), *learned, *tested]
-        # it is rebuilt apart, and takes over when it is complete
-        twin = self.copy()
-        carry_out(prepare(twin._within))
-        twin._kept.append(kept)
-        twin._count(clock, self._observed + 1)
-        renewed = twin._renew(0 if changed_at is None else changed_at)
-        if renewed and changed_at is not None and test is not None:
-            twin._test, twin._changed_at = test.anew(clock), changed_at
-        return [replace_state(self, twin)]
+            return evolve(after, _test=test)
+        renewed = after._renewed_since(0 if changed_at is None else changed_at)
+        if changed_at is None:
+            return after._late() if renewed is None else renewed
+        if renewed is None:
+            # the test is as it was: it is tried again with the next reward
+            return after._late()
+        assert test is not None
+        return evolve(renewed, _test=test.anew(clock), _changed_at=changed_at)
 
-    def _tested(self, kept: _Kept, predicted: tuple[float, float] | None) -> Cusum | None:
+    def _late(self) -> Self:
+        """Return it as it is, to be rebuilt a step later."""
+        return evolve(self, _renewed=self._clock)
+
+    def _tested(
+        self, point: FloatArray, reward: float, weight: float, time: int, predicted: tuple[float, float] | None
+    ) -> Cusum | None:
         """Return the test of changes with one more observation; as it is while the model knows too little."""
-        facts = self._within._facts
-        if self._test is None or facts.round_index < FIRST_TESTED_ROUND or facts.is_provisional:
+        within = self.within
+        if self._test is None or within.round_index < FIRST_TESTED_ROUND or within.is_provisional:
             return self._test
         if predicted is None:
-            evaluation = self._within.evaluate_finite(self._stamped(kept.point[None, :]))
+            evaluation = within.evaluate_finite(self._stamped(point))
             predicted = evaluation.mean.item(0), evaluation.std.item(0)
-        mean, std = predicted
-        variance = self._within.regularization / kept.weight
-        z = residual(kept.reward, mean, std, variance, self._within.unit)
-        return self._test.after(z, kept.time, len(facts.kernel_changes))
+        z = residual(reward, *predicted, within.regularization / weight, within.unit)
+        return self._test.after(z, time, len(within.kernel_changes))
 
-    def _count(self, clock: int, observed: int) -> None:
-        """Write the time; may be repeated."""
-        self._clock, self._observed = clock, observed
-        self._share()
-
-    def anticipate_steps(self, key: int, point: FloatArray, evaluation: _ForgettingEvaluation, row: int = 0) -> Steps:
-        return [
-            *self._within.anticipate_steps(key, self._stamped(point[None, :])[0], evaluation.within, row),
-            (setitem, self._awaited_times, key, self._clock),
-            (self._count, self._clock + 1, self._observed),
-        ]
-
-    def abandon_steps(self, keys: Collection[int]) -> Steps:
-        forgotten = [(self._awaited_times.pop, key, None) for key in keys]
-        return [*self._within.abandon_steps(keys), *forgotten, (self._count, self._clock, self._observed)]
-
-    def weight_of(self, noise_variance: float) -> float:
-        return self._within.weight_of(noise_variance)
-
-    def copy(self) -> Self:
-        twin = copy.copy(self)
-        twin._within, twin._kept, twin._awaited_times = self._within.copy(), list(self._kept), dict(self._awaited_times)
-        twin._share()
-        return twin
-
-    def _renew(self, since: int) -> bool:
-        """Rebuild the posterior from what is left in memory since a time, in a copy that nobody else holds.
-
-        Return False if it cannot be rebuilt now; then it is tried again: a step later, or with the next reward if a
-        change was seen, since the test is as it was.
-        """
-        self._renewed = self._clock
-        first = max(since, self._clock - self.forgetting.memory)
-        left = [kept for kept in self._kept if kept.time >= first]
-        times = np.array([kept.time for kept in left], dtype=float)
+    def _renewed_since(self, since: int) -> Self | None:
+        """Return it rebuilt from what is left in memory since a time; None if it cannot be rebuilt now."""
+        all_times = self._times.array
+        left = np.flatnonzero(all_times >= max(since, self._clock - self.forgetting.memory))
+        times = all_times[left].astype(float)
         fallen = self.forgetting.weights(self._clock - times)
-        if not left or (fallen is None and len(left) == len(self._kept)):
-            return True
-        points, rewards = np.array([kept.point for kept in left]), np.array([kept.reward for kept in left])
-        weights = np.array([kept.weight for kept in left]) * (1.0 if fallen is None else fallen)
+        if not len(left) or (fallen is None and len(left) == len(all_times)):
+            return self._late()
+        points, rewards, given = self._points.array[left], self._rewards.array[left], self._weights.array[left]
+        weights = given * (1.0 if fallen is None else fallen)
         stamped = np.hstack([points, times[:, None]]) if self._stamps else points
-        within = self._build(self._renewals + 1, self._within)
-        within._facts.take_failures(self._within._facts)
         try:
-            within.learn_history(stamped, rewards, stamped, None if (weights == 1.0).all() else weights)
-            awaited = self._within.awaited_points
-            if awaited:
-                within.anticipate_all(awaited)
+            within = self._build(self._renewals + 1, self.within)
+            within = within.of_history(stamped, rewards, stamped, None if (weights == 1.0).all() else weights)
+            awaited = self.within.awaited_points
+            within = within.counting(awaited) if awaited else within
         except KernelBanditsError:
-            return False
-        self._kept, self._within = left, within
-        self._renewals += 1
-        self._share()
-        return True
+            return None
+        return self._with(
+            within,
+            _points=Rows.of(points),
+            _rewards=Rows.of(rewards),
+            _weights=Rows.of(given),
+            _times=Rows.of(all_times[left]),
+            _renewals=self._renewals + 1,
+            _renewed=self._clock,
+        )
+
+    def reseeded(self, entropy: int) -> Self:
+        return evolve(self, within=self.within.reseeded(entropy), _build=self._build.reseeded(entropy))
 
     def __repr__(self) -> str:
-        return f"ForgettingPosterior({self._within!r}, {self.forgetting!r})"
+        return f"ForgettingPosterior({self.within!r}, {self.forgetting!r})"

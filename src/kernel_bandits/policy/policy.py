@@ -1,0 +1,1060 @@
+"""The policy: what every policy offers to its callers, and the hooks in which one says how it chooses."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import islice, repeat
+from threading import RLock
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kernel_bandits import persistence
+from kernel_bandits.actions import Box, as_log, as_rounds, available_rows, join, pair, require_action_columns
+from kernel_bandits.arrays import (
+    FloatArray,
+    as_count,
+    as_points,
+    as_positive,
+    as_reward,
+    as_rewards,
+    as_vector,
+    require_finite,
+)
+from kernel_bandits.boxes.constraints import Guards
+from kernel_bandits.errors import InputError, UnavailableError
+from kernel_bandits.kernels import require_columns
+from kernel_bandits.numerics.blas_threads import one_thread, threads_for
+from kernel_bandits.policy.diagnostics import TOGETHER, Diagnostics, Residuals, diagnose
+from kernel_bandits.policy.export import export
+from kernel_bandits.posterior.base import Evaluated, Model, Posterior, Prediction
+from kernel_bandits.posterior.basis import AnchorBasis
+from kernel_bandits.posterior.nystrom import NystromPosterior
+from kernel_bandits.posterior.sums import Sums, of_sums
+from kernel_bandits.rng import Seed, entropy_of, reseeded
+from kernel_bandits.values import Pending, Rows, evolve
+
+# Beyond this, or below one over it, sums of weights leave nothing of the others.
+LARGEST_WEIGHT = 1e12
+# The least number of rows in a product of the many-at-once methods; it decides the number of BLAS threads.
+MANY_ROWS = 256
+# The number of settled decisions remembered with what happened to them; older ones are only known to be settled.
+REMEMBERED = 10_000
+# What happened to a decision whose reward was given up; it completes the sentence "decision 7 …".
+EXPIRED = "has expired (a reward that arrives after all is learned by update)"
+# Values this close to the largest, relative to its distance from the level that all share, count as equal to it.
+TIE_TOLERANCE = 1e-12
+ROUNDING = float(np.finfo(float).eps)
+V = TypeVar("V", float, FloatArray)
+_AS_THEY_ARE = nullcontext()
+
+
+@dataclass(slots=True)
+class Choice:
+    """What :meth:`Policy.choose` returns: one of the offered points.
+
+    Attributes:
+        index: its row.
+        mean: its expected reward.
+        std: the posterior standard deviation of its expected reward.
+        upper_bound: the value it was chosen for.
+        propensity: the probability with which it was chosen; None if nothing was drawn.
+        computed: what :meth:`Model.learned` can use again if this point is played; None if there is nothing.
+        probabilities: of every offered point, shape (A,); None if nothing was drawn.
+        safe: whether it is known to keep all constraints; None without constraints.
+    """
+
+    index: int
+    mean: float = 0.0
+    std: float = 0.0
+    upper_bound: float = 0.0
+    propensity: float | None = None
+    computed: Any = None
+    probabilities: FloatArray | None = None
+    safe: bool | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Decision:
+    """The action to play and what the policy believed about it.
+
+    Attributes:
+        index: its row among the offered actions; −1 if a box was offered, which has no rows.
+        action: the action itself, shape (d_a,).
+        mean: its expected reward.
+        std: the posterior standard deviation of its expected reward.
+        upper_bound: its upper confidence bound; under a UCB rule the largest of all offered actions, unless it was
+            drawn by an exploration floor or played because it was played too rarely. Under Thompson sampling the value
+            that was drawn for it.
+        context: the context it was chosen for, shape (d_x,).
+        propensity: the probability with which it was chosen, if the policy chooses at random among finitely many
+            actions; otherwise None.
+        id: the number by which :meth:`Policy.tell` knows it; None unless it comes from :meth:`Policy.ask`.
+        probabilities: the probability of every offered action, shape (A,), 0 where a mask left it out; None like the
+            propensity, which is the entry at ``index``.
+        density: the density with which the action was drawn, if the policy chooses at random in a box; per unit of the
+            action's coordinates. Otherwise None.
+        safe: whether it is known to keep all constraints; None without constraints.
+    """
+
+    index: int
+    action: FloatArray
+    mean: float
+    std: float
+    upper_bound: float
+    context: FloatArray
+    propensity: float | None = None
+    id: int | None = None
+    probabilities: FloatArray | None = None
+    density: float | None = None
+    safe: bool | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether all attributes are equal; arrays as a whole."""
+        if not isinstance(other, Decision):
+            return NotImplemented
+        return all(np.array_equal(getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def to_dict(self) -> dict[str, int | float | list[float] | None]:
+        """Return every attribute as plain numbers and lists, for a log: ``json.dumps(decision.to_dict())``."""
+        lists = {"action": self.action.tolist(), "context": self.context.tolist()}
+        if self.probabilities is not None:
+            lists["probabilities"] = self.probabilities.tolist()
+        return {**asdict(self), **lists}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why an action looked good: the terms of its mean, and the exploration bonus.
+
+    Attributes:
+        mean: the expected reward of the decision's action as the policy sees it now.
+        exploration: the decision's bound less its mean when it was made. Under Thompson sampling, the draw less the
+            mean, of either sign.
+        points: the n past points with the largest contributions, shape (n, d), context columns first, largest first.
+        contributions: what each of them adds to the mean, shape (n,).
+        rewards: the rewards observed at them, shape (n,); None if the history is not kept and ``points`` are anchors,
+            which stand for all observations around them.
+        rest: what all other points add to the mean together.
+        prior_mean: the expected reward far from all data, 0 unless it is learned. The contributions are of rewards less
+            the prior mean.
+    """
+
+    mean: float
+    exploration: float
+    points: FloatArray
+    contributions: FloatArray
+    rewards: FloatArray | None
+    rest: float
+    prior_mean: float
+
+
+class State:
+    """All that a policy knows, as a value: a call ends by putting another one in its place.
+
+    Attributes:
+        model: what was learned.
+        rewards_learned: how many rewards.
+        dimensions: the columns of contexts and of actions; None before the first round.
+        issued: how many decisions of ``ask`` there were; the next one has this number.
+        pending: the joint points (d,) of the decisions that await their reward, by number, oldest first.
+        fates: what happened to the last decisions that no longer do: the reward, or words.
+        guards: the constraints with what was measured; None for none.
+        residuals: of all rewards but the last ones against what was predicted of them.
+        predicted: the last ones, with what was predicted.
+    """
+
+    __slots__ = (
+        "dimensions",
+        "fates",
+        "guards",
+        "issued",
+        "model",
+        "pending",
+        "predicted",
+        "residuals",
+        "rewards_learned",
+    )
+
+    def __init__(self, model: Model) -> None:
+        self.model: Any = model
+        self.rewards_learned = self.issued = 0
+        self.dimensions: tuple[int | None, int | None] = (None, None)
+        self.pending, self.fates = Pending[FloatArray](), Pending[float | str]()
+        self.guards: Guards | None = None
+        self.residuals, self.predicted = Residuals(), Rows(TOGETHER)
+
+    def comparing(self, reward: float, mean: float, std: float) -> dict[str, Any]:
+        """Return what changes by a reward and what was predicted of it; a few are compared at once, which is faster."""
+        posterior = self.model
+        assert isinstance(posterior, Posterior)
+        changes = len(posterior.kernel_changes)
+        numbers = (reward, mean, std, posterior.regularization, posterior.unit, posterior.round_index, changes)
+        predicted = self.predicted.appended(numbers)
+        if len(predicted) < TOGETHER:
+            return {"predicted": predicted}
+        return {"predicted": Rows(TOGETHER), "residuals": self.residuals.after(predicted.array.tolist())}
+
+    def settling(self, fates: Mapping[int, float | str]) -> dict[str, Any]:
+        """Return what changes by decisions that are settled, each with its reward or words as :data:`EXPIRED`."""
+        known = self.fates.with_items(fates)
+        excess = len(known) - REMEMBERED
+        if excess > 0:
+            known = known.without(list(islice(known, excess)))
+        return {"pending": self.pending.without(fates), "fates": known}
+
+    def fate(self, key: int) -> str:
+        """Return in words what happened to a decision that is no longer pending."""
+        fate = self.fates.get(key, f"was settled more than {REMEMBERED:,} decisions ago")
+        return fate if isinstance(fate, str) else f"was told already, with reward {fate!r}"
+
+
+class _LastChoice(NamedTuple):
+    """The last choice of ``select``, of use while the state is the same, so that its update computes nothing twice."""
+
+    state: State | None
+    choice: Choice | None
+    point: FloatArray
+
+
+_NOTHING_CHOSEN = _LastChoice(None, None, np.empty(0))
+
+
+class Policy(ABC):
+    """Plays one of the offered actions and learns from its reward. Rewards are maximised.
+
+    The dimensions of contexts and actions are those of the first observation; the actions, and how many there are, may
+    change from round to round.
+
+    A call that fails or is interrupted leaves the policy as it was: it computes the next state and ends with one
+    assignment. A lock makes calls from several threads follow each other; hold one of your own around a round, from
+    ``select`` to ``update``, where several threads share a policy.
+
+    To write a policy, give it a :class:`Model`, such as a posterior, and implement :meth:`choose`. The hooks
+    :meth:`choose_many`, :meth:`shortlist` and :meth:`draw_in_box` have defaults to improve on; the methods for callers
+    are final. Hooks are given joint points, context columns first, that are checked already.
+
+    Args:
+        model: learns the rewards.
+        generator: breaks ties, and draws whatever else the policy leaves to chance.
+    """
+
+    # The attributes that a saved file holds besides the state.
+    saved: ClassVar[tuple[str, ...]] = ("generator",)
+
+    def __init__(self, model: Model, generator: np.random.Generator) -> None:
+        self.generator = generator
+        self._state = State(model)
+        self._last = _NOTHING_CHOSEN
+        # Generators that a choice draws from, with their states before it.
+        self._drawn_from: list[tuple[np.random.Generator, Any]] = []
+        self._lock = RLock()
+
+    @abstractmethod
+    def choose(self, points: FloatArray) -> Choice:
+        """Choose one of the points (A, d) by what :attr:`model` knows."""
+
+    def choose_many(self, points: FloatArray) -> list[Choice]:
+        """Choose one of the points (n, A, d) in each of n rounds."""
+        return [self.choose(offered) for offered in points]
+
+    def shortlist(self, context: FloatArray, box: Box) -> FloatArray:
+        """Return actions of the box, shape (n, d_a), for :meth:`choose` to choose from.
+
+        By default a policy does not choose in a box. The context is finite, and the box has the dimension of the
+        actions seen so far.
+        """
+        raise NotImplementedError
+
+    def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float] | None:
+        """Draw an action (d_a,) of the box, and return it with its density; None to choose from :meth:`shortlist`.
+
+        The draws come from :attr:`generator`, which is restored if the call fails.
+        """
+        del context, box  # by default nothing is drawn
+        return None
+
+    def on_reseed(self, entropy: int) -> None:
+        """Restart the random streams besides :attr:`generator` and those of the model."""
+
+    @final
+    def argmax(self, values: FloatArray, level: float = 0.0) -> int:
+        """Return the index of the largest value; of values that are equal up to rounding, one at random.
+
+        The level is what all values share, such as a prior mean: it does not count in how close they are.
+        """
+        best = int(values.argmax())
+        (tied,) = (values >= tie_threshold(values.item(best), level)).nonzero()
+        if len(tied) <= 1:
+            return best
+        self.will_draw(self.generator)
+        return int(tied[self.generator.integers(len(tied))])
+
+    @final
+    def will_draw(self, *generators: np.random.Generator) -> None:
+        """Call this before a choice draws at random: one that fails or is interrupted then leaves them as they were."""
+        for generator in generators:
+            if not any(generator is known for known, _ in self._drawn_from):
+                self._drawn_from.append((generator, generator.bit_generator.state))
+
+    @property
+    def model(self) -> Any:
+        """What the policy has learned, a value."""
+        return self._state.model
+
+    @property
+    def posterior(self) -> Posterior:
+        """The posterior of a policy that has one."""
+        model = self._state.model
+        if isinstance(model, Posterior):
+            return model
+        raise UnavailableError(f"posterior: {type(self).__name__} has {len(model.posteriors)}; see policy.posteriors.")
+
+    @property
+    def posteriors(self) -> Sequence[Posterior]:
+        """The posteriors the policy uses: one, one per stage, or none."""
+        return self._state.model.posteriors
+
+    @property
+    def guards(self) -> Guards | None:
+        """The constraints of the policy with what was measured; None for none."""
+        return self._state.guards
+
+    @property
+    def round_index(self) -> int:
+        """The number of rewards learned: t."""
+        return self._state.rewards_learned
+
+    @property
+    def dictionary_size(self) -> int:
+        """The number of points or features that carry the models: m of a dictionary, t of an exact posterior."""
+        return sum(posterior.dictionary_size for posterior in self.posteriors)
+
+    @property
+    def dictionary_points(self) -> FloatArray:
+        """The anchors, shape (m, d): context columns first."""
+        return self.posterior.dictionary_points
+
+    @property
+    def observed_points(self) -> FloatArray:
+        """Every point learned so far, shape (t, d), if the history is kept."""
+        return self.posterior.observed_points
+
+    @property
+    def dimensions(self) -> tuple[int | None, int | None]:
+        """The numbers of columns of contexts and of actions; None before the first round."""
+        return self._state.dimensions
+
+    @property
+    def residuals(self) -> Residuals:
+        """The rewards so far against what was predicted of them."""
+        return self._state.residuals.after(self._state.predicted.array.tolist())
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """The ids of the decisions of :meth:`ask` that were neither told nor expired, oldest first."""
+        return tuple(self._state.pending)
+
+    @property
+    def issued(self) -> int:
+        """The number of decisions of ``ask`` and ``await_many`` so far; the next one has this id."""
+        return self._state.issued
+
+    # A bad kernel or a huge number is reported by an error, so NumPy need not warn of the arithmetic on the way to it.
+    @final
+    @np.errstate(invalid="ignore", over="ignore")
+    def select(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
+        """Choose an action for a context.
+
+        Does not change the model; randomness is consumed only to break ties, to search a box, and by policies that
+        choose at random.
+
+        Args:
+            context: shape (d_x,); empty for a problem without contexts.
+            actions: one offered action per row, shape (A, d_a), A ≥ 1; or a box, any point of which may be played.
+            mask: True for the rows that may be played, shape (A,); by default all of them. The other rows may hold
+                anything.
+        """
+        with self._lock:
+            before = self._state
+            try:
+                decision, choice, point = self._decide(context, actions, mask)
+                self._last = _LastChoice(self._state, choice, point)
+            except BaseException:
+                self._take_back(before)
+                raise
+            self._drawn_from.clear()
+        return decision
+
+    @final
+    @np.errstate(invalid="ignore", over="ignore")
+    def preview(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
+        """Return what :meth:`select` would return now; changes nothing, random streams included."""
+        with self._lock:
+            before = self._state
+            try:
+                return self._decide(context, actions, mask)[0]
+            finally:
+                self._take_back(before)
+
+    @final
+    def update(
+        self,
+        context: ArrayLike,
+        action: ArrayLike,
+        reward: float,
+        *,
+        weight: float | None = None,
+        noise_variance: float | None = None,
+        outputs: Mapping[str, float] | None = None,
+    ) -> None:
+        """Learn the reward of an action that was played in a context.
+
+        Args:
+            context: shape (d_x,).
+            action: shape (d_a,), for instance ``decision.action``.
+            reward: a finite number; larger is better.
+            weight: how many ordinary rewards this one is worth: its noise variance is λ/weight. 1 unless given.
+            noise_variance: of this reward, in squared reward units; instead of ``weight``.
+            outputs: what was measured besides, by the names of the policy's constraints.
+        """
+        with self._lock:
+            before = state = self._state
+            chosen_in, choice, point = self._last
+            number = 1.0 if weight is noise_variance is None else self._as_weight(weight, noise_variance)
+            context = as_vector("context", context, state.dimensions[0])
+            action = as_vector("action", action, state.dimensions[1])
+            reward = as_reward(reward)
+            evaluated = None
+            if choice is not None and chosen_in is state and context.tobytes() + action.tobytes() == point.tobytes():
+                evaluated = choice.computed
+            else:
+                require_finite("context", context)
+                require_finite("action", action)
+                point = np.concatenate((context, action))
+                if state.dimensions[0] is None:
+                    require_action_columns(action)
+                    state = self._described(state, point[None, :], len(context), None)
+            with self._threads():
+                after = self._after_reward(state, point, reward, number, evaluated, outputs)
+            self._commit(before, evolve(after, dimensions=(len(context), len(action))))
+
+    def _after_reward(
+        self,
+        state: State,
+        point: FloatArray,
+        reward: float,
+        weight: float,
+        evaluated: Any,
+        outputs: Mapping[str, float] | None,
+    ) -> State:
+        """Return the state with the reward of a point (d,), as it was evaluated if it was."""
+        guards, compared = _measured(self, state.guards, point, outputs), dict[str, Any]()
+        if weight != 1.0:
+            model = state.model.learned(point[None, :], np.array([reward]), np.array([weight]))
+        else:
+            if isinstance(state.model, Posterior):
+                evaluated = (state.model.evaluate_finite(point[None, :]), 0) if evaluated is None else evaluated
+                evaluation, row = cast(Evaluated, evaluated)
+                compared = state.comparing(reward, evaluation.mean.item(row), evaluation.std.item(row))
+            model = state.model.learned(point[None, :], np.array([reward]), None, evaluated)
+        return evolve(state, model=model, guards=guards, rewards_learned=state.rewards_learned + 1, **compared)
+
+    @final
+    def update_many(
+        self,
+        contexts: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        *,
+        outputs: Mapping[str, ArrayLike] | None = None,
+    ) -> None:
+        """Learn a log of rounds in order; the model is that of :meth:`update` one by one, reached faster.
+
+        The contexts (n, d_x), the action played in each (n, d_a) and its reward (n,) are checked first. All of them are
+        learned, or none if the kernel fails. The outputs (n,) are those of constraints by name, NaN where one was not
+        measured; without them rewards alone are learned.
+        """
+        with self._lock:
+            before = self._state
+            state, points, rewards = self._log(contexts, actions, rewards)
+            if outputs is None:
+                with self._threads(MANY_ROWS):
+                    model = state.model.learned(points, rewards)
+                self._commit(before, evolve(state, model=model, rewards_learned=state.rewards_learned + len(points)))
+                return
+            for point, reward, own in zip(points, rewards.tolist(), _by_reward(outputs, len(rewards)), strict=True):
+                state = self._after_reward(state, point, reward, 1.0, None, own)
+            self._commit(before, state)
+
+    @final
+    def ask(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
+        """Choose an action whose reward arrives later; the decision's ``id`` names it until then.
+
+        The standard deviations count the chosen point from now on, so that a burst of asks explores different actions;
+        the means wait for :meth:`tell`. The arguments are those of :meth:`select`.
+        """
+        with self._lock:
+            before = self._state
+            try:
+                decision = self._ask(context, actions, mask)
+            except BaseException:
+                self._take_back(before)
+                raise
+            self._drawn_from.clear()
+        return decision
+
+    @final
+    def ask_many(self, contexts: ArrayLike, actions: ArrayLike | Box) -> list[Decision]:
+        """Choose one action for each of many contexts, whose rewards arrive later: exactly n decisions of :meth:`ask`.
+
+        Each decision counts in the standard deviations of the next, so a batch in one context explores different
+        actions. If one of them fails, none was asked for.
+
+        Args:
+            contexts: one per row, shape (n, d_x); repeat a context to play several actions in it.
+            actions: offered in every round, shape (A, d_a), or round by round, shape (n, A, d_a); or a box.
+        """
+        with self._lock:
+            before = self._state
+            try:
+                contexts = as_points("contexts", contexts, before.dimensions[0])
+                require_finite("contexts", contexts)
+                offers = repeat(actions) if isinstance(actions, Box) else self._rounds(contexts, actions)[1]
+                decisions = [self._ask(context, each, None) for context, each in zip(contexts, offers, strict=False)]
+            except BaseException:
+                self._take_back(before)
+                raise
+            self._drawn_from.clear()
+        return decisions
+
+    @np.errstate(invalid="ignore", over="ignore")
+    def _ask(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None) -> Decision:
+        decision, choice, point = self._decide(context, actions, mask)
+        state = self._state
+        decision = replace(decision, id=state.issued)
+        with self._threads():
+            model = state.model.awaiting([state.issued], point[None, :], choice.computed)
+        after = evolve(
+            state,
+            model=model,
+            dimensions=(len(decision.context), len(decision.action)),
+            issued=state.issued + 1,
+            pending=state.pending.with_items({state.issued: point.copy()}),
+        )
+        self._commit(state, after)
+        return decision
+
+    @final
+    def await_many(self, contexts: ArrayLike, actions: ArrayLike) -> list[int]:
+        """Await the rewards of actions that were played already; return the ids that :meth:`tell` knows them by.
+
+        The model is that of :meth:`ask` with these actions alone on offer, up to rounding.
+
+        Args:
+            contexts: one per row, shape (n, d_x).
+            actions: the action that was played in each, shape (n, d_a).
+        """
+        with self._lock:
+            before = self._state
+            state, points, _ = self._log(contexts, actions, np.zeros(len(np.atleast_1d(contexts))))
+            keys = list(range(state.issued, state.issued + len(points)))
+            with self._threads(min(len(keys), MANY_ROWS)):
+                model = state.model.awaiting(keys, points)
+            pending = state.pending.with_items(dict(zip(keys, points.copy(), strict=True)))
+            self._commit(before, evolve(state, model=model, issued=state.issued + len(keys), pending=pending))
+        return keys
+
+    @final
+    def tell(
+        self,
+        id: int | Decision,
+        reward: float,
+        *,
+        weight: float | None = None,
+        noise_variance: float | None = None,
+        outputs: Mapping[str, float] | None = None,
+    ) -> None:
+        """Learn the reward of a decision of :meth:`ask`, given by its ``id``; in any order, once each.
+
+        Every policy numbers its decisions from 0, so ids alone do not show which policy made them. Pass the decision
+        itself where there are several: that of another policy is refused. The other arguments are those of
+        :meth:`update`.
+        """
+        with self._lock:
+            number = 1.0 if weight is noise_variance is None else self._as_weight(weight, noise_variance)
+            key, before = self._open_key("tell", id), self._state
+            with self._threads():
+                after = self._after_telling(before, [key], [as_reward(reward)], number, outputs)
+            self._commit(before, after)
+
+    @final
+    def tell_many(
+        self,
+        ids: Sequence[int | Decision],
+        rewards: ArrayLike,
+        *,
+        outputs: Mapping[str, ArrayLike] | None = None,
+    ) -> None:
+        """Learn the rewards of decisions of :meth:`ask`, as :meth:`tell`: all of them, or none.
+
+        The outputs (n,) are those of constraints by name, NaN where one was not measured. Many rewards are learned at
+        the speed of matrix products where the policy can; the model is that of :meth:`tell` one by one, up to rounding.
+        """
+        if not isinstance(ids, Iterable):
+            raise InputError(f"ids: expected those of several decisions, got {ids!r}.")
+        with self._lock:
+            keys = [self._open_key("tell", id) for id in ids]
+            if len(set(keys)) < len(keys):
+                twice = next(key for key in keys if keys.count(key) > 1)
+                raise InputError(f"tell: decision {twice} appears twice among the ids; a reward counts once.")
+            numbers = as_rewards(as_vector("rewards", rewards, len(keys)))
+            before = state = self._state
+            if not keys:
+                return
+            with self._threads(min(len(keys), MANY_ROWS)):
+                if outputs is None and state.guards is None:
+                    state = self._after_telling(state, keys, numbers, 1.0, None)
+                else:
+                    for key, reward, own in zip(keys, numbers, _by_reward(outputs, len(keys)), strict=True):
+                        state = self._after_telling(state, [key], [reward], 1.0, own)
+            self._commit(before, state)
+
+    def _after_telling(
+        self,
+        state: State,
+        keys: list[int],
+        rewards: list[float],
+        weight: float,
+        outputs: Mapping[str, float] | None,
+    ) -> State:
+        """Return the state with the rewards of open decisions; outputs are those of a single one."""
+        points = np.array([state.pending[key] for key in keys])
+        guards = _measured(self, state.guards, points[0], outputs)
+        compared = state
+        if weight == 1.0 and isinstance(state.model, Posterior):
+            predicted = state.model.evaluate_awaited(keys, points)
+            for numbers in zip(rewards, predicted.mean.tolist(), predicted.std.tolist(), strict=True):
+                compared = evolve(compared, **compared.comparing(*numbers))
+        model = state.model.settled(keys, points, np.array(rewards), None if weight == 1.0 else np.array([weight]))
+        settled = state.settling(dict(zip(keys, rewards, strict=True)))
+        learned = state.rewards_learned + len(keys)
+        return evolve(compared, model=model, guards=guards, rewards_learned=learned, **settled)
+
+    @final
+    def expire(self, id: int | Decision) -> None:
+        """Give up on a decision of :meth:`ask` whose reward will never arrive; it no longer narrows the bounds."""
+        with self._lock:
+            self._expire([self._open_key("expire", id)])
+
+    @final
+    def expire_before(self, id: int) -> tuple[int, ...]:
+        """Give up on all pending decisions asked for before this one, pending or not; return the ids that expired."""
+        with self._lock:
+            limit = self._issued_key("expire_before", id)
+            expired = tuple(key for key in self._state.pending if key < limit)
+            if expired:
+                self._expire(expired)
+        return expired
+
+    def _expire(self, keys: Sequence[int]) -> None:
+        state = self._state
+        with self._threads(min(len(keys), MANY_ROWS)):
+            model = state.model.abandoned(keys)
+        self._commit(state, evolve(state, model=model, **state.settling(dict.fromkeys(keys, EXPIRED))))
+
+    @final
+    def select_many(self, contexts: ArrayLike, actions: ArrayLike | Box) -> list[Decision]:
+        """Choose an action for each of many contexts with the current model, at the speed of matrix products.
+
+        Args:
+            contexts: one per row, shape (n, d_x).
+            actions: offered in every round, shape (A, d_a), or round by round, shape (n, A, d_a); or a box, which is
+                searched for one context after the other.
+        """
+        if isinstance(actions, Box):
+            contexts = as_points("contexts", contexts, self._state.dimensions[0])
+            require_finite("contexts", contexts)
+            return [self.select(context, actions) for context in contexts]
+        with self._lock:
+            contexts, actions = self._rounds(contexts, actions)
+            choices = self._choices(contexts, actions)
+        decisions = []
+        for choice, offered, context in zip(choices, actions, contexts, strict=True):
+            row, bound, propensity = choice.index, choice.upper_bound, choice.propensity
+            decision = Decision(row, offered[row].copy(), choice.mean, choice.std, bound, context.copy(), propensity)
+            decision.probabilities, decision.safe = choice.probabilities, choice.safe
+            decisions.append(decision)
+        return decisions
+
+    @final
+    def choices(self, contexts: ArrayLike, actions: ArrayLike) -> list[Choice]:
+        """Return what :meth:`select_many` chooses, as rows among the actions, without copies of what was offered."""
+        with self._lock:
+            return self._choices(*self._rounds(contexts, actions))
+
+    @final
+    @np.errstate(over="ignore")
+    def predict(self, context: ArrayLike, actions: ArrayLike) -> Prediction:
+        """Return mean and standard deviation of the expected reward of each action, shape (A,)."""
+        if isinstance(actions, Box):
+            raise InputError(
+                "actions: predict takes rows and was given a Box; pass rows, for instance "
+                "box.sample(generator, 100), or decision.action[None, :] for the one that select chose."
+            )
+        return self.posterior.predict(pair(context, actions, *self._state.dimensions))
+
+    @final
+    def predict_outputs(self, context: ArrayLike, actions: ArrayLike) -> dict[str, Prediction]:
+        """Return mean and standard deviation of each constrained output, by name, for each action."""
+        state = self._state
+        points = pair(context, actions, *state.dimensions)
+        return {} if state.guards is None else state.guards.predict(points)
+
+    @final
+    def explain(self, decision: Decision, count: int = 5) -> Explanation:
+        """Return the past points that contribute most to a decision's mean, and the exploration in its bound.
+
+        The decision is one of :meth:`select` or :meth:`ask`; at most ``count`` points are returned.
+        """
+        if not isinstance(decision, Decision):
+            raise InputError(f"decision: expected what select or ask returned, got {type(decision).__name__}.")
+        posterior = self.posterior
+        point = pair(decision.context, decision.action[None, :], *self._state.dimensions)[0]
+        points, contributions, rewards = posterior.contributions(point)
+        total, prior_mean = float(contributions.sum()), posterior.prior_mean
+        strongest = np.argsort(-np.abs(contributions), kind="stable")[: as_count("count", count)]
+        return Explanation(
+            mean=prior_mean + total,
+            exploration=decision.upper_bound - decision.mean,
+            points=points[strongest],
+            contributions=contributions[strongest],
+            rewards=None if rewards is None else rewards[strongest],
+            rest=total - float(contributions[strongest].sum()),
+            prior_mean=prior_mean,
+        )
+
+    @final
+    def export(self, path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> None:
+        """Write mean and standard deviation as a function of context and action to a JSON file.
+
+        A few lines of NumPy or JavaScript evaluate it, without this library. A file of this name is replaced.
+
+        Args:
+            path: of the file.
+            columns: names of the columns, context columns first; ``column 0`` and so on unless given.
+        """
+        export(self.posterior, path, columns)
+
+    @final
+    def learn_sums(self, basis: AnchorBasis, sums: Sums, context_columns: int) -> None:
+        """Learn a whole log from its sums in the coordinates of anchors, before anything else."""
+        with self._lock:
+            state = self._state
+            if not isinstance(state.model, NystromPosterior):
+                raise InputError(f"learn_sums: {type(state.model).__name__} has no anchors; use ek_ucb.")
+            model = of_sums(state.model, basis, sums)
+            dimensions = context_columns, basis.anchors.shape[1] - context_columns
+            self._commit(state, evolve(state, model=model, rewards_learned=sums.count, dimensions=dimensions))
+
+    @final
+    def group_columns(self, labels: NDArray[np.intp]) -> None:
+        """Say, before the first round, which columns of joint points encode one variable, shape (d,)."""
+        with self._lock:
+            if isinstance(self._state.model, Posterior):
+                self._commit(self._state, evolve(self._state, model=self._state.model.grouped(labels)))
+
+    @final
+    def forget_choice(self) -> None:
+        """Drop what the last :meth:`select` computed, which :meth:`update` uses again if that action was played.
+
+        What was computed for many actions at once is rounded otherwise than for one: without it the model depends on
+        what it was told and on nothing else.
+        """
+        self._last = _NOTHING_CHOSEN
+
+    @final
+    def diagnostics(self) -> Diagnostics:
+        """Return the state of the policy in numbers: sizes, dimensions, drift, memory."""
+        state = self._state
+        memory, posteriors = persistence.memory_of(state), state.model.posteriors
+        return diagnose(state.rewards_learned, len(state.pending), posteriors, self.residuals, memory)
+
+    @final
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the policy to one file, atomically; :func:`kernel_bandits.load` reads it back bit for bit.
+
+        A file of this name is replaced.
+        """
+        with self._lock:
+            content = persistence.to_bytes(self)
+        persistence.write(content, path)
+
+    @final
+    def reseed(self, seed: Seed) -> None:
+        """Restart every random stream of the policy; what it has learned stays.
+
+        Give each process that plays a copy of one saved policy a seed of its own: otherwise all of them break ties,
+        draw anchors and explore identically. ``None`` takes fresh entropy. A policy that has drawn nothing yet is
+        then the one that its preset builds with this seed.
+        """
+        entropy = entropy_of(seed)
+        with self._lock:
+            state = self._state
+            guards = None if state.guards is None else state.guards.reseeded(entropy)
+            after = evolve(state, model=state.model.reseeded(entropy), guards=guards)
+            self.generator.bit_generator.state = reseeded(self.generator, entropy).bit_generator.state
+            self.on_reseed(entropy)
+            self._commit(state, after)
+
+    def _decide(
+        self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None
+    ) -> tuple[Decision, Choice, FloatArray]:
+        """Return a decision, the choice behind it and the chosen joint point.
+
+        The state may come to know of columns and boxes, and generators change; the caller takes that back on failure.
+        """
+        state, indices = self._state, None
+        box, density = None, None
+        if isinstance(actions, Box):
+            box = actions
+            context, actions, density = self._rows_of_box(context, actions, mask)
+        else:
+            actions = as_points("actions", actions, state.dimensions[1])
+            if mask is not None:
+                offered, indices = len(actions), available_rows(mask, len(actions))
+                actions = actions[indices]
+            context = as_vector("context", context, state.dimensions[0])
+        points = join(context, actions)
+        if state.dimensions[0] is None and box is None:
+            require_action_columns(actions)
+            self._commit(state, self._described(state, points, len(context), box))
+        with self._threads(len(points)):
+            choice = self.choose(points)
+        row, propensity, table = choice.index, choice.propensity, choice.probabilities
+        point = points[row]
+        split, own = len(context), point.copy()
+        if indices is not None:
+            row = int(indices[row])
+            table = None if table is None else scattered(table, indices, offered)
+        elif box is not None:
+            row, propensity, table = -1, None, None
+            state = self._state
+            self._commit(state, evolve(state, model=state.model.in_box(box.low, box.high)))
+        mean, std, bound, safe = choice.mean, choice.std, choice.upper_bound, choice.safe
+        action, own_context = own[split:], own[:split]
+        decision = Decision(row, action, mean, std, bound, own_context, propensity, None, table, density, safe)
+        return decision, choice, point
+
+    def _rows_of_box(
+        self, context: ArrayLike, box: Box, mask: ArrayLike | None
+    ) -> tuple[FloatArray, FloatArray, float | None]:
+        """Return the context, checked, the actions of a box to choose from, and the density of one that was drawn."""
+        state = self._state
+        columns, action_columns = state.dimensions
+        if mask is not None:
+            raise InputError("mask: a box has no rows to leave out; offer a smaller box.")
+        if action_columns not in (None, box.dimension):
+            raise InputError(f"actions: expected a box of {action_columns} dimensions, got {box.dimension}.")
+        context = as_vector("context", context, columns)
+        if columns is None:
+            self._commit(state, self._described(state, join(context, box.low[None, :]), len(context), box))
+        require_finite("context", context)
+        self.will_draw(self.generator)
+        try:
+            drawn = self.draw_in_box(context, box)
+            rows, density = (self.shortlist(context, box), None) if drawn is None else (drawn[0][None, :], drawn[1])
+            return context, as_points("actions", rows, action_columns), density
+        except NotImplementedError as reason:
+            raise InputError(
+                f"actions: {type(self).__name__} chooses among finitely many actions and was offered a Box; "
+                "offer rows, for instance box.sample(generator, 100)."
+            ) from reason
+
+    def _rounds(self, contexts: ArrayLike, actions: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Return contexts (n, d_x) and the actions offered with each, shape (n, A, d_a), checked."""
+        state = self._state
+        contexts, actions = as_rounds(contexts, actions, *state.dimensions)
+        if state.dimensions[0] is None:
+            first = np.concatenate((contexts[0], actions[0, 0]))[None, :]
+            self._commit(state, self._described(state, first, contexts.shape[1], None))
+        return contexts, actions
+
+    def _choices(self, contexts: FloatArray, actions: FloatArray) -> list[Choice]:
+        """Return what :meth:`select_many` chooses in rounds that :meth:`_rounds` has checked."""
+        split, before = contexts.shape[1], self._state
+        points = np.empty((*actions.shape[:2], split + actions.shape[2]))
+        points[:, :, :split], points[:, :, split:] = contexts[:, None, :], actions
+        try:
+            with self._threads(MANY_ROWS):
+                choices = self.choose_many(points)
+        except BaseException:
+            self._take_back(before)
+            raise
+        self._drawn_from.clear()
+        return choices
+
+    def _log(
+        self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike
+    ) -> tuple[State, FloatArray, FloatArray]:
+        """Return the state that knows the columns of a log, its joint points (n, d) and rewards (n,), checked."""
+        state = self._state
+        contexts, actions, rewards = as_log(contexts, actions, rewards, *state.dimensions)
+        points = np.hstack([contexts, actions])
+        if state.dimensions[0] is None:
+            require_action_columns(actions)
+            state = self._described(state, points, contexts.shape[1], None)
+        return evolve(state, dimensions=(contexts.shape[1], actions.shape[1])), points, rewards
+
+    def _described(self, state: State, points: FloatArray, context_columns: int, box: Box | None) -> State:
+        """Return the state that knows what the columns are, or raise if dictionary or kernel do not take them."""
+        for posterior in state.model.posteriors[:1]:
+            if posterior.dimension not in (None, points.shape[1]):
+                raise InputError(
+                    f"dictionary: its points have {posterior.dimension} columns, but context and action together have "
+                    f"{points.shape[1]}."
+                )
+        described = evolve(state, model=state.model.described(context_columns, points, box))
+        for posterior in described.model.posteriors[:1]:
+            require_columns(posterior.kernel, points, context_columns)
+        return described
+
+    def _as_weight(self, weight: float | None, noise_variance: float | None) -> float:
+        if noise_variance is None:
+            number = 1.0 if weight is None else as_positive("weight", weight)
+        elif weight is not None:
+            raise InputError("weight and noise_variance: expected one of the two, got both.")
+        else:
+            variance, posteriors = as_positive("noise_variance", noise_variance), self.posteriors
+            number = posteriors[0].weight_of(variance) if len(posteriors) == 1 else 1.0
+        if not 1.0 / LARGEST_WEIGHT <= number <= LARGEST_WEIGHT:
+            raise InputError(
+                f"weight: expected {1.0 / LARGEST_WEIGHT:g} to {LARGEST_WEIGHT:g}, got {number:.3g}; leave out a "
+                "reward that is worth nothing, and give one without noise a weight of 1e6."
+            )
+        return number
+
+    def _issued_key(self, verb: str, key: int) -> int:
+        """Return the id of a decision, open or settled, as a plain integer."""
+        if isinstance(key, bool) or not isinstance(key, (int, np.integer)):
+            raise InputError(
+                f"{verb}: expected the id of a decision, got {key!r}; pass decision.id as ask returned it."
+            )
+        key, issued = int(key), self._state.issued
+        if not 0 <= key < issued:
+            raise InputError(f"{verb}: decision {key} was never asked for; ask has issued {issued} ids so far.")
+        return key
+
+    def _open_key(self, verb: str, id: int | Decision) -> int:
+        """Return the id of an open decision, which is of this policy as far as can be seen."""
+        state = self._state
+        if isinstance(id, Decision):
+            if id.id is None:
+                raise InputError(f"{verb}: expected a decision of ask, got one of select; pass its reward to update.")
+            key = self._issued_key(verb, id.id)
+            point = state.pending.get(key)
+            if point is not None and not np.array_equal(point, np.concatenate((id.context, id.action))):
+                raise InputError(
+                    f"{verb}: decision {key} of this policy is another one; pass it to the policy that made it."
+                )
+        else:
+            key = id if type(id) is int and id in state.pending else self._issued_key(verb, id)
+        if key not in state.pending:
+            raise InputError(
+                f"{verb}: decision {key} {state.fate(key)}; a decision is settled once, and nothing was changed."
+            )
+        return key
+
+    def _threads(self, rows: int = 1) -> AbstractContextManager[None]:
+        """Return a context with the BLAS threads that pay for products of so many rows."""
+        if not one_thread.libraries:
+            return _AS_THEY_ARE
+        return threads_for(self.dictionary_size, rows) or _AS_THEY_ARE
+
+    def _commit(self, before: State, after: State) -> None:
+        """Go on with another state: the one assignment."""
+        if self._state is not before:
+            raise UnavailableError(
+                "The policy was changed while it computed: a kernel, a rule or a signal handler has called it. Nothing "
+                "of this call is kept; do not call a policy from within its own parts."
+            )
+        self._state = after
+
+    def _take_back(self, state: State) -> None:
+        """Return to the state before a call, and the generators to theirs."""
+        self._state = state
+        for generator, before in self._drawn_from:
+            generator.bit_generator.state = before
+        self._drawn_from.clear()
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            return {name: value for name, value in vars(self).items() if name not in ("_lock", "_last", "_drawn_from")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._last, self._drawn_from, self._lock = _NOTHING_CHOSEN, [], RLock()
+
+    def __copy__(self) -> Self:
+        return copy.deepcopy(self)
+
+
+def _measured(
+    policy: Policy, guards: Guards | None, point: FloatArray, outputs: Mapping[str, float] | None
+) -> Guards | None:
+    """Return the constraints with what was measured at a point (d,)."""
+    if guards is not None:
+        return guards.learned(point, guards.checked(outputs))
+    if outputs is not None:
+        raise InputError(f"outputs: {type(policy).__name__} has no constraints; leave outputs= out.")
+    return None
+
+
+def tie_threshold(largest: V, level: float = 0.0) -> V:
+    """Return the value from which on others count as equal to the largest, or those of several largest ones.
+
+    Far from all data the bounds of different actions agree up to the order of rounding, which must not decide. Values
+    are sums of a level that all share, which only the sum is rounded for, and of what was computed.
+    """
+    return largest - (TIE_TOLERANCE * abs(largest - level) + ROUNDING * abs(level))
+
+
+def are_tied(values: FloatArray, level: float = 0.0) -> NDArray[np.bool_]:
+    """Return which values of each row (…, A) count as its largest."""
+    return values >= tie_threshold(values.max(axis=-1, keepdims=True), level)
+
+
+def tie_shares(values: FloatArray, level: float = 0.0) -> FloatArray:
+    """Return the probabilities (…, A) of a choice at random among the values of each row that count as the largest."""
+    tied = are_tied(values, level)
+    return tied / tied.sum(axis=-1, keepdims=True)
+
+
+def scattered(probabilities: FloatArray, rows: NDArray[np.intp], count: int) -> FloatArray:
+    """Return the probabilities of ``count`` offered actions, of which only some rows may be played."""
+    table = np.zeros(count)
+    table[rows] = probabilities
+    return table
+
+
+def _by_reward(outputs: Mapping[str, ArrayLike] | None, count: int) -> list[dict[str, float] | None]:
+    """Return what was measured with each reward, by name, of outputs (n,) with NaN where there was nothing."""
+    if outputs is None:
+        return [None] * count
+    if not isinstance(outputs, Mapping):
+        raise InputError(f"outputs: expected arrays by name, {{'pressure': [7.1, 6.9, …]}}, got {outputs!r}.")
+    columns = {name: as_vector(f"outputs[{name!r}]", values, count).tolist() for name, values in outputs.items()}
+    for name, values in columns.items():
+        if any(math.isinf(value) for value in values):
+            raise InputError(f"outputs[{name!r}]: expected finite numbers, or NaN where nothing was measured.")
+    rows = zip(*columns.values(), strict=True) if columns else [()] * count
+    return [{name: value for name, value in zip(columns, row, strict=True) if value == value} for row in rows]

@@ -1,0 +1,231 @@
+"""The posterior on explicit features: linear models and Fourier features, O(D²) per action and per update."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from kernel_bandits.actions import Box, are_arms
+from kernel_bandits.arrays import FloatArray, as_positive
+from kernel_bandits.errors import UnavailableError
+from kernel_bandits.kernels import KernelLike, as_kernel
+from kernel_bandits.kernels.fourier import FeatureMap
+from kernel_bandits.numerics.linalg import half_inverse, safe_sqrt, times, times_transpose, times_vector
+from kernel_bandits.posterior.base import Evaluated, Evaluation, Posterior
+from kernel_bandits.posterior.ridge import BATCH_ROWS, RidgeRegression
+from kernel_bandits.values import Pending, evolve, fact
+
+# Columns whose first values lie further from 0 than this are taken about them, where the features have an intercept.
+FAR = 100.0
+
+
+def _far_centre(points: FloatArray) -> FloatArray | None:
+    """Return the mean of the columns (d,) that lie far from 0, and 0 for the others; None if there are none."""
+    with np.errstate(over="ignore"):
+        means = points.mean(axis=0)
+    is_far = np.isfinite(means) & (np.abs(means) > FAR)
+    return np.where(is_far, means, 0.0) if is_far.any() else None
+
+
+class _Awaited(NamedTuple):
+    """A point whose reward is awaited, shape (d,), and its φ."""
+
+    point: FloatArray
+    features: FloatArray
+
+
+@dataclass(slots=True)
+class _FeatureEvaluation(Evaluation):
+    """Adds φ (A, D) and Pφ (A, D)."""
+
+    features: FloatArray
+    solved: FloatArray
+
+
+class FeaturePosterior(Posterior):
+    """Ridge regression on a fixed feature map; the history is not kept.
+
+    Where the map is exact (linear features) this is the exact posterior of its kernel. Where it approximates one, the
+    standard deviation is that of the finite-dimensional model: it does not grow where the features fail. The kernel is
+    the one that the features stand for.
+
+    Args:
+        kernel: what the features stand for.
+        regularization: λ.
+        feature_map: points (A, d) ↦ φ (A, D).
+
+    Attributes:
+        regression: on the rewards received; without coordinates until the first point says how many there are.
+        with_pending: counts awaited points too.
+        awaited: the points whose rewards are to come, by key.
+    """
+
+    __slots__ = (
+        "approximation",
+        "awaited",
+        "dimension",
+        "feature_map",
+        "kernel",
+        "regression",
+        "regularization",
+        "round_index",
+        "with_pending",
+    )
+
+    def __init__(self, kernel: KernelLike, regularization: float, feature_map: FeatureMap) -> None:
+        self.kernel, self.regularization = as_kernel(kernel), as_positive("regularization", regularization)
+        self.approximation = "exact" if feature_map.exact else "random features"
+        self.feature_map = feature_map
+        self.regression = self.with_pending = RidgeRegression(self.regularization)
+        self.awaited = Pending[_Awaited]()
+        self.dimension, self.round_index = None, 0
+
+    dictionary_size: int = fact("regression.weights.size")
+    log_determinant: float = fact("regression.log_determinant")
+    log_determinant_with_pending: float = fact("with_pending.log_determinant")
+    effective_dimension: float = fact("regression.effective_dimension")
+    drift: float = fact("regression.drift")
+
+    def described(self, context_columns: int, points: FloatArray, box: Box | None = None) -> Self:
+        if self.round_index or self.awaited:
+            return self
+        arms = box is None and are_arms(points[:, context_columns:])
+        feature_map, kernel = self.feature_map.described(context_columns, arms, _far_centre(points))
+        return evolve(self, feature_map=feature_map, kernel=self.kernel if kernel is None else as_kernel(kernel))
+
+    @property
+    def awaited_points(self) -> dict[int, FloatArray]:
+        return {key: awaited.point for key, awaited in self.awaited.items()}
+
+    @property
+    def awaited_count(self) -> int:
+        return len(self.awaited)
+
+    @property
+    def observations(self) -> tuple[FloatArray, FloatArray]:
+        raise UnavailableError("observed_points: a posterior on explicit features keeps no observations.")
+
+    def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        del point
+        raise UnavailableError("contributions: a posterior on explicit features keeps no points to name.")
+
+    def evaluate(self, points: FloatArray) -> _FeatureEvaluation:
+        features, regression = self.feature_map(points), self.regression
+        if regression.size:
+            mean, solved = times_vector(features, regression.weights), times(features, self.with_pending.covariance)
+        else:
+            mean, solved = np.zeros(len(points)), features / self.regularization
+        # std² = λ·φᵀPφ
+        std = safe_sqrt(self.regularization * np.vecdot(features, solved))
+        return _FeatureEvaluation(mean, std, features, solved)
+
+    def covariance(self, points: FloatArray, evaluation: _FeatureEvaluation) -> FloatArray:
+        del points  # their features are all that counts: λ·ΦPΦᵀ
+        return self.regularization * times_transpose(evaluation.features, evaluation.solved)
+
+    def gradient(self, points: FloatArray, evaluation: _FeatureEvaluation, bonus: float, first: int = 0) -> FloatArray:
+        # d mean = wᵀdφ and d std² = 2λ(Pφ)ᵀdφ
+        slopes = bonus * half_inverse(evaluation.std)
+        by_features = 2.0 * self.regularization * slopes[:, None] * evaluation.solved
+        if self.regression.size:
+            by_features += self.regression.weights
+        return self.feature_map.gradient(points, by_features)[:, first:]
+
+    def _started(self, size: int) -> Self:
+        """Return the posterior with coordinates for this many features."""
+        if self.regression.size:
+            return self
+        regression = RidgeRegression(self.regularization, size)
+        return evolve(self, regression=regression, with_pending=regression)
+
+    def learned(
+        self,
+        points: FloatArray,
+        rewards: FloatArray,
+        weights: FloatArray | None = None,
+        evaluated: Evaluated | None = None,
+    ) -> Self:
+        posterior = self
+        if len(points) > 1 and weights is None:
+            for start in range(0, len(points), BATCH_ROWS):
+                rows = slice(start, start + BATCH_ROWS)
+                posterior = posterior._learned_many(points[rows], rewards[rows])
+            return posterior
+        for row in range(len(points)):
+            weight, known = 1.0 if weights is None else weights.item(row), evaluated if row == 0 else None
+            posterior = posterior._learned_one(points[row], rewards.item(row), weight, known)
+        return posterior
+
+    def _learned_one(self, point: FloatArray, reward: float, weight: float, evaluated: Evaluated | None) -> Self:
+        evaluation, row = (self.evaluate_finite(point[None, :]), 0) if evaluated is None else evaluated
+        features, solved, mean = evaluation.features[row], evaluation.solved[row], evaluation.mean.item(row)
+        started = self._started(len(features))
+        regression, ahead = started.regression, started.with_pending
+        if weight != 1.0:
+            after = regression.learned_at(features, reward, weight)
+            counted = after if ahead is regression else ahead.counted(features, weight)
+        elif ahead is regression:
+            after = counted = regression.learned(features, solved, float(features @ solved), mean, reward)
+        else:
+            counted = ahead.learned(features, solved, float(features @ solved), 0.0, 0.0)
+            after = regression.learned_at(features, reward)
+        return started._counting(len(point), 1, regression=after, with_pending=counted)
+
+    def _learned_many(self, points: FloatArray, rewards: FloatArray) -> Self:
+        features = self.evaluate_finite(points).features
+        started = self._started(features.shape[1])
+        after, _, _ = started.regression.learned_many(features, rewards)
+        counted = after
+        if started.with_pending is not started.regression:
+            counted = started.with_pending
+            for each in features:
+                counted = counted.counted(each)
+        return started._counting(points.shape[1], len(points), regression=after, with_pending=counted)
+
+    def _counting(self, dimension: int, observations: int, **changes: object) -> Self:
+        return evolve(self, dimension=dimension, round_index=self.round_index + observations, **changes)
+
+    def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
+        if evaluated is None:
+            features = self.evaluate_finite(points).features
+        else:
+            features = evaluated[0].features[evaluated[1] : evaluated[1] + 1]
+        started = self._started(features.shape[1])
+        awaited, ahead = dict[int, _Awaited](), started.with_pending
+        for key, point, own in zip(keys, points, features, strict=True):
+            awaited[key] = _Awaited(point.copy(), own.copy())
+            ahead = ahead.counted(awaited[key].features)
+        changes = {"with_pending": ahead, "awaited": self.awaited.with_items(awaited)}
+        return started._counting(points.shape[1], 0, **changes)
+
+    def settled(
+        self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None
+    ) -> Self:
+        if weights is not None:
+            # they were counted with weight 1
+            return super().settled(keys, points, rewards, weights)
+        regression = self.regression
+        for row, key in enumerate(keys):
+            regression = regression.learned_at(self.awaited[key].features, rewards.item(row))
+        awaited = self.awaited.without(keys)
+        ahead = self.with_pending if awaited else regression
+        changes = {"regression": regression, "with_pending": ahead, "awaited": awaited}
+        return self._counting(points.shape[1], len(keys), **changes)
+
+    def abandoned(self, keys: Collection[int]) -> Self:
+        features, awaited = [self.awaited[key].features for key in keys], self.awaited.without(keys)
+        ahead = self.with_pending.forgotten(features) if awaited else self.regression
+        return evolve(self, awaited=awaited, with_pending=ahead)
+
+    def counting(self, points: Mapping[int, FloatArray]) -> Self:
+        fresh = evolve(self, awaited=Pending(), with_pending=self.regression)
+        return fresh.awaiting(list(points), np.array(list(points.values()))) if points else fresh
+
+    def __repr__(self) -> str:
+        return (
+            f"FeaturePosterior({self.kernel!r}, regularization={self.regularization:g}, "
+            f"round_index={self.round_index}, dictionary_size={self.dictionary_size})"
+        )

@@ -1,0 +1,436 @@
+"""A posterior that learns its kernel as it goes: lengthscales, output variance, noise and mean from the rewards."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernel_bandits.actions import Box
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import InputError, KernelBanditsError
+from kernel_bandits.learning.columns import Rewards, RewardUnits
+from kernel_bandits.learning.defaults import UNKNOWN_NOISE
+from kernel_bandits.learning.fit import KernelLearning
+from kernel_bandits.posterior.base import Bound, Evaluated, Evaluation, Failures, KernelChange, Posterior, Prediction
+from kernel_bandits.posterior.drift import Trust
+from kernel_bandits.posterior.history import History, rewards_at
+from kernel_bandits.posterior.learners import Learner, Refit
+from kernel_bandits.values import Rows, evolve, fact
+
+
+@dataclass(slots=True)
+class _LearnedEvaluation(Evaluation):
+    """Adds the evaluation of the posterior within, whose mean is less the prior mean."""
+
+    within: Any
+
+
+class LearnedPosterior(Posterior):
+    """Another posterior, whose kernel, λ and prior mean are learned by maximum evidence at doubling times.
+
+    A change rebuilds dictionary and posterior from the whole history in one pass. All numbers are in the units of the
+    data. Where nothing was known of the rewards, what is learned of them is bounded as :class:`RewardUnits` says; they
+    are kept as they were, and bounded anew at each change.
+
+    Where nothing was known it also notices that rewards stay below what was predicted of them. It then falls back to
+    its prior and to what came after the fall (:mod:`~kernel_bandits.posterior.drift`). A log that is learned in
+    bulk is not watched, nor are weighted observations.
+
+    Args:
+        learner: what is learned.
+        learning: when.
+        seed: of the samples.
+
+    Attributes:
+        within: the posterior of the model, on rewards less the prior mean.
+        learner: the one given, with what it has noted of the columns.
+        model: what was learned last; None before that, where nothing was given.
+        units: of the rewards.
+        trust: in what was learned.
+    """
+
+    __slots__ = (
+        "_kept",
+        "_next",
+        "_rewards",
+        "_seed",
+        "bonus",
+        "failures",
+        "is_provisional",
+        "kernel_changes",
+        "learner",
+        "learning",
+        "model",
+        "prior_mean",
+        "shape",
+        "trust",
+        "units",
+        "within",
+    )
+
+    learns_kernel = True
+
+    def __init__(self, learner: Learner[Any], learning: KernelLearning, seed: np.random.SeedSequence) -> None:
+        start = learner.start
+        self.within = learner.build(None, UNKNOWN_NOISE if start is None else start.noise, 0)
+        self.prior_mean = 0.0 if start is None else start.mean
+        self.bonus, self.shape, self.is_provisional = Posterior.bonus, Posterior.shape, False
+        self.kernel_changes: tuple[KernelChange, ...] = ()
+        self.failures = Failures()
+        self.learner, self.learning, self._seed = learner, learning, seed
+        self.model = start
+        self._next: int | None = learning.first_round
+        self.units = RewardUnits()
+        # Rewards as they came, where the history is kept: those that the posterior within learns are bounded and
+        # rounded, and equal ones would differ after some changes of the prior mean.
+        self._rewards = Rows()
+        # A history-free stream until the kernel is frozen.
+        self._kept = History() if self._is_history_free else None
+        self.trust = Trust(learning.fall_back and start is None and self._kept is None)
+
+    kernel = fact("within.kernel")
+    regularization: float = fact("within.regularization")
+    approximation = fact("within.approximation")
+    dimension = fact("within.dimension")
+    round_index: int = fact("within.round_index")
+    residual_trace: float = fact("within.residual_trace")
+    dictionary_size: int = fact("within.dictionary_size")
+    log_determinant: float = fact("within.log_determinant")
+    log_determinant_with_pending: float = fact("within.log_determinant_with_pending")
+    effective_dimension: float = fact("within.effective_dimension")
+    drift: float = fact("within.drift")
+    dictionary_points: FloatArray = fact("within.dictionary_points")
+    awaited_points: dict[int, FloatArray] = fact("within.awaited_points")
+    awaited_count: int = fact("within.awaited_count")
+    unit: float = fact("units.unit")
+    trusted_since: int = fact("trust.since")
+    falls_back: bool = fact("trust.is_watched")
+
+    @property
+    def observations(self) -> tuple[FloatArray, FloatArray]:
+        return self.within.observed_points, self._rewards.array
+
+    @property
+    def observed_weights(self) -> FloatArray | None:
+        return self.within.observed_weights if self._kept is None else self._kept.weights
+
+    @property
+    def _is_history_free(self) -> bool:
+        return self.approximation == "history-free"
+
+    def described(self, context_columns: int, points: FloatArray, box: Box | None = None) -> Self:
+        if self.round_index or self.awaited_count:
+            return self
+        learner, within = copy.copy(self.learner), self.within
+        learner.describe(context_columns, points, box)
+        if self.model is None:
+            within = learner.build(None, UNKNOWN_NOISE, 0)
+        return evolve(self, learner=learner, within=within)
+
+    def in_box(self, low: FloatArray, high: FloatArray) -> Self:
+        learner = copy.copy(self.learner)
+        learner.within_box(low, high)
+        return evolve(self, learner=learner)
+
+    def grouped(self, labels: NDArray[np.intp]) -> Self:
+        if self.round_index:
+            return self
+        learner = copy.copy(self.learner)
+        learner.group_columns(labels)
+        return evolve(self, learner=learner)
+
+    def _in_data_units(self, means: FloatArray) -> FloatArray:
+        return means + self.prior_mean if self.unit == 1.0 else self.unit * means + self.prior_mean
+
+    def _shifted(self, evaluation: Evaluation) -> _LearnedEvaluation:
+        std = evaluation.std if self.unit == 1.0 else self.unit * evaluation.std
+        return _LearnedEvaluation(self._in_data_units(evaluation.mean), std, evaluation)
+
+    def bound_in(self, context: FloatArray, bonus: float) -> Bound:
+        if not self.round_index:
+            # the columns are still to be checked
+            return super().bound_in(context, bonus)
+        return self.within.bound_in(context, bonus)
+
+    def evaluate(self, points: FloatArray) -> _LearnedEvaluation:
+        if not self.round_index:
+            self.learner.check(points)
+        return self._shifted(self.within.evaluate(points))
+
+    def means(self, points: FloatArray) -> FloatArray:
+        if not self.round_index:
+            self.learner.check(points)
+        return self._in_data_units(self.within.means(points))
+
+    def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _LearnedEvaluation]:
+        if not self.round_index:
+            self.learner.check(points)
+        chosen, evaluation = self.within.contenders(points, bonus)
+        return chosen, self._shifted(evaluation)
+
+    def gradient(self, points: FloatArray, evaluation: _LearnedEvaluation, bonus: float, first: int = 0) -> FloatArray:
+        return self.unit * self.within.gradient(points, evaluation.within, bonus, first)
+
+    def covariance(self, points: FloatArray, evaluation: _LearnedEvaluation) -> FloatArray:
+        return self.within.covariance(points, evaluation.within)
+
+    def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        points, values, rewards = self.within.contributions(point)
+        is_kept = rewards is not None and not self._is_history_free
+        # as they came, where the posterior within learned them centred and bounded
+        return points, self.unit * values, rewards_at(points, *self.observations) if is_kept else None
+
+    def evaluate_awaited(self, keys: Sequence[int], points: FloatArray) -> Prediction:
+        found = self.within.evaluate_awaited(keys, points)
+        return Prediction(self.unit * found.mean + self.prior_mean, self.unit * found.std)
+
+    def weight_of(self, noise_variance: float) -> float:
+        raise InputError(
+            f"noise_variance: λ is learned here, so there is nothing to compare {noise_variance!r} with; give "
+            "weight=, 2 for an observation as good as the mean of two."
+        )
+
+    def counted(self, rewards: FloatArray) -> FloatArray:
+        return self.units.bounded(rewards)
+
+    def _centred(self, rewards: Rewards) -> Rewards:
+        """Return what the posterior within learns of rewards.
+
+        Nothing, as long as their level and spread are unknown: a first reward of 50 would look like a wonder and be
+        played until the kernel is learned, one of −50 like a disaster. Decisions go by standard deviations until then.
+        """
+        if self.model is None:
+            return 0.0 * rewards
+        return (self.units.bounded(rewards) - self.prior_mean) / self.unit
+
+    def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
+        return evolve(self, within=self.within.awaiting(keys, points, _known(evaluated)))
+
+    def counting(self, points: Mapping[int, FloatArray]) -> Self:
+        return evolve(self, within=self.within.counting(points))
+
+    def abandoned(self, keys: Collection[int]) -> Self:
+        return evolve(self, within=self.within.abandoned(keys))
+
+    def learned(
+        self,
+        points: FloatArray,
+        rewards: FloatArray,
+        weights: FloatArray | None = None,
+        evaluated: Evaluated | None = None,
+    ) -> Self:
+        if len(points) == 1 and weights is None:
+            evaluation, row = (self.evaluate_finite(points), 0) if evaluated is None else evaluated
+            predicted = evaluation.mean.item(row), evaluation.std.item(row)
+            trust = self.trust.after(rewards.item(0), *predicted, self)
+            within = self.within.learned(points, self._centred(rewards), None, (evaluation.within, row))
+            return self._keeping(within, points, rewards, None, trust)._refitted_if_due()
+        self.learner.check(points)
+        posterior, start = self, 0
+        while start < len(points):
+            left = len(points) - start
+            count = left if posterior._next is None else min(posterior._next - posterior.round_index, left)
+            some = slice(start, start + count)
+            own = None if weights is None else weights[some]
+            within = posterior.within.learned(points[some], posterior._centred(rewards[some]), own)
+            kept = posterior._keeping(within, points[some], rewards[some], own, posterior.trust)
+            posterior, start = kept._refitted_if_due(), start + count
+        return posterior
+
+    def settled(
+        self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None
+    ) -> Self:
+        posterior = self
+        for row, key in enumerate(keys):
+            one, own = slice(row, row + 1), None if weights is None else weights[row : row + 1]
+            trust = posterior.trust
+            if trust.is_watched and own is None:
+                predicted = posterior.evaluate_awaited([key], points[one])
+                trust = trust.after(rewards.item(row), predicted.mean.item(0), predicted.std.item(0), posterior)
+            within = posterior.within.settled([key], points[one], posterior._centred(rewards[one]), own)
+            posterior = posterior._keeping(within, points[one], rewards[one], own, trust)._refitted_if_due()
+        return posterior
+
+    def _keeping(
+        self,
+        within: Posterior,
+        points: FloatArray,
+        rewards: FloatArray,
+        weights: FloatArray | None,
+        trust: Trust,
+    ) -> Self:
+        """Return it with observations as they came, which the posterior within has learned."""
+        if self._kept is not None:
+            return evolve(self, within=within, _kept=self._kept.extended(points, rewards, weights))
+        if self._is_history_free:
+            return evolve(self, within=within)
+        return evolve(self, within=within, trust=trust, _rewards=self._rewards.extended(rewards))
+
+    def of_history(
+        self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
+    ) -> Self:
+        # the kernel first, from the whole history, and then the history by that kernel
+        posterior = evolve(self, learner=copy.copy(self.learner))
+        posterior.learner.check(points)
+        units, refit = self.units, None
+        if len(points) >= self.learning.first_round:
+            try:
+                units, refit = posterior._refitted(points, rewards, _sampler(self._seed, len(points)))
+            except KernelBanditsError as reason:
+                posterior = evolve(posterior, failures=self.failures.after(len(points), reason))
+        if refit is None:
+            return super(LearnedPosterior, posterior).of_history(points, rewards, candidates, weights)
+        within = posterior.learner.build(refit.kernel, refit.regularization, 1)
+        within = within.of_history(points, units.bounded(rewards) / units.unit - refit.mean, refit.sample, weights)
+        adopted = posterior._adopting(refit, within, units)
+        kept = adopted._keeping(within, points, rewards, weights, self.trust)
+        return evolve(kept, _next=kept.learner.next_round(self.learning, kept.round_index))
+
+    def _refitted_if_due(self) -> Self:
+        """Return it with the kernel learned if it is time to, or begun again if the model no longer holds."""
+        if self.trust.changed_at is not None:
+            return self._fallen_back()
+        if self._next is None or self.round_index < self._next:
+            return self
+        posterior = evolve(self, learner=copy.copy(self.learner))
+        # a kernel that cannot be computed on these data explains nothing: the one that can be stays
+        try:
+            posterior = posterior._relearned()
+        except KernelBanditsError as reason:
+            posterior = evolve(posterior, failures=self.failures.after(self.round_index, reason))
+        following = posterior._round_of_next_fit()
+        if self._is_history_free and following > self.learning.warm_up:
+            return evolve(posterior, _next=None, _kept=None)
+        return evolve(posterior, _next=following)
+
+    def _round_of_next_fit(self) -> int:
+        since = self.trust.since
+        return since + self.learner.next_round(self.learning, self.round_index - since)
+
+    def _relearned(self) -> Self:
+        """Return it with the kernel that explains a sample best, if it is better by enough."""
+        kept = self._kept
+        points, rewards = self.observations if kept is None else (kept.points, kept.rewards)
+        generator = _sampler(self._seed, self.round_index)
+        since = self.trust.since
+        units, refit = self._refitted(points[since:], rewards[since:], generator)
+        if refit is None:
+            if self.model is None:
+                # rewards that are all equal say nothing but their level, which is then what to expect
+                return evolve(self, prior_mean=float(rewards[since:].mean()))
+            return self
+        within = self._rebuilt(refit, points, units.bounded(rewards) / units.unit - refit.mean, self.dictionary_points)
+        if not self.learner.accepts(self.within, within, refit, generator):
+            return self
+        return self._adopting(refit, within, units)
+
+    def _fallen_back(self) -> Self:
+        """Return it begun again with what came since rewards fell.
+
+        If that cannot be computed the model stays, and its test begins again.
+        """
+        try:
+            return evolve(self, learner=copy.copy(self.learner))._begun_again()
+        except KernelBanditsError as reason:
+            trust = replace(self.trust, test=self.trust.test.anew(self.round_index))
+            return evolve(self, trust=trust, failures=self.failures.after(self.round_index, reason))
+
+    def _begun_again(self) -> Self:
+        """Return it with a model of what is still trusted; before there is enough of it, know the level alone."""
+        posterior = evolve(self, trust=self.trust.again(), model=None, units=RewardUnits())
+        since = posterior.trust.since
+        points, rewards = self.observations
+        kept, earned = points[since:], rewards[since:]
+        posterior.learner.look_again(kept)
+        units, refit = posterior.units, None
+        if len(kept) >= self.learning.first_round:
+            units, refit = posterior._refitted(kept, earned, _sampler(self._seed, self.round_index))
+        mean = float(earned.mean()) if refit is None else refit.mean
+        centred = np.zeros(len(points)) if refit is None else units.bounded(rewards) / units.unit - mean
+        # what the old anchors stand for no longer counts
+        within = posterior._rebuilt(refit, points, centred, kept)
+        if refit is not None:
+            posterior = posterior._adopting(refit, within, units)
+        else:
+            posterior = evolve(
+                posterior, within=within, prior_mean=mean, is_provisional=True, bonus=1.0, shape=Posterior.shape
+            )
+        return evolve(posterior, _next=posterior._round_of_next_fit())
+
+    # What overflows on the way is refused by name, or another model is found.
+    @np.errstate(divide="ignore", invalid="ignore", over="ignore")
+    def _refitted(
+        self, points: FloatArray, rewards: FloatArray, generator: np.random.Generator
+    ) -> tuple[RewardUnits, Refit[Any] | None]:
+        """Return the units of all rewards so far, and the model that explains them in these units."""
+        if self.learner.start is not None:
+            return self.units, self.learner.refit(points, rewards, self.model, generator)
+        units = RewardUnits.of(rewards, self.unit)
+        model = self.model if units.unit == self.unit else None
+        return units, self.learner.refit(points, units.bounded(rewards) / units.unit, model, generator)
+
+    def _adopting(self, refit: Refit[Any], within: Posterior, units: RewardUnits) -> Self:
+        """Return it with a model, its posterior and the units of all rewards so far."""
+        return evolve(
+            self,
+            within=within,
+            prior_mean=units.unit * refit.mean,
+            bonus=refit.bonus,
+            shape=refit.shape,
+            is_provisional=refit.is_provisional,
+            model=refit.model,
+            units=units,
+            kernel_changes=(*self.kernel_changes, refit.change(within, units.unit)),
+        )
+
+    def _rebuilt(
+        self, refit: Refit[Any] | None, points: FloatArray, centred: FloatArray, anchors: FloatArray
+    ) -> Posterior:
+        """Return the posterior of a model, or of nothing known, with all observations and what is awaited.
+
+        Args:
+            refit: the model; None where nothing is known.
+            points: all that were observed, shape (t, d).
+            centred: their rewards in units of the model, less its mean, shape (t,).
+            anchors: points to choose anchors from besides the sample, such as those before, shape (m, d).
+        """
+        kernel, regularization = (None, UNKNOWN_NOISE) if refit is None else (refit.kernel, refit.regularization)
+        within = self.learner.build(kernel, regularization, len(self.kernel_changes) + 1)
+        # The kernel was learned without them: they change what is known of f, not how rough it is.
+        weights = self.trust.weights(self.observed_weights, len(points))
+        awaited = self.awaited_points
+        candidates = anchors if refit is None else refit.sample
+        if len(candidates) < len(points) or awaited:
+            # what anchors stand for is to be explained too, whether or not it was sampled
+            candidates = _candidates(candidates, anchors.reshape(-1, points.shape[1]), list(awaited.values()))
+        within = within.of_history(points, centred, candidates, weights)
+        return within.counting(awaited) if awaited else within
+
+    def reseeded(self, entropy: int) -> Self:
+        seed = np.random.SeedSequence(entropy, spawn_key=self._seed.spawn_key)
+        learner, within = self.learner.reseeded(entropy), self.within.reseeded(entropy)
+        return evolve(self, within=within, learner=learner, _seed=seed)
+
+    def __repr__(self) -> str:
+        return f"LearnedPosterior({self.within!r}, prior_mean={self.prior_mean:g}, changes={len(self.kernel_changes)})"
+
+
+def _known(evaluated: Evaluated | None) -> Evaluated | None:
+    """Return a point as the posterior within has evaluated it."""
+    return None if evaluated is None else (evaluated[0].within, evaluated[1])
+
+
+def _sampler(seed: np.random.SeedSequence, number: int) -> np.random.Generator:
+    """Return what draws the sample of a fit after this number of observations."""
+    return np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, number)))
+
+
+def _candidates(sample: FloatArray, anchors: FloatArray, awaited: list[FloatArray]) -> FloatArray:
+    """Return what anchors are chosen from; of the points whose reward is to come, as many at most as were sampled."""
+    some = awaited[:: -(-len(awaited) // len(sample)) or 1]
+    return np.unique(np.concatenate([sample, anchors, np.reshape(some, (-1, sample.shape[1]))]), axis=0)

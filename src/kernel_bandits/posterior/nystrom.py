@@ -1,0 +1,978 @@
+"""The projected posterior: a dictionary of anchors carries it, O(m²) per action and per update.
+
+From top to bottom: the posterior, upper bounds in one context, whole logs and histories, many contexts with the same
+actions, pruning of large action sets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernel_bandits.arrays import FloatArray, as_points, as_positive, is_finite
+from kernel_bandits.dictionaries.base import Candidate, DictionaryRule, PlayedPoints, as_rule, fast
+from kernel_bandits.errors import InputError, UnavailableError
+from kernel_bandits.kernels import KernelLike, as_kernel, kernel_gradient, require_columns
+from kernel_bandits.kernels.sections import Sections
+from kernel_bandits.numerics import linalg
+from kernel_bandits.numerics.blas_threads import factorisation_threads
+from kernel_bandits.posterior.base import Bound, Evaluated, Evaluation, Posterior, Prediction, require_finite_kernel
+from kernel_bandits.posterior.basis import (
+    EPSILON,
+    AnchorBasis,
+    least_direction,
+    require_finite_between_points,
+    require_resolution,
+)
+from kernel_bandits.posterior.history import BLOCK_ROWS, Block, Blocks, History, Thinned
+from kernel_bandits.posterior.ridge import Deferred, Mass, RidgeRegression, batch_rows, sequential_factor
+from kernel_bandits.values import Pending, evolve, fact
+
+# A few points are awaited and settled faster one by one; at most so many enter by one matrix product or one change.
+FEWEST, MOST_AWAITED, MOST_SETTLED = 8, 128, 1024
+
+
+class Awaited(NamedTuple):
+    """A point whose reward is awaited: (d,), its φ when it was played, and what the anchors then left of it."""
+
+    point: FloatArray
+    features: FloatArray
+    residual: float
+
+
+@dataclass(slots=True)
+class _NystromEvaluation(Evaluation):
+    """Adds φ and Pφ, shapes (A, m), and φᵀPφ, k(s, s) − ‖φ‖² and k(s, s), each (A,)."""
+
+    features: FloatArray
+    solved: FloatArray
+    explained: FloatArray
+    residual: FloatArray
+    prior_variance: FloatArray
+
+
+class NystromPosterior(Posterior):
+    """Kernel ridge regression restricted to the span of the anchors (eq. 9 and Proposition 4.2 of the paper).
+
+    Whitened coordinates: J = L⁻¹ with LLᵀ = K_ZZ, features φ(s) = J k_Z(s), and :class:`RidgeRegression` on them:
+    A = λI + Σ φφᵀ, P = A⁻¹ and w = P Σ rφ. They give the paper's quantities as Λ = JᵀPJ and k_ZᵀΛΓ = φᵀw, but every
+    eigenvalue of A is at least λ whatever the condition of K_ZZ.
+
+    Args:
+        kernel: the covariance function, ours or scikit-learn's.
+        regularization: the λ of the ridge; the noise variance in the Gaussian-process view.
+        rule: chooses the anchors, and whether the history is kept.
+        generator: of the rule's coins; a fresh one unless given.
+
+    Attributes:
+        rule: the one given.
+        basis: the anchors, and what turns points into φ.
+        dictionary: the running state of the rule.
+        history: what was observed; None where it is not kept.
+        regression: on the rewards received; means are its.
+        with_pending: counts awaited points too, with any rewards; standard deviations are its. The same object as
+            ``regression`` while no reward is awaited.
+        awaited: the points whose rewards are to come, by key.
+    """
+
+    __slots__ = (
+        "approximation",
+        "awaited",
+        "basis",
+        "dictionary",
+        "dimension",
+        "history",
+        "kernel",
+        "regression",
+        "regularization",
+        "residual_trace",
+        "round_index",
+        "rule",
+        "with_pending",
+    )
+
+    def __init__(
+        self,
+        kernel: KernelLike,
+        regularization: float,
+        rule: DictionaryRule,
+        generator: np.random.Generator | None = None,
+    ) -> None:
+        self.kernel, self.regularization = as_kernel(kernel), as_positive("regularization", regularization)
+        self.rule = as_rule(rule)
+        self.approximation = "projected" if rule.history == "all" else "history-free"
+        self.dictionary = rule.start(self.regularization, np.random.default_rng() if generator is None else generator)
+        self.basis = AnchorBasis(self.kernel, self.regularization)
+        self.regression = self.with_pending = RidgeRegression(self.regularization)
+        self.awaited = Pending[Awaited]()
+        self.history = History(self.dictionary.merges_repeats) if rule.history == "all" else None
+        self.dimension, self.round_index, self.residual_trace = None, 0, 0.0
+        anchors = self.dictionary.initial_points
+        if anchors is not None:
+            require_columns(self.kernel, anchors)
+            self.dimension = anchors.shape[1]
+            rebuilt = self._rebuilt(anchors, None)[0]
+            self.basis, self.regression, self.with_pending = rebuilt.basis, rebuilt.regression, rebuilt.with_pending
+
+    dictionary_size: int = fact("regression.weights.size")
+    log_determinant: float = fact("regression.log_determinant")
+    log_determinant_with_pending: float = fact("with_pending.log_determinant")
+    effective_dimension: float = fact("regression.effective_dimension")
+    drift: float = fact("regression.drift")
+    refactorizations: int = fact("regression.refactorizations")
+
+    @property
+    def dictionary_points(self) -> FloatArray:
+        return self.basis.anchors.copy()
+
+    @property
+    def awaited_points(self) -> dict[int, FloatArray]:
+        return {key: awaited.point for key, awaited in self.awaited.items()}
+
+    @property
+    def awaited_count(self) -> int:
+        return len(self.awaited)
+
+    @property
+    def kept_history(self) -> History:
+        """The history, or an error where it is not kept."""
+        if self.history is None:
+            raise UnavailableError(
+                "history: this posterior was built with history='none' and keeps no observations; "
+                "use a dictionary rule with history='all'."
+            )
+        return self.history
+
+    @property
+    def observations(self) -> tuple[FloatArray, FloatArray]:
+        return self.kept_history.points, self.kept_history.rewards
+
+    @property
+    def observed_weights(self) -> FloatArray | None:
+        return None if self.history is None else self.history.weights
+
+    def evaluate(self, points: FloatArray) -> _NystromEvaluation:
+        return self._evaluate(self.basis.gram(points), self.basis.kernel.diag(points))
+
+    def evaluate_gram(self, points: FloatArray, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
+        del points
+        return self._evaluate(gram, prior)
+
+    def evaluate_rounds(self, points: FloatArray, split: int) -> Evaluation:
+        found = _evaluate_together(self, points, split)
+        if found is None:
+            prior = self.basis.kernel.diag(points.reshape(-1, points.shape[2]))
+            found = self._evaluate(self.basis.gram_of_rounds(points, split), prior)
+        return found
+
+    def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
+        features, residual = self.basis.coordinates(gram, prior)
+        # h = Pφ
+        solved = linalg.times(features, self.with_pending.covariance)
+        mean = linalg.times_vector(features, self.regression.weights)
+        # std² = λσ² = residual + λ·φᵀPφ
+        explained = np.vecdot(features, solved)
+        std = linalg.safe_sqrt(residual + self.regularization * explained)
+        return _NystromEvaluation(mean, std, features, solved, explained, residual, prior)
+
+    def evaluate_awaited(self, keys: Sequence[int], points: FloatArray) -> Prediction:
+        del points  # by the regression that does not count them, since their φ are known
+        awaited = [self._current(key) for key in keys]
+        means, stds = np.empty(len(keys)), np.empty(len(keys))
+        for row, one in enumerate(awaited):
+            # std² = residual + λ·φᵀPφ
+            solved = linalg.symmetric_times_vector(self.regression.covariance, one.features)
+            variance = one.residual + self.regularization * float(one.features @ solved)
+            means[row] = one.features @ self.regression.weights
+            stds[row] = math.sqrt(max(variance, 0.0))
+        return Prediction(means, stds)
+
+    def covariance(self, points: FloatArray, evaluation: _NystromEvaluation) -> FloatArray:
+        features = evaluation.features
+        # K − ΦΦᵀ + λ·ΦPΦᵀ, where noise that a kernel puts on its diagonal alone counts as in the std
+        covariance = self.kernel(points, points.copy()) - linalg.times_transpose(features, features)
+        covariance += self.regularization * linalg.times_transpose(features, evaluation.solved)
+        np.fill_diagonal(covariance, evaluation.std**2)
+        return covariance
+
+    def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        basis, regression = self.basis, self.regression
+        gram = basis.gram(point[None, :])
+        if self.history is None:
+            # mean = Σ_j k(s, z_j)·[Jᵀw]_j
+            return basis.anchors.copy(), gram[0] * basis.weights(regression.weights), None
+        # mean = Σ_i r_i·φ(s_i)ᵀPφ(s) with φ(s_i)ᵀPφ(s) = k_Z(s_i)ᵀJᵀPφ(s)
+        features = linalg.times_upper(gram, basis.factor)[0]
+        coefficients = basis.weights(linalg.times_vector(regression.covariance, features))
+        values, rewards = [np.empty(0)], [np.empty(0)]
+        for points, counts, sums in self.history.blocks():
+            values.append(sums * linalg.times_vector(basis.gram(points), coefficients))
+            rewards.append(sums / counts)
+        return self.history.rows, np.concatenate(values), np.concatenate(rewards)
+
+    def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _NystromEvaluation]:
+        basis = self.basis
+        gram, prior = basis.gram(points), basis.kernel.diag(points)
+        if not is_worth_a_look(*gram.shape):
+            return None, self._evaluate(gram, prior)
+        # mean = k_Z(s)ᵀJᵀw at O(m) per action, std from what it is at some of them
+        coefficients = basis.weights(self.regression.weights)
+        known = pivots(len(points), len(basis.anchors))
+        exact = self._evaluate(gram[known], prior[known])
+        stds = std_bounds(basis.kernel, points, prior, known, exact.std)
+        bounds = linalg.times_vector(gram, coefficients) + bonus * stds
+        likely = likely_winners(bounds)
+        sample = self._evaluate(gram[likely], prior[likely])
+        best = max(float((some.mean + bonus * some.std).max()) for some in (exact, sample))
+        slack = rounding_slack(bounds, bonus, prior, coefficients, basis.kernel.diag(basis.anchors))
+        chosen = survivors(bounds, best - slack)
+        if chosen is None:
+            return None, self._evaluate(gram, prior)
+        return chosen, self._evaluate(gram[chosen], prior[chosen])
+
+    def means(self, points: FloatArray) -> FloatArray:
+        basis = self.basis
+        # mean = k_Z(s)ᵀJᵀw at O(m) per point
+        with np.errstate(invalid="ignore", over="ignore"):
+            means = linalg.times_vector(basis.gram(points), basis.weights(self.regression.weights))
+        require_finite_kernel(basis.kernel, means + basis.kernel.diag(points))
+        return means
+
+    def gradient(self, points: FloatArray, evaluation: _NystromEvaluation, bonus: float, first: int = 0) -> FloatArray:
+        slopes = self._slopes(evaluation, bonus)
+        return kernel_gradient(self.basis.kernel, points, self.basis.anchors, *slopes, first)
+
+    def _slopes(self, evaluation: _NystromEvaluation, bonus: float) -> tuple[FloatArray, FloatArray]:
+        """Return the derivatives of mean + bonus·std by k_Z(s), shape (A, m), and by k(s, s), shape (A,)."""
+        # d mean = wᵀdφ and d std² = d residual + 2λ(Pφ)ᵀdφ with d residual = dk(s, s) − 2φᵀdφ, or 0 where it is cut off
+        slopes = bonus * linalg.half_inverse(evaluation.std)
+        own = np.where(evaluation.residual > 0.0, slopes, 0.0)
+        by_features = 2.0 * self.regularization * slopes[:, None] * evaluation.solved
+        by_features += self.regression.weights - 2.0 * own[:, None] * evaluation.features
+        return self.basis.pulled_back(by_features), own
+
+    def bound_in(self, context: FloatArray, bonus: float) -> Bound:
+        sections = self.basis.sections_in(context)
+        return super().bound_in(context, bonus) if sections is None else _AnchoredBound(self, sections, bonus)
+
+    def learned(
+        self,
+        points: FloatArray,
+        rewards: FloatArray,
+        weights: FloatArray | None = None,
+        evaluated: Evaluated | None = None,
+    ) -> Self:
+        if len(points) == 1:
+            weight = 1.0 if weights is None else weights.item(0)
+            return self._learned_one(points[0], rewards.item(0), weight, evaluated)
+        if weights is None and not self.awaited:
+            return _LogLearning(self).learned(points, rewards)
+        posterior = self
+        for row in range(len(points)):
+            weight = 1.0 if weights is None else weights.item(row)
+            posterior = posterior._learned_one(points[row], rewards.item(row), weight, None)
+        return posterior
+
+    def _learned_one(self, point: FloatArray, reward: float, weight: float, evaluated: Evaluated | None) -> Self:
+        """Algorithm 2 of the paper, lines 5 to 12: one coin for the point, perhaps an anchor, then the regression."""
+        evaluation, row = (self.evaluate_finite(point[None, :]), 0) if evaluated is None else evaluated
+        # rules look at points and not at weights: an anchor stands for a place
+        candidate = self._candidate(point, evaluation, row)
+        proposal = self.dictionary.propose(candidate)
+        after, features, residual, appended = self, candidate.features, float(candidate.residual), False
+        known = evaluation.solved[row], evaluation.explained.item(row), evaluation.mean.item(row)
+        if proposal.draw and not proposal.resample:
+            grown = self._with_anchor(point, candidate)
+            if grown is not None:
+                after, candidate, features, residual = grown
+                appended = True
+                solved = linalg.symmetric_times_vector(after.with_pending.covariance, features)
+                known = solved, float(features @ solved), float(features @ after.regression.weights)
+        regression, with_pending = after._regressions_after(features, reward, weight, known)
+        after = evolve(
+            after,
+            regression=regression,
+            with_pending=with_pending,
+            history=None if self.history is None else self.history.appended(point, reward, weight),
+            dimension=len(point),
+            round_index=self.round_index + 1,
+            # ρ grows by what the anchors do not explain
+            residual_trace=after.residual_trace + (residual if weight == 1.0 else weight * residual),
+            dictionary=self.dictionary if proposal.resample else self.dictionary.after(candidate, proposal, appended),
+        )
+        return after._resampled() if proposal.resample else after
+
+    def _candidate(self, point: FloatArray, evaluation: _NystromEvaluation, row: int) -> Candidate:
+        """Return one of the evaluated points as a rule sees it."""
+        residual, prior = evaluation.residual.item(row), evaluation.prior_variance.item(row)
+        # the cheap half of the check, since every round passes here
+        if prior * EPSILON > self.regularization:
+            require_resolution(self.kernel, prior, self.regularization)
+        # σ² = residual/λ + φᵀPφ
+        variance = residual / self.regularization + evaluation.explained.item(row)
+        features, anchors = evaluation.features[row], self.basis.anchors
+        candidate: Candidate = fast(Candidate, (point, anchors, features, residual, prior, variance))
+        return candidate
+
+    def _regressions_after(
+        self, features: FloatArray, reward: float, weight: float, known: tuple[FloatArray, float, float]
+    ) -> tuple[RidgeRegression, RidgeRegression]:
+        """Return both regressions with a reward, given h = Pφ and φᵀh of the one with pending points, and φᵀw."""
+        regression, with_pending = self.regression, self.with_pending
+        solved, variance, mean = known
+        if weight != 1.0:
+            after = regression.learned_at(features, reward, weight)
+            return after, after if with_pending is regression else with_pending.counted(features, weight)
+        if with_pending is regression:
+            after = regression.learned(features, solved, variance, mean, reward)
+            return after, after
+        with_pending = with_pending.learned(features, solved, variance, 0.0, 0.0)
+        solved = linalg.symmetric_times_vector(regression.covariance, features)
+        return regression.learned(features, solved, float(features @ solved), mean, reward), with_pending
+
+    def _with_anchor(self, point: FloatArray, candidate: Candidate) -> _Grown | None:
+        """Return the posterior with one more anchor, of which the past learns; None if the point adds no direction."""
+        # the kernel between anchors and history, in products of a millisecond or so
+        with factorisation_threads(len(self.basis)):
+            direction = self._direction(point, candidate)
+            if direction is None:
+                return None
+            basis, features, residual, candidate = direction
+            mass = basis.project(() if self.history is None else self.history.blocks(), [self.round_index])
+            regression = with_pending = self.regression.bordered(mass)
+            if self.with_pending is not self.regression:
+                awaited = basis.project(self._awaited_block(), [len(self.awaited)])
+                with_pending = self.with_pending.bordered(Mass(*map(np.add, mass, awaited)))
+        trace = max(self.residual_trace - mass.square.item(), 0.0)
+        grown = evolve(self, basis=basis, regression=regression, with_pending=with_pending, residual_trace=trace)
+        return _Grown(grown, candidate, features, residual)
+
+    def _direction(self, point: FloatArray, candidate: Candidate) -> _Direction | None:
+        """Return the basis with one more anchor, and the point in it; None if it adds no direction."""
+        coefficients, square = self.basis.direction(point, candidate.features)
+        if not square > least_direction(candidate.prior_variance, self.regularization):
+            return None
+        pivot = math.sqrt(square)
+        basis = self.basis.extended(point, coefficients, pivot, float(candidate.prior_variance))
+        features, residual = np.append(candidate.features, pivot), max(float(candidate.residual) - square, 0.0)
+        return _Direction(basis, features, residual, candidate._replace(residual=square))
+
+    def _awaited_block(self) -> list[Block]:
+        """Awaited points as a block of the history, where later directions find them."""
+        if self.history is None or not self.awaited:
+            return []
+        points = np.array([awaited.point for awaited in self.awaited.values()])
+        return [(points, np.ones(len(points)), np.zeros(len(points)))]
+
+    def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
+        posterior, start, window = self, 0, len(keys)
+        while start < len(keys):
+            some = slice(start, start + min(window, MOST_AWAITED))
+            posterior, done = posterior._awaiting_quietly(keys[some], points[some])
+            start += done
+            if done < len(keys[some]):
+                # this one changes the dictionary, or there are few
+                posterior = posterior._awaiting_one(keys[start], points[start].copy(), evaluated)
+                start += 1
+            # points behind one that changes the dictionary are evaluated in vain: aim at the gap between two
+            window = max(2 * (done + 1), FEWEST)
+        return posterior
+
+    def _awaiting_one(self, key: int, point: FloatArray, evaluated: Evaluated | None) -> Self:
+        evaluation, row = (self.evaluate_finite(point[None, :]), 0) if evaluated is None else evaluated
+        candidate = self._candidate(point, evaluation, row)
+        require_resolution(self.kernel, float(candidate.prior_variance), self.regularization)
+        proposal = self.dictionary.propose(candidate)
+        after, features, residual, appended = self, candidate.features, float(candidate.residual), False
+        if proposal.draw and not proposal.resample:
+            grown = self._with_anchor(point, candidate)
+            if grown is not None:
+                after, candidate, features, residual = grown
+                appended = True
+        after = evolve(
+            after,
+            with_pending=after.with_pending.counted(features),
+            awaited=self.awaited.with_items({key: Awaited(point, features.copy(), residual)}),
+            dimension=len(point),
+            dictionary=self.dictionary if proposal.resample else self.dictionary.after(candidate, proposal, appended),
+        )
+        return after._resampled() if proposal.resample else after
+
+    def _awaiting_quietly(self, keys: Sequence[int], points: FloatArray) -> tuple[Self, int]:
+        """Return the posterior that awaits the leading points that leave the anchors alone, and how many they are."""
+        dictionary = self.dictionary
+        if len(keys) < FEWEST or not len(self.basis) or dictionary.uses_variance or dictionary.merges_repeats:
+            return self, 0
+        features, residual, quiet, dictionary = _LogLearning(self).absorbed(points)
+        if not quiet:
+            return self, 0
+        # copies, since a row of an array keeps all of it
+        kept = islice(zip(keys, points, features, residual.tolist(), strict=True), quiet)
+        awaited = {key: Awaited(row.copy(), own.copy(), left) for key, row, own, left in kept}
+        after = evolve(
+            self,
+            with_pending=self.with_pending.counted_many(features[:quiet]),
+            awaited=self.awaited.with_items(awaited),
+            dictionary=dictionary,
+            dimension=points.shape[1],
+        )
+        return after, quiet
+
+    def settled(
+        self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None
+    ) -> Self:
+        if weights is not None:
+            # they were counted with weight 1
+            return super().settled(keys, points, rewards, weights)
+        posterior, done = self, 0
+        while len(keys) - done >= FEWEST and not self.dictionary.merges_repeats:
+            some = slice(done, done + MOST_SETTLED)
+            posterior = posterior._settled_together(keys[some], rewards[some])
+            done += len(keys[some])
+        for row in range(done, len(keys)):
+            posterior = posterior._settled_one(keys[row], rewards.item(row))
+        return posterior
+
+    def _settled_one(self, key: int, reward: float) -> Self:
+        awaited = self._current(key)
+        regression = self.regression.learned_at(awaited.features, reward)
+        history = None if self.history is None else self.history.appended(awaited.point, reward)
+        return self._released([key], regression, history, awaited.residual)
+
+    def _settled_together(self, keys: Sequence[int], rewards: FloatArray) -> Self:
+        awaited = [self._current(key) for key in keys]
+        regression, _, _ = self.regression.learned_many(np.array([one.features for one in awaited]), rewards)
+        points, residual = np.array([one.point for one in awaited]), np.array([one.residual for one in awaited])
+        history = None if self.history is None else self.history.extended(points, rewards)
+        return self._released(keys, regression, history, float(residual.sum()))
+
+    def _released(
+        self, keys: Sequence[int], regression: RidgeRegression, history: History | None, residual: float
+    ) -> Self:
+        awaited = self.awaited.without(keys)
+        return evolve(
+            self,
+            regression=regression,
+            with_pending=self.with_pending if awaited else regression,
+            awaited=awaited,
+            history=history,
+            residual_trace=self.residual_trace + residual,
+            round_index=self.round_index + len(keys),
+        )
+
+    def abandoned(self, keys: Collection[int]) -> Self:
+        features = [self._current(key).features for key in keys]
+        awaited = self.awaited.without(keys)
+        with_pending = self.with_pending.forgotten(features) if awaited else self.regression
+        return evolve(self, awaited=awaited, with_pending=with_pending)
+
+    def _current(self, key: int) -> Awaited:
+        """Return an awaited point in the coordinates of the anchors there are now."""
+        awaited = self.awaited[key]
+        missing = len(self.basis) - len(awaited.features)
+        if not missing:
+            return awaited
+        if self.history is None:
+            # c = 0 on directions that were added after the point was played, as for all of the past
+            return awaited._replace(features=np.append(awaited.features, np.zeros(missing)))
+        return self._in_coordinates({key: awaited.point})[key]
+
+    def _in_coordinates(self, points: Mapping[int, FloatArray]) -> dict[int, Awaited]:
+        """Points by key in the coordinates of the anchors there are, whatever the regression knows of them."""
+        keys, found = list(points), dict[int, Awaited]()
+        for start in range(0, len(keys), BLOCK_ROWS):
+            some = keys[start : start + BLOCK_ROWS]
+            block = np.array([points[key] for key in some])
+            features, residual, _ = self.basis(block)
+            require_finite_between_points(self.basis.kernel, features, residual)
+            found.update(zip(some, map(Awaited, block, features, residual.tolist()), strict=True))
+        return found
+
+    def counting(self, points: Mapping[int, FloatArray]) -> Self:
+        # no coins are flipped: where a history is learned, anchors are chosen
+        if not points:
+            return evolve(self, awaited=Pending(), with_pending=self.regression)
+        awaited = self._in_coordinates(points)
+        counted = self.regression.counted_each([each.features for each in awaited.values()])
+        return evolve(self, awaited=Pending(awaited), with_pending=counted)
+
+    def _resampled(self) -> Self:
+        """Redraw the dictionary from every point played, awaited ones included."""
+        blocks = [*self.kept_history.blocks(), *self._awaited_block()]
+        played = PlayedPoints(
+            np.concatenate([points for points, _, _ in blocks]),
+            np.concatenate([counts for _, counts, _ in blocks]),
+            lambda: np.concatenate([self._variances(points) for points, _, _ in blocks]),
+        )
+        drawn, dictionary = self.dictionary.redrawn(played)
+        anchors = as_points("redrawn", drawn, played.points.shape[1])
+        rebuilt, _, _ = self._rebuilt(anchors, self.history)
+        return evolve(rebuilt, dictionary=dictionary.adopting(rebuilt.with_pending.covariance))
+
+    def _variances(self, points: FloatArray) -> FloatArray:
+        """Return σ² of the paper at points, shape (n,)."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            features, residual, _ = self.basis(points)
+            explained = np.vecdot(features, linalg.times(features, self.with_pending.covariance))
+        require_finite_between_points(self.basis.kernel, residual, explained)
+        return residual / self.regularization + explained
+
+    def _rebuilt(
+        self, candidates: FloatArray, history: Blocks | None, mean_residual: float = 0.0, limit: int | None = None
+    ) -> tuple[Self, FloatArray, FloatArray]:
+        """Return the posterior carried by other anchors, as :meth:`AnchorBasis.chosen`: one pass, O(t·m²).
+
+        Return beside it what is left unexplained of each row of the history, shape (t,), and Σφφᵀ, shape (m, m).
+        """
+        limits = [most for most in (limit, self.dictionary.max_size) if most is not None]
+        chosen = AnchorBasis.chosen(
+            self.kernel, self.regularization, candidates, mean_residual, min(limits, default=None)
+        )
+        second_moment, moment = np.zeros((len(chosen), len(chosen))), np.zeros(len(chosen))
+        left, counted = [np.empty(0)], [np.empty(0)]
+        for points, counts, rewards in history.blocks() if history is not None else ():
+            features, residual, _ = chosen(points)
+            second_moment += linalg.times(features.T, counts[:, None] * features)
+            moment += linalg.transpose_times_vector(features, rewards)
+            left.append(residual)
+            counted.append(counts)
+        residuals = np.concatenate(left)
+        residual_trace = float(np.concatenate(counted) @ residuals)
+        require_finite_between_points(chosen.kernel, residual_trace, second_moment)
+        regression = self.regression.loaded(second_moment, moment)
+        carried = evolve(self, basis=chosen, regression=regression, residual_trace=residual_trace)
+        return carried.counting(self.awaited_points), residuals, second_moment
+
+    def of_history(
+        self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
+    ) -> Self:
+        if self.dictionary.leverage_regularization is None:
+            return super().of_history(points, rewards, candidates, weights)
+        if self.round_index:
+            raise UnavailableError(f"of_history: {self.round_index} observations were learned already.")
+        # A dictionary that grows by leverage scores is not drawn along the history but chosen: by pivoted Cholesky each
+        # anchor is the candidate (n, d) that those before it explain least, until little is left unexplained. Two
+        # passes are enough where the candidates stand for the history; where they miss much, points of it join them.
+        history = History().extended(points, rewards, weights)
+        level = self.dictionary.leverage_regularization or self.regularization
+        with np.errstate(invalid="ignore", over="ignore"):
+            carried, second_moment = _carried(self, points, history, candidates, level)
+        # (μI + Σφφᵀ)⁻¹, which is P where μ = λ
+        inverse = carried.regression.covariance
+        if level != self.regularization:
+            second_moment.flat[:: len(second_moment) + 1] += level
+            inverse, _ = linalg.inverse_and_log_determinant(second_moment)
+        return evolve(
+            carried,
+            history=None if self.history is None else history,
+            dimension=points.shape[1],
+            round_index=len(points),
+            dictionary=self.dictionary.adopting(inverse),
+        )
+
+    def refactored(self) -> Self:
+        """Return the posterior with its tracked inverses recomputed in O(m³); predictions change by rounding alone."""
+        regression = self.regression.refactored()
+        both = self.with_pending is self.regression
+        return evolve(self, regression=regression, with_pending=regression if both else self.with_pending.refactored())
+
+    def reseeded(self, entropy: int) -> Self:
+        return evolve(self, dictionary=self.dictionary.reseeded(entropy))
+
+    def __repr__(self) -> str:
+        return (
+            f"NystromPosterior({self.kernel!r}, regularization={self.regularization:g}, {type(self.rule).__name__}, "
+            f"history={self.rule.history!r}, round_index={self.round_index}, dictionary_size={self.dictionary_size})"
+        )
+
+
+class _Direction(NamedTuple):
+    """A basis with one more anchor, φ of that point in it, what is left of the point, and the point as a candidate."""
+
+    basis: AnchorBasis
+    features: FloatArray
+    residual: float
+    candidate: Candidate
+
+
+class _Grown(NamedTuple):
+    """A posterior with one more anchor, the point as a candidate, its φ, and what is left of it."""
+
+    posterior: Any
+    candidate: Candidate
+    features: FloatArray
+    residual: float
+
+
+class _AnchoredBound(Bound):
+    """The bound of a projected posterior in one context.
+
+    Args:
+        posterior: the posterior.
+        sections: the kernel between actions and its anchors.
+        bonus: how many standard deviations are added.
+    """
+
+    def __init__(self, posterior: NystromPosterior, sections: Sections, bonus: float) -> None:
+        self._posterior, self._sections, self._bonus = posterior, sections, bonus
+
+    def values(self, actions: FloatArray) -> FloatArray:
+        with np.errstate(invalid="ignore", over="ignore"):
+            evaluation = self._posterior._evaluate(*self._sections(actions))
+        self._posterior.require_finite(evaluation)
+        return evaluation.mean + self._bonus * evaluation.std
+
+    def with_gradients(self, actions: FloatArray) -> tuple[FloatArray, FloatArray]:
+        gram, prior, pullback = self._sections.with_pullback(actions)
+        evaluation = self._posterior._evaluate(gram, prior)
+        gradients = pullback(*self._posterior._slopes(evaluation, self._bonus))
+        return evaluation.mean + self._bonus * evaluation.std, gradients
+
+
+# Anchors that are chosen from a whole history at once are enough if they leave no more of it unexplained than, in
+# variance, this share of what the posterior leaves uncertain at its points, λ·trace K(K + λI)⁻¹ together;
+UNEXPLAINED_SHARE = 0.2
+# or if they are this many times trace K(K + λI)⁻¹: what KORS draws is 2 to 5 times that.
+ANCHORS_PER_DIMENSION, NEARLY = 4.0, 0.95
+# What they leave of a candidate on average, as a share of μ, before that is known.
+FIRST_RESIDUAL = 0.1
+# Anchors are chosen from at most this many candidates, whose Gram matrix has 32 MB, in at most this many passes over
+# at most this many observations; one pass over all of them follows.
+MOST_CANDIDATES, MOST_PASSES, MOST_OBSERVATIONS = 2048, 25, 4096
+# Where nothing is known about how often the dictionary changes, a log is absorbed in blocks of this many rows first.
+FIRST_BATCH_ROWS = 16
+
+
+class _LogLearning:
+    """Learns a log in order, many observations by one matrix product where that changes nothing.
+
+    A dictionary that does without P lets anchors come in without their past, which follows for all in one pass; P is
+    then computed anew, which a short log is not worth.
+
+    Args:
+        posterior: to begin with; it awaits nothing.
+    """
+
+    def __init__(self, posterior: NystromPosterior) -> None:
+        self._posterior = posterior
+        self._begin(posterior)
+
+    def _begin(self, posterior: NystromPosterior) -> None:
+        self._basis, self._dictionary, self._history = posterior.basis, posterior.dictionary, posterior.history
+        self._trace, self._count = posterior.residual_trace, posterior.round_index
+        self._waiting = Deferred(posterior.regression)
+        # how many observations came before each anchor that does not know its past yet
+        self._since: list[int] = []
+
+    @np.errstate(invalid="ignore", over="ignore")
+    def learned(self, points: FloatArray, rewards: FloatArray) -> Any:
+        """Return the posterior with points (n, d) and rewards (n,)."""
+        needs_solutions = self._dictionary.uses_variance or self._dictionary.merges_repeats
+        is_deferred = not needs_solutions and len(points) > len(self._basis)
+        start, count = 0, FIRST_BATCH_ROWS
+        while start < len(points):
+            quiet = self._learn_quiet(points[start : start + count], rewards[start : start + count])
+            start += quiet
+            if quiet < count and start < len(points):
+                if not (is_deferred and self._learn_deferred(points[start], rewards.item(start))):
+                    one = slice(start, start + 1)
+                    self._begin(self._completed(points.shape[1]).learned(points[one], rewards[one]))
+                start += 1
+            # Rows behind a point that changes the dictionary are evaluated in vain: aim at the gap between two.
+            count = min(2 * (quiet + 1), batch_rows(len(self._basis)))
+        return self._completed(points.shape[1])
+
+    def absorbed(self, points: FloatArray) -> tuple[FloatArray, FloatArray, int, Any]:
+        """Show points (n, d) to the dictionary.
+
+        Return φ (n, m), residuals (n,), how many leave the anchors alone, and the dictionary after these.
+        """
+        ridge, kernel = self._posterior.regularization, self._posterior.kernel
+        features, residual, prior = self._basis(points)
+        if not is_finite(features) or not is_finite(residual):
+            raise InputError(f"kernel: {kernel!r} returned values that are not finite in the log.")
+        require_resolution(kernel, float(prior.max()), ridge)
+        variance = np.zeros(len(points))
+        if self._dictionary.uses_variance:
+            solved = linalg.times(features, self._waiting.learned().covariance)
+            # φᵀPφ of each point after the ones before it; σ² = residual/λ + φᵀPφ
+            explained = np.diagonal(sequential_factor(features, solved)) ** 2 - 1.0
+            variance = residual / ridge + explained
+        block = Candidate(points, self._basis.anchors, features, residual, prior, variance)
+        quiet, dictionary = self._dictionary.after_block(block, residual <= least_direction(prior, ridge))
+        return features, residual, quiet, dictionary
+
+    def _learn_quiet(self, points: FloatArray, rewards: FloatArray) -> int:
+        """Learn the leading points that leave the anchors alone; return how many they were."""
+        features, residual, quiet, self._dictionary = self.absorbed(points)
+        if quiet:
+            self._waiting.add(features[:quiet], rewards[:quiet])
+            self._trace += float(residual[:quiet].sum())
+            self._count += quiet
+            if self._history is not None:
+                self._history = self._history.extended(points[:quiet], rewards[:quiet])
+        return quiet
+
+    def _learn_deferred(self, point: FloatArray, reward: float) -> bool:
+        """Learn a point that may become an anchor, without P; False, and nothing done, if the dictionary resamples."""
+        features, residual, prior = self._basis(point[None, :])
+        candidate = Candidate(point, self._basis.anchors, features[0], residual.item(0), prior.item(0), 0.0)
+        proposal = self._dictionary.propose(candidate)
+        if proposal.resample:
+            return False
+        own, left, appended = candidate.features, float(candidate.residual), False
+        if proposal.draw:
+            with factorisation_threads(len(self._basis)):
+                direction = evolve(self._posterior, basis=self._basis)._direction(point, candidate)
+            if direction is not None:
+                self._basis, own, left, candidate = direction
+                appended = True
+                if self._history is not None:
+                    self._since.append(self._count)
+        self._waiting.add(own[None, :], np.array([reward]))
+        self._dictionary = self._dictionary.after(candidate, proposal, appended)
+        self._trace += left
+        self._count += 1
+        if self._history is not None:
+            self._history = self._history.appended(point, reward)
+        return True
+
+    def _completed(self, dimension: int) -> NystromPosterior:
+        """Return the posterior with all that was learned so far, and the past of its anchors."""
+        if self._since:
+            assert self._history is not None
+            mass = self._basis.project(self._history.blocks(), self._since)
+            self._waiting.add_mass(mass)
+            self._trace = max(self._trace - float(np.trace(mass.square)), 0.0)
+            self._since = []
+        regression = self._waiting.learned()
+        return evolve(
+            self._posterior,
+            basis=self._basis,
+            dictionary=self._dictionary,
+            history=self._history,
+            regression=regression,
+            with_pending=regression,
+            residual_trace=self._trace,
+            round_index=self._count,
+            dimension=dimension,
+        )
+
+
+def _carried(
+    posterior: NystromPosterior, points: FloatArray, history: History, candidates: FloatArray, level: float
+) -> tuple[Any, FloatArray]:
+    """Return a posterior that carries a history by as many anchors as it takes, and Σφφᵀ."""
+    seen: Blocks = history
+    rows, count = points, len(points)
+    if count > MOST_OBSERVATIONS:
+        seen = thinned = Thinned(points, np.zeros(count), MOST_OBSERVATIONS)
+        rows = thinned.points
+    candidates = candidates[:: -(-len(candidates) // MOST_CANDIDATES)]
+    carried, candidates, mean_residual, limit, second_moment = _enough(posterior, rows, count, seen, candidates, level)
+    if seen is not history:
+        carried, _, second_moment = posterior._rebuilt(candidates, history, mean_residual, limit)
+    return carried, second_moment
+
+
+def _enough(
+    posterior: NystromPosterior,
+    points: FloatArray,
+    count: int,
+    history: Blocks,
+    candidates: FloatArray,
+    level: float,
+) -> tuple[Any, FloatArray, float, int, FloatArray]:
+    """Return a posterior with anchors that are enough for points (n, d) of a history.
+
+    Return beside it candidates, mean residual and most anchors that it took, and Σφφᵀ.
+    """
+    largest = float(posterior.kernel.diag(points).max())
+    require_resolution(posterior.kernel, largest, posterior.regularization)
+    least = float(least_direction(largest, posterior.regularization))
+    mean_residual, limit, known = FIRST_RESIDUAL * min(level, largest), len(points), 0
+    for done in range(1, MOST_PASSES + 1):
+        carried, left, second_moment = posterior._rebuilt(candidates, history, mean_residual, limit)
+        dimension, size = carried.effective_dimension, len(carried.basis)
+        allowed = max(UNEXPLAINED_SHARE * level * dimension / count, least)
+        # the dimension grows a little with the anchors, so that a limit of the pass before may just be missed
+        many = size >= NEARLY * ANCHORS_PER_DIMENSION * dimension or posterior.dictionary.is_full(size)
+        if many or left.mean() <= allowed or done == MOST_PASSES:
+            break
+        # more, and with some of what the candidates miss of the history among them
+        limit = math.ceil(ANCHORS_PER_DIMENSION * dimension)
+        missed = np.flatnonzero(left > allowed)
+        room = max(MOST_CANDIDATES - len(candidates), 0)
+        more = points[missed[:: -(-len(missed) // len(candidates))]][:room]
+        candidates = np.unique(np.concatenate([candidates, more]), axis=0)
+        if len(candidates) > known:
+            mean_residual = 0.5 * allowed
+        elif mean_residual > 0.1 * least:
+            # what is missed are repeats of a few candidates, which the mean over candidates makes little of
+            mean_residual *= 0.5
+        else:
+            break
+        known = len(candidates)
+    return carried, candidates, mean_residual, limit, second_moment
+
+
+# Multiplications that have to be saved, as a share of all: products of few rows are slower than they look.
+LEAST_SAVED = 0.6
+
+
+class _Groups(NamedTuple):
+    """Which anchors belong to one of the actions, to its arm, where the others are equally far from all.
+
+    Attributes:
+        common: the kernel of actions and anchors, shape (m,), but for an anchor and its own action.
+        anchors: those that belong to an action, by action.
+        extra: what the kernel of an anchor and its action is above ``common``, shape of ``anchors``.
+        starts: where in these the anchors of each action begin, and the end, A + 1 of them.
+    """
+
+    common: FloatArray
+    anchors: NDArray[np.intp]
+    extra: FloatArray
+    starts: list[int]
+
+    @classmethod
+    def of(cls, beside: FloatArray) -> _Groups | None:
+        """Return the groups in a kernel (A, m) of actions and anchors; None where an anchor belongs to several."""
+        common = beside.min(axis=0)
+        extra = beside - common
+        own = extra.argmax(axis=0)
+        largest = extra.max(axis=0)
+        (anchors,) = largest.nonzero()
+        if np.count_nonzero(extra) > len(anchors):
+            return None
+        anchors = anchors[np.argsort(own[anchors], kind="stable")]
+        starts = np.searchsorted(own[anchors], np.arange(len(beside) + 1)).tolist()
+        return cls(common, anchors, largest[anchors], starts)
+
+
+class _Forms(NamedTuple):
+    """Of n contexts with each of A actions, context by context: φᵀw, ‖φ‖² and φᵀPφ, shape (n·A,)."""
+
+    mean: FloatArray
+    norm: FloatArray
+    explained: FloatArray
+
+
+def _saves_products(contexts: int, actions: int, anchors: int) -> bool:
+    """Return whether :func:`_forms` multiplies so much less than Φ = KJᵀ and ΦP that it is faster."""
+    # in units of m²: a triangular product and a full one of every row, against those of every context and of JᵀP
+    return 3.5 * contexts + 0.5 * anchors < (1.0 - LEAST_SAVED) * 1.5 * contexts * actions
+
+
+def _evaluate_together(posterior: NystromPosterior, points: FloatArray, split: int) -> Evaluation | None:
+    """Evaluate n rounds (n, A, d) that offer the same actions, n·A rows; None where nothing is gained by that."""
+    basis, (contexts, actions, columns) = posterior.basis, points.shape
+    factors = basis.factors_of_rounds(points, split) if _saves_products(contexts, actions, len(basis)) else None
+    groups = None if factors is None else _Groups.of(factors[1])
+    if factors is None or groups is None:
+        return None
+    weights, covariance = posterior.regression.weights, posterior.with_pending.covariance
+    mean, norm, explained = _forms(basis, factors[0], groups, covariance, weights)
+    # std² = residual + λ·φᵀPφ with residual = k(s, s) − ‖φ‖²
+    residual = linalg.not_negative(basis.kernel.diag(points.reshape(-1, columns)) - norm)
+    return Evaluation(mean, linalg.safe_sqrt(residual + posterior.regularization * explained))
+
+
+def _forms(basis: AnchorBasis, near: FloatArray, groups: _Groups, covariance: FloatArray, weights: FloatArray) -> _Forms:
+    """Return what predictions are made of, for P and w in the coordinates of a basis.
+
+    Args:
+        basis: of the coordinates φ = J k_Z.
+        near: the kernel of contexts and anchors, shape (n, m); that of joint points is its product with the actions'.
+        groups: of actions and anchors.
+        covariance: P, shape (m, m).
+        weights: w, shape (m,).
+    """
+    size, actions = len(weights), len(groups.starts) - 1
+    # k_Z(x, a) = near∘common + near∘extra at the anchors of a alone, so that J and JP meet m columns once, not A times
+    shared = basis.projected(near * groups.common)
+    both = np.hstack([shared, linalg.times(shared, covariance)])
+    # JᵀP as (PJ)ᵀ, since P is symmetric
+    solved_factor = linalg.times_upper_transpose(covariance.copy(), basis.factor).T
+    wide = np.hstack([basis.factor[groups.anchors], solved_factor[groups.anchors]])
+    rows = near[:, groups.anchors] * groups.extra
+    slopes, level = basis.weights(weights)[groups.anchors], linalg.times_vector(shared, weights)
+    found = np.empty((3, len(near), actions))
+    for action, (start, stop) in enumerate(zip(groups.starts, groups.starts[1:], strict=False)):
+        own = np.ascontiguousarray(rows[:, start:stop])
+        pair = linalg.plus_times(both, own, wide[start:stop])
+        features, solved = pair[:, :size], pair[:, size:]
+        found[0, :, action] = level + own.dot(slopes[start:stop])
+        found[1, :, action] = np.vecdot(features, features)
+        found[2, :, action] = np.vecdot(features, solved)
+    return _Forms(*found.reshape(3, -1))
+
+
+# It pays from this many actions, anchors and kernel entries between them on.
+MINIMUM_ACTIONS, MINIMUM_ANCHORS, MINIMUM_ENTRIES = 500, 80, 200_000
+# One action per this many actions and anchors is evaluated exactly first, and this many likely winners.
+ACTIONS_PER_PIVOT, ANCHORS_PER_PIVOT = 64, 16
+LIKELY_WINNERS = 16
+# Unless a third is spared all are evaluated together.
+WORTH = 2 / 3
+
+
+def is_worth_a_look(actions: int, anchors: int) -> bool:
+    """Return whether bounds for these actions are cheap beside their standard deviations."""
+    return actions >= MINIMUM_ACTIONS and anchors >= MINIMUM_ANCHORS and actions * anchors >= MINIMUM_ENTRIES
+
+
+def pivots(actions: int, anchors: int) -> NDArray[np.intp]:
+    """Return the actions to evaluate first, evenly spread."""
+    number = 1 + min(anchors // ANCHORS_PER_PIVOT, actions // ACTIONS_PER_PIVOT)
+    return np.arange(0, actions, -(-actions // number))
+
+
+def std_bounds(
+    kernel: KernelLike, points: FloatArray, prior: FloatArray, known: NDArray[np.intp], stds: FloatArray
+) -> FloatArray:
+    """Upper bounds of the posterior std at points (A, d), prior variances (A,), from its values at some of them, p.
+
+    With a = k(s, p)/k(p, p) the difference f(s) − a·f(p) has prior variance k(s, s) − a·k(s, p), and observations
+    only lower the variance of any combination: std(s) ≤ |a|·std(p) + √(k(s, s) − a·k(s, p)).
+    """
+    cross = kernel(points[known], points)
+    shares = cross / np.maximum(prior[known], np.finfo(float).tiny)[:, None]
+    bounds = np.abs(shares) * stds[:, None] + linalg.safe_sqrt(prior - shares * cross)
+    return np.minimum(bounds.min(axis=0), linalg.safe_sqrt(prior))
+
+
+def rounding_slack(
+    bounds: FloatArray, bonus: float, prior: FloatArray, coefficients: FloatArray, anchors: FloatArray
+) -> float:
+    """Return by how much rounding may lower a bound: J amplifies it in the mean, and a root near zero in the std.
+
+    Args:
+        bounds: upper bounds of the actions, shape (A,).
+        bonus: how many standard deviations they count.
+        prior: k(s, s) of the actions, shape (A,).
+        coefficients: Jᵀw, shape (m,).
+        anchors: k(z, z), shape (m,).
+    """
+    scale = math.sqrt(float(prior.max()))
+    rounding = np.finfo(float).eps * len(anchors) * float(np.abs(coefficients).sum())
+    of_mean = 4.0 * rounding * scale * math.sqrt(float(anchors.max()))
+    return of_mean + (1e-12 * float(np.abs(bounds).max()) + 1e-6 * bonus * scale)
+
+
+def likely_winners(bounds: FloatArray) -> NDArray[np.intp]:
+    """Return the actions with the largest bounds."""
+    return np.argpartition(bounds, -LIKELY_WINNERS)[-LIKELY_WINNERS:]
+
+
+def survivors(bounds: FloatArray, best: float) -> NDArray[np.intp] | None:
+    """Return the actions whose bound is not below the best exact value, or None where they are too many."""
+    # not below, so that a bound that is not a number stays in and is noticed
+    chosen = np.flatnonzero(~(bounds < best))
+    return chosen if len(chosen) <= WORTH * len(bounds) else None

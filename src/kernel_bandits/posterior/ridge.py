@@ -1,0 +1,392 @@
+"""Ridge regression on explicit features: a value, and the next one after each observation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+from scipy.linalg import lapack
+
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import InputError, KernelBanditsError
+from kernel_bandits.numerics import linalg
+from kernel_bandits.numerics.blas_threads import factorisation_threads
+from kernel_bandits.values import Rows, evolve, fact
+
+# Features wait until this many can enter A by one matrix product; the drift check follows: a few gemv per 64 rounds.
+RECENT_ROWS = 64
+# ‖APφ − φ‖/‖φ‖ at which P counts as drifted. Well above rounding (condition of A times 1e-16), well below 1e-6.
+DRIFT_TOLERANCE = 1e-8
+# Forgetting divides by 1 − φᵀPφ; below this the digits it loses are better had from a fresh factorisation.
+FORGETTING_TOLERANCE = 1e-4
+# Observations that are learned at once enter by matrix products of at most this many rows and bytes.
+BATCH_ROWS = 512
+BATCH_BYTES = 2 * 2**20
+# Rows of a Woodbury step, or half of m if that is more: with more the factor L costs more, with fewer each mirrors P.
+WOODBURY_ROWS = 128
+# 1 + φᵀPφ is at least 1; rounding that leaves less than this has lost every digit of φᵀPφ.
+LEAST_SCALE = 0.5
+
+
+class Mass(NamedTuple):
+    """The past in q further coordinates c, which are the last of φ."""
+
+    cross: FloatArray  # Σ φcᵀ, shape (m, q)
+    square: FloatArray  # Σ ccᵀ, shape (q, q)
+    moment: FloatArray  # Σ rc, shape (q,)
+
+
+def batch_rows(size: int) -> int:
+    """Return how many observations of ``size`` features to learn at once."""
+    return min(BATCH_ROWS, max(RECENT_ROWS, BATCH_BYTES // (8 * max(size, 1))))
+
+
+def sequential_factor(features: FloatArray, solved: FloatArray) -> FloatArray:
+    """L with LLᵀ = I + ΦPΦᵀ for features Φ (b, m) and H = ΦP.
+
+    L_jj² = 1 + φ_jᵀP_jφ_j, where P_j is P after the first j − 1 of the b observations: one factorisation holds the
+    variances of all of them as they would be one after the other.
+    """
+    gram = linalg.times_transpose(solved, features)
+    gram.flat[:: len(gram) + 1] += 1.0
+    with factorisation_threads(len(gram)):
+        factor, info = lapack.dpotrf(gram.T, lower=1, clean=1, overwrite_a=1)
+    if info:
+        raise KernelBanditsError("The tracked inverse is no longer positive definite; call refactored() on it.")
+    return factor
+
+
+class RidgeRegression:
+    """A = λI + Σ φφᵀ, P = A⁻¹, b = Σ rφ and w = Pb, with log det(A/λ).
+
+    P and w are tracked by rank-one steps. A and b are kept beside them, without the last observations; every
+    ``RECENT_ROWS`` of these enter, w is refined, and P is recomputed from A if APφ has left φ by more than
+    ``DRIFT_TOLERANCE``.
+
+    Attributes:
+        regularization: λ.
+        covariance: P, shape (m, m).
+        weights: w, shape (m,).
+        log_determinant: log det(A/λ).
+        drift: how far P was from A⁻¹ when it was last checked, relative.
+        refactorizations: how often P was recomputed because it had drifted.
+    """
+
+    __slots__ = (
+        "_drift_limit",
+        "_moment",
+        "_precision",
+        "_recent",
+        "_recent_rewards",
+        "_rounds",
+        "covariance",
+        "drift",
+        "log_determinant",
+        "refactorizations",
+        "regularization",
+        "weights",
+    )
+
+    def __init__(self, regularization: float, size: int = 0) -> None:
+        self.regularization = regularization
+        self.covariance = np.eye(size) / regularization
+        self.weights = np.zeros(size)
+        self.log_determinant = 0.0
+        self.drift = 0.0
+        self.refactorizations = 0
+        self._precision = np.eye(size) * regularization
+        self._moment = np.zeros(size)
+        self._recent = self._recent_rewards = Rows(RECENT_ROWS)
+        self._rounds = 0
+        self._drift_limit = DRIFT_TOLERANCE
+
+    size: int = fact("weights.size")
+    """How many features there are: m."""
+
+    @property
+    def effective_dimension(self) -> float:
+        """The trace of (A − λI)A⁻¹, which is m − λ·trace P."""
+        return self.size - self.regularization * float(np.trace(self.covariance))
+
+    def learned(self, features: FloatArray, solved: FloatArray, variance: float, mean: float, reward: float) -> Self:
+        """Return it with a reward at features φ, given h = Pφ, variance = φᵀh and mean = φᵀw."""
+        # P ← P − hhᵀ/c and w ← w + h(r − φᵀw)/c with c = 1 + φᵀh (Sherman–Morrison); log det grows by log c
+        scale = 1.0 + variance
+        if not scale > LEAST_SCALE:
+            raise InputError(
+                f"kernel: its features are too large for λ = {self.regularization:g}; rounding left 1 + φᵀPφ at "
+                f"{scale:.3g}, where at least 1 is expected. Scale the columns to about 1, or give a larger λ."
+            )
+        after = evolve(
+            self,
+            covariance=linalg.minus_outer(self.covariance, solved / math.sqrt(scale)),
+            weights=self.weights + solved * ((reward - mean) / scale),
+            log_determinant=self.log_determinant + math.log(scale),
+            _recent=self._recent.appended(features),
+            _recent_rewards=self._recent_rewards.appended(reward),
+            _rounds=self._rounds + 1,
+        )
+        if after._rounds % RECENT_ROWS == 0:
+            after._absorb_recent()
+            after._check_drift(features)
+            after._refine()
+        return after
+
+    def learned_at(self, features: FloatArray, reward: float, weight: float = 1.0) -> Self:
+        """Return it with a reward of noise variance λ/weight at features φ: √weight·r at √weight·φ."""
+        if weight != 1.0:
+            features, reward = math.sqrt(weight) * features, math.sqrt(weight) * reward
+        solved = linalg.symmetric_times_vector(self.covariance, features)
+        return self.learned(features, solved, float(features @ solved), float(features @ self.weights), reward)
+
+    def counted(self, features: FloatArray, weight: float = 1.0) -> Self:
+        """Return it with a point whose reward is never asked for; w means nothing from then on."""
+        if weight != 1.0:
+            features = math.sqrt(weight) * features
+        solved = linalg.symmetric_times_vector(self.covariance, features)
+        return self.learned(features, solved, float(features @ solved), 0.0, 0.0)
+
+    def counted_each(self, features: Sequence[FloatArray]) -> Self:
+        """Return it with points whose rewards are never asked for, one after the other or, if many, together."""
+        counted = self
+        if len(features) < RECENT_ROWS:
+            for each in features:
+                counted = counted.counted(each)
+            return counted
+        rows, waiting = batch_rows(self.size), Deferred(self)
+        for start in range(0, len(features), rows):
+            block = np.array(features[start : start + rows])
+            waiting.add(block, np.zeros(len(block)))
+        return waiting.learned()
+
+    def learned_many(self, features: FloatArray, rewards: FloatArray) -> tuple[Self, FloatArray, FloatArray]:
+        """Return it with n rewards at features Φ (n, m), as if one after the other.
+
+        Return beside it l = √(1 + φᵀPφ) and (r − φᵀw)/l of each, with P and w after those before it, both (n,).
+        """
+        after, scales, errors = self._apart(), np.empty(len(rewards)), np.empty(len(rewards))
+        rows = max(WOODBURY_ROWS, self.size // 2)
+        for start in range(0, len(rewards), rows):
+            some = slice(start, start + rows)
+            factor, reduced = after._narrow(features[some])
+            # w ← w + Wᵀe with e = L⁻¹(r − Φw)
+            misfit = rewards[some] - linalg.times_vector(features[some], after.weights)
+            scales[some], errors[some] = np.diagonal(factor), lapack.dtrtrs(factor, misfit, lower=1)[0]
+            after.weights = after.weights + linalg.transpose_times_vector(reduced, errors[some])
+        if len(rewards):
+            after._moment = after._moment + linalg.transpose_times_vector(features, rewards)
+            after._note_many(features)
+            after._refine()
+        return after, scales, errors
+
+    def counted_many(self, features: FloatArray) -> Self:
+        """Return it with points (n, m) whose rewards are never asked for."""
+        after = self._apart()
+        after._narrow(features)
+        after._note_many(features)
+        return after
+
+    def forgotten(self, features: Sequence[FloatArray]) -> Self:
+        """Return it without some observations of reward 0."""
+        after = self._apart()
+        after._absorb_recent()
+        if len(features) < RECENT_ROWS:
+            for each in features:
+                after._forget(each)
+            return after
+        for start in range(0, len(features), BATCH_ROWS):
+            linalg.add_gram(after._precision, np.array(features[start : start + BATCH_ROWS]), -1.0)
+        after._solve()
+        return after
+
+    def bordered(self, mass: Mass) -> Self:
+        """Return it with one more coordinate, in which the past has the given mass."""
+        known = evolve(self)
+        known._absorb_recent()
+        cross, square, moment = mass.cross[:-1, 0], mass.square.item(), mass.moment.item()
+        # A ← [[A, a], [aᵀ, λ + cc]]; its inverse by the Schur complement s = λ + cc − aᵀPa ≥ λ
+        solved = linalg.symmetric_times_vector(self.covariance, cross)
+        schur = max(self.regularization + square - float(cross @ solved), self.regularization)
+        error = (moment - float(cross @ self.weights)) / schur
+        return evolve(
+            known,
+            covariance=linalg.border_inverse(self.covariance, solved, schur),
+            weights=np.append(self.weights - error * solved, error),
+            log_determinant=self.log_determinant + math.log(schur / self.regularization),
+            _precision=linalg.border_symmetric(known._precision, cross, self.regularization + square),
+            _moment=np.append(known._moment, moment),
+        )
+
+    def loaded(self, second_moment: FloatArray, moment: FloatArray) -> Self:
+        """Return a regression on Σ φφᵀ and Σ rφ, which may have another size."""
+        after = evolve(
+            self,
+            _precision=second_moment + self.regularization * np.eye(len(moment)),
+            _moment=moment,
+            _recent=Rows(RECENT_ROWS),
+            _recent_rewards=Rows(RECENT_ROWS),
+        )
+        after._solve()
+        return after
+
+    def refactored(self) -> Self:
+        """Return it with P, w and the log-determinant recomputed from A and b in O(m³): the same up to rounding."""
+        after = self._apart()
+        after._refactor()
+        return after
+
+    # What follows writes, in a regression that nobody else holds yet.
+
+    def _apart(self) -> Self:
+        """Return a copy that may be written to."""
+        return evolve(self, covariance=self.covariance.copy(), _precision=self._precision.copy())
+
+    def _narrow(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Bring P and the log-determinant up to date with points Φ (b, m); return L with LLᵀ = I + ΦPΦᵀ, and L⁻¹ΦP."""
+        solved = linalg.times(features, self.covariance)
+        factor = sequential_factor(features, solved)
+        # P ← P − WᵀW with W = L⁻¹ΦP (Woodbury); log det grows by log det LLᵀ
+        reduced = linalg.lower_solve(factor, solved)
+        linalg.add_gram(self.covariance, reduced, -1.0)
+        self.log_determinant += 2.0 * float(np.log(np.diagonal(factor)).sum())
+        return factor, reduced
+
+    def _note_many(self, features: FloatArray) -> None:
+        """Bring A up to date with points that P has learned, and check the drift."""
+        self._absorb_recent()
+        linalg.add_gram(self._precision, features, 1.0)
+        self._rounds += len(features)
+        self._check_drift(features[-1])
+
+    def _forget(self, features: FloatArray) -> None:
+        solved = linalg.times_vector(self.covariance, features)
+        # 1 − φᵀPφ = 1/(1 + φᵀP₋φ) with the P₋ without the observation
+        left = 1.0 - float(features @ solved)
+        linalg.add_gram(self._precision, features[None, :], -1.0)
+        if left < FORGETTING_TOLERANCE:
+            self._solve()
+            return
+        # P ← P + hhᵀ/(1 − φᵀPφ) and w ← w + h(φᵀw)/(1 − φᵀPφ), the update run backwards
+        linalg.add_gram(self.covariance, solved[None, :] / math.sqrt(left), 1.0)
+        self.weights = self.weights + solved * (float(features @ self.weights) / left)
+        self.log_determinant += math.log(left)
+
+    def _refactor(self) -> None:
+        self._absorb_recent()
+        self._solve()
+        self.refactorizations += 1
+
+    def _solve(self) -> None:
+        self.covariance, log_determinant = linalg.inverse_and_log_determinant(self._precision)
+        self.weights = linalg.symmetric_times_vector(self.covariance, self._moment)
+        self.log_determinant = log_determinant - self.size * math.log(self.regularization)
+
+    def _absorb_recent(self) -> None:
+        """Set A ← A + Σ φφᵀ and b ← b + Σ rφ over the observations that wait."""
+        if len(self._recent):
+            (rows,), (rewards,) = self._recent.blocks(), self._recent_rewards.blocks()
+            self._precision = self._precision.copy()
+            linalg.add_gram(self._precision, rows, 1.0)
+            self._moment = self._moment + linalg.transpose_times_vector(rows, rewards)
+            self._recent = self._recent_rewards = Rows(RECENT_ROWS)
+
+    def _check_drift(self, probe: FloatArray) -> None:
+        """Measure how far P has left A⁻¹ along the probe, and refactor if it is too far."""
+        self.drift = _drift(self._precision, self.covariance, probe)
+        if self.drift > self._drift_limit:
+            self._refactor()
+            # What a fresh factorisation leaves is the condition of A, not drift: never chase it.
+            self._drift_limit = max(DRIFT_TOLERANCE, 10.0 * _drift(self._precision, self.covariance, probe))
+
+    def _refine(self) -> None:
+        # w ← w + P(b − Aw)
+        misfit = self._moment - linalg.symmetric_times_vector(self._precision, self.weights)
+        self.weights = self.weights + linalg.symmetric_times_vector(self.covariance, misfit)
+
+
+class Deferred:
+    """Observations that wait to be learned by a regression together, so that P is computed once.
+
+    A few of them wait for a Woodbury step; more than m/2 enter A and b at once, since P is then cheaper recomputed.
+    Features may be longer than before: the past has nothing in the coordinates that were added, unless
+    :meth:`add_mass` says so.
+    """
+
+    def __init__(self, regression: RidgeRegression) -> None:
+        self._regression = regression
+        self._waiting: list[tuple[FloatArray, FloatArray]] = []
+        self._rows = 0
+        self._stale = False
+
+    def add(self, features: FloatArray, rewards: FloatArray) -> None:
+        """Add b observations at features (b, m)."""
+        self._waiting.append((features, rewards))
+        self._rows += len(rewards)
+        if self._rows > features.shape[1] // 2:
+            self._absorb()
+
+    def add_mass(self, mass: Mass) -> None:
+        """Let the past have mass in the last coordinates, which only later observations had."""
+        self._absorb()
+        self._stale = True
+        regression = self._regression
+        # φφᵀ where the c of φ counted as 0 so far: A gains φcᵀ + cφᵀ − ccᵀ in their columns and rows
+        known = len(regression._moment) - len(mass.moment)
+        regression._precision[:, known:] += mass.cross
+        regression._precision[known:, :] += mass.cross.T
+        regression._precision[known:, known:] -= mass.square
+        regression._moment[known:] += mass.moment
+
+    def learned(self) -> RidgeRegression:
+        """Return the regression with all of it; more may be added later."""
+        if self._stale or (self._waiting and self._waiting[-1][0].shape[1] > self._regression.size):
+            self._absorb()
+            self._stale = False
+            self._regression = evolve(self._regression)
+            self._regression._solve()
+        waiting, self._waiting, self._rows = self._waiting, [], 0
+        for features, rewards in waiting:
+            self._regression = self._regression.learned_many(features, rewards)[0]
+        return self._regression
+
+    def _absorb(self) -> None:
+        """Let what waits enter A and b, which are this object's own from then on."""
+        own = evolve(self._regression, _precision=self._regression._precision.copy())
+        own._absorb_recent()
+        own._moment = own._moment.copy()
+        self._regression = own
+        if not self._waiting:
+            return
+        known, size = len(own._moment), self._waiting[-1][0].shape[1]
+        if size > known:
+            precision = np.zeros((size, size))
+            precision[:known, :known] = own._precision
+            np.fill_diagonal(precision[known:, known:], own.regularization)
+            own._precision, own._moment = precision, np.append(own._moment, np.zeros(size - known))
+        # What came before a coordinate has nothing in it. Large blocks enter by themselves, which copies nothing.
+        large = [block for block in self._waiting if block[0].shape[1] == size and len(block[1]) >= RECENT_ROWS]
+        small = [block for block in self._waiting if block[0].shape[1] < size or len(block[1]) < RECENT_ROWS]
+        for features, rewards in [*large, *([_stacked(small, size)] if small else [])]:
+            linalg.add_gram(own._precision, features, 1.0)
+            own._moment += linalg.transpose_times_vector(features, rewards)
+        own._rounds += self._rows
+        self._waiting, self._rows, self._stale = [], 0, True
+
+
+def _stacked(blocks: Sequence[tuple[FloatArray, FloatArray]], size: int) -> tuple[FloatArray, FloatArray]:
+    """Features and rewards of all blocks; features with fewer than ``size`` coordinates have zeros in the others."""
+    features, taken = np.zeros((sum(len(rewards) for _, rewards in blocks), size)), 0
+    for block, _ in blocks:
+        features[taken : taken + len(block), : block.shape[1]] = block
+        taken += len(block)
+    return features, np.concatenate([rewards for _, rewards in blocks])
+
+
+def _drift(precision: FloatArray, covariance: FloatArray, probe: FloatArray) -> float:
+    """Return ‖APφ − φ‖/‖φ‖ along a probe φ, shape (m,)."""
+    length = float(np.linalg.norm(probe))
+    product = linalg.symmetric_times_vector(precision, linalg.symmetric_times_vector(covariance, probe))
+    error = float(np.linalg.norm(product - probe))
+    return error / length if length else 0.0

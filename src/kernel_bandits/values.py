@@ -1,0 +1,213 @@
+"""Values that change by being replaced, and two that grow without being copied.
+
+State is never changed in place as seen from outside: whoever holds a value keeps it, and a call that fails or is
+interrupted leaves the one before. :class:`Rows` and :class:`Pending` share memory with the values they grew from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from operator import attrgetter
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+def evolve(value: T, **changes: Any) -> T:
+    """Return a copy of an object with slots, some of them replaced."""
+    twin = object.__new__(type(value))
+    # past the guard of frozen dataclasses
+    put = object.__setattr__
+    for name in fields_of(type(value)):
+        put(twin, name, changes[name] if name in changes else getattr(value, name))
+    return twin
+
+
+_fields: dict[type, tuple[str, ...]] = {}
+
+
+def fields_of(cls: type) -> tuple[str, ...]:
+    """Return the names of all slots of a class, those that it inherits first: its state."""
+    known = _fields.get(cls)
+    if known is None:
+        names: list[str] = []
+        for one in reversed(cls.__mro__):
+            slots = one.__dict__.get("__slots__", ())
+            names += (slots,) if isinstance(slots, str) else slots
+        known = _fields[cls] = tuple(name for name in names if name not in ("__dict__", "__weakref__"))
+    return known
+
+
+def fact(path: str) -> Any:
+    """Return a read-only attribute that is looked up in C: a Python function for each costs percents of a round."""
+    return property(attrgetter(path))
+
+
+class _Block:
+    """Rows of which the first few are taken; whoever holds all that are taken may take the next."""
+
+    __slots__ = ("rows", "taken")
+
+    def __init__(self, rows: NDArray[Any], taken: int) -> None:
+        self.rows, self.taken = rows, taken
+
+
+class Rows:
+    """Numbers or vectors of one length that are only ever appended to, in blocks: growth copies nothing.
+
+    Two values that grew from the same one share its rows. The second to append to them copies the last block first.
+    """
+
+    __slots__ = ("_blocks", "_length", "_size")
+
+    def __init__(self, length: int = 512) -> None:
+        self._blocks: tuple[_Block, ...] = ()
+        self._length = length
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def appended(self, row: Any) -> Self:
+        """Return these with one more row, a number or a vector."""
+        place = self._size % self._length
+        twin = object.__new__(type(self))
+        twin._blocks, twin._length, twin._size = self._blocks, self._length, self._size + 1
+        if not place:
+            like = np.asarray(row)
+            block = _Block(np.zeros((self._length, *like.shape), dtype=like.dtype), 0)
+            twin._blocks = (*self._blocks, block)
+        else:
+            block = self._blocks[-1]
+            if block.taken != place:
+                block = _Block(block.rows.copy(), place)
+                twin._blocks = (*self._blocks[:-1], block)
+        # taken before it is written: if that fails, the next to append copies
+        block.taken = place + 1
+        block.rows[place] = row
+        return twin
+
+    def extended(self, rows: NDArray[Any]) -> Self:
+        """Return these with further rows (n, …)."""
+        if len(rows) == 1:
+            return self.appended(rows[0])
+        twin = object.__new__(type(self))
+        twin._length, twin._size = self._length, self._size
+        blocks, done = list(self._blocks), 0
+        while done < len(rows):
+            place = twin._size % self._length
+            if not place:
+                blocks.append(_Block(np.zeros((self._length, *rows.shape[1:]), dtype=rows.dtype), 0))
+            elif blocks[-1].taken != place:
+                blocks[-1] = _Block(blocks[-1].rows.copy(), place)
+            count = min(self._length - place, len(rows) - done)
+            blocks[-1].taken = place + count
+            blocks[-1].rows[place : place + count] = rows[done : done + count]
+            done, twin._size = done + count, twin._size + count
+        twin._blocks = tuple(blocks)
+        return twin
+
+    def blocks(self) -> Iterator[NDArray[Any]]:
+        """Yield views of the rows, block by block."""
+        left = self._size
+        for block in self._blocks:
+            yield block.rows[:left]
+            left -= self._length
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """All rows, one fresh array (n, …)."""
+        return np.concatenate(list(self.blocks())) if self._size else np.empty(0)
+
+    @property
+    def last(self) -> Any:
+        """The last number."""
+        return self._blocks[-1].rows[(self._size - 1) % self._length].item()
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all blocks."""
+        return sum(block.rows.nbytes for block in self._blocks)
+
+    @classmethod
+    def of(cls, rows: NDArray[Any], length: int = 512) -> Self:
+        """Return rows (n, …) to grow from."""
+        return cls(length).extended(rows) if len(rows) else cls(length)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        del memo  # nobody can tell a copy from a value that is never changed
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return type(self).of, (self.array, self._length)
+
+
+# Keys that share a chunk: an update copies one chunk and the list of chunks, a few hundred entries each.
+CHUNK = 256
+
+
+class Pending(Mapping[int, V]):
+    """What belongs to decisions that await their reward, by their number, oldest first.
+
+    A change copies a chunk of ``CHUNK`` numbers and not the whole: there may be hundreds of thousands.
+    """
+
+    __slots__ = ("_chunks", "_size")
+
+    def __init__(self, items: Mapping[int, V] | None = None) -> None:
+        self._chunks: dict[int, dict[int, V]] = {}
+        self._size = 0
+        for key, value in (items or {}).items():
+            self._chunks.setdefault(key // CHUNK, {})[key] = value
+            self._size += 1
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, key: int) -> V:
+        return self._chunks[key // CHUNK][key]
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, int) and key in self._chunks.get(key // CHUNK, ())
+
+    def __iter__(self) -> Iterator[int]:
+        for chunk in self._chunks.values():
+            yield from chunk
+
+    def with_items(self, items: Mapping[int, V]) -> Pending[V]:
+        """Return it with further entries, or others in their place."""
+        changed = Pending[V]()
+        changed._chunks, changed._size = self._chunks.copy(), self._size
+        own: set[int] = set()
+        for key, value in items.items():
+            number = key // CHUNK
+            if number not in own:
+                changed._chunks[number] = dict(self._chunks.get(number, ()))
+                own.add(number)
+            chunk = changed._chunks[number]
+            changed._size += key not in chunk
+            chunk[key] = value
+        return changed
+
+    def without(self, keys: Collection[int]) -> Pending[V]:
+        """Return it without these entries."""
+        if len(keys) >= self._size and all(key in self for key in keys):
+            return Pending()
+        changed = Pending[V]()
+        changed._chunks, changed._size = self._chunks.copy(), self._size
+        own: set[int] = set()
+        for key in keys:
+            number = key // CHUNK
+            if number not in own:
+                changed._chunks[number] = dict(self._chunks[number])
+                own.add(number)
+            del changed._chunks[number][key]
+            changed._size -= 1
+            if not changed._chunks[number]:
+                del changed._chunks[number]
+                own.discard(number)
+        return changed

@@ -9,7 +9,7 @@ The packages, in the order in which data flows through a round:
 - :mod:`~kernel_bandits.dictionaries` choose the past points that a posterior keeps as anchors (``Dictionary``).
 - :mod:`~kernel_bandits.confidence` sets the radius of the upper bound; :mod:`~kernel_bandits.theory` computes bounds.
 - :mod:`~kernel_bandits.policies` choose an action (``Policy``).
-- :mod:`~kernel_bandits.tables` encode the rows of a table as joint points, and put names around a policy (``Features``).
+- :mod:`~kernel_bandits.tables` encode rows as joint points, for a policy over a table (``Features``).
 - :mod:`~kernel_bandits.presets` assemble all that: ``ek_ucb``, ``k_ucb`` and the other algorithms by name.
 - :mod:`~kernel_bandits.logs` read and learn logs; :mod:`~kernel_bandits.offpolicy` estimates values from them.
 - :mod:`~kernel_bandits.loop` runs a policy in an environment and records every round (``RunResult``).

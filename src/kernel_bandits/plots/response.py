@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, needs
-from kernel_bandits.tables import Arms, Boolean, Categorical, Column, Cyclic, Date, Embedding, Ordered, TablePolicy
+from kernel_bandits.tables import Arms, Column, Cyclic, Date, TablePolicy
 from kernel_bandits.tables.arms import Action, Offer
 from kernel_bandits.tables.rows import Row, RowLike, as_row
 from kernel_bandits.tables.values import as_plain, is_gap, moment_of, nearest, shown
@@ -113,9 +113,9 @@ def _column(policy: TablePolicy, name: str) -> tuple[Column, bool]:
 
 def _sweep(policy: TablePolicy, name: str, context: Row, values: Sequence[Any] | None, steps: int) -> _Sweep:
     column, of_action = _column(policy, name)
-    if isinstance(column, Embedding):
-        raise InputError(f"variable: {name!r} is an embedding of {column.dimension} numbers, which has no axis.")
-    smooth = not isinstance(column, (Categorical, Ordered, Boolean))
+    if column.kind == "embedding":
+        raise InputError(f"variable: {name!r} is an embedding of {len(column.names(name))} numbers, which has no axis.")
+    smooth = column.kind not in ("categorical", "ordered", "boolean")
     if values is None:
         past = [action if of_action else row for row, action in policy.codec.decode(policy.points)]
         found = [row[name] for row in past if isinstance(row, Mapping) and row[name] is not None]
@@ -131,11 +131,8 @@ def _sweep(policy: TablePolicy, name: str, context: Row, values: Sequence[Any] |
 
 def _values(column: Column, found: list[Any], smooth: bool, steps: int) -> Sequence[Any]:
     """Return values of a column to draw: those that were found, or evenly between them."""
-    if isinstance(column, Ordered) or (isinstance(column, Categorical) and column.levels is not None):
-        assert column.levels is not None
-        return list(column.levels)
-    if isinstance(column, Boolean):
-        return [False, True]
+    if column.values is not None:
+        return list(column.values)
     if not smooth or not found:
         return list(dict.fromkeys(found))
     if isinstance(column, Cyclic):

@@ -1,4 +1,4 @@
-"""The actions of a table: arms with names, with features or without, which may appear and disappear; or rows."""
+"""Arms: actions with names, with features or without, which may appear and disappear."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.tables.columns import Codebook, Column, ColumnGroup, Numeric, as_columns, as_levels
-from kernel_bandits.tables.rows import ColumnCodec, Row, RowCodec, as_row, as_rows, is_frame
+from kernel_bandits.tables.columns import Codebook, Column, ColumnGroup, Side, as_columns, as_levels
+from kernel_bandits.tables.rows import ColumnCodec, Row, as_row, as_rows, is_frame
 from kernel_bandits.tables.values import Level, level_of, shown
 
 # An action as it was offered: the name of an arm, or a row of features, with the name of the arm among them or without.
@@ -49,7 +48,9 @@ class Arms:
         try:
             labels = as_levels(self.names, 0)
         except InputError as reason:
-            raise InputError(f"names: expected a list of different names, got {shown(self.names)} ({reason})") from reason
+            raise InputError(
+                f"names: expected a list of different names, got {shown(self.names)} ({reason})"
+            ) from reason
         columns = None if self.columns is None else as_columns("columns", self.columns)
         if columns is not None and ARM in columns:
             raise InputError(f"columns: {ARM!r} is the name of the arm itself; call the feature something else.")
@@ -155,7 +156,7 @@ class ArmCodec:
             raise InputError(f"actions: expected a list of arms, got {shown(offer)}; write [{shown(offer)}].")
         return list(offer)
 
-    def encode(self, actions: Sequence[Action], place: str = "actions") -> tuple[FloatArray, bool]:
+    def encode(self, actions: Sequence[Action], place: str) -> tuple[FloatArray, bool]:
         """Return vectors (A, d_a) with what is known now, and whether all are settled for good."""
         index = self.index
         try:
@@ -234,7 +235,7 @@ class ArmCodec:
         row = self.features.read(vector)
         return row if name is None else {ARM: name, **row}
 
-    def name_of(self, action: Action) -> Level | None:
+    def name_of(self, action: Action) -> Level:
         """Return the name of an action's arm."""
         return self._parts(action, "actions")[0]
 
@@ -245,89 +246,15 @@ class ArmCodec:
             row = self.features.read(self.vectors[self.index[name]])
         return {ARM: name, **(row or self.rows.get(name, {}))}
 
-    def box(self, box: Box) -> Box:
-        """Raise: arms are not chosen from a box."""
-        raise InputError(f"actions: expected arms, got {box!r}; describe actions by columns to offer a box.")
-
     @property
     def levels(self) -> dict[str, tuple[Level, ...]]:
         """The arms that are known, and the levels that were found of each column that looks for them."""
         return {ARM: tuple(self.met), **({} if self.features is None else self.features.levels)}
 
-    def portable(self, shift: int) -> list[dict[str, Any]]:
+    def portable(self, side: Side, shift: int) -> list[dict[str, Any]]:
         """Return the encoding of name and features, on columns moved by a shift."""
         nodes, width = [], self.codebook.capacity
         if width:
-            place = {"name": ARM, "side": "action", "columns": [shift, shift + width]}
+            place = {"name": ARM, "side": side, "columns": [shift, shift + width]}
             nodes.append(place | self.codebook.portable(width) | {"missing": None})
-        return nodes if self.features is None else nodes + self.features.portable("action", shift)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RowActions:
-    """Actions that are rows of features, described in each round; its methods are those of :class:`ArmCodec`.
-
-    Attributes:
-        rows: encodes them.
-    """
-
-    rows: RowCodec
-
-    @property
-    def width(self) -> int:
-        return self.rows.width
-
-    def offered(self, offer: Offer | None) -> Sequence[Action]:
-        if type(offer) is list:
-            return offer
-        if offer is None:
-            raise InputError("actions: expected the rows on offer, got none; every round describes its own actions.")
-        if isinstance(offer, Mapping):
-            raise InputError(f"actions: expected several rows, got one ({shown(offer)}); write [row, …].")
-        return as_rows("actions", offer)
-
-    def encode(self, actions: Sequence[Action], place: str = "actions") -> tuple[FloatArray, bool]:
-        return self.rows.encode(actions, place)
-
-    def learned(self, action: Action) -> RowActions:
-        return RowActions(self.rows.learned(action))
-
-    def read(self, vector: FloatArray) -> Action | None:
-        return self.rows.read(vector)
-
-    def name_of(self, action: Action) -> Level | None:
-        del action  # it has none
-        return None
-
-    def row_of(self, action: Action) -> dict[str, Any]:
-        return dict(as_row("action", action))
-
-    def box(self, box: Box) -> Box:
-        """Return a box in the units of the table as one of encoded actions; an error where actions are no numbers."""
-        if not isinstance(self.rows, ColumnCodec):
-            raise InputError("actions: a Box needs described columns; a transformer takes rows.")
-        names = self.rows.names
-        for name, column, *_ in self.rows.columns:
-            if not isinstance(column, Numeric) or column.missing:
-                raise InputError(f"actions: a Box needs kb.Numeric() columns without gaps, and {name!r} is not one.")
-        if box.dimension != len(names):
-            raise InputError(f"actions: expected a box of {len(names)} dimensions ({', '.join(names)}), got {box!r}.")
-        given = box.names if box.is_named else names
-        if set(given) != set(names):
-            raise InputError(
-                f"actions: expected a box whose coordinates are named {', '.join(names)}, got {', '.join(given)}; "
-                "rename them, or leave names= out and give them in this order."
-            )
-        corners = [dict(zip(given, corner.tolist(), strict=True)) for corner in (box.low, box.high)]
-        low, high = self.rows.encode(corners, "box")[0]
-        return Box(low, high)
-
-    @property
-    def levels(self) -> dict[str, tuple[Level, ...]]:
-        return self.rows.levels
-
-    def portable(self, shift: int) -> list[dict[str, Any]]:
-        return self.rows.portable("action", shift)
-
-
-ActionCodec: TypeAlias = ArmCodec | RowActions
+        return nodes if self.features is None else nodes + self.features.portable(side, shift)

@@ -1,8 +1,8 @@
 """The kinds of columns: what each holds, how it becomes numbers and back, and its form in TOML and in exported files.
 
-A kind is one class. Its fields describe the column; some kinds have further fields for what they learn from rows (levels,
-the origin of a column with gaps). Columns are frozen: :meth:`Column.learned` returns another one, and never changes what
-a value that was learned before is encoded as.
+A kind is one class. Its fields describe the column; further ones hold what it learns from rows: levels, the origin of a
+column with gaps. Columns are frozen: :meth:`Column.learned` returns another one, which encodes every value that was
+learned before as this one does.
 """
 
 from __future__ import annotations
@@ -17,14 +17,24 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.tables.values import LARGEST, Level, is_gap, is_number, level_of, moment_of, nearest, number_of, shown
+from kernel_bandits.tables.values import (
+    LARGEST,
+    Level,
+    is_gap,
+    is_number,
+    level_of,
+    moment_of,
+    nearest,
+    number_of,
+    shown,
+)
 
 Kind: TypeAlias = Literal["numeric", "ordered", "boolean", "cyclic", "categorical", "embedding", "missing", "arm"]
 Side: TypeAlias = Literal["context", "action"]
@@ -60,13 +70,6 @@ class ColumnGroup:
     side: Side
     columns: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        for name, value, known in (("kind", self.kind, Kind), ("side", self.side, Side)):
-            if value not in get_args(known):
-                raise InputError(f"{name}: expected one of {', '.join(get_args(known))}, got {value!r}.")
-        if not self.columns:
-            raise InputError(f"columns: expected at least one column in the group {self.name!r}, got none.")
-
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -92,11 +95,6 @@ class Layout:
     def dimension(self) -> int:
         """d, the number of columns."""
         return len(self.labels)
-
-    @property
-    def context_dimension(self) -> int:
-        """d_x, the number of context columns."""
-        return sum(len(group.columns) for group in self.groups if group.side == "context")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -205,6 +203,11 @@ class Column(ABC):
         return self
 
     @property
+    def values(self) -> Sequence[Any] | None:
+        """All values that are expected, in order, where they are few; otherwise None."""
+        return None
+
+    @property
     def found(self) -> tuple[Level, ...] | None:
         """The levels that were found so far; None where none are looked for."""
         return None
@@ -232,7 +235,11 @@ class Column(ABC):
 
     def portable(self) -> dict[str, Any]:
         """Return the encoding with what is known now, as an exported file describes it, without that of gaps."""
-        raise InputError(f"export: {type(self).__name__} has no portable form; write its method portable().")
+        if self.values is None:
+            raise InputError(f"export: {type(self).__name__} has no portable form; write its method portable().")
+        vectors = np.zeros((len(self.values), self.width))
+        self.write_many(vectors, 0, self.width, self.values)
+        return _listed(self.values, vectors)
 
     def _with(self, name: str, value: Any) -> Self:
         """Return a copy that has learned something."""
@@ -251,12 +258,6 @@ def _listed(levels: Iterable[Level], vectors: FloatArray, other: FloatArray | No
     """Return the portable form of values that are listed with their vectors, and the vector of all others."""
     listed = [[level, vector] for level, vector in zip(levels, vectors.tolist(), strict=True)]
     return {"kind": "levels", "levels": listed, "other": None if other is None else other.tolist()}
-
-
-def _written(column: Column, values: Sequence[Any]) -> FloatArray:
-    out = np.zeros((len(values), column.width))
-    column.write_many(out, 0, column.width, values)
-    return out
 
 
 def as_levels(levels: Iterable[Any], least: int) -> tuple[Level, ...]:
@@ -401,29 +402,26 @@ class Ordered(Column):
 
     levels: Sequence[Level]
     missing: bool = False
-    places: dict[Level, float] = field(init=False, compare=False)
     kind: ClassVar[Kind] = "ordered"
     gap: ClassVar[float] = 0.5
 
     def __post_init__(self) -> None:
         Column.__post_init__(self)
-        levels = as_levels(self.levels, 2)
-        object.__setattr__(self, "levels", levels)
-        object.__setattr__(self, "places", {level: place / (len(levels) - 1) for place, level in enumerate(levels)})
+        object.__setattr__(self, "levels", as_levels(self.levels, 2))
 
     def encode(self, value: Any) -> Sequence[float]:
         level = level_of(value)
-        place = self.places.get(level)  # type: ignore[arg-type]
-        if place is None:
+        if level not in self.levels:
             levels = ", ".join(shown(known) for known in self.levels)
             raise InputError(f"expected one of {levels}, got {shown(level)}{nearest(level, self.levels)}")
-        return (place,)
+        return (self.levels.index(level) / (len(self.levels) - 1),)
 
     def decode(self, numbers: FloatArray) -> Level:
-        return min(self.places, key=lambda level: abs(self.places[level] - float(numbers[0])))
+        return self.levels[round(float(numbers[0]) * (len(self.levels) - 1))]
 
-    def portable(self) -> dict[str, Any]:
-        return _listed(self.levels, _written(self, self.levels))
+    @property
+    def values(self) -> Sequence[Level]:
+        return self.levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -567,6 +565,10 @@ class Categorical(Column):
         return self if book is self.codebook else self._with("codebook", book)
 
     @property
+    def values(self) -> Sequence[Level] | None:
+        return self.levels
+
+    @property
     def found(self) -> tuple[Level, ...] | None:
         return None if self.codebook.closed else self.codebook.levels
 
@@ -594,8 +596,9 @@ class Boolean(Column):
     def decode(self, numbers: FloatArray) -> bool:
         return bool(numbers[0] >= 0.5)
 
-    def portable(self) -> dict[str, Any]:
-        return _listed((False, True), _written(self, (False, True)))
+    @property
+    def values(self) -> Sequence[bool]:
+        return (False, True)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -772,10 +775,10 @@ def _infer(place: str, name: str, values: list[Any]) -> Column:
             stacklevel=4,
         )
     try:
-        levels = list(dict.fromkeys(level_of(value) for value in present))
+        levels = list(dict.fromkeys(level for value in present if (level := level_of(value)) is not None))
     except InputError as reason:
         raise InputError(f"{place}: column {name!r}: {reason}") from reason
-    return Categorical(sorted(levels, key=str) if len(levels) <= CAPACITY else None, missing)  # type: ignore[type-var]
+    return Categorical(sorted(levels, key=str) if len(levels) <= CAPACITY else None, missing)
 
 
 def _infer_numbers(name: str, numbers: FloatArray, missing: bool) -> Column:

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.tables.arms import SPARE, Action, ActionCodec, ArmCodec, Arms, Offer, RowActions
-from kernel_bandits.tables.columns import Column, ColumnGroup, Layout, Side, as_columns, infer_columns
+from kernel_bandits.tables.arms import SPARE, Action, ArmCodec, Arms, Offer
+from kernel_bandits.tables.columns import Column, ColumnGroup, Layout, Numeric, Side, as_columns, infer_columns
 from kernel_bandits.tables.rows import (
     ColumnCodec,
     FrameLike,
@@ -25,6 +25,7 @@ from kernel_bandits.tables.rows import (
     RowLike,
     Transformer,
     TransformerCodec,
+    as_row,
     as_rows,
     is_frame,
     transformer_groups,
@@ -68,9 +69,10 @@ class Features:
 
     def codec(self) -> Codec:
         """Return the encoding of rows and actions with nothing learned yet."""
-        if isinstance(self.actions, Arms):
-            return Codec(_row_codec(self.context), ArmCodec.of(self.actions))
-        return Codec(_row_codec(self.context), RowActions(_row_codec(self.actions)))
+        actions = self.actions
+        return Codec(
+            _row_codec(self.context), ArmCodec.of(actions) if isinstance(actions, Arms) else _row_codec(actions)
+        )
 
     @classmethod
     def infer(cls, frame: FrameLike, actions: Any) -> Features:
@@ -88,7 +90,7 @@ class Features:
         if isinstance(actions, (str, bytes)) or not hasattr(actions, "__iter__"):
             raise InputError(f"actions: expected the names of the arms or a sample of actions, got {actions!r}.")
         # a column of labels will do: each once, in the order of their appearance
-        return cls(context, Arms(list(dict.fromkeys(level_of(name) for name in actions))))  # type: ignore[arg-type]
+        return cls(context, Arms(list(dict.fromkeys(map(level_of, actions)))))  # type: ignore[arg-type]
 
     def to_toml(self) -> str:
         """Return the description as TOML, which :meth:`from_toml` reads.
@@ -233,11 +235,11 @@ class Codec:
 
     Attributes:
         rows: of contexts.
-        choices: of actions.
+        choices: of actions: arms, or rows that are described in each round.
     """
 
     rows: RowCodec
-    choices: ActionCodec
+    choices: ArmCodec | RowCodec
 
     def context(self, row: RowLike) -> tuple[FloatArray, bool]:
         """Return the vector (d_x,) of a row, and whether it is settled for good."""
@@ -250,15 +252,40 @@ class Codec:
 
     def offered(self, offer: Offer | None = None) -> Sequence[Action]:
         """Return the actions of an offer, one by one; every known arm unless some are given."""
-        return self.choices.offered(offer)
+        if isinstance(self.choices, ArmCodec):
+            return self.choices.offered(offer)
+        if type(offer) is list:
+            return offer
+        if offer is None:
+            raise InputError("actions: expected the rows on offer, got none; every round describes its own actions.")
+        if isinstance(offer, Mapping):
+            raise InputError(f"actions: expected several rows, got one ({shown(offer)}); write [row, …].")
+        return as_rows("actions", offer)
 
     def actions(self, actions: Sequence[Action]) -> tuple[FloatArray, bool]:
         """Return the vectors (A, d_a) of actions, and whether all are settled for good."""
-        return self.choices.encode(actions)
+        return self.choices.encode(actions, "actions")
 
     def box(self, box: Box) -> Box:
-        """Return a box in the units of the table as one of encoded actions."""
-        return self.choices.box(box)
+        """Return a box in the units of the table as one of encoded actions; an error where actions are no numbers."""
+        if isinstance(self.choices, ArmCodec):
+            raise InputError(f"actions: expected arms, got {box!r}; describe actions by columns to offer a box.")
+        if isinstance(self.choices, TransformerCodec):
+            raise InputError("actions: a Box needs described columns; a transformer takes rows.")
+        names = self.choices.names
+        for name, column, *_ in self.choices.columns:
+            if not isinstance(column, Numeric) or column.missing:
+                raise InputError(f"actions: a Box needs kb.Numeric() columns without gaps, and {name!r} is not one.")
+        if box.dimension != len(names):
+            raise InputError(f"actions: expected a box of {len(names)} dimensions ({', '.join(names)}), got {box!r}.")
+        given = box.names if box.is_named else names
+        if set(given) != set(names):
+            raise InputError(
+                f"actions: expected a box whose coordinates are named {', '.join(names)}, got {', '.join(given)}; "
+                "rename them, or leave names= out and give them in this order."
+            )
+        corners = [dict(zip(given, corner.tolist(), strict=True)) for corner in (box.low, box.high)]
+        return Box(*self.choices.encode(corners, "box")[0])
 
     def mask(self, mask: Mask, offered: Sequence[Action]) -> ArrayLike:
         """Return a mask by name as one boolean for each action; names that are left out may be played."""
@@ -316,15 +343,15 @@ class Codec:
 
     def arm_of(self, action: Action) -> Level | None:
         """Return the name of an action's arm; None where actions are described by features alone."""
-        return self.choices.name_of(action)
+        return self.choices.name_of(action) if isinstance(self.choices, ArmCodec) else None
 
     def features_of(self, action: Action) -> dict[str, Any]:
         """Return the features of an action as a row, with the name of its arm under ``"arm"`` where it has one."""
-        return self.choices.row_of(action)
+        return self.choices.row_of(action) if isinstance(self.choices, ArmCodec) else dict(as_row("action", action))
 
     def portable(self) -> list[dict[str, Any]]:
-        """Return how each variable is encoded now, in the order of the columns, as :meth:`TablePolicy.export` writes."""
-        return self.rows.portable("context", 0) + self.choices.portable(self.rows.width)
+        """Return how each variable is encoded now, in the order of the columns, for exported files."""
+        return self.rows.portable("context", 0) + self.choices.portable("action", self.rows.width)
 
     @property
     def levels(self) -> dict[str, tuple[Level, ...]]:

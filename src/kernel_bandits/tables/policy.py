@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeVar, final
+from typing import Any, Self, TypeVar, final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,7 +18,6 @@ from kernel_bandits import persistence
 from kernel_bandits.actions import Box, available_rows
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.boxes.constraints import Constraint
-from kernel_bandits.dictionaries import DictionaryRule, Kors
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.policies.decision import Choice, Decision, scattered
 from kernel_bandits.policies.diagnostics import Diagnostics
@@ -36,7 +35,6 @@ from kernel_bandits.tables.values import Level, as_plain, shown
 T = TypeVar("T")
 # Points at which the relevance of variables is estimated, at most: enough for two digits.
 SAMPLE = 256
-_KORS = Kors()
 
 
 @dataclass(slots=True)
@@ -182,9 +180,7 @@ class NamedDiagnostics:
         return "\n".join(lines)
 
 
-def relevance(
-    points: FloatArray, layout: Layout, predict: Callable[[FloatArray], FloatArray], sample_size: int = SAMPLE
-) -> dict[str, float]:
+def relevance(points: FloatArray, layout: Layout, predict: Callable[[FloatArray], FloatArray]) -> dict[str, float]:
     """Return how much a prediction changes where one variable comes from another point, most relevant first.
 
     √(½·mean (f(s) − f(s′))²), where s′ is s with the columns of the variable from another point: the square root of the
@@ -194,10 +190,9 @@ def relevance(
         points: joint points, shape (n, d).
         layout: of the points.
         predict: points (n, d) to numbers (n,).
-        sample_size: the number of points to look at, at most.
     """
     generator = np.random.default_rng(0)
-    sample = points if len(points) <= sample_size else generator.choice(points, sample_size, replace=False)
+    sample = points if len(points) <= SAMPLE else generator.choice(points, SAMPLE, replace=False)
     order = generator.permutation(len(sample))
     # each point takes the variable from the next one in a random order, so that none takes it from itself
     partners = np.empty_like(order)
@@ -378,12 +373,8 @@ class TablePolicy:
     ) -> list[NamedDecision]:
         """Choose one action for each of many rows, whose rewards arrive later: exactly n decisions of :meth:`ask`.
 
-        Each decision counts in the standard deviations of the next. If one of them fails, those before it expire.
-
-        Args:
-            contexts: a frame, or rows.
-            actions: offered in every round, as for :meth:`select`.
-            mask: which of them may be played in every round, as for :meth:`select`.
+        Each decision counts in the standard deviations of the next. If one of them fails, those before it expire. The
+        arguments are those of :meth:`select_many`.
         """
         rows, before = as_rows("contexts", contexts), self.issued
         # a bad row far down is refused before the first decision is made
@@ -400,16 +391,8 @@ class TablePolicy:
     ) -> list[NamedDecision]:
         """Decide for the next rows before any of their rewards arrives, as far as that is safe.
 
-        Decisions are pending, as those of :meth:`ask`: pass their rewards to :meth:`tell_many`, then call this with the
-        remaining rows. :meth:`PosteriorPolicy.select_batch` says where a batch ends.
-
-        Args:
-            contexts: a frame, or rows, in the order in which they are to be served.
-            actions: offered in every round, as for :meth:`select`.
-            batch_variance_limit: at least 1; at 1 a batch is one decision.
-
-        Returns:
-            Decisions for the first rows, at least one.
+        Returns at least one decision, all of them pending: pass their rewards to :meth:`tell_many`, then call this with
+        the remaining rows. :meth:`PosteriorPolicy.select_batch` says where a batch ends.
         """
         rows = as_rows("contexts", contexts)
         self.codec.contexts(rows)
@@ -452,12 +435,7 @@ class TablePolicy:
             self._change(codec, lambda: self.inner.update_many(vectors, encoded, rewards, outputs=outputs))
 
     def await_many(self, contexts: FrameLike, actions: Sequence[Action]) -> list[int]:
-        """Await the rewards of actions that were played already; return the ids that :meth:`tell` knows them by.
-
-        Args:
-            contexts: a frame, or rows.
-            actions: the arm or the row that was played in each.
-        """
+        """Await the rewards of the arm or row that was played in each row; return the ids that :meth:`tell` takes."""
         self.codec.require_played(self.codec.offered(actions))
         with self._alone():
             vectors, encoded, codec = self._log(contexts, actions)
@@ -470,19 +448,13 @@ class TablePolicy:
         *,
         outputs: Mapping[str, ArrayLike] | None = None,
     ) -> None:
-        """Learn the rewards of several decisions of :meth:`ask`.
-
-        Args:
-            ids: of n decisions, or the decisions.
-            rewards: shape (n,).
-            outputs: of constraints by name, shape (n,), NaN where one was not measured.
-        """
+        """Learn the rewards (n,) of several decisions of :meth:`ask`; outputs are those of :meth:`update_many`."""
         if not isinstance(ids, Iterable):
             raise InputError(f"ids: expected those of several decisions, got {shown(ids)}.")
         self.inner.tell_many([one if type(one) is int else _encoded(one) for one in ids], rewards, outputs=outputs)
 
     def expire_before(self, id: int | NamedDecision) -> tuple[int, ...]:
-        """Give up on all pending decisions that were asked for before a certain one, or its ``id``; return their ids."""
+        """Give up on all pending decisions that were asked for before one, or its ``id``; return their ids."""
         return self.inner.expire_before(id.id if isinstance(id, NamedDecision) else id)  # type: ignore[arg-type]
 
     def predict(self, context: RowLike, actions: Offer | None = None) -> Prediction:
@@ -490,12 +462,7 @@ class TablePolicy:
         return self._model("predict").predict(*self.encode(context, actions))
 
     def constrained(
-        self,
-        constraints: Mapping[str, Constraint],
-        *,
-        safe_actions: Offer | None = None,
-        if_unsafe: Literal["error", "flag"] = "error",
-        dictionary: DictionaryRule | None = _KORS,
+        self, constraints: Mapping[str, Constraint], *, safe_actions: Offer | None = None, **options: Any
     ) -> Self:
         """Keep measured outputs within limits from the first round on, and return the policy.
 
@@ -505,8 +472,7 @@ class TablePolicy:
             constraints: limits by the name of an output: ``{"pressure": Below(8.0, kernel)}``; the kernel compares
                 encoded joint points.
             safe_actions: arms or rows known to be safe in every context, to begin with, as for :meth:`select`.
-            if_unsafe: what to do when no action is known to be safe: an error, or the least unsafe, flagged.
-            dictionary: the rule of the posteriors of outputs, or None for exact ones.
+            options: as for :meth:`UpperConfidenceBound.constrained`.
         """
         inner, vectors = self._constrainable("constrained"), None
         if safe_actions is not None:
@@ -516,7 +482,7 @@ class TablePolicy:
                     "safe_actions: expected arms and levels that are described, got one that is not known yet; name it "
                     "in kb.Arms([…]) or kb.Categorical([…])."
                 )
-        inner.constrained(constraints, safe_actions=vectors, if_unsafe=if_unsafe, dictionary=dictionary)
+        inner.constrained(constraints, safe_actions=vectors, **options)
         return self
 
     def predict_outputs(self, context: RowLike, actions: Offer | None = None) -> dict[str, Prediction]:
@@ -524,12 +490,7 @@ class TablePolicy:
         return self._constrainable("predict_outputs").predict_outputs(*self.encode(context, actions))
 
     def explain(self, decision: NamedDecision, count: int = 5) -> NamedExplanation:
-        """Explain a decision: the past rounds behind it, and how much of its bound is exploration.
-
-        Args:
-            decision: as :meth:`select` or :meth:`ask` returned it.
-            count: how many rounds to name at most.
-        """
+        """Explain a decision of :meth:`select` or :meth:`ask`: the ``count`` past rounds that moved its mean most."""
         if not isinstance(decision, NamedDecision):
             raise InputError(f"decision: expected what select or ask returned, got {type(decision).__name__}.")
         found: Explanation = self._model("explain").explain(decision.encoded, count)
@@ -561,18 +522,11 @@ class TablePolicy:
 
         Under ``variables`` the file says how rows become the points it is a function of, with the levels and arms
         known now. An error where a transformer encodes rows.
-
-        Args:
-            path: of the file, replaced if it exists.
         """
         self._model("export").export(path, self.features.layout.names, self.codec.portable())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy to one file, atomically; :func:`kernel_bandits.load` reads it back with its levels and arms.
-
-        Args:
-            path: of the file, replaced if it exists.
-        """
+        """Write the policy to one file, atomically; :func:`kernel_bandits.load` reads it back with levels and arms."""
         for side, value in (("context is", self.features.context), ("actions are", self.features.actions)):
             if isinstance(value, Transformer):
                 raise InputError(
@@ -712,6 +666,10 @@ class TablePolicy:
         if not isinstance(self.inner, UpperConfidenceBound):
             raise InputError(f"{verb}: {type(self.inner).__name__} takes no constraints; use ek_ucb or k_ucb.")
         return self.inner
+
+    def __copy__(self) -> Self:
+        # two policies must not share one model
+        return copy.deepcopy(self)
 
     def __repr__(self) -> str:
         described = ", ".join(name for _, name in self.features.layout.variables)

@@ -283,7 +283,7 @@ class TransformerCodec:
             checked.append(as_row(where, row))
             require_columns(where, checked[-1], self.names)
         try:
-            result = self.transformer.transform(pd.DataFrame(checked, columns=self.names))  # type: ignore[call-overload]
+            result = self.transformer.transform(pd.DataFrame(checked, columns=self.names))
             dense = np.asarray(result.toarray() if hasattr(result, "toarray") else result, dtype=np.float64)
         except Exception as reason:
             raise InputError(f"{place}: {type(self.transformer).__name__} refused it ({reason}).") from reason

@@ -17,7 +17,7 @@ import kernel_bandits as kb
 REPEATS, WARM_UP, LIMIT = 4000, 300, 40.0
 ARMS = [f"arm {i}" for i in range(10)]
 COUNTRIES = ["FR", "DE", "IT", "ES", "PT", "NL", "BE", "PL"]
-CONTEXT: dict[str, kb.features.Column] = {
+CONTEXT: dict[str, kb.tables.Column] = {
     "age": kb.Numeric(),
     "income": kb.Numeric(logarithm=True, missing=True),
     "distance": kb.Numeric(range=(0.0, 100.0)),
@@ -32,7 +32,7 @@ CONTEXT: dict[str, kb.features.Column] = {
 OFFERS: dict[str | int | float | bool, dict[str, Any]] = {
     name: {"price": 1.0 + i, "brand": "abc"[i % 3]} for i, name in enumerate(ARMS)
 }
-DESCRIBED: dict[str, kb.features.Column] = {"price": kb.Numeric(), "brand": kb.Categorical(["a", "b", "c"])}
+DESCRIBED: dict[str, kb.tables.Column] = {"price": kb.Numeric(), "brand": kb.Categorical(["a", "b", "c"])}
 ACTIONS: dict[str, Any] = {
     "names": kb.Arms(ARMS),
     "names and features": kb.Arms(OFFERS, columns=DESCRIBED),

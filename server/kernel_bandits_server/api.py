@@ -13,8 +13,8 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from kernel_bandits.errors import InputError
-from kernel_bandits.features import Arms
-from kernel_bandits.features.values import shown
+from kernel_bandits.tables import Arms
+from kernel_bandits.tables.values import shown
 from kernel_bandits_server.bodies import (
     as_action,
     as_flag,

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from kernel_bandits.errors import InputError, needs
-from kernel_bandits.features.arms import ARM
-from kernel_bandits.features.values import LARGEST, nearest, shown
+from kernel_bandits.tables.arms import ARM
+from kernel_bandits.tables.values import LARGEST, nearest, shown
 from kernel_bandits_server.commands import RefusedError
 
 with needs("orjson", "kernel-bandits-server"):

@@ -19,11 +19,10 @@ from kernel_bandits import commit, persistence
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.features.values import nearest, shown
 from kernel_bandits.policies.decision import Choice, Decision
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
-from kernel_bandits.policies.table import TablePolicy
-from kernel_bandits.policies.table_records import as_plain
+from kernel_bandits.tables import TablePolicy
+from kernel_bandits.tables.values import as_plain, nearest, shown
 
 # A policy that raises one of these has changed nothing.
 REFUSED = (KernelBanditsError, np.linalg.LinAlgError, ArithmeticError)
@@ -77,7 +76,7 @@ def choose(policy: TablePolicy, asked: Asked) -> Chosen:
             raise InputError("excluded: a box has no arms to leave out; offer a smaller box.")
         decision, offered = policy.select(row, offer), 0
     else:
-        actions = policy.translator.offered(offer)
+        actions = policy.codec.offered(offer)
         mask = _mask(policy, actions, excluded) if excluded else None
         decision = policy.select(row, actions, mask)
         offered = len(actions) if mask is None else sum(mask)
@@ -117,7 +116,7 @@ def _choose_alike(
     found: list[Chosen | KernelBanditsError | None],
 ) -> None:
     """Choose at places that have one offer; those that have to be looked at one by one are left out."""
-    table, rows = policy.translator, [asked[place].row for place in places]
+    table, rows = policy.codec, [asked[place].row for place in places]
     try:
         offered = table.offered(asked[places[0]].offer)
         contexts, settled = table.contexts(rows)
@@ -135,7 +134,7 @@ def _choose_alike(
 
 def _is_encoded(policy: TablePolicy, row: Mapping[str, Any]) -> bool:
     try:
-        policy.translator.context(row)
+        policy.codec.context(row)
     except KernelBanditsError:
         return False
     return True
@@ -149,7 +148,7 @@ def _choose_or_refuse(policy: TablePolicy, asked: Asked) -> Chosen | KernelBandi
 
 
 def _mask(policy: TablePolicy, actions: Sequence[Any], excluded: Sequence[Any]) -> list[bool]:
-    names = [policy.translator.arm_of(action) for action in actions]
+    names = [policy.codec.arm_of(action) for action in actions]
     for name in excluded:
         if name not in names:
             raise InputError(f"excluded: {shown(name)} is not on offer{nearest(name, names)}")
@@ -212,7 +211,7 @@ def _await_together(
 ) -> list[int]:
     known = [vector for vector in vectors if vector is not None]
     if len(known) == len(rows):
-        encoded, settled = policy.translator.actions(actions)
+        encoded, settled = policy.codec.actions(actions)
         if settled:
             # nothing is left to be learned of how rows and actions are encoded
             return policy.inner.await_many(np.array(known), encoded)

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.features import Arms, Boolean, Categorical, Column, Embedding, Ordered
-from kernel_bandits.features.values import nearest
 from kernel_bandits.policies.posterior_policy import PosteriorPolicy
-from kernel_bandits.policies.table_records import as_plain
+from kernel_bandits.tables import Arms, Boolean, Categorical, Column, Embedding, Ordered
+from kernel_bandits.tables.values import as_plain, nearest
 from kernel_bandits_server.events import Event
 from kernel_bandits_server.replica import Replica
 
@@ -114,7 +113,7 @@ def response(replica: Replica, variable: str) -> dict[str, Any]:
     if not isinstance(policy.features.actions, Arms) or not policy.round_index:
         return {"variable": variable, "values": [], "arms": []}
     points = policy.points[-SAMPLE:]
-    rows = [row for row, _ in policy.translator.decode(points)]
+    rows = [row for row, _ in policy.codec.decode(points)]
     typical = {name: _typical([row[name] for row in rows], column) for name, column in columns.items()}
     values = _values([row[variable] for row in rows], columns[variable])
     plays = replica.tally.plays

@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from kernel_bandits.features.values import shown
+from kernel_bandits.tables.values import shown
 from kernel_bandits_server.commands import RefusedError
 from kernel_bandits_server.endpoint import Receive, Scope, Send, log_request, send_reply
 from kernel_bandits_server.exchange import error_reply

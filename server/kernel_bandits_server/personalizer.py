@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from kernel_bandits.errors import InputError
-from kernel_bandits.features import Arms
-from kernel_bandits.features.values import shown
+from kernel_bandits.tables import Arms
+from kernel_bandits.tables.values import shown
 from kernel_bandits_server.api import Maker, Task, fresh_id, loop_of
 from kernel_bandits_server.bodies import as_flag, as_id, as_list, as_number, as_object, require_distinct
 from kernel_bandits_server.commands import Activate, Decide, RefusedError, Reward

@@ -8,7 +8,7 @@ from typing import Any
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.features.values import shown
+from kernel_bandits.tables.values import shown
 from kernel_bandits_server.choosing import Asked, Chosen, as_box, choose_many
 from kernel_bandits_server.commands import Activate, Command, Decide, Expire, RefusedError, Reward
 from kernel_bandits_server.events import Event, Kind
@@ -39,7 +39,7 @@ def draft_all(commands: Sequence[Decide], replica: Replica) -> None:
             command.error = chosen
             continue
         if command.actions is None and command.box is None and arms is None:
-            arms = list(replica.policy.translator.offered(None))
+            arms = list(replica.policy.codec.offered(None))
         command.draft, command.vector = _draft(command, chosen, arms, replica), chosen.vector
 
 
@@ -50,7 +50,7 @@ def _asked(command: Decide, replica: Replica) -> Asked:
     if command.has_played:
         if not replica.settings.apprentice:
             raise InputError("played: this loop decides itself; set apprentice = true for one that watches.")
-        policy.translator.actions([command.played])
+        policy.codec.actions([command.played])
     elif replica.settings.apprentice:
         raise InputError("played: this loop only watches; say which action was played.")
     offer = command.actions if command.box is None else as_box(policy, command.box)
@@ -75,7 +75,7 @@ def _draft(command: Decide, chosen: Chosen, arms: list[Any] | None, replica: Rep
     }
     if command.has_played:
         body["played"] = command.played
-        body["played_arm"] = replica.policy.translator.arm_of(command.played)
+        body["played_arm"] = replica.policy.codec.arm_of(command.played)
         body["played_probability"] = command.probability
     return body
 

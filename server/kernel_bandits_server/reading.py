@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from kernel_bandits.errors import InputError
-from kernel_bandits.features.values import shown
+from kernel_bandits.tables.values import shown
 from kernel_bandits_server import insight
 from kernel_bandits_server.api import decision_view
 from kernel_bandits_server.bodies import as_id

@@ -16,10 +16,7 @@ from kernel_bandits_lab.study.catalogue import did_you_mean
 from kernel_bandits_lab.study.components import Component, component
 
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.features import Features
-from kernel_bandits.features.toml import build
-from kernel_bandits.policies.by_name import is_by_name
-from kernel_bandits.policies.table import TablePolicy
+from kernel_bandits.tables import Features, TablePolicy
 from kernel_bandits_server.lines import line_of
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -219,7 +216,7 @@ def _loop(name: str, table: Any) -> LoopSettings:
 
 def _features(here: Sequence[str], tables: Mapping[str, Any]) -> Features:
     try:
-        return Features(*build(tables))
+        return Features.from_tables(tables)
     except KernelBanditsError as reason:
         message = str(reason).removeprefix("from_toml: ")
         place = message.partition(":")[0].split(".")
@@ -237,7 +234,7 @@ def _policy(here: Sequence[str], table: Mapping[str, Any]) -> Component:
         policy = component("policy", name, options)
     except KernelBanditsError as reason:
         raise _MistakeError((*here, "options" if "options" in table else "policy"), str(reason)) from reason
-    if not is_by_name(policy.factory):
+    if not policy.accepts("features"):
         raise _MistakeError((*here, "policy"), f"{name} takes no features=; use ek_ucb, k_ucb or another that does.")
     for option in ("seed", "features", *FLOOR_OPTIONS):
         if option in options:

@@ -5,11 +5,12 @@ The packages, in the order in which data flows through a round:
 - :mod:`~kernel_bandits.environments` offer a context and a set of actions (``Environment``).
 - :mod:`~kernel_bandits.actions` pairs each action with the context to a joint point; boxes and masks.
 - :mod:`~kernel_bandits.kernels` compare points (``Kernel``).
-- :mod:`~kernel_bandits.features` encode the rows of a table as joint points (``Features``).
 - :mod:`~kernel_bandits.posteriors` predict the mean and standard deviation of the reward (``Posterior``).
 - :mod:`~kernel_bandits.dictionaries` choose the past points that a posterior keeps as anchors (``Dictionary``).
 - :mod:`~kernel_bandits.confidence` sets the radius of the upper bound; :mod:`~kernel_bandits.theory` computes bounds.
-- :mod:`~kernel_bandits.policies` choose an action (``Policy``): ``ek_ucb``, ``k_ucb`` and the other presets.
+- :mod:`~kernel_bandits.policies` choose an action (``Policy``).
+- :mod:`~kernel_bandits.tables` encode rows as joint points, for a policy over a table (``Features``).
+- :mod:`~kernel_bandits.presets` assemble all that: ``ek_ucb``, ``k_ucb`` and the other algorithms by name.
 - :mod:`~kernel_bandits.logs` read and learn logs; :mod:`~kernel_bandits.offpolicy` estimates values from them.
 - :mod:`~kernel_bandits.loop` runs a policy in an environment and records every round (``RunResult``).
 - :mod:`~kernel_bandits.integrations` adapt policies and environments to scikit-learn, Gymnasium, coba and river.
@@ -37,17 +38,6 @@ from kernel_bandits.confidence import (
 )
 from kernel_bandits.dictionaries import DictionaryRule, Fixed, Kors, PosteriorVariance, Resampling
 from kernel_bandits.errors import InputError, KernelBanditsError, MissingPackageError, UnavailableError
-from kernel_bandits.features import (
-    Arms,
-    Boolean,
-    Categorical,
-    Cyclic,
-    Date,
-    Embedding,
-    Features,
-    Numeric,
-    Ordered,
-)
 from kernel_bandits.kernels import (
     Constant,
     Exponential,
@@ -65,9 +55,10 @@ from kernel_bandits.kernels import (
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.loop import RunResult, run
 from kernel_bandits.persistence import register
-from kernel_bandits.policies import (
-    Decision,
-    Policy,
+from kernel_bandits.policies import Decision, Policy, load
+from kernel_bandits.posteriors import Prediction
+from kernel_bandits.posteriors.drift import Discount, Restart, Wander, Window
+from kernel_bandits.presets import (
     cbbkb,
     cbkb,
     cgp_ucb,
@@ -76,16 +67,24 @@ from kernel_bandits.policies import (
     inverse_gap_weighting,
     k_ucb,
     lin_ucb,
-    load,
     random_features_ucb,
     sup_kernel_ucb,
     thompson_sampling,
     uniform,
 )
-from kernel_bandits.policies.table import TablePolicy
-from kernel_bandits.policies.table_records import NamedDecision
-from kernel_bandits.posteriors import Prediction
-from kernel_bandits.posteriors.drift import Discount, Restart, Wander, Window
+from kernel_bandits.tables import (
+    Arms,
+    Boolean,
+    Categorical,
+    Cyclic,
+    Date,
+    Embedding,
+    Features,
+    NamedDecision,
+    Numeric,
+    Ordered,
+    TablePolicy,
+)
 from kernel_bandits.version import __version__
 
 __all__ = [

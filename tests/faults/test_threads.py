@@ -240,7 +240,7 @@ def test_threads_that_share_a_table_without_a_lock_learn_levels_with_their_rewar
 
     done = served(update, ROUNDS // 2)
     assert policy.round_index == 3 + done
-    assert len(policy.translator.levels["town"]) == 2 + done
+    assert len(policy.codec.levels["town"]) == 2 + done
     assert np.isfinite(policy.predict({"age": 0.5, "town": "Graz"}).mean).all()
 
 

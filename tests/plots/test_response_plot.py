@@ -67,7 +67,7 @@ def test_lines_are_the_predictions(policy):
 def test_numbers_go_as_far_as_they_were_seen(policy):
     figure = response(policy, "age", ROW)
     ages = figure.axes[0].get_lines()[0].get_xdata()
-    seen = [row["age"] for row, _ in policy.translator.decode(policy.points)] + [0.5]
+    seen = [row["age"] for row, _ in policy.codec.decode(policy.points)] + [0.5]
     np.testing.assert_allclose([ages[0], ages[-1]], np.quantile(seen, [0.02, 0.98]))
 
 
@@ -106,9 +106,9 @@ def test_a_heat_map_over_two(policy):
 
 
 def test_the_policy_stays_as_it_is(policy):
-    before = policy.translator.levels, policy.round_index
+    before = policy.codec.levels, policy.round_index
     response(policy, "country", ROW | {"country": "never met"})
-    assert (policy.translator.levels, policy.round_index) == before
+    assert (policy.codec.levels, policy.round_index) == before
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_a_table_awaits_new_levels_in_their_order():
     many.tell_many(ids, np.arange(11.0))
     for id in ids:
         single.tell(id, float(id))
-    assert many.translator.levels == single.translator.levels
+    assert many.codec.levels == single.codec.levels
     for row in rows:
         np.testing.assert_allclose(many.predict(row).mean, single.predict(row).mean, atol=1e-9)
     with pytest.raises(InputError, match="as many of each"):

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import jax
 
-from kernel_bandits import policies
+from kernel_bandits import presets
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.loop import RunResult
 from kernel_bandits_lab.accelerated import Replica, ek_ucb, k_ucb, run_many, uniform
@@ -24,9 +24,9 @@ from kernel_bandits_lab.study.specification import Run
 Entry: TypeAlias = tuple[Run, Replica]
 
 _REPLICAS: dict[Any, Callable[..., Replica]] = {
-    policies.ek_ucb: ek_ucb,
-    policies.k_ucb: k_ucb,
-    policies.uniform: uniform,
+    presets.ek_ucb: ek_ucb,
+    presets.k_ucb: k_ucb,
+    presets.uniform: uniform,
 }
 # Options that only policies have, at the values that switch them off.
 _OFF = {"exploration_floor": 0}

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 import kernel_bandits.environments
-import kernel_bandits.policies
-from kernel_bandits import confidence, dictionaries, kernels
+from kernel_bandits import confidence, dictionaries, kernels, presets
 from kernel_bandits.environments.base import Environment
 from kernel_bandits.errors import InputError
 from kernel_bandits.learning import KernelLearning
-from kernel_bandits.policies import load
 
 Factory: TypeAlias = Callable[..., Any]
 Role: TypeAlias = Literal["environment", "policy", "kernel, radius or rule"]
@@ -26,8 +24,7 @@ def catalogue(role: Role) -> dict[str, Factory]:
     if role == "environment":
         return _classes(kernel_bandits.environments, Environment)
     if role == "policy":
-        named = vars(kernel_bandits.policies).items()
-        return {name: value for name, value in named if inspect.isfunction(value) and value is not load}
+        return {name: getattr(presets, name) for name in presets.__all__}
     return {
         **_classes(kernels, kernels.Kernel),
         **_classes(confidence, confidence.Confidence),

@@ -15,7 +15,6 @@ from typing import Any, Self
 from kernel_bandits.arrays import as_count
 from kernel_bandits.environments import Environment, Table
 from kernel_bandits.errors import InputError
-from kernel_bandits.policies.by_name import is_by_name
 from kernel_bandits.policies.policy import Policy
 from kernel_bandits_lab.study.components import Component, Reference
 
@@ -79,7 +78,7 @@ class Run:
         if not isinstance(environment, Environment):
             raise InputError(f"{place.name}: expected an Environment, got {environment!r}.")
         added = {key: getattr(self, key) for key in ADDED_OPTIONS if key not in player.options and player.accepts(key)}
-        if isinstance(environment, Table) and is_by_name(player.factory) and "features" not in player.options:
+        if isinstance(environment, Table) and player.accepts("features") and "features" not in player.options:
             # the policy over arrays that a table's own description makes: it knows which columns belong together
             return player.build(features=environment.features, **added).inner, environment
         policy = player.build(**added)

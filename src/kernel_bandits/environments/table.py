@@ -12,11 +12,11 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray, require_finite
 from kernel_bandits.environments.base import Environment, Round
 from kernel_bandits.errors import InputError, needs
-from kernel_bandits.features import Arms, Features
-from kernel_bandits.features.inference import infer_columns
-from kernel_bandits.features.offers import Action
-from kernel_bandits.features.rows import FrameLike, Row, as_rows
-from kernel_bandits.features.values import Level, is_gap, level_of, nearest, number_of
+from kernel_bandits.tables.arms import Action, Arms
+from kernel_bandits.tables.columns import infer_columns
+from kernel_bandits.tables.features import Features
+from kernel_bandits.tables.rows import FrameLike, Row, as_rows
+from kernel_bandits.tables.values import Level, is_gap, level_of, nearest, number_of
 
 Reward: TypeAlias = str | Mapping[Level, str] | Callable[[Row, Action], float]
 
@@ -63,11 +63,12 @@ class Table(Environment):
         self.actions, self.rewards, used = _rewards(rows, reward, actions)
         self.rows = [{name: value for name, value in row.items() if name not in used} for row in rows]
         self.features = self._described(self.actions) if features is None else features
-        context, offered = self.features.encoders()
+        codec = self.features.codec()
+        contexts = codec.rows
         for row in self.rows:
-            context.learn(row)
-        self._contexts = context.encode(self.rows, "source")[0]
-        self._actions = offered.encode(offered.offered(list(self.actions)))[0]
+            contexts = contexts.learned(row)
+        self._contexts = contexts.encode(self.rows, "source")[0]
+        self._actions = codec.actions(codec.offered(list(self.actions)))[0]
         self._by_context: dict[bytes, list[int]] = {}
         for number, vector in enumerate(self._contexts):
             self._by_context.setdefault(vector.tobytes(), []).append(number)

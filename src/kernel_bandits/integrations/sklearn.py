@@ -13,9 +13,9 @@ from kernel_bandits.errors import InputError, needs
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.policies.policy import MANY_ROWS
-from kernel_bandits.policies.presets import ek_ucb
 from kernel_bandits.policies.ucb import ROWS_AT_ONCE
 from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.presets import ek_ucb
 
 with needs("scikit-learn", "kernel-bandits[sklearn]"):
     from sklearn.base import BaseEstimator, RegressorMixin

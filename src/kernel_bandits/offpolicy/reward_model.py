@@ -13,8 +13,9 @@ from kernel_bandits.arrays import FloatArray, as_count
 from kernel_bandits.dictionaries import Kors
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.policies import UpperConfidenceBound, ek_ucb
+from kernel_bandits.policies import UpperConfidenceBound
 from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.presets import ek_ucb
 
 # Points predicted at once.
 ROWS_AT_ONCE = 8192

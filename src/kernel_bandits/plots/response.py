@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, needs
-from kernel_bandits.features import Arms, Boolean, Categorical, Column, Cyclic, Date, Embedding, Ordered
-from kernel_bandits.features.offers import Action, Offer
-from kernel_bandits.features.rows import Row, RowLike, as_row
-from kernel_bandits.features.values import is_gap, moment_of, nearest, shown
-from kernel_bandits.policies.table import TablePolicy
-from kernel_bandits.policies.table_records import as_plain
+from kernel_bandits.tables import Arms, Column, Cyclic, Date, TablePolicy
+from kernel_bandits.tables.arms import Action, Offer
+from kernel_bandits.tables.rows import Row, RowLike, as_row
+from kernel_bandits.tables.values import as_plain, is_gap, moment_of, nearest, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,7 +78,7 @@ def response(
     names = [variable] if isinstance(variable, str) else list(variable)
     if len(names) not in (1, 2) or (len(names) == 2 and values is not None):
         raise InputError(f"variable: expected one name, or two names and no values, got {variable!r}.")
-    context, offered = dict(as_row("row", row)), list(policy.translator.offered(actions))
+    context, offered = dict(as_row("row", row)), list(policy.codec.offered(actions))
     if len(offered) > MOST_ACTIONS:
         raise InputError(f"actions: expected at most {MOST_ACTIONS} to draw, got {len(offered)}; name some of them.")
     steps = STEPS if len(names) == 1 else MAP_STEPS
@@ -115,11 +113,11 @@ def _column(policy: TablePolicy, name: str) -> tuple[Column, bool]:
 
 def _sweep(policy: TablePolicy, name: str, context: Row, values: Sequence[Any] | None, steps: int) -> _Sweep:
     column, of_action = _column(policy, name)
-    if isinstance(column, Embedding):
-        raise InputError(f"variable: {name!r} is an embedding of {column.dimension} numbers, which has no axis.")
-    smooth = not isinstance(column, (Categorical, Ordered, Boolean))
+    if column.kind == "embedding":
+        raise InputError(f"variable: {name!r} is an embedding of {len(column.names(name))} numbers, which has no axis.")
+    smooth = column.kind not in ("categorical", "ordered", "boolean")
     if values is None:
-        past = [action if of_action else row for row, action in policy.translator.decode(policy.points)]
+        past = [action if of_action else row for row, action in policy.codec.decode(policy.points)]
         found = [row[name] for row in past if isinstance(row, Mapping) and row[name] is not None]
         if not of_action and not is_gap(context.get(name)):
             here = context[name]
@@ -133,11 +131,8 @@ def _sweep(policy: TablePolicy, name: str, context: Row, values: Sequence[Any] |
 
 def _values(column: Column, found: list[Any], smooth: bool, steps: int) -> Sequence[Any]:
     """Return values of a column to draw: those that were found, or evenly between them."""
-    if isinstance(column, Ordered) or (isinstance(column, Categorical) and column.levels is not None):
-        assert column.levels is not None
-        return list(column.levels)
-    if isinstance(column, Boolean):
-        return [False, True]
+    if column.values is not None:
+        return list(column.values)
     if not smooth or not found:
         return list(dict.fromkeys(found))
     if isinstance(column, Cyclic):
@@ -166,7 +161,7 @@ def _changed(
     row, actions = dict(context), list(offered)
     for sweep, value in changes:
         if sweep.of_action:
-            actions = [{**policy.translator.features_of(action), sweep.name: value} for action in actions]
+            actions = [{**policy.codec.features_of(action), sweep.name: value} for action in actions]
         else:
             row[sweep.name] = value
     return row, actions
@@ -247,7 +242,7 @@ def _decorate(axes: Axes, x: str, y: str) -> None:
 def _label(policy: TablePolicy, action: Action) -> str:
     if not isinstance(action, Mapping):
         return str(action)
-    name = policy.translator.arm_of(action)
+    name = policy.codec.arm_of(action)
     return str(name) if name is not None else ", ".join(f"{key} {shown(value)}" for key, value in action.items())
 
 

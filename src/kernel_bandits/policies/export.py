@@ -6,14 +6,13 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits.features.portable import Node
 from kernel_bandits.io import as_path, atomic_write
 from kernel_bandits.kernels import (
     Bends,
@@ -38,6 +37,7 @@ from kernel_bandits.posteriors.basis import AnchorBasis
 from kernel_bandits.version import __version__
 
 FORMAT = "kernel-bandits surface 2"
+Node: TypeAlias = dict[str, Any]
 
 
 def export(

@@ -160,7 +160,12 @@ class PosteriorPolicy(Policy):
         asked = (self.ask(context, offered) for context, offered in zip(contexts, offers, strict=False))
         return take_batch(self.posterior, asked, lambda decision: decision, batch_variance_limit)
 
-    def export(self, path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> None:
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        columns: Sequence[str] | None = None,
+        variables: Sequence[dict[str, Any]] | None = None,
+    ) -> None:
         """Write mean and standard deviation as a function of context and action to a JSON file.
 
         A few lines of NumPy or JavaScript evaluate it, without this library. A file of this name is replaced.
@@ -168,9 +173,10 @@ class PosteriorPolicy(Policy):
         Args:
             path: of the file.
             columns: names of the columns, context columns first; ``column 0`` and so on unless given.
+            variables: how the variables of a table become these columns, where there is one; written as they are.
         """
         with self._reading() as require_unchanged:
-            export(self.posterior, path, columns, require_unchanged)
+            export(self.posterior, path, columns, require_unchanged, variables)
 
     def explain(self, decision: Decision, count: int = 5) -> Explanation:
         """Return the past points that contribute most to a decision's mean, and the exploration in its bound.

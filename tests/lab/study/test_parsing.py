@@ -205,7 +205,7 @@ def test_a_kernel_may_be_learned(tmp_path):
 
 
 def test_every_policy_environment_and_kernel_of_the_library_is_found():
-    presets = {name for name in kb.policies.__all__ if name.islower()} - {"load"}
+    presets = set(kb.presets.__all__)
     assert presets == set(catalogue("policy"))
     assert set(catalogue("environment")) >= {"Bump", "Chessboard", "StepDiagonal", "MovingOptimum"}
     assert set(catalogue("kernel, radius or rule")) >= {

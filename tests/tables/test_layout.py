@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
-from kernel_bandits.features import ColumnGroup, Layout
+from kernel_bandits.tables import ColumnGroup, Layout
 
 GROUPS = (
     ColumnGroup("age", "age", "numeric", "context", ("age",)),
@@ -17,31 +17,17 @@ GROUPS = (
 
 def test_columns_follow_their_groups():
     layout = Layout(GROUPS)
-    assert (layout.dimension, layout.context_dimension, layout.action_dimension) == (8, 4, 4)
+    assert (layout.dimension, layout.context_dimension) == (8, 4)
     np.testing.assert_array_equal(layout.labels, [0, 1, 2, 2, 3, 3, 3, 4])
-    assert layout.slices[2:4] == (slice(2, 4), slice(4, 7))
-    assert layout.arms == slice(4, 7)
     assert layout.names[2:6] == ("when: sin", "when: cos", "arm=red", "arm=blue")
     assert layout.variables == (("context", "age"), ("context", "when"), ("action", "arm"), ("action", "price"))
     np.testing.assert_array_equal(layout.columns_of("context", "when"), [1, 2, 3])
-    np.testing.assert_array_equal(np.flatnonzero(layout.of_kind("numeric")), [0, 1, 7])
-    np.testing.assert_array_equal(np.flatnonzero(layout.of_side("action")), [4, 5, 6, 7])
-
-
-def test_bare_arrays_have_a_layout_too():
-    assert Layout.of_arrays(2, 3).arms is None
-    layout = Layout.of_arrays(2, 3, arms=True)
-    assert layout.arms == slice(2, 5)
-    assert layout.names == ("x0", "x1", "a0", "a1", "a2")
-    assert len(Layout.of_arrays(0, 1).groups) == 1
 
 
 @pytest.mark.parametrize(
     ("groups", "words"),
     [
         ((GROUPS[0], GROUPS[0]), "'age' twice"),
-        ((GROUPS[4], GROUPS[0]), "contexts before"),
-        ((GROUPS[3], ColumnGroup("b", "b", "arm", "action", ("b",))), "one group of arms"),
     ],
 )
 def test_a_layout_that_makes_no_sense_is_refused(groups, words):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
-from kernel_bandits.policies.by_name import is_by_name, takes_features
+from kernel_bandits.presets import takes_features
 
 FEATURES = kb.Features({"x": kb.Numeric()}, ["red", "blue"])
 PRESETS = {
@@ -33,7 +33,6 @@ PRESETS = {
 @pytest.mark.parametrize("name", PRESETS)
 def test_decisions_are_those_of_the_preset_over_arrays(name):
     preset = getattr(kb, name)
-    assert is_by_name(preset)
     assert "features" in inspect.signature(preset).parameters
     named, arrays = preset(features=FEATURES, seed=3, **PRESETS[name]), preset(seed=3, **PRESETS[name])
     assert isinstance(named, kb.TablePolicy)
@@ -46,10 +45,7 @@ def test_decisions_are_those_of_the_preset_over_arrays(name):
 
 
 def test_every_preset_is_among_them():
-    functions = {name for name in kb.policies.__all__ if inspect.isfunction(getattr(kb.policies, name))}
-    assert {name for name in functions if "seed" in inspect.signature(getattr(kb, name)).parameters} - {"load"} == set(
-        PRESETS
-    )
+    assert set(kb.presets.__all__) == set(PRESETS)
 
 
 def test_the_kind_of_fourier_features_has_another_name():

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kernel_bandits as kb
-from kernel_bandits.features.encoder import ColumnEncoder
+from kernel_bandits.tables.rows import ColumnCodec
 
 KERNEL = kb.Gaussian(2.0) + kb.Linear()
 
@@ -21,25 +21,25 @@ KERNEL = kb.Gaussian(2.0) + kb.Linear()
 @given(tables())
 def test_rows_are_encoded_as_by_hand_whatever_was_learned_before(table):
     columns, rows = table
-    encoder = ColumnEncoder(columns)
+    codec = ColumnCodec.of(columns)
     learned = []
     for number, row in enumerate(rows):
-        vectors, _ = encoder.encode([row], "context")
+        vectors, _ = codec.encode([row], "context")
         np.testing.assert_allclose(vectors[0], encode_row(columns, row, learned), rtol=1e-12, atol=1e-12)
         if number % 3:
-            encoder.learn(row)
+            codec = codec.learned(row)
             learned.append(row)
 
 
 @given(tables(least=1))
 def test_what_was_learned_stays_encoded_as_it_was(table):
     columns, rows = table
-    encoder = ColumnEncoder(columns)
+    codec = ColumnCodec.of(columns)
     kept = []
     for row in rows:
-        kept.append(encoder.encode([row], "context")[0][0])
-        encoder.learn(row)
-    again, settled = encoder.encode(rows, "context")
+        kept.append(codec.encode([row], "context")[0][0])
+        codec = codec.learned(row)
+    again, settled = codec.encode(rows, "context")
     np.testing.assert_array_equal(again, kept)
     assert settled or any(isinstance(c, kb.Numeric | kb.Date) and c.missing for c in columns.values())
 
@@ -48,9 +48,10 @@ def test_what_was_learned_stays_encoded_as_it_was(table):
 def test_a_layout_has_as_many_columns_as_a_vector(table):
     columns, rows = table
     features = kb.Features(columns, kb.Arms(["a", "b"]))
-    context, actions = features.encoders()
-    assert features.layout.context_dimension == context.width == len(context.encode(rows[:1], "context")[0][0])
-    assert features.layout.action_dimension == actions.width
+    codec = features.codec()
+    width, actions = codec.rows.width, codec.choices.width
+    assert features.layout.context_dimension == width == len(codec.rows.encode(rows[:1], "context")[0][0])
+    assert features.layout.dimension == width + actions
     assert len(set(features.layout.names)) == features.layout.dimension
 
 
@@ -107,12 +108,12 @@ def test_an_encoding_that_can_be_checked_by_eye():
         "basket": kb.Numeric(missing=True),
         "topic": kb.Embedding(2),
     }
-    encoder = ColumnEncoder(columns)
+    codec = ColumnCodec.of(columns)
     first = {"age": 25, "size": "m", "colour": None, "member": True, "hour": 6, "basket": 80.0, "topic": [3, 4]}
     second = {"age": 50, "size": "l", "colour": "green", "member": 0, "hour": 12, "basket": None, "topic": [0, 0]}
-    encoder.learn(first)
+    codec = codec.learned(first)
     third = first | {"basket": 83.0, "colour": "blue"}
-    vectors, settled = encoder.encode([first, second, third], "context")
+    vectors, settled = codec.encode([first, second, third], "context")
     expected = [
         [0.25, 0.5, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0.6, 0.8],
         [0.5, 1.0, 0, 0, 1, 0, 0, 0, -1, 0, 1, 0, 0],
@@ -125,11 +126,11 @@ def test_an_encoding_that_can_be_checked_by_eye():
 @given(tables(least=1))
 def test_rows_are_read_back(table):
     columns, rows = table
-    encoder = ColumnEncoder(columns)
+    codec = ColumnCodec.of(columns)
     for row in rows:
-        encoder.learn(row)
-    for row, vector in zip(rows, encoder.encode(rows, "context")[0], strict=True):
-        read = encoder.read(vector)
+        codec = codec.learned(row)
+    for row, vector in zip(rows, codec.encode(rows, "context")[0], strict=True):
+        read = codec.read(vector)
         # what was read is encoded to the same numbers again, up to seconds, other levels and the length of vectors
         for name, column in columns.items():
             if isinstance(column, kb.Categorical):
@@ -143,16 +144,16 @@ def test_rows_are_read_back(table):
 
 
 def test_dates_are_read_back_to_the_second():
-    encoder = ColumnEncoder({"when": kb.Date()})
+    codec = ColumnCodec.of({"when": kb.Date()})
     moment = datetime(2024, 2, 29, 18, 30, 12)
-    assert encoder.read(encoder.encode([{"when": moment}], "context")[0][0]) == {"when": moment}
+    assert codec.read(codec.encode([{"when": moment}], "context")[0][0]) == {"when": moment}
 
 
 def test_a_time_zone_counts_for_the_trend_and_its_own_clock_for_the_time_of_day():
-    encoder = ColumnEncoder({"when": kb.Date()})
+    codec = ColumnCodec.of({"when": kb.Date()})
     tokyo = datetime(2024, 1, 1, 6, tzinfo=timezone(timedelta(hours=9)))
     same = datetime(2023, 12, 31, 21, tzinfo=UTC)
-    (one, other), _ = encoder.encode([{"when": tokyo}, {"when": same}], "context")
+    (one, other), _ = codec.encode([{"when": tokyo}, {"when": same}], "context")
     assert one[0] == other[0]
     np.testing.assert_allclose(one[1:3], [1, 0], atol=1e-12)
     np.testing.assert_allclose(other[1:3], [-math.sqrt(0.5), math.sqrt(0.5)], atol=1e-12)
@@ -175,17 +176,17 @@ def test_a_time_zone_counts_for_the_trend_and_its_own_clock_for_the_time_of_day(
     ],
 )
 def test_one_value_may_be_written_in_several_ways(column, values):
-    encoder = ColumnEncoder({"x": column})
-    vectors, _ = encoder.encode([{"x": value} for value in values], "context")
+    codec = ColumnCodec.of({"x": column})
+    vectors, _ = codec.encode([{"x": value} for value in values], "context")
     np.testing.assert_allclose(vectors, np.broadcast_to(vectors[0], vectors.shape), atol=1e-7)
 
 
 def test_levels_beyond_the_capacity_are_nearly_as_far_apart_as_unit_vectors():
-    encoder = ColumnEncoder({"city": kb.Categorical()})
+    codec = ColumnCodec.of({"city": kb.Categorical()})
     rows = [{"city": f"city {i}"} for i in range(1000)]
     for row in rows:
-        encoder.learn(row)
-    vectors, settled = encoder.encode(rows, "context")
+        codec = codec.learned(row)
+    vectors, settled = codec.encode(rows, "context")
     products = vectors @ vectors.T
     assert settled
     np.testing.assert_allclose(np.diag(products), 1.0, atol=1e-12)
@@ -194,12 +195,12 @@ def test_levels_beyond_the_capacity_are_nearly_as_far_apart_as_unit_vectors():
     assert products[~np.eye(1000, dtype=bool)].max() < 0.95
 
 
-def test_an_encoder_and_its_copy_learn_apart():
+def test_a_codec_that_learns_leaves_the_one_before_as_it_was():
     columns = {"a": kb.Categorical(), "b": kb.Numeric(missing=True), "c": kb.Date(missing=True)}
-    encoder = ColumnEncoder(columns)
-    before = pickle.dumps(encoder)
-    encoder.copy().learn({"a": "x", "b": 3.0, "c": "2024-01-01"})
-    assert pickle.dumps(encoder) == before
+    codec = ColumnCodec.of(columns)
+    before = pickle.dumps(codec)
+    assert codec.learned({"a": "x", "b": 3.0, "c": "2024-01-01"}).levels == {"a": ("x",)}
+    assert pickle.dumps(codec) == before
 
 
 @pytest.mark.parametrize("odd", [3, 10**30, True, None, math.nan, np.float32(0.1), 0.1], ids=repr)
@@ -217,18 +218,18 @@ def test_many_rows_are_encoded_bit_for_bit_as_one_by_one(odd):
     ]
     rows[7]["gaps"] = odd
     rows[20]["free"] = 12
-    encoder = ColumnEncoder(columns)
-    encoder.learn(rows[0])
-    together, settled = encoder.encode(rows, "contexts")
+    codec = ColumnCodec.of(columns)
+    codec = codec.learned(rows[0])
+    together, settled = codec.encode(rows, "contexts")
     single = np.zeros_like(together)
-    one_by_one = [encoder.write(vector, row, "context") for vector, row in zip(single, rows, strict=True)]
+    one_by_one = [codec.write(vector, row, "context") for vector, row in zip(single, rows, strict=True)]
     np.testing.assert_array_equal(together, single)
     assert settled == all(one_by_one)
 
 
 def test_a_bad_number_among_many_rows_is_named():
-    encoder = ColumnEncoder({"a": kb.Numeric(), "b": kb.Numeric()})
+    codec = ColumnCodec.of({"a": kb.Numeric(), "b": kb.Numeric()})
     rows = [{"a": float(n), "b": 1.0} for n in range(10)]
     for bad in (math.inf, 10**400, "x", 1e101):
         with pytest.raises(kb.InputError, match=r"contexts, row 6, column 'b'"):
-            encoder.encode([*rows[:6], {"a": 1.0, "b": bad}, *rows[6:]], "contexts")
+            codec.encode([*rows[:6], {"a": 1.0, "b": bad}, *rows[6:]], "contexts")

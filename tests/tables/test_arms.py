@@ -119,7 +119,7 @@ def test_features_alone_make_arms_alike():
     twins = {"one": OFFERS["red"], "other": OFFERS["red"]}
     _, vectors = policy.encode({"x": 0.0}, twins)
     np.testing.assert_array_equal(vectors[0], vectors[1])
-    assert policy.features.layout.arms is None
+    assert "arm" not in [group.kind for group in policy.features.layout.groups]
     decision = policy.select({"x": 0.0}, twins)
     assert decision.arm in twins
     policy.update(decision, reward=1.0)

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import kernel_bandits as kb
-from kernel_bandits.features.rows import as_row, as_rows
+from kernel_bandits.tables.rows import as_row, as_rows
 
 KERNEL = kb.Gaussian(2.0)
 FEATURES = kb.Features(
@@ -142,7 +142,7 @@ def test_a_fitted_column_transformer_takes_the_place_of_our_encoding(tmp_path):
     transformer = fitted()
     features = kb.Features(transformer, kb.Arms(["red", "blue"]))
     assert [group.variable for group in features.layout.groups] == ["age", "spent", "country", "member", "arm"]
-    assert [group.width for group in features.layout.groups] == [1, 1, 3, 1, 10]
+    assert [len(group.columns) for group in features.layout.groups] == [1, 1, 3, 1, 10]
     policy, by_hand = kb.TablePolicy(kb.ek_ucb(KERNEL, seed=0), features), kb.ek_ucb(KERNEL, seed=0)
     columns = ["age", "spent", "country", "member"]
     dense = np.asarray(transformer.transform(pd.DataFrame(ROWS)[columns]).astype(float).todense())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,10 +28,10 @@ from kernel_bandits.kernels.fourier import (
 from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.learning.columns import Columns, RewardModel
-from kernel_bandits.policies.by_name import takes_features
 from kernel_bandits.policies.exploration import Exploration, as_exploration, as_floor
 from kernel_bandits.policies.family import FamilyUpperConfidenceBound
 from kernel_bandits.policies.inverse_gap import InformationSharpness, InverseGapWeighting, PowerSharpness, Sharpness
+from kernel_bandits.policies.policy import Policy
 from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policies.thompson import ThompsonSampling
 from kernel_bandits.policies.ucb import UpperConfidenceBound
@@ -45,12 +47,70 @@ from kernel_bandits.posteriors import (
 from kernel_bandits.posteriors.drift import Forgetting, ForgettingPosterior, require_forgetting
 from kernel_bandits.posteriors.learners import Learner, MixedLearner, StationaryLearner
 from kernel_bandits.rng import Seed, seed_of, stream
+from kernel_bandits.tables import Features, TablePolicy
+
+__all__ = [
+    "cbbkb",
+    "cbkb",
+    "cgp_ucb",
+    "ek_ucb",
+    "family_ucb",
+    "inverse_gap_weighting",
+    "k_ucb",
+    "lin_ucb",
+    "random_features_ucb",
+    "sup_kernel_ucb",
+    "thompson_sampling",
+    "uniform",
+]
+
+P = ParamSpec("P")
+T = TypeVar("T", bound=Policy)
+T_co = TypeVar("T_co", bound=Policy, covariant=True)
 
 # Anchors where nothing is set, at most: per arm, and for all actions together where they are described.
 ARM_ANCHORS, JOINT_ANCHORS = 150, 400
 _ONE_STANDARD_DEVIATION = StandardDeviations(1.0)
 _KORS = Kors()
 _INFORMATION = InformationSharpness()
+
+
+class Preset(Protocol[P, T_co]):
+    """A preset that returns a policy over arrays or, with ``features=``, one over a table."""
+
+    __name__: str
+
+    @overload
+    def __call__(self, *arguments: P.args, **options: P.kwargs) -> T_co: ...
+
+    @overload
+    def __call__(self, kernel: KernelLike | None = None, *, features: Features, **options: Any) -> TablePolicy: ...
+
+
+def takes_features(preset: Callable[P, T]) -> Preset[P, T]:
+    """Let a preset take ``features=``, and return a policy over a table where it is given."""
+    signature = inspect.signature(preset)
+
+    @functools.wraps(preset)
+    def with_features(*arguments: Any, features: Features | None = None, **options: Any) -> Any:
+        if isinstance(features, str) and "feature_map" in signature.parameters:
+            raise InputError(
+                f"features: expected kb.Features(…), the columns of a table, got {features!r}; the kind of Fourier "
+                f"features is feature_map={features!r}."
+            )
+        policy = preset(*arguments, **options)
+        if isinstance(features, Features):
+            for posterior in policy.posteriors:
+                posterior.group_columns(features.layout.labels)
+        return policy if features is None else TablePolicy(policy, features)
+
+    # after the kernel, which may be given without its name, and before the seed
+    parameters = list(signature.parameters.values())
+    added = inspect.Parameter("features", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Features | None")
+    place = next((i for i, one in enumerate(parameters) if one.name == "seed"), len(parameters))
+    parameters.insert(place, added)
+    with_features.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return cast("Preset[P, T]", with_features)
 
 
 @takes_features

@@ -46,7 +46,7 @@ def test_levels_and_arms_first_met_in_a_batch_stay_apart():
         context, _ = policy.encode(each.context)
         np.testing.assert_array_equal(each.encoded.context, context)
         np.testing.assert_array_equal(each.encoded.action, policy.encode(each.context, [each.arm])[1][0])
-    assert {"FR", "DE", "IT", "ES", "PT"} == set(policy.translator.levels["country"])
+    assert {"FR", "DE", "IT", "ES", "PT"} == set(policy.codec.levels["country"])
 
 
 def test_arms_with_features_and_frames():

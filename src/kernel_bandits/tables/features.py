@@ -1,0 +1,371 @@
+"""What a table is: its columns and its actions; how they are inferred, printed, written as TOML, and encoded."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kernel_bandits.actions import Box
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import InputError, KernelBanditsError
+from kernel_bandits.tables.arms import SPARE, Action, ArmCodec, Arms, Offer
+from kernel_bandits.tables.columns import Column, ColumnGroup, Layout, Numeric, Side, as_columns, infer_columns
+from kernel_bandits.tables.rows import (
+    ColumnCodec,
+    FrameLike,
+    RowCodec,
+    RowLike,
+    Transformer,
+    TransformerCodec,
+    as_row,
+    as_rows,
+    is_frame,
+    transformer_groups,
+)
+from kernel_bandits.tables.values import Level, level_of, nearest, shown
+
+ContextSide: TypeAlias = Mapping[str, Column] | Transformer
+ActionSide: TypeAlias = Arms | ContextSide
+# A mask by position or by name.
+Mask: TypeAlias = ArrayLike | Mapping[Level, bool]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Features:
+    """The columns of a table and its actions, by name.
+
+    Args:
+        context: what the columns of a context are, such as ``{"age": kb.Numeric(), "country": kb.Categorical()}``; or a
+            fitted scikit-learn transformer, which takes rows to numbers instead.
+        actions: :class:`Arms` or a list of their names; or what the columns of an action are, where actions are
+            described in each round; or a fitted transformer for these.
+
+    Attributes:
+        layout: of the joint points that rows and actions become.
+    """
+
+    context: ContextSide
+    actions: ActionSide
+    layout: Layout = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "context", _as_side("context", self.context))
+        actions = self.actions
+        if isinstance(actions, Iterable) and not isinstance(actions, (Mapping, str, bytes)):
+            actions = Arms(list(actions))
+        object.__setattr__(self, "actions", actions if isinstance(actions, Arms) else _as_side("actions", actions))
+        groups = (*_groups(self.context, "context"), *_groups(self.actions, "action"))
+        if not any(group.side == "action" for group in groups):
+            raise InputError("actions: expected at least one column, or arms with names, got none.")
+        object.__setattr__(self, "layout", Layout(groups))
+
+    def codec(self) -> Codec:
+        """Return the encoding of rows and actions with nothing learned yet."""
+        actions = self.actions
+        return Codec(
+            _row_codec(self.context), ArmCodec.of(actions) if isinstance(actions, Arms) else _row_codec(actions)
+        )
+
+    @classmethod
+    def infer(cls, frame: FrameLike, actions: Any) -> Features:
+        """Propose a description from a sample of rows; print it, correct it, and write it into your code.
+
+        Args:
+            frame: contexts as they will come: a pandas or polars frame, a list of dicts, a NumPy structured array.
+            actions: the names of the arms, or :class:`Arms`; or a sample of actions with features, as a frame.
+        """
+        context = infer_columns("frame", as_rows("frame", frame))
+        if is_frame(actions) or (isinstance(actions, list) and actions and isinstance(actions[0], Mapping)):
+            return cls(context, infer_columns("actions", as_rows("actions", actions)))
+        if isinstance(actions, Arms):
+            return cls(context, actions)
+        if isinstance(actions, (str, bytes)) or not hasattr(actions, "__iter__"):
+            raise InputError(f"actions: expected the names of the arms or a sample of actions, got {actions!r}.")
+        # a column of labels will do: each once, in the order of their appearance
+        return cls(context, Arms(list(dict.fromkeys(map(level_of, actions)))))  # type: ignore[arg-type]
+
+    def to_toml(self) -> str:
+        """Return the description as TOML, which :meth:`from_toml` reads.
+
+        A table ``[context]`` and a table ``[actions]`` or ``[arms]``, with a line for each column.
+        """
+        lines, actions = ["[context]", *_toml_columns(self.context)], self.actions
+        if not isinstance(actions, Arms):
+            return "\n".join([*lines, "", "[actions]", *_toml_columns(actions), ""])
+        lines += ["", "[arms]", f"names = {_toml(list(actions.labels))}"]
+        lines += [f"features = {_toml(list(actions.rows.values()))}"] if actions.rows else []
+        lines += [f"room = {actions.room}"] if actions.room != SPARE else []
+        lines += ["indicator = false"] if not actions.indicator else []
+        if actions.columns is not None:
+            lines += ["", "[arms.columns]", *_toml_columns(actions.columns)]
+        return "\n".join([*lines, ""])
+
+    @classmethod
+    def from_toml(cls, source: str | os.PathLike[str]) -> Features:
+        """Read a description that :meth:`to_toml` wrote: the text itself, or the path of a file."""
+        try:
+            # TOML has a line break, a path has none
+            text = source if isinstance(source, str) and "\n" in source else Path(source).read_text()
+            data = tomllib.loads(text)
+        except OSError as reason:
+            raise InputError(f"from_toml: cannot read {source} ({reason.strerror}); check the path.") from reason
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
+            raise InputError(f"from_toml: expected TOML, got something else ({reason}).") from reason
+        return cls.from_tables(data)
+
+    @classmethod
+    def from_tables(cls, data: Mapping[str, Any]) -> Features:
+        """Return the description in tables of TOML that were read already."""
+        for name in data:
+            if name not in ("context", "actions", "arms"):
+                raise InputError(f"from_toml: unknown table {name!r}{nearest(name, ('context', 'actions', 'arms'))}")
+        if ("actions" in data) == ("arms" in data):
+            raise InputError("from_toml: expected either a table [actions] or a table [arms].")
+        context = _columns_of("context", data.get("context", {}))
+        return cls(context, _columns_of("actions", data["actions"]) if "actions" in data else _arms_of(data["arms"]))
+
+    def __str__(self) -> str:
+        """Python code that builds the description."""
+        return f"kb.Features(\n    context={_code(self.context, 4)},\n    actions={_code(self.actions, 4)},\n)"
+
+    def __repr__(self) -> str:
+        return f"Features(context={self.context!r}, actions={self.actions!r})"
+
+
+def _as_side(name: str, value: Any) -> dict[str, Column] | Transformer:
+    if isinstance(value, Mapping):
+        return as_columns(name, value)
+    if isinstance(value, Transformer) and not isinstance(value, type):
+        return value
+    expected = "columns by name, such as {'age': kb.Numeric()}, or a fitted transformer"
+    if name == "actions":
+        expected = f"kb.Arms(['red', 'blue']), {expected}"
+    raise InputError(f"{name}: expected {expected}, got {shown(value)}.")
+
+
+def _groups(side: ActionSide, name: Side) -> tuple[ColumnGroup, ...]:
+    if isinstance(side, Arms):
+        return side.groups
+    if isinstance(side, Mapping):
+        return tuple(group for variable, column in side.items() for group in column.groups(variable, name))
+    return transformer_groups(side, name)
+
+
+def _row_codec(side: ContextSide) -> RowCodec:
+    return ColumnCodec.of(side) if isinstance(side, Mapping) else TransformerCodec.of(side)
+
+
+def _code(value: Any, indent: int) -> str:
+    """Return Python code of a part of a description, with a line for each column."""
+    if isinstance(value, Mapping):
+        if not value:
+            return "{}"
+        inner = " " * (indent + 4)
+        lines = [f"{inner}{key!r}: {_code(item, indent + 4)},\n" for key, item in value.items()]
+        return "{\n" + "".join(lines) + " " * indent + "}"
+    if isinstance(value, Arms) and value.columns is not None:
+        names = _code(value.names, indent) if isinstance(value.names, Mapping) else repr(list(value.names))
+        tail = repr(Arms(value.labels, {}, value.room, value.indicator)).partition("columns={}")[2]
+        return f"kb.Arms({names}, columns={_code(value.columns, indent)}{tail}"
+    return f"kb.{value!r}" if isinstance(value, (Arms, Column)) else repr(value)
+
+
+def _toml_columns(columns: ContextSide) -> list[str]:
+    if not isinstance(columns, Mapping):
+        raise InputError(f"to_toml: {type(columns).__name__} is code and not data; describe the columns instead.")
+    return [
+        f"{_toml_key(name)} = {_toml({'kind': type(column).__name__, **column.options()})}"
+        for name, column in columns.items()
+    ]
+
+
+def _toml_key(name: str) -> str:
+    return name if name.isascii() and name.replace("_", "a").replace("-", "a").isalnum() else _toml(name)
+
+
+def _toml(value: Any) -> str:
+    """Return a value as TOML; text escapes as in JSON, but for one character that JSON leaves as it is."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_toml_key(str(key))} = {_toml(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    raise InputError(f"to_toml: {value!r} ({type(value).__name__}) cannot be written; use text and numbers.")
+
+
+def _columns_of(place: str, table: Any) -> dict[str, Column]:
+    if not isinstance(table, dict):
+        raise InputError(f"from_toml: expected a table [{place}], got {table!r}.")
+    return {name: Column.from_options(f"{place}.{name}", options) for name, options in table.items()}
+
+
+def _arms_of(table: Any) -> Arms:
+    if not isinstance(table, dict):
+        raise InputError(f"from_toml: expected a table [arms], got {table!r}.")
+    options = dict(table)
+    features = options.pop("features", None)
+    if "columns" in options:
+        options["columns"] = _columns_of("arms.columns", options["columns"])
+    try:
+        if features is not None:
+            options["names"] = dict(zip(options.get("names", ()), features, strict=True))
+        return Arms(**options)
+    except (KernelBanditsError, TypeError, ValueError) as reason:
+        raise InputError(f"from_toml: arms: {reason}") from reason
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Codec:
+    """Encodes rows and actions, and decodes joint points, with the levels and arms that were learned so far.
+
+    It is a value: learning returns another one, which encodes everything that was learned before as this one does.
+
+    Attributes:
+        rows: of contexts.
+        choices: of actions: arms, or rows that are described in each round.
+    """
+
+    rows: RowCodec
+    choices: ArmCodec | RowCodec
+
+    def context(self, row: RowLike) -> tuple[FloatArray, bool]:
+        """Return the vector (d_x,) of a row, and whether it is settled for good."""
+        vector = np.zeros(self.rows.width)
+        return vector, self.rows.write(vector, row, "context")
+
+    def contexts(self, rows: Sequence[RowLike]) -> tuple[FloatArray, bool]:
+        """Return the vectors (n, d_x) of rows, and whether all are settled for good."""
+        return self.rows.encode(rows, "contexts")
+
+    def offered(self, offer: Offer | None = None) -> Sequence[Action]:
+        """Return the actions of an offer, one by one; every known arm unless some are given."""
+        if isinstance(self.choices, ArmCodec):
+            return self.choices.offered(offer)
+        if type(offer) is list:
+            return offer
+        if offer is None:
+            raise InputError("actions: expected the rows on offer, got none; every round describes its own actions.")
+        if isinstance(offer, Mapping):
+            raise InputError(f"actions: expected several rows, got one ({shown(offer)}); write [row, …].")
+        return as_rows("actions", offer)
+
+    def actions(self, actions: Sequence[Action]) -> tuple[FloatArray, bool]:
+        """Return the vectors (A, d_a) of actions, and whether all are settled for good."""
+        return self.choices.encode(actions, "actions")
+
+    def box(self, box: Box) -> Box:
+        """Return a box in the units of the table as one of encoded actions; an error where actions are no numbers."""
+        if isinstance(self.choices, ArmCodec):
+            raise InputError(f"actions: expected arms, got {box!r}; describe actions by columns to offer a box.")
+        if isinstance(self.choices, TransformerCodec):
+            raise InputError("actions: a Box needs described columns; a transformer takes rows.")
+        names = self.choices.names
+        for name, column, *_ in self.choices.columns:
+            if not isinstance(column, Numeric) or column.missing:
+                raise InputError(f"actions: a Box needs kb.Numeric() columns without gaps, and {name!r} is not one.")
+        if box.dimension != len(names):
+            raise InputError(f"actions: expected a box of {len(names)} dimensions ({', '.join(names)}), got {box!r}.")
+        given = box.names if box.is_named else names
+        if set(given) != set(names):
+            raise InputError(
+                f"actions: expected a box whose coordinates are named {', '.join(names)}, got {', '.join(given)}; "
+                "rename them, or leave names= out and give them in this order."
+            )
+        corners = [dict(zip(given, corner.tolist(), strict=True)) for corner in (box.low, box.high)]
+        return Box(*self.choices.encode(corners, "box")[0])
+
+    def mask(self, mask: Mask, offered: Sequence[Action]) -> ArrayLike:
+        """Return a mask by name as one boolean for each action; names that are left out may be played."""
+        if not isinstance(mask, Mapping):
+            return mask
+        names = [self.arm_of(action) for action in offered]
+        for name, value in mask.items():
+            if name not in names:
+                raise InputError(f"mask: {shown(name)} is not on offer{nearest(name, names)}")
+            if not isinstance(value, (bool, np.bool_)):
+                raise InputError(f"mask: expected True or False for {name!r}, got {shown(value)}.")
+        return [name is None or bool(mask.get(name, True)) for name in names]
+
+    def require_played(self, actions: Sequence[Action]) -> None:
+        """Raise if an action that was played is a number where all known arms are text: most likely its index."""
+        known = self.arms
+        for action in actions:
+            if isinstance(action, (int, np.integer)) and known and all(isinstance(name, str) for name in known):
+                raise InputError(
+                    f"action: expected the name of an arm, which is text, got {shown(action)}; pass decision.arm, not "
+                    "its index."
+                )
+
+    def learned(self, row: RowLike, action: Action) -> Codec:
+        """Return the codec that encodes a row and an action for good as this one encodes them."""
+        return replace(self, rows=self.rows.learned(row), choices=self.choices.learned(action))
+
+    def log(self, rows: Sequence[RowLike], actions: Sequence[Action]) -> tuple[FloatArray, FloatArray, Codec]:
+        """Return vectors of rounds that are learned one after the other, and the codec that has learned them."""
+        contexts, settled = self.contexts(rows)
+        refusal: InputError | None = None
+        try:
+            encoded, known = self.actions(actions)
+        except InputError as reason:
+            # an arm may be named alone once the log has described it
+            encoded, known, refusal = np.empty((len(actions), self.choices.width)), False, reason
+        if settled and known:
+            return contexts, encoded, self
+        codec = self
+        try:
+            for i, (row, action) in enumerate(zip(rows, actions, strict=True)):
+                contexts[i], settled = codec.context(row)
+                encoded[i : i + 1], known = codec.actions([action])
+                if not (settled and known):
+                    codec = codec.learned(row, action)
+        except InputError as reason:
+            # the first refusal knows the number of the row
+            raise refusal or reason from reason
+        return contexts, encoded, codec
+
+    def decode(self, points: FloatArray) -> list[tuple[dict[str, Any], Action | None]]:
+        """Return the row and the action that each of the joint points (n, d) stands for, as far as they can be told."""
+        split = self.rows.width
+        return [(self.rows.read(point[:split]), self.choices.read(point[split:])) for point in points]
+
+    def arm_of(self, action: Action) -> Level | None:
+        """Return the name of an action's arm; None where actions are described by features alone."""
+        return self.choices.name_of(action) if isinstance(self.choices, ArmCodec) else None
+
+    def features_of(self, action: Action) -> dict[str, Any]:
+        """Return the features of an action as a row, with the name of its arm under ``"arm"`` where it has one."""
+        return self.choices.row_of(action) if isinstance(self.choices, ArmCodec) else dict(as_row("action", action))
+
+    def portable(self) -> list[dict[str, Any]]:
+        """Return how each variable is encoded now, in the order of the columns, for exported files."""
+        return self.rows.portable("context", 0) + self.choices.portable("action", self.rows.width)
+
+    @property
+    def levels(self) -> dict[str, tuple[Level, ...]]:
+        """The arms that are known, and the levels that were found of each column that looks for them."""
+        sides: dict[Side, dict[str, tuple[Level, ...]]]
+        sides = {"context": self.rows.levels, "action": self.choices.levels}
+        shared = sides["context"].keys() & sides["action"].keys()
+        return {
+            f"{name} ({side})" if name in shared else name: levels
+            for side, found in sides.items()
+            for name, levels in found.items()
+        }
+
+    @property
+    def arms(self) -> tuple[Level, ...]:
+        """The arms that are known; none where actions are described by features alone."""
+        return tuple(self.choices.met) if isinstance(self.choices, ArmCodec) else ()

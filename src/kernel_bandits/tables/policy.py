@@ -1,0 +1,687 @@
+"""A policy over a table: rows and names in, names out; a policy over arrays does the rest."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, TypeVar, final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kernel_bandits import persistence
+from kernel_bandits.actions import Box, available_rows
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.boxes.constraints import Constraint
+from kernel_bandits.errors import InputError, UnavailableError
+from kernel_bandits.policies.decision import Choice, Decision, scattered
+from kernel_bandits.policies.diagnostics import Diagnostics
+from kernel_bandits.policies.policy import Policy
+from kernel_bandits.policies.posterior_policy import Explanation, PosteriorPolicy, take_batch
+from kernel_bandits.policies.ucb import UpperConfidenceBound
+from kernel_bandits.posteriors.base import Posterior, Prediction
+from kernel_bandits.rng import Seed
+from kernel_bandits.tables.arms import Action, Offer
+from kernel_bandits.tables.columns import Layout
+from kernel_bandits.tables.features import Codec, Features, Mask
+from kernel_bandits.tables.rows import FrameLike, Row, RowLike, Transformer, as_row, as_rows
+from kernel_bandits.tables.values import Level, as_plain, shown
+
+T = TypeVar("T")
+# Points at which the relevance of variables is estimated, at most: enough for two digits.
+SAMPLE = 256
+
+
+@dataclass(slots=True)
+class NamedDecision:
+    """The action to play, by name, and what the policy believed of it.
+
+    Attributes:
+        index: its place among the offered actions; −1 where a box was offered.
+        arm: the name of the arm; None where actions are described by features alone.
+        action: as it was offered: the name of an arm, or a row of features.
+        context: the row that it was chosen for.
+        mean: its expected reward.
+        std: the posterior standard deviation of its expected reward.
+        upper_bound: its upper confidence bound, or the value that was drawn for it.
+        propensity: the probability with which it was chosen, where the policy chooses at random; else None.
+        id: what ``tell`` names it by; None unless it comes from ``ask``.
+        encoded: the decision over arrays that it stands for.
+        settled: whether the encoding of the row is final; it is not while one of its levels was never learned.
+    """
+
+    index: int
+    arm: Level | None
+    action: Action
+    context: Row
+    mean: float
+    std: float
+    upper_bound: float
+    propensity: float | None
+    id: int | None
+    encoded: Decision = field(repr=False)
+    settled: bool = field(repr=False)
+
+    @property
+    def probabilities(self) -> FloatArray | None:
+        """The probability of every offered action, in their order, shape (A,); None like the propensity."""
+        return self.encoded.probabilities
+
+    @property
+    def density(self) -> float | None:
+        """The density with which the action was drawn from a box, in encoded units; otherwise None."""
+        return self.encoded.density
+
+    @property
+    def safe(self) -> bool | None:
+        """Whether it is known to keep all constraints; None without constraints."""
+        return self.encoded.safe
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the encoding as plain data, for a log: ``json.dumps(decision.to_dict())``."""
+        numbers = ("mean", "std", "upper_bound", "propensity", "id", "probabilities", "density", "safe")
+        names = ("index", "arm", "action", "context", *numbers)
+        return {name: as_plain(getattr(self, name)) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class PastRound:
+    """A past round, or an anchor, that speaks for a decision.
+
+    Attributes:
+        context: its row, as far as it can be told from its encoding.
+        action: the arm or the row that was played, as far as it can be told.
+        contribution: what it adds to the mean.
+        reward: what was earned; None for an anchor, which speaks for all rounds around it.
+    """
+
+    context: Row
+    action: Action | None
+    contribution: float
+    reward: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedExplanation:
+    """Why an action looked good, in the words of the table.
+
+    Attributes:
+        arm: the name of the arm that was chosen; None where actions are described by features alone.
+        mean: the expected reward of the decision's action as the policy sees it now.
+        exploration: what the decision's bound lay above its mean when it was made: the part that was curiosity.
+        rounds: the past rounds that moved the mean most, strongest first.
+        rest: what all other rounds add to the mean together.
+        prior_mean: what the mean starts from.
+    """
+
+    arm: Level | None
+    mean: float
+    exploration: float
+    rounds: tuple[PastRound, ...]
+    rest: float
+    prior_mean: float
+
+    def __str__(self) -> str:
+        """Return one line for each part of the mean."""
+        lines = [
+            f"expected reward {self.mean:.4g}" + ("" if self.arm is None else f" of {self.arm!r}"),
+            f"exploration {self.exploration:+.4g}",
+            f"{self.prior_mean:+.4g} before any reward",
+        ]
+        for past in self.rounds:
+            earned = "" if past.reward is None else f", which earned {past.reward:.4g}"
+            lines.append(f"{past.contribution:+.4g} from {_words(past.action)} for {_words(past.context)}{earned}")
+        return "\n".join([*lines, f"{self.rest:+.4g} from all other rounds"])
+
+
+def _words(value: Any) -> str:
+    """Return a row, an action or one of their values, for people to read."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_words(item)}" for key, item in value.items())
+    plain = as_plain(value)
+    if isinstance(plain, float):
+        return f"{plain:.4g}"
+    return "missing" if plain is None else "…" if isinstance(plain, list) else str(plain)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedDiagnostics:
+    """The state of a policy over a table. What :class:`Diagnostics` has can be asked of it directly.
+
+    Attributes:
+        model: the diagnostics of the policy over arrays.
+        relevance: for each variable, most relevant first, by how much the expected reward changes if the variable is
+            taken from another past round and all else stays: the root mean square over √2, in units of the reward. 0
+            for a variable that does not matter.
+        levels: the arms that are known, and the levels that were found of each column that looks for them.
+    """
+
+    model: Diagnostics
+    relevance: Mapping[str, float]
+    levels: Mapping[str, tuple[Level, ...]]
+
+    def __getattr__(self, name: str) -> Any:
+        # while an object is being copied it has no model yet
+        if name == "model" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.model, name)
+
+    def __str__(self) -> str:
+        # what the lengthscales say of columns, the relevance says of variables
+        lines = [line for line in str(self.model).split("\n") if not line.startswith("lengthscales")]
+        if self.relevance:
+            lines.append("relevance: " + ", ".join(f"{name} {value:.3g}" for name, value in self.relevance.items()))
+        lines += [f"levels of {name}: {len(levels)}" for name, levels in self.levels.items()]
+        return "\n".join(lines)
+
+
+def relevance(points: FloatArray, layout: Layout, predict: Callable[[FloatArray], FloatArray]) -> dict[str, float]:
+    """Return how much a prediction changes where one variable comes from another point, most relevant first.
+
+    √(½·mean (f(s) − f(s′))²), where s′ is s with the columns of the variable from another point: the square root of the
+    total index of Sobol's, as Jansen (1999) estimates it. The same points give the same numbers.
+
+    Args:
+        points: joint points, shape (n, d).
+        layout: of the points.
+        predict: points (n, d) to numbers (n,).
+    """
+    generator = np.random.default_rng(0)
+    sample = points if len(points) <= SAMPLE else generator.choice(points, SAMPLE, replace=False)
+    order = generator.permutation(len(sample))
+    # each point takes the variable from the next one in a random order, so that none takes it from itself
+    partners = np.empty_like(order)
+    partners[order] = np.roll(order, 1)
+    before = predict(sample)
+    found: dict[str, float] = {}
+    names = [name for _, name in layout.variables]
+    for side, name in layout.variables:
+        columns = layout.columns_of(side, name)
+        mixed = sample.copy()
+        mixed[:, columns] = sample[np.ix_(partners, columns)]
+        # a variable that is constant in the sample changes nothing, so nothing is predicted for it
+        changed = (mixed[:, columns] != sample[:, columns]).any()
+        effect = math.sqrt(0.5 * float(np.mean((before - predict(mixed)) ** 2))) if changed else 0.0
+        found[name if names.count(name) == 1 else f"{name} ({side})"] = effect
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+@final
+@dataclass(init=False, repr=False, eq=False, slots=True, weakref_slot=True)
+class TablePolicy:
+    """Chooses among arms or rows for a row of a table, and learns from rewards.
+
+    It encodes rows of ``features`` for a fresh ``policy`` over arrays, and puts the names back. Unknown levels and arms
+    are added with their first reward. It has every method of a :class:`Policy`.
+
+    Attributes:
+        inner: the policy over arrays.
+        features: what the table is.
+        codec: encodes rows and actions, with the levels and arms that were learned so far; a value that is replaced.
+    """
+
+    inner: Policy
+    features: Features
+    codec: Codec
+
+    def __init__(self, policy: Policy, features: Features) -> None:
+        if not isinstance(features, Features):
+            raise InputError(f"features: expected kb.Features(context=…, actions=…), got {shown(features)}.")
+        if policy.round_index or policy.pending:
+            raise InputError("policy: expected one that has learned nothing yet; build it with features= at once.")
+        self.inner, self.features, self.codec = policy, features, features.codec()
+
+    def select(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
+        """Choose an action for a row. Changes neither the model nor what is known of levels.
+
+        Args:
+            context: a dict, a row of a pandas or polars frame, or a NumPy record, with the columns that were described.
+            actions: the names of the arms on offer, all that are known unless given; or rows of features, or a mapping
+                from names to rows; or a box, where actions are described by numbers.
+            mask: which of them may be played: a mapping from names to booleans, where names that are left out may be;
+                or one boolean for each.
+        """
+        vector, choices, rows, offered, settled = self._offer(context, actions, mask)
+        return self._named(self.inner.select(vector, choices, rows), context, offered, settled)
+
+    def preview(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
+        """Return what :meth:`select` would return now; changes nothing, random streams included."""
+        vector, choices, rows, offered, settled = self._offer(context, actions, mask)
+        return self._named(self.inner.preview(vector, choices, rows), context, offered, settled)
+
+    def ask(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
+        """Choose an action whose reward arrives later; :meth:`tell` learns it. The arguments are those of select."""
+        with self._alone():
+            vector, choices, rows, offered, settled = self._offer(context, actions, mask)
+            codec = self.codec
+            if not settled:
+                # the model counts the chosen point from now on, so its encoding must stay
+                chosen = self._named(self.inner.preview(vector, choices, rows), context, offered, settled)
+                codec = codec.learned(chosen.context, chosen.action)
+            decision = self._change(codec, lambda: self.inner.ask(vector, choices, rows))
+        return self._named(decision, context, offered, settled=True)
+
+    def update(
+        self,
+        context: RowLike | NamedDecision,
+        action: Action | None = None,
+        reward: float | None = None,
+        *,
+        weight: float | None = None,
+        noise_variance: float | None = None,
+        outputs: Mapping[str, float] | None = None,
+    ) -> None:
+        """Learn the reward of an action: ``update(decision, reward=1.0)``, or ``update(row, action, 1.0)``.
+
+        Either succeeds or changes nothing. A decision of :meth:`ask` is learned by :meth:`tell`, and here only once it
+        has expired.
+
+        Args:
+            context: a decision, or the row of a context.
+            action: the arm or the row that was played; left out for a decision.
+            reward: a finite number; larger is better.
+            weight: how many ordinary rewards this one is worth: its noise variance is λ/weight. 1 unless given.
+            noise_variance: of this reward, in squared reward units; instead of ``weight``.
+            outputs: what was measured besides, by the names of the policy's constraints.
+        """
+        measured: dict[str, Any] = {"weight": weight, "noise_variance": noise_variance, "outputs": outputs}
+        if isinstance(context, NamedDecision):
+            decision: NamedDecision = context
+            if action is not None:
+                raise InputError("update: a decision knows its action; write update(decision, reward=…).")
+            self.inner._ledger.require_unlearned("update", decision.id)
+            if reward is None:
+                raise InputError("reward: expected a number, got none; write update(decision, reward=…).")
+            if decision.settled:
+                self.inner.update(decision.encoded.context, decision.encoded.action, reward, **measured)
+                return
+            context, action = decision.context, decision.action
+        elif action is not None:
+            self.codec.require_played([action])
+        if action is None or reward is None:
+            raise InputError("update: expected a row, an action and a reward, or a decision and reward=….")
+        with self._alone():
+            codec = self.codec
+            vector, settled = codec.context(context)
+            vectors, known = codec.actions([action])
+            if not (settled and known):
+                # what was never met is learned with its first reward, as it was encoded just now
+                codec = codec.learned(context, action)
+            self._change(codec, lambda: self.inner.update(vector, vectors[0], reward, **measured))
+
+    def tell(
+        self,
+        id: int | NamedDecision,
+        reward: float,
+        *,
+        weight: float | None = None,
+        noise_variance: float | None = None,
+        outputs: Mapping[str, float] | None = None,
+    ) -> None:
+        """Learn the reward of a decision of :meth:`ask`, given by itself or its ``id``; in any order, once each.
+
+        The other arguments are those of :meth:`update`.
+        """
+        options: dict[str, Any] = {"weight": weight, "noise_variance": noise_variance, "outputs": outputs}
+        self.inner.tell(_encoded(id), reward, **options)
+
+    def expire(self, id: int | NamedDecision) -> None:
+        """Give up on a decision of :meth:`ask`, given by itself or its ``id``, whose reward will never arrive."""
+        self.inner.expire(_encoded(id))
+
+    def select_many(
+        self, contexts: FrameLike, actions: Offer | None = None, mask: Mask | None = None
+    ) -> list[NamedDecision]:
+        """Choose an action for each of many rows with the current model, at the speed of matrix products.
+
+        Args:
+            contexts: a frame, a list of dicts, or a NumPy structured array.
+            actions: offered in every round, as for :meth:`select`.
+            mask: which of them may be played in every round, as for :meth:`select`.
+        """
+        rows = as_rows("contexts", contexts)
+        vectors, settled = self.codec.contexts(rows)
+        choices, allowed, offered, known = self._choices(actions, mask)
+        if allowed is None:
+            decisions = self.inner.select_many(vectors, choices)
+        else:
+            assert not isinstance(choices, Box)
+            playable = available_rows(allowed, len(offered))
+            decisions = [
+                replace(
+                    one,
+                    index=int(playable[one.index]),
+                    probabilities=None if (p := one.probabilities) is None else scattered(p, playable, len(offered)),
+                )
+                for one in self.inner.select_many(vectors, choices[playable])
+            ]
+        pairs = zip(decisions, rows, strict=True)
+        return [self._named(decision, row, offered, settled and known) for decision, row in pairs]
+
+    def choices(self, contexts: FrameLike, actions: Offer | None = None) -> list[Choice]:
+        """Return what :meth:`select_many` chooses, as places among the actions, without their names."""
+        vectors, _ = self.codec.contexts(as_rows("contexts", contexts))
+        return self.inner.choices(vectors, self.codec.actions(self.codec.offered(actions))[0])
+
+    def ask_many(
+        self, contexts: FrameLike, actions: Offer | None = None, mask: Mask | None = None
+    ) -> list[NamedDecision]:
+        """Choose one action for each of many rows, whose rewards arrive later: exactly n decisions of :meth:`ask`.
+
+        Each decision counts in the standard deviations of the next. If one of them fails, those before it expire. The
+        arguments are those of :meth:`select_many`.
+        """
+        rows, before = as_rows("contexts", contexts), self.issued
+        # a bad row far down is refused before the first decision is made
+        self.codec.contexts(rows)
+        try:
+            return [self.ask(row, actions, mask) for row in rows]
+        except BaseException:
+            for key in [key for key in self.pending if key >= before]:
+                self.expire(key)
+            raise
+
+    def select_batch(
+        self, contexts: FrameLike, actions: Offer | None = None, *, batch_variance_limit: float = 10.0
+    ) -> list[NamedDecision]:
+        """Decide for the next rows before any of their rewards arrives, as far as that is safe.
+
+        Returns at least one decision, all of them pending: pass their rewards to :meth:`tell_many`, then call this with
+        the remaining rows. :meth:`PosteriorPolicy.select_batch` says where a batch ends.
+        """
+        rows = as_rows("contexts", contexts)
+        self.codec.contexts(rows)
+        if not len(rows):
+            raise InputError("contexts: expected at least one row, got none.")
+        asked = (self.ask(row, actions) for row in rows)
+        posterior = self._model("select_batch").posterior
+        return take_batch(posterior, asked, lambda decision: decision.encoded, batch_variance_limit)
+
+    def update_many(
+        self,
+        contexts: FrameLike | Sequence[NamedDecision],
+        actions: Offer | None = None,
+        rewards: ArrayLike | None = None,
+        *,
+        outputs: Mapping[str, ArrayLike] | None = None,
+    ) -> None:
+        """Learn a log of rounds in order; the model is that of :meth:`update` one by one, reached faster.
+
+        Bad input changes nothing. If the kernel fails in the middle, the rounds before that stay learned.
+
+        Args:
+            contexts: a frame, or rows; or decisions, which know their actions.
+            actions: the arm or the row that was played in each; left out for decisions.
+            rewards: shape (n,).
+            outputs: of constraints by name, shape (n,), NaN where one was not measured.
+        """
+        if rewards is None:
+            raise InputError("rewards: expected one number for each round, got none; write rewards=….")
+        if isinstance(contexts, (list, tuple)) and contexts and isinstance(contexts[0], NamedDecision):
+            if actions is not None:
+                raise InputError("update_many: decisions know their actions; leave actions out.")
+            for one in contexts:
+                self.inner._ledger.require_unlearned("update_many", one.id)
+            contexts, actions = [one.context for one in contexts], [one.action for one in contexts]
+        else:
+            self.codec.require_played(self.codec.offered(actions))
+        with self._alone():
+            vectors, encoded, codec = self._log(contexts, actions)
+            self._change(codec, lambda: self.inner.update_many(vectors, encoded, rewards, outputs=outputs))
+
+    def await_many(self, contexts: FrameLike, actions: Sequence[Action]) -> list[int]:
+        """Await the rewards of the arm or row that was played in each row; return the ids that :meth:`tell` takes."""
+        self.codec.require_played(self.codec.offered(actions))
+        with self._alone():
+            vectors, encoded, codec = self._log(contexts, actions)
+            return self._change(codec, lambda: self.inner.await_many(vectors, encoded))
+
+    def tell_many(
+        self,
+        ids: Sequence[int | NamedDecision],
+        rewards: ArrayLike,
+        *,
+        outputs: Mapping[str, ArrayLike] | None = None,
+    ) -> None:
+        """Learn the rewards (n,) of several decisions of :meth:`ask`; outputs are those of :meth:`update_many`."""
+        if not isinstance(ids, Iterable):
+            raise InputError(f"ids: expected those of several decisions, got {shown(ids)}.")
+        self.inner.tell_many([one if type(one) is int else _encoded(one) for one in ids], rewards, outputs=outputs)
+
+    def expire_before(self, id: int | NamedDecision) -> tuple[int, ...]:
+        """Give up on all pending decisions that were asked for before one, or its ``id``; return their ids."""
+        return self.inner.expire_before(id.id if isinstance(id, NamedDecision) else id)  # type: ignore[arg-type]
+
+    def predict(self, context: RowLike, actions: Offer | None = None) -> Prediction:
+        """Return mean and standard deviation of the expected reward of each action, shape (A,); writes nothing."""
+        return self._model("predict").predict(*self.encode(context, actions))
+
+    def constrained(
+        self, constraints: Mapping[str, Constraint], *, safe_actions: Offer | None = None, **options: Any
+    ) -> Self:
+        """Keep measured outputs within limits from the first round on, and return the policy.
+
+        :meth:`update` and :meth:`tell` take the outputs from then on.
+
+        Args:
+            constraints: limits by the name of an output: ``{"pressure": Below(8.0, kernel)}``; the kernel compares
+                encoded joint points.
+            safe_actions: arms or rows known to be safe in every context, to begin with, as for :meth:`select`.
+            options: as for :meth:`UpperConfidenceBound.constrained`.
+        """
+        inner, vectors = self._constrainable("constrained"), None
+        if safe_actions is not None:
+            vectors, settled = self.codec.actions(self.codec.offered(safe_actions))
+            if not settled:
+                raise InputError(
+                    "safe_actions: expected arms and levels that are described, got one that is not known yet; name it "
+                    "in kb.Arms([…]) or kb.Categorical([…])."
+                )
+        inner.constrained(constraints, safe_actions=vectors, **options)
+        return self
+
+    def predict_outputs(self, context: RowLike, actions: Offer | None = None) -> dict[str, Prediction]:
+        """Return mean and standard deviation of each constrained output, by name, for each action; writes nothing."""
+        return self._constrainable("predict_outputs").predict_outputs(*self.encode(context, actions))
+
+    def explain(self, decision: NamedDecision, count: int = 5) -> NamedExplanation:
+        """Explain a decision of :meth:`select` or :meth:`ask`: the ``count`` past rounds that moved its mean most."""
+        if not isinstance(decision, NamedDecision):
+            raise InputError(f"decision: expected what select or ask returned, got {type(decision).__name__}.")
+        found: Explanation = self._model("explain").explain(decision.encoded, count)
+        rewards = [None] * len(found.points) if found.rewards is None else found.rewards.tolist()
+        past = zip(self.codec.decode(found.points), found.contributions.tolist(), rewards, strict=True)
+        rounds = tuple(PastRound(row, action, share, reward) for (row, action), share, reward in past)
+        return NamedExplanation(decision.arm, found.mean, found.exploration, rounds, found.rest, found.prior_mean)
+
+    def diagnostics(self) -> NamedDiagnostics:
+        """Describe the policy: sizes, dimensions, memory, and how much each variable matters."""
+        return NamedDiagnostics(self.inner.diagnostics(), self.relevance(), self.codec.levels)
+
+    def relevance(self) -> dict[str, float]:
+        """Return how much the expected reward depends on each variable, as in :class:`NamedDiagnostics`.
+
+        Empty where no points are kept to vary them at, as of ``lin_ucb``.
+        """
+        if not isinstance(self.inner, PosteriorPolicy) or not self.round_index:
+            return {}
+        posterior = self.inner.posterior
+        try:
+            points = self.points
+        except UnavailableError:
+            return {}
+        return relevance(points, self.features.layout, lambda rows: posterior.predict(rows).mean)
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Write mean and standard deviation to a JSON file, as :meth:`PosteriorPolicy.export` does.
+
+        Under ``variables`` the file says how rows become the points it is a function of, with the levels and arms
+        known now. An error where a transformer encodes rows.
+        """
+        self._model("export").export(path, self.features.layout.names, self.codec.portable())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the policy to one file, atomically; :func:`kernel_bandits.load` reads it back with levels and arms."""
+        for side, value in (("context is", self.features.context), ("actions are", self.features.actions)):
+            if isinstance(value, Transformer):
+                raise InputError(
+                    f"save: the {side} encoded by {type(value).__name__}, and a saved policy holds data and no "
+                    "code, so a transformer cannot be saved; describe the columns by kb.Features, or keep the "
+                    "transformer in your own pipeline and save a policy over arrays (policy.inner)."
+                )
+        # a copy, which fails if another thread changes the policy meanwhile
+        persistence.save(copy.deepcopy(self), path)
+
+    def reseed(self, seed: Seed) -> None:
+        """Restart every random stream of the policy, as :meth:`Policy.reseed` does."""
+        self.inner.reseed(seed)
+
+    def forget_choice(self) -> None:
+        """Drop what the last :meth:`select` computed, as :meth:`Policy.forget_choice` does."""
+        self.inner.forget_choice()
+
+    def encode(self, context: RowLike, actions: Offer | None = None) -> tuple[FloatArray, FloatArray]:
+        """Return the arrays of a row and the actions, shapes (d_x,) and (A, d_a), with the levels known now."""
+        return self.codec.context(context)[0], self.codec.actions(self.codec.offered(actions))[0]
+
+    @property
+    def arms(self) -> tuple[Level, ...]:
+        """Every arm that was described or learned."""
+        return self.codec.arms
+
+    @property
+    def points(self) -> FloatArray:
+        """The joint points that were observed, shape (t, d); the anchors where the history is not kept."""
+        posterior = self._model("points").posterior
+        if posterior.approximation == "history-free":
+            return posterior.dictionary_points
+        return posterior.observed_points
+
+    @property
+    def round_index(self) -> int:
+        """t, the number of rewards learned."""
+        return self.inner.round_index
+
+    @property
+    def dictionary_size(self) -> int:
+        """How many points or features carry the model."""
+        return self.inner.dictionary_size
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """The ids of the decisions of :meth:`ask` that were neither told nor expired, oldest first."""
+        return self.inner.pending
+
+    @property
+    def issued(self) -> int:
+        """The number of decisions of ``ask`` and ``await_many`` so far; the next one has this id."""
+        return self.inner.issued
+
+    @property
+    def posteriors(self) -> Sequence[Posterior[Any]]:
+        """The models the policy uses: one, one per stage, or none."""
+        return self.inner.posteriors
+
+    def _offer(
+        self, context: RowLike, actions: Offer | None, mask: Mask | None
+    ) -> tuple[FloatArray, FloatArray | Box, ArrayLike | None, Sequence[Action], bool]:
+        """Return context, actions and mask for the policy over arrays, the actions by name, and if all is settled."""
+        vector, settled = self.codec.context(context)
+        choices, allowed, offered, known = self._choices(actions, mask)
+        return vector, choices, allowed, offered, settled and known
+
+    def _choices(
+        self, actions: Offer | None, mask: Mask | None
+    ) -> tuple[FloatArray | Box, ArrayLike | None, Sequence[Action], bool]:
+        if isinstance(actions, Box):
+            if mask is not None:
+                raise InputError("mask: a box has no rows to leave out; offer a smaller box.")
+            return self.codec.box(actions), None, (), True
+        offered = self.codec.offered(actions)
+        vectors, known = self.codec.actions(offered)
+        return vectors, None if mask is None else self.codec.mask(mask, offered), offered, known
+
+    def _named(self, decision: Decision, context: RowLike, offered: Sequence[Action], settled: bool) -> NamedDecision:
+        """Return a decision over arrays by name, among the actions on offer; none where a box was offered."""
+        action = self.codec.choices.read(decision.action) if decision.index < 0 else offered[decision.index]
+        assert action is not None
+        if type(action) is dict:
+            action = dict(action)
+        elif type(action) is not str and not np.isscalar(action):
+            action = dict(as_row("actions", action))
+        return NamedDecision(
+            decision.index,
+            self.codec.arm_of(action),
+            action,
+            dict(context) if type(context) is dict else dict(as_row("context", context)),
+            decision.mean,
+            decision.std,
+            decision.upper_bound,
+            decision.propensity,
+            decision.id,
+            decision,
+            settled,
+        )
+
+    def _log(self, contexts: FrameLike, actions: Offer | None) -> tuple[FloatArray, FloatArray, Codec]:
+        """Return the vectors of rounds that were played, and the codec that has learned them."""
+        rows, played = as_rows("contexts", contexts), self.codec.offered(actions)
+        if len(rows) != len(played):
+            raise InputError(
+                f"contexts and actions: expected as many of each, got {len(rows)} and {len(played)}; actions are those "
+                "that were played, one for each row."
+            )
+        return self.codec.log(rows, played)
+
+    def _change(self, codec: Codec, change: Callable[[], T]) -> T:
+        """Change the policy over arrays; its new points are encoded by a codec that has learned them.
+
+        The codec comes first, and is taken back if the policy over arrays is as before: an error or an interrupt finds
+        both before the change, or both after.
+        """
+        before, rounds = self.codec, (self.round_index, self.issued)
+        try:
+            self.codec = codec
+            return change()
+        except BaseException:
+            if (self.round_index, self.issued) == rounds:
+                self.codec = before
+            raise
+
+    def _alone(self) -> threading.RLock:
+        """Return the lock under which new levels are met: two threads must not give one vector to two of them."""
+        return _locks.setdefault(self, threading.RLock())
+
+    def _model(self, verb: str) -> PosteriorPolicy:
+        if not isinstance(self.inner, PosteriorPolicy):
+            raise InputError(f"{verb}: {type(self.inner).__name__} has no posterior; use ek_ucb or k_ucb.")
+        return self.inner
+
+    def _constrainable(self, verb: str) -> UpperConfidenceBound:
+        if not isinstance(self.inner, UpperConfidenceBound):
+            raise InputError(f"{verb}: {type(self.inner).__name__} takes no constraints; use ek_ucb or k_ucb.")
+        return self.inner
+
+    def __copy__(self) -> Self:
+        # two policies must not share one model
+        return copy.deepcopy(self)
+
+    def __repr__(self) -> str:
+        described = ", ".join(name for _, name in self.features.layout.variables)
+        return f"TablePolicy({self.inner!r}, {described})"
+
+
+def _encoded(id: int | NamedDecision) -> int | Decision:
+    return id.encoded if isinstance(id, NamedDecision) else id
+
+
+# The locks of policies that are in use: they are no state, and are neither copied nor saved.
+_locks: WeakKeyDictionary[TablePolicy, threading.RLock] = WeakKeyDictionary()
+
+# It has the verbs of a policy; files and type checks at run time take it for one.
+Policy.register(TablePolicy)

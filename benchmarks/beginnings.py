@@ -15,7 +15,7 @@ from measure import markdown
 
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Kors
-from kernel_bandits.posteriors import ExactPosterior, NystromPosterior
+from kernel_bandits.posterior import ExactPosterior, NystromPosterior
 
 ROUNDS, CANDIDATES = 2048, 256
 CASES = [

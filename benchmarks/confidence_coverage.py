@@ -16,8 +16,8 @@ import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.confidence import Confidence
 from kernel_bandits.dictionaries import LeverageDictionary
-from kernel_bandits.policies import UpperConfidenceBound
-from kernel_bandits.posteriors import NystromPosterior
+from kernel_bandits.policy import UpperConfidenceBound
+from kernel_bandits.posterior import NystromPosterior
 
 HORIZON, RUNS = 300, 200
 NORM, NOISE, FAILURE, RIDGE = 1.0, 0.1, 0.1, 0.01

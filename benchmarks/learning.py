@@ -28,7 +28,7 @@ import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.environments import Environment, Round
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.policies.ucb import UpperConfidenceBound
+from kernel_bandits.policy.ucb import UpperConfidenceBound
 
 # Fixed lengthscales of a Gaussian kernel about the best one; those beside them are worse by far, or far slower.
 GRID = {

@@ -8,7 +8,7 @@ import numpy as np
 
 import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.policies import UpperConfidenceBound
+from kernel_bandits.policy import UpperConfidenceBound
 
 ROUNDS = 100_000
 

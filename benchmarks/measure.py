@@ -9,8 +9,8 @@ import numpy as np
 
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import LeverageDictionary
-from kernel_bandits.policies import UpperConfidenceBound
-from kernel_bandits.posteriors import NystromPosterior
+from kernel_bandits.policy import UpperConfidenceBound
+from kernel_bandits.posterior import NystromPosterior
 
 
 def interleaved_medians(calls: Sequence[Callable[[int], object]], repeats: int, blocks: int = 8) -> list[float]:

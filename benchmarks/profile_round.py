@@ -14,12 +14,12 @@ from rounds import one_round
 
 import kernel_bandits.dictionaries.kors as kors
 import kernel_bandits.kernels as kernels
-import kernel_bandits.posteriors.basis as basis
-import kernel_bandits.posteriors.nystrom as nystrom
-import kernel_bandits.posteriors.ridge as ridge
-from kernel_bandits.policies import ties
-from kernel_bandits.posteriors.nystrom import AnchoredRegression
-from kernel_bandits.posteriors.ridge import RidgeRegression
+import kernel_bandits.posterior.basis as basis
+import kernel_bandits.posterior.nystrom as nystrom
+import kernel_bandits.posterior.ridge as ridge
+from kernel_bandits.policy import ties
+from kernel_bandits.posterior.nystrom import AnchoredRegression
+from kernel_bandits.posterior.ridge import RidgeRegression
 
 SHAPES = ((64, 10), (512, 10))
 ROUNDS = 3000

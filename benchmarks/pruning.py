@@ -6,7 +6,7 @@ import numpy as np
 from measure import interleaved_medians
 
 import kernel_bandits as kb
-from kernel_bandits.posteriors import nystrom as looking
+from kernel_bandits.posterior import nystrom as looking
 
 
 def after_rounds(

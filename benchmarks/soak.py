@@ -19,7 +19,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.policies import UpperConfidenceBound
+from kernel_bandits.policy import UpperConfidenceBound
 from kernel_bandits.rng import stream
 
 WINDOWS = 100

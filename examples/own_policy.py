@@ -3,14 +3,14 @@
 import numpy as np
 
 import kernel_bandits as kb
-from kernel_bandits.policies import Choice, PosteriorPolicy
+from kernel_bandits.policy import Choice, PosteriorPolicy
 
 
 class EpsilonGreedy(PosteriorPolicy):
     """The largest mean of K-UCB's posterior, or with probability ε any action."""
 
     def __init__(self, kernel: kb.Kernel, seed: int, epsilon: float) -> None:
-        super().__init__(kb.posteriors.ExactPosterior(kernel, 0.01), np.random.default_rng(seed))
+        super().__init__(kb.posterior.ExactPosterior(kernel, 0.01), np.random.default_rng(seed))
         self.epsilon = epsilon
 
     def choose(self, points: np.ndarray) -> Choice:

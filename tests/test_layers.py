@@ -147,17 +147,17 @@ def test_no_modules_import_each_other():
 
 
 FORBIDDEN = {
-    "plain": "import kernel_bandits.policies.policy\n",
-    "from": "from kernel_bandits.policies.policy import Policy\n",
+    "plain": "import kernel_bandits.policy.policy\n",
+    "from": "from kernel_bandits.policy.policy import Policy\n",
     "from the root": "from kernel_bandits import policies\n",
     "a public name": "from kernel_bandits import ek_ucb\n",
     "the root": "import kernel_bandits\n",
     "relative": "from ..policies import base\n",
-    "in a function": "def build():\n    from kernel_bandits.policies import base\n",
+    "in a function": "def build():\n    from kernel_bandits.policy import base\n",
     "for types": (
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from kernel_bandits.policies.policy import Policy\n"
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from kernel_bandits.policy.policy import Policy\n"
     ),
-    "by importlib": "import importlib\nimportlib.import_module('kernel_bandits.policies.policy')\n",
+    "by importlib": "import importlib\nimportlib.import_module('kernel_bandits.policy.policy')\n",
 }
 
 

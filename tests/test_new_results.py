@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import kernel_bandits as kb
 from kernel_bandits import theory
-from kernel_bandits.posteriors import NystromPosterior
+from kernel_bandits.posterior import NystromPosterior
 
 
 @settings(max_examples=200, deadline=None)

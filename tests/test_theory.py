@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import kernel_bandits as kb
 from kernel_bandits import theory
 from kernel_bandits.dictionaries import Kors
-from kernel_bandits.posteriors import NystromPosterior
+from kernel_bandits.posterior import NystromPosterior
 
 gram_cases = {
     "seed": st.integers(0, 2**32 - 1),

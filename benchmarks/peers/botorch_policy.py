@@ -11,7 +11,7 @@ import torch
 from botorch.models.transforms import Normalize, Standardize
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from kernel_bandits.policies import Choice, Policy
+from kernel_bandits.policy import Choice, Policy
 from kernel_bandits.rng import Seed, stream
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 from kernel_bandits.errors import InputError
 from kernel_bandits.logs import ContinuousLog, Log
 from kernel_bandits.offpolicy import RewardModel, Valuation, evaluate, fitted_model
-from kernel_bandits.policies import Policy, load
+from kernel_bandits.policy import Policy, load
 from kernel_bandits_lab.plots import require_matplotlib
 from kernel_bandits_lab.study import catalogue
 from kernel_bandits_lab.study.catalogue import did_you_mean

@@ -19,8 +19,8 @@ from kernel_bandits import commit, persistence
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.policies.decision import Choice, Decision
-from kernel_bandits.policies.posterior_policy import PosteriorPolicy
+from kernel_bandits.policy.policy import Choice, Decision
+from kernel_bandits.policy.policy import PosteriorPolicy
 from kernel_bandits.tables import TablePolicy
 from kernel_bandits.tables.values import as_plain, nearest, shown
 

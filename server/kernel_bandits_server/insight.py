@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.policies.posterior_policy import PosteriorPolicy
+from kernel_bandits.policy.policy import PosteriorPolicy
 from kernel_bandits.tables import Arms, Boolean, Categorical, Column, Embedding, Ordered
 from kernel_bandits.tables.values import as_plain, nearest
 from kernel_bandits_server.events import Event

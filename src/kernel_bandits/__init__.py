@@ -5,10 +5,10 @@ The packages, in the order in which data flows through a round:
 - :mod:`~kernel_bandits.environments` offer a context and a set of actions (``Environment``).
 - :mod:`~kernel_bandits.actions` pairs each action with the context to a joint point; boxes and masks.
 - :mod:`~kernel_bandits.kernels` compare points (``Kernel``).
-- :mod:`~kernel_bandits.posteriors` predict the mean and standard deviation of the reward (``Posterior``).
+- :mod:`~kernel_bandits.posterior` predict the mean and standard deviation of the reward (``Posterior``).
 - :mod:`~kernel_bandits.dictionaries` choose the past points that a posterior keeps as anchors (``Dictionary``).
 - :mod:`~kernel_bandits.confidence` sets the radius of the upper bound; :mod:`~kernel_bandits.theory` computes bounds.
-- :mod:`~kernel_bandits.policies` choose an action (``Policy``).
+- :mod:`~kernel_bandits.policy` choose an action (``Policy``).
 - :mod:`~kernel_bandits.tables` encode rows as joint points, for a policy over a table (``Features``).
 - :mod:`~kernel_bandits.presets` assemble all that: ``ek_ucb``, ``k_ucb`` and the other algorithms by name.
 - :mod:`~kernel_bandits.logs` read and learn logs; :mod:`~kernel_bandits.offpolicy` estimates values from them.
@@ -21,7 +21,7 @@ The verbs are ``predict``, ``update``, ``select`` and ``run``. Importing this pa
 import importlib
 from typing import Any
 
-from kernel_bandits import dictionaries, environments, logs, offpolicy, posteriors, theory
+from kernel_bandits import dictionaries, environments, logs, offpolicy, posterior, theory
 from kernel_bandits.actions import Box
 from kernel_bandits.boxes.constraints import Above, Below
 from kernel_bandits.confidence import (
@@ -55,9 +55,9 @@ from kernel_bandits.kernels import (
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.loop import RunResult, run
 from kernel_bandits.persistence import register
-from kernel_bandits.policies import Decision, Policy, load
-from kernel_bandits.posteriors import Prediction
-from kernel_bandits.posteriors.drift import Discount, Restart, Wander, Window
+from kernel_bandits.policy import Decision, Policy, load
+from kernel_bandits.posterior import Prediction
+from kernel_bandits.posterior.drift import Discount, Restart, Wander, Window
 from kernel_bandits.presets import (
     cbbkb,
     cbkb,
@@ -155,7 +155,7 @@ __all__ = [
     "logs",
     "median_lengthscale",
     "offpolicy",
-    "posteriors",
+    "posterior",
     "random_features_ucb",
     "register",
     "register_with_scikit_learn",

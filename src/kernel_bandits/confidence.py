@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from kernel_bandits.arrays import as_count, as_positive
 from kernel_bandits.errors import InputError
-from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posterior.base import Posterior
 from kernel_bandits.theory import capacity_factor, number_of_stages, projected_excess
 
 
@@ -22,7 +22,7 @@ class Confidence(ABC):
     """A rule for the radius β of the confidence set."""
 
     @abstractmethod
-    def radius(self, posterior: Posterior[Any]) -> float:
+    def radius(self, posterior: Posterior) -> float:
         """Return the paper's β for the next round; enters the upper bound linearly, as β·std/√λ."""
 
 
@@ -33,8 +33,8 @@ class FixedRadius(Confidence):
     def radius_at(self, regularization: float) -> float:
         """Return β, given λ."""
 
-    def radius(self, posterior: Posterior[Any]) -> float:
-        return self.radius_at(posterior._facts.regularization)
+    def radius(self, posterior: Posterior) -> float:
+        return self.radius_at(posterior.regularization)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class LearnedDeviations(Confidence):
     and the best that may be hoped for (:class:`~kernel_bandits.learning.mixed.MixedSample`).
     """
 
-    def radius(self, posterior: Posterior[Any]) -> float:
+    def radius(self, posterior: Posterior) -> float:
         return posterior.bonus * math.sqrt(posterior.regularization)
 
 
@@ -97,7 +97,7 @@ class GuaranteedRadius(Confidence):
     def _log_failure(self) -> float:
         return math.log(1.0 / self.failure_probability)
 
-    def _require(self, posterior: Posterior[Any], *valid_for: str) -> None:
+    def _require(self, posterior: Posterior, *valid_for: str) -> None:
         if posterior.learns_kernel:
             raise InputError(
                 f"confidence: {type(self).__name__} holds for a kernel that is fixed beforehand, and this one is "
@@ -127,7 +127,7 @@ class _OfThePaper(GuaranteedRadius):
             given = self.complexity
             raise InputError(f"complexity: expected 'effective_dimension' or 'log_determinant', got {given!r}.")
 
-    def _complexity(self, posterior: Posterior[Any], excess: float) -> float:
+    def _complexity(self, posterior: Posterior, excess: float) -> float:
         """Return log(e + etκ²/λ)·d_eff or log det(I + K/λ), of which the posterior tracks all but the excess."""
         if self.complexity == "log_determinant":
             return posterior.log_determinant + excess
@@ -147,7 +147,7 @@ class Lemma31(_OfThePaper):
         complexity: ``"effective_dimension"`` (as printed) or ``"log_determinant"``.
     """
 
-    def radius(self, posterior: Posterior[Any]) -> float:
+    def radius(self, posterior: Posterior) -> float:
         self._require(posterior, "exact")
         # β = √λB + R√(2 log(1/δ) + complexity)
         noise = self.noise_bound * math.sqrt(2.0 * self._log_failure + self._complexity(posterior, 0.0))
@@ -174,7 +174,7 @@ class Lemma41(_OfThePaper):
         super().__post_init__()
         _check_projection_error(self.projection_error)
 
-    def radius(self, posterior: Posterior[Any]) -> float:
+    def radius(self, posterior: Posterior) -> float:
         self._require(posterior, "exact", "projected")
         complexity = self._complexity(posterior, posterior.residual_trace / posterior.regularization)
         # β̃ = (√λ + √μ_t)B + R√(4 log(1/δ) + 2·complexity)
@@ -205,7 +205,7 @@ class Tightened(GuaranteedRadius):
         super().__post_init__()
         _check_projection_error(self.projection_error)
 
-    def radius(self, posterior: Posterior[Any]) -> float:
+    def radius(self, posterior: Posterior) -> float:
         self._require(posterior, "exact", "projected", "history-free")
         ridge, residual = posterior.regularization, posterior.residual_trace
         deviation = 2.0 * self._log_failure + posterior.log_determinant
@@ -238,7 +238,7 @@ class ChowdhuryGopalan(GuaranteedRadius):
         super().__post_init__()
         as_count("horizon", self.horizon)
 
-    def radius(self, posterior: Posterior[Any]) -> float:
+    def radius(self, posterior: Posterior) -> float:
         self._require(posterior, "exact")
         if posterior.round_index > self.horizon:
             raise InputError(
@@ -270,7 +270,7 @@ class KrauseOng(GuaranteedRadius):
         if self.maximum_information_gain is not None:
             _require_non_negative("maximum_information_gain", self.maximum_information_gain)
 
-    def radius(self, posterior: Posterior[Any]) -> float:
+    def radius(self, posterior: Posterior) -> float:
         self._require(posterior, "exact")
         gain = self.maximum_information_gain
         gain = posterior.information_gain if gain is None else gain
@@ -304,7 +304,7 @@ class StageRadius(GuaranteedRadius):
         as_count("number_of_actions", self.number_of_actions)
         _check_projection_error(self.projection_error)
 
-    def radius(self, posterior: Posterior[Any]) -> float:
+    def radius(self, posterior: Posterior) -> float:
         self._require(posterior, "exact", "projected", "history-free")
         intervals = 2.0 * self.horizon * self.number_of_actions * number_of_stages(self.horizon)
         bias = posterior.regularization + min(posterior.residual_trace, self.projection_error)
@@ -322,7 +322,7 @@ def _require_non_negative(name: str, value: float) -> None:
         raise InputError(f"{name}: expected a finite number of at least 0, got {value!r}.")
 
 
-def require_radius(confidence: Confidence, posterior: Posterior[Any], *, in_stages: bool = False) -> None:
+def require_radius(confidence: Confidence, posterior: Posterior, *, in_stages: bool = False) -> None:
     """Raise unless it is a radius object that is valid for the posterior, alone or as a stage of SupKernelUCB."""
     if not isinstance(confidence, Confidence):
         raise InputError(

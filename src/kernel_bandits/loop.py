@@ -12,7 +12,7 @@ from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_count, as_vector
 from kernel_bandits.environments.base import ContinuousEnvironment, Environment, Round, noise_takes_play
 from kernel_bandits.errors import InputError
-from kernel_bandits.policies.policy import Policy
+from kernel_bandits.policy.policy import Policy
 from kernel_bandits.rng import Seed, stream
 
 

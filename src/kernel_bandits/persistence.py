@@ -2,60 +2,47 @@
 
 Layout: a line that names the format, its number (4 bytes), the length of the manifest (8 bytes), the manifest, the
 arrays one after the other, and the SHA-256 of all that. Numbers are big-endian, arrays as they lie in memory. The
-manifest describes the policy as the tree of its attributes. The reader looks classes up among those of this library,
-those given to :func:`register` and scikit-learn's kernels, and fills in attributes; nothing that a file names is ever
-called.
+manifest describes the policy as a tree of objects. A class declares what is saved of it: the fields of a dataclass, its
+slots, or the names in ``saved``. The reader looks classes up among those of this library, those given to
+:func:`register` and scikit-learn's kernels, and fills in what they declare; nothing that a file names is ever called.
 """
 
 from __future__ import annotations
 
-import array
-import dis
 import hashlib
 import importlib
-import itertools
 import json
-import keyword
 import math
 import os
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache, cached_property
-from inspect import getattr_static
+from functools import cache
 from pathlib import Path
-from types import MemberDescriptorType
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from kernel_bandits.commit import attributes
 from kernel_bandits.errors import InputError, needs
 from kernel_bandits.io import as_path, atomic_write, remove_drafts
-from kernel_bandits.rng import Seed, entropy_of, restored
+from kernel_bandits.rng import restored
+from kernel_bandits.values import Pending, Rows, fields_of
 from kernel_bandits.version import __version__
 
 MAGIC = b"kernel-bandits policy\n"
 # Raise by one when the classes can no longer be filled from a file of the release before.
-FORMAT = 9
+FORMAT = 10
 DIGEST_BYTES = hashlib.sha256().digest_size
 
 
-def save(policy: object, path: str | os.PathLike[str], require_unchanged: Callable[[], None] | None = None) -> None:
-    """Write a policy with all it has learned, its generators and its pending decisions to a file, atomically.
+def save(policy: object, path: str | os.PathLike[str]) -> None:
+    """Write a policy with all it has learned, its generators and its pending decisions to a file, atomically."""
+    write(to_bytes(policy), path)
 
-    An older file of that name stays until the new one is complete.
 
-    Args:
-        policy: to write.
-        path: of the file.
-        require_unchanged: raises if the policy was changed while it was read; called before anything is written.
-    """
+def write(content: bytes, path: str | os.PathLike[str]) -> None:
+    """Write the content of a file atomically; an older file of that name stays until the new one is complete."""
     target = as_path("save", path)
-    content = to_bytes(policy)
-    if require_unchanged is not None:
-        require_unchanged()
     try:
         with atomic_write(target) as file:
             file.write(content)
@@ -203,31 +190,26 @@ def is_ours(cls: type) -> bool:
     return cls.__module__.startswith(f"{_PACKAGE}.")
 
 
-def require_attribute(cls: type, name: str) -> None:
-    """Raise unless objects of a class may hold a value under this name: no method, no property, no special name."""
-    plain = name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
-    default = getattr_static(cls, name, None) if plain else None
-    is_place = isinstance(default, (MemberDescriptorType, cached_property))
-    is_value = not callable(default) and not hasattr(type(default), "__get__")
-    if not (plain and (is_place or is_value)):
-        raise InputError(f"it sets {name!r} of {cls.__qualname__}, which is no attribute of such an object.")
-
-
 @cache
-def assigned_names(cls: type) -> frozenset[str]:
-    """Return the attributes that the constructors of a class assign to ``self``, from their byte code."""
-    names = set()
-    for one in cls.__mro__:
-        code = getattr(one.__dict__.get("__init__"), "__code__", None)
-        if code is None or not code.co_varnames:
-            continue
-        instructions = list(dis.get_instructions(code))
-        for before, instruction in itertools.pairwise(instructions):
-            # newer compilers load two variables at once
-            loaded = before.argval[-1] if isinstance(before.argval, tuple) else before.argval
-            if instruction.opname == "STORE_ATTR" and loaded == code.co_varnames[0]:
-                names.add(str(instruction.argval))
-    return frozenset(names)
+def declared(cls: type) -> tuple[str, ...] | None:
+    """Return the names of what is saved of an object: fields, slots or ``saved``; None where a class declares none."""
+    names = [name for one in reversed(cls.__mro__) for name in one.__dict__.get("saved", ())]
+    if names:
+        return tuple(dict.fromkeys(names))
+    if is_dataclass(cls):
+        return tuple(field.name for field in fields(cls))
+    if any("__slots__" in one.__dict__ and one.__slots__ for one in cls.__mro__):
+        return fields_of(cls)
+    # a class without state, or one of a user's own
+    return () if is_ours(cls) else None
+
+
+def state_of(thing: object) -> dict[str, Any]:
+    """Return what is saved of an object, by name."""
+    names = declared(type(thing))
+    if names is None:
+        return dict(vars(thing))
+    return {name: getattr(thing, name) for name in names}
 
 
 Json: TypeAlias = Any
@@ -266,6 +248,9 @@ class Encoder:
                 return {"bytes": value.hex()}
             if kind is tuple:
                 return {"tuple": [self.encode(item, (where, _ITEM, i)) for i, item in enumerate(value)]}
+            if isinstance(value, tuple) and name_of(kind) is not None:
+                items = [self.encode(item, (where, _ITEM, i)) for i, item in enumerate(value)]
+                return {"named": name_of(kind), "items": items}
         if id(value) in self._seen:
             return {"same": self._seen[id(value)]}
         number = self._seen[id(value)] = len(self._seen)
@@ -278,17 +263,14 @@ class Encoder:
                 raise InputError(f"save: {_words(where)} is an array of {value.dtype}; only numbers can be saved.")
             self.arrays.append(value)
             return {"array": len(self.arrays) - 1}
-        if isinstance(value, (list, deque)):
-            if {*map(type, value)} <= _PLAIN:
-                # as JSON has them; thousands of numbers are looked at in a moment
-                return {type(value).__name__: list(value)}
-            return {type(value).__name__: [self.encode(item, (where, _ITEM, i)) for i, item in enumerate(value)]}
+        if isinstance(value, Rows):
+            return {"rows": self.encode(value.array, where), "length": value.length}
+        if isinstance(value, Pending):
+            return {"pending": self._pairs(value, where)}
+        if isinstance(value, list):
+            return {"list": [self.encode(item, (where, _ITEM, i)) for i, item in enumerate(value)]}
         if isinstance(value, dict):
-            key: Place = (where, _KEY, None)
-            named = [(self.encode(k, key), self.encode(item, (where, _ITEM, k))) for k, item in value.items()]
-            return {"dict": named}
-        if isinstance(value, array.array):
-            return {"numbers": value.typecode, "list": self.encode(np.array(value), where)}
+            return {"dict": self._pairs(value, where)}
         if isinstance(value, np.random.Generator):
             # the stream that it is, so that a loaded policy can be reseeded as a new one
             stream = tuple(getattr(value.bit_generator.seed_seq, "spawn_key", ()))
@@ -301,8 +283,14 @@ class Encoder:
                 f"save: {_words(where)} is {type(value).__module__}.{type(value).__qualname__}, which is not of this "
                 "library; apply kb.register to its class, or build the policy from parts that can be saved."
             )
-        state = {key: self.encode(item, (where, _ATTRIBUTE, key)) for key, item in attributes(value).items()}
+        state = {key: self.encode(item, (where, _ATTRIBUTE, key)) for key, item in state_of(value).items()}
         return {"object": name, "state": state}
+
+    def _pairs(self, mapping: Any, where: Place) -> list[Json]:
+        return [
+            (self.encode(key, (where, _KEY, None)), self.encode(item, (where, _ITEM, key)))
+            for key, item in mapping.items()
+        ]
 
 
 class Decoder:
@@ -345,34 +333,41 @@ class Decoder:
             return bytes.fromhex(value["bytes"])
         if "tuple" in value:
             return tuple(self.decode(item) for item in value["tuple"])
+        if "named" in value:
+            return self._named(class_of(value["named"]), [self.decode(item) for item in value["items"]])
         if "same" in value:
             return self._seen[value["same"]]
         return self._decode_once(value["number"], value)
 
+    def _named(self, cls: type, items: list[Any]) -> Any:
+        """Return a named tuple, filled and not called."""
+        if not issubclass(cls, tuple) or len(items) != len(getattr(cls, "_fields", ())):
+            raise InputError(f"it holds {len(items)} entries of {cls.__qualname__}, which has others.")
+        return tuple.__new__(cls, items)
+
     def _decode_once(self, number: int, value: Json) -> Any:
         if "object" in value:
-            cls = class_of(value["object"])
-            thing: object = object.__new__(cls)
-            self._seen[number] = thing
-            for name, item in value["state"].items():
-                require_attribute(cls, name)
-                # past the guard of frozen dataclasses
-                object.__setattr__(thing, name, self.decode(item))
-            return thing
+            return self._object(number, class_of(value["object"]), value["state"])
         if "dict" in value:
             mapping: dict[Any, Any] = {}
             self._seen[number] = mapping
             mapping.update((self.decode(key), self.decode(item)) for key, item in value["dict"])
-            return mapping
-        if "numbers" in value:
-            values = self.decode(value["list"])
-            self._seen[number] = array.array(str(value["numbers"]), values.tolist())
-        elif "list" in value or "deque" in value:
-            sequence: list[Any] | deque[Any] = [] if "list" in value else deque()
+        elif "list" in value:
+            sequence: list[Any] = []
             self._seen[number] = sequence
-            sequence.extend(self.decode(item) for item in value.get("list", value.get("deque")))
+            sequence.extend(self.decode(item) for item in value["list"])
         elif "array" in value:
             self._seen[number] = self._arrays[value["array"]]
+        elif "rows" in value:
+            rows, length = self.decode(value["rows"]), value["length"]
+            if not isinstance(rows, np.ndarray) or type(length) is not int or length < 1:
+                raise InputError("its manifest holds rows that are none.")
+            self._seen[number] = Rows.of(rows, length)
+        elif "pending" in value:
+            pairs = [(self.decode(key), self.decode(item)) for key, item in value["pending"]]
+            if not all(type(key) is int for key, _ in pairs):
+                raise InputError("its manifest holds a pending decision without a number.")
+            self._seen[number] = Pending(dict(pairs))
         elif "generator" in value:
             state = self.decode(value["generator"])
             self._seen[number] = restored(state, self.decode(value.get("stream", {"tuple": []})))
@@ -383,17 +378,33 @@ class Decoder:
             raise InputError(f"its manifest holds an entry of an unknown kind: {sorted(value)}.")
         return self._seen[number]
 
+    def _object(self, number: int, cls: type, state: Json) -> Any:
+        """Return an object with the state that its class declares, and no other."""
+        names = declared(cls)
+        if names is not None and set(state) != set(names):
+            missing, unknown = sorted(set(names) - set(state)), sorted(set(state) - set(names))
+            wrong = f"has no {missing[0]}" if missing else f"has {unknown[0]!r}, which is not declared"
+            raise InputError(f"its {cls.__qualname__} {wrong}.")
+        thing: object = object.__new__(cls)
+        self._seen[number] = thing
+        values = {name: self.decode(item) for name, item in state.items()}
+        restore = getattr(cls, "restore_saved", None)
+        if restore is not None:
+            restore(thing, values)
+            return thing
+        for name, item in values.items():
+            if names is None and (not name.isidentifier() or name.startswith("__")):
+                raise InputError(f"it sets {name!r} of {cls.__qualname__}, which is no attribute of such an object.")
+            # past the guard of frozen dataclasses
+            object.__setattr__(thing, name, item)
+        return thing
+
 
 def _require_complete(thing: object) -> None:
-    """Raise if an object lacks a field, holds a number that is none, or a value that its class refuses."""
-    for name, value in attributes(thing).items():
+    """Raise if an object holds a number that is none, or a value that its class refuses."""
+    for name, value in state_of(thing).items():
         if not all(map(_is_number, _leaves(value))):
             raise InputError(f"the {name} of its {type(thing).__qualname__} has entries that are not finite.")
-    cls: Any = type(thing)
-    declared = {field.name for field in fields(cls)} if is_dataclass(cls) else assigned_names(cls)
-    for name in sorted(declared):
-        if not hasattr(thing, name):
-            raise InputError(f"its {type(thing).__qualname__} has no {name}.")
     check = getattr(thing, "__post_init__", None)
     if check is not None:
         check()
@@ -401,9 +412,11 @@ def _require_complete(thing: object) -> None:
 
 def _leaves(value: Any) -> Iterable[Any]:
     """Yield what a value holds outside of other objects."""
-    if isinstance(value, (tuple, list, deque)):
+    if isinstance(value, (tuple, list)):
         for item in value:
             yield from _leaves(item)
+    elif isinstance(value, Rows):
+        yield value.array
     elif isinstance(value, dict):
         yield from _leaves(list(value.values()))
     else:
@@ -414,56 +427,30 @@ def _is_number(value: Any) -> bool:
     """Return whether a value is fit to compute with: a single number may be infinite, as a limit."""
     if isinstance(value, float):
         return not math.isnan(value)
-    if isinstance(value, array.array) and value.typecode in "fd":
-        return all(map(math.isfinite, value))
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":
         return bool(np.isfinite(value).all())
     return True
 
 
-def reseed(thing: object, seed: Seed) -> None:
-    """Restart every random stream in an object from one seed; streams that are shared stay shared.
-
-    A stream keeps its key, so that a policy that has drawn nothing is afterwards one that was built with this seed. An
-    owner that draws ahead has a method ``on_reseed``, which is called at the end.
-    """
-    entropy = entropy_of(seed)
-    generators: dict[int, np.random.Generator] = {}
-    owners: dict[int, object] = {}
-    sequences: list[tuple[object, str, np.random.SeedSequence]] = []
-    for owner, name, value in _streams(thing):
-        owners.setdefault(id(owner), owner)
-        if isinstance(value, np.random.Generator):
-            generators.setdefault(id(value), value)
-        else:
-            sequences.append((owner, name, value))
-    used: set[tuple[int, ...]] = set()
-    for number, generator in enumerate(generators.values()):
-        key = tuple(getattr(generator.bit_generator.seed_seq, "spawn_key", ()))
-        if key in used:  # two streams of unknown origin
-            key = (*key, number)
-        used.add(key)
-        fresh = type(generator.bit_generator)(np.random.SeedSequence(entropy, spawn_key=key))
-        generator.bit_generator.state = fresh.state
-    for owner, name, sequence in sequences:
-        # past the guard of frozen dataclasses
-        object.__setattr__(owner, name, np.random.SeedSequence(entropy, spawn_key=sequence.spawn_key))
-    for owner in owners.values():
-        getattr(owner, "on_reseed", lambda: None)()
-
-
-def _streams(thing: object) -> Iterator[tuple[object, str, Any]]:
-    """Yield the generators and seeds in an object with their owners and names, each owner once."""
-    seen: set[int] = set()
-    waiting: deque[tuple[object, str, Any]] = deque([(thing, "", thing)])
+def memory_of(thing: object) -> int:
+    """Return the bytes of all arrays that can be reached from an object, each counted once."""
+    total, seen, waiting = 0, set(), [thing]
     while waiting:
-        owner, name, value = waiting.popleft()
-        if isinstance(value, (np.random.Generator, np.random.SeedSequence)):
-            yield owner, name, value
-        elif isinstance(value, (tuple, list, deque)):
-            waiting.extend((owner, "", item) for item in value)
-        elif isinstance(value, dict):
-            waiting.extend((owner, "", item) for item in value.values())
-        elif id(value) not in seen:
-            seen.add(id(value))
-            waiting.extend((value, key, item) for key, item in attributes(value).items())
+        item = waiting.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, np.ndarray):
+            # a view counts as the array it is a view of
+            total, waiting = (total + item.nbytes, waiting) if item.base is None else (total, [*waiting, item.base])
+        elif isinstance(item, Rows):
+            total += item.nbytes
+        elif isinstance(item, (dict, Pending)):
+            waiting.extend([*item.keys(), *item.values()])
+        elif isinstance(item, (list, tuple)):
+            waiting.extend(item)
+        elif isinstance(item, bytes):
+            total += len(item)
+        elif is_ours(type(item)) or hasattr(item, "__dict__"):
+            waiting.extend(state_of(item).values())
+    return total

@@ -28,15 +28,15 @@ from kernel_bandits.kernels.fourier import (
 from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.learning.columns import Columns, RewardModel
-from kernel_bandits.policies.exploration import Exploration, as_exploration, as_floor
-from kernel_bandits.policies.family import FamilyUpperConfidenceBound
-from kernel_bandits.policies.inverse_gap import InformationSharpness, InverseGapWeighting, PowerSharpness, Sharpness
-from kernel_bandits.policies.policy import Policy
-from kernel_bandits.policies.sup_kernel_ucb import SupKernelUCB
-from kernel_bandits.policies.thompson import ThompsonSampling
-from kernel_bandits.policies.ucb import UpperConfidenceBound
-from kernel_bandits.policies.uniform import Uniform
-from kernel_bandits.posteriors import (
+from kernel_bandits.policy.exploration import Exploration, as_exploration, as_floor
+from kernel_bandits.policy.family import FamilyUpperConfidenceBound
+from kernel_bandits.policy.inverse_gap import InformationSharpness, InverseGapWeighting, PowerSharpness, Sharpness
+from kernel_bandits.policy.policy import Policy
+from kernel_bandits.policy.sup_kernel_ucb import SupKernelUCB
+from kernel_bandits.policy.thompson import ThompsonSampling
+from kernel_bandits.policy.ucb import UpperConfidenceBound
+from kernel_bandits.policy.uniform import Uniform
+from kernel_bandits.posterior import (
     ExactPosterior,
     FeaturePosterior,
     LearnedPosterior,
@@ -44,10 +44,11 @@ from kernel_bandits.posteriors import (
     Posterior,
     SplitPosterior,
 )
-from kernel_bandits.posteriors.drift import Forgetting, ForgettingPosterior, require_forgetting
-from kernel_bandits.posteriors.learners import Learner, MixedLearner, StationaryLearner
+from kernel_bandits.posterior.drift import Forgetting, ForgettingPosterior, require_forgetting
+from kernel_bandits.posterior.learners import Learner, MixedLearner, StationaryLearner
 from kernel_bandits.rng import Seed, seed_of, stream
 from kernel_bandits.tables import Features, TablePolicy
+from kernel_bandits.values import evolve
 
 __all__ = [
     "cbbkb",
@@ -477,7 +478,7 @@ def inverse_gap_weighting(
         regularization: as for :func:`ek_ucb`.
         learn_kernel: as for :func:`ek_ucb`.
         sharpness: γ, in units of one over the reward: by default a schedule that follows what the model has learned; a
-            number c for c·√t, or a :class:`~kernel_bandits.policies.Sharpness`.
+            number c for c·√t, or a :class:`~kernel_bandits.policy.Sharpness`.
         effective_actions: K; where more actions are offered they count as K, and less is explored. By default all rows
             count, and a box counts as 32.
         dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
@@ -517,7 +518,7 @@ def _posterior(
     dictionary: DictionaryRule | None,
     seed: Seed,
     forgetting: Forgetting | None = None,
-) -> Posterior[Any]:
+) -> Posterior:
     """Return the posterior that the options of a preset ask for."""
     learning, rule = _when_learned(kernel, learn_kernel), rule_or_none(dictionary)
     rule = rule if learning is None or rule is None else rule.for_learned_kernel()
@@ -532,8 +533,12 @@ class _StagePosteriors:
     regularization: float
     posteriors: _Posteriors
 
-    def __call__(self, stage: int) -> Posterior[Any]:
+    def __call__(self, stage: int) -> Posterior:
         return self.posteriors(self.kernel, self.regularization, stage)
+
+    def reseeded(self, entropy: int) -> _StagePosteriors:
+        """Return the same with coins of another seed."""
+        return replace(self, posteriors=self.posteriors.reseeded(entropy))
 
 
 def _when_learned(kernel: KernelLike | None, learn_kernel: bool | KernelLearning | None) -> KernelLearning | None:
@@ -561,7 +566,7 @@ def _posterior_of(
     posteriors: _Posteriors,
     seed: Seed,
     forgetting: Forgetting | None = None,
-) -> Posterior[Any]:
+) -> Posterior:
     """Return the posterior of a kernel as it is, or one that learns it; with ``forgetting`` one that forgets."""
     as_positive("regularization", regularization)
     if forgetting is not None:
@@ -587,7 +592,7 @@ def _forgetting(
     posteriors: _Posteriors,
     seed: Seed,
     forgetting: Forgetting,
-) -> Posterior[Any]:
+) -> Posterior:
     half_life = forgetting.time_half_life
     if learning is None:
         assert kernel is not None
@@ -614,7 +619,7 @@ class _Posteriors:
     rule: DictionaryRule | None
     seed: np.random.SeedSequence
 
-    def __call__(self, kernel: KernelLike, regularization: float, number: int | None = None) -> Posterior[Any]:
+    def __call__(self, kernel: KernelLike, regularization: float, number: int | None = None) -> Posterior:
         if self.rule is None:
             return ExactPosterior(kernel, regularization)
         own = () if number is None else (number,)
@@ -625,6 +630,10 @@ class _Posteriors:
         """Return the same, with this many anchors at most unless the rule has a cap of its own."""
         return self if self.rule is None else _Posteriors(self.rule.capped(size), self.seed)
 
+    def reseeded(self, entropy: int) -> _Posteriors:
+        """Return the same with coins of another seed."""
+        return replace(self, seed=np.random.SeedSequence(entropy, spawn_key=self.seed.spawn_key))
+
 
 @dataclass(frozen=True)
 class _Renewals:
@@ -634,11 +643,15 @@ class _Renewals:
     regularization: float
     posteriors: _Posteriors
 
-    def __call__(self, number: int, before: Posterior[Any] | None) -> Posterior[Any]:
+    def __call__(self, number: int, before: Posterior | None) -> Posterior:
         del before  # the kernel is given
         if isinstance(self.kernel, PerArm):
             return SplitPosterior(self.kernel, self.regularization, self.posteriors)
         return self.posteriors(self.kernel, self.regularization, number)
+
+    def reseeded(self, entropy: int) -> _Renewals:
+        """Return the same with coins of another seed."""
+        return replace(self, posteriors=self.posteriors.reseeded(entropy))
 
 
 @dataclass(frozen=True)
@@ -649,9 +662,15 @@ class _LearnedRenewals:
     learning: KernelLearning
     seed: np.random.SeedSequence
 
-    def __call__(self, number: int, before: Posterior[Any] | None) -> Posterior[Any]:
+    def __call__(self, number: int, before: Posterior | None) -> Posterior:
         del number  # the sample is drawn by the number of observations
         # what the columns and the box are is known to the learner of the posterior before
         learner = before.learner if isinstance(before, LearnedPosterior) else self.learner
         # what forgets has a test of its own, or none
-        return LearnedPosterior(copy.copy(learner), replace(self.learning, fall_back=False), self.seed)
+        fresh = LearnedPosterior(copy.copy(learner), replace(self.learning, fall_back=False), self.seed)
+        return fresh if before is None else evolve(fresh, failures=before.failures)
+
+    def reseeded(self, entropy: int) -> _LearnedRenewals:
+        """Return the same with coins and samples of another seed."""
+        seed = np.random.SeedSequence(entropy, spawn_key=self.seed.spawn_key)
+        return replace(self, learner=self.learner.reseeded(entropy), seed=seed)

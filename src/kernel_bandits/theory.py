@@ -11,14 +11,14 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_count, as_points, as_positive, require_finite
 from kernel_bandits.errors import InputError
-from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.posterior.base import Posterior
 
 
 class Learner(Protocol):
     """A policy with one posterior."""
 
     @property
-    def posterior(self) -> Posterior[Any]:
+    def posterior(self) -> Posterior:
         """The model."""
 
     @property

@@ -124,6 +124,11 @@ class Rows:
         return np.concatenate(list(self.blocks())) if self._size else np.empty(0)
 
     @property
+    def length(self) -> int:
+        """The rows of a block."""
+        return self._length
+
+    @property
     def last(self) -> Any:
         """The last number."""
         return self._blocks[-1].rows[(self._size - 1) % self._length].item()

@@ -9,7 +9,7 @@ from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Candidate, Fixed, Kors, PosteriorVariance
-from kernel_bandits.posteriors import NystromPosterior
+from kernel_bandits.posterior import NystromPosterior
 
 
 class CoinsThatSucceed:

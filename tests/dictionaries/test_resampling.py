@@ -9,7 +9,7 @@ from scipy import stats
 
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Resampling
-from kernel_bandits.posteriors import NystromPosterior
+from kernel_bandits.posterior import NystromPosterior
 
 KERNEL, RIDGE = kb.Gaussian(0.3), 0.1
 

@@ -11,7 +11,7 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Dictionary, DictionaryRule, Proposal
-from kernel_bandits.posteriors import NystromPosterior
+from kernel_bandits.posterior import NystromPosterior
 
 KERNEL, RIDGE = kb.Gaussian(0.3), 0.1
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_dictionary_rule.py"

@@ -3,7 +3,7 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits.kernels.fourier import LinearFeatures, QuadratureFourierFeatures, RandomFourierFeatures
-from kernel_bandits.posteriors import ExactPosterior, FeaturePosterior
+from kernel_bandits.posterior import ExactPosterior, FeaturePosterior
 
 KERNELS = [
     kb.Gaussian(0.4),

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from test_policy_contract import VARIANTS, build, rounds, variant_name
 
 import kernel_bandits as kb
-from kernel_bandits.policies import policy as policy_module
+from kernel_bandits.policy import policy as policy_module
 
 PROBE = np.array([0.4]), np.linspace(0, 1, 9)[:, None]
 

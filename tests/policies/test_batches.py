@@ -6,7 +6,7 @@ import pytest
 from test_policy_contract import build
 
 import kernel_bandits as kb
-from kernel_bandits.posteriors.history import History
+from kernel_bandits.posterior.history import History
 
 ACTIONS = np.linspace(0, 1, 7)[:, None]
 

@@ -13,7 +13,7 @@ from test_policy_contract import KERNEL_VARIANTS, VARIANTS, PoisonedKernel, buil
 import kernel_bandits as kb
 from kernel_bandits.boxes import search
 from kernel_bandits.boxes.ascent import ascend
-from kernel_bandits.policies import Policy
+from kernel_bandits.policy import Policy
 
 BOX = kb.Box([0.0], [1.0])
 

@@ -8,7 +8,7 @@ import pytest
 from test_policy_contract import rounds
 
 import kernel_bandits as kb
-from kernel_bandits.policies import Choice, PosteriorPolicy
+from kernel_bandits.policy import Choice, PosteriorPolicy
 
 ACTIONS = np.linspace(0, 1, 4)[:, None]
 
@@ -160,7 +160,7 @@ class Greedy(PosteriorPolicy):
 
 
 def test_a_rule_need_not_return_what_it_computed():
-    greedy = Greedy(kb.posteriors.ExactPosterior(kb.Gaussian(0.3), 0.1), np.random.default_rng(0))
+    greedy = Greedy(kb.posterior.ExactPosterior(kb.Gaussian(0.3), 0.1), np.random.default_rng(0))
     same = kb.k_ucb(kb.Gaussian(0.3), regularization=0.1, seed=0)
     for context, actions, noise in rounds(15):
         decision = greedy.select(context, actions)

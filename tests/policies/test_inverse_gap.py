@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import kernel_bandits as kb
-from kernel_bandits.policies import InformationSharpness, PowerSharpness
-from kernel_bandits.policies.inverse_gap import inverse_gap_weights
+from kernel_bandits.policy import InformationSharpness, PowerSharpness
+from kernel_bandits.policy.inverse_gap import inverse_gap_weights
 
 VALUES = st.floats(-5.0, 5.0, width=32)
 TABLES = st.integers(1, 12).flatmap(lambda count: arrays(np.float64, count, elements=VALUES))

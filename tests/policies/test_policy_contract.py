@@ -9,7 +9,7 @@ from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
 from kernel_bandits import presets
-from kernel_bandits.policies import ThompsonSampling
+from kernel_bandits.policy import ThompsonSampling
 
 # a family of kernels has tests of its own, in test_family.py
 PRESETS = sorted(set(presets.__all__) - {"family_ucb"})

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernel_bandits as kb
-from kernel_bandits.posteriors import nystrom
+from kernel_bandits.posterior import nystrom
 
 
 def trained(seed, lengthscale, regularization, number, rounds, scale):

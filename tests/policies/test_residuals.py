@@ -5,8 +5,8 @@ import numpy as np
 import kernel_bandits as kb
 from kernel_bandits.learning.defaults import FIRST_TESTED_ROUND as FIRST_TESTED
 from kernel_bandits.learning.defaults import TOLERATED_SHIFT as TOLERATED
-from kernel_bandits.policies.residuals import CALM, LIMIT, Residuals
-from kernel_bandits.posteriors.base import Facts
+from kernel_bandits.policy.diagnostics import CALM, LIMIT, Residuals
+from kernel_bandits.posterior.base import Facts
 
 RIDGE = 0.25
 

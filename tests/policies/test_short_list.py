@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
-from kernel_bandits.policies.short_list import Plays
+from kernel_bandits.policy.short_list import Plays
 
 PRICES = np.array([[0.0], [0.3], [0.9], [1.7], [2.6]])
 

@@ -6,7 +6,7 @@ from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 
 import kernel_bandits as kb
-from kernel_bandits.posteriors.base import JOINT_POINTS, draw_deviations
+from kernel_bandits.posterior.base import JOINT_POINTS, draw_deviations
 
 ACTIONS = np.linspace(0, 1, 6)[:, None]
 CONTEXT = np.array([0.3])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Fixed, Kors, PosteriorVariance, Resampling
 from kernel_bandits.kernels.fourier import LinearFeatures
-from kernel_bandits.posteriors import ExactPosterior, FeaturePosterior, NystromPosterior
+from kernel_bandits.posterior import ExactPosterior, FeaturePosterior, NystromPosterior
 
 LAMBDA = 0.05
 KERNEL = kb.Gaussian(0.4)

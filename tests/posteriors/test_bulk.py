@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Fixed, Kors, PosteriorVariance
-from kernel_bandits.posteriors import ExactPosterior, NystromPosterior, nystrom
-from kernel_bandits.posteriors.nystrom import ANCHORS_PER_DIMENSION, UNEXPLAINED_SHARE, AnchoredRegression
+from kernel_bandits.posterior import ExactPosterior, NystromPosterior, nystrom
+from kernel_bandits.posterior.nystrom import ANCHORS_PER_DIMENSION, UNEXPLAINED_SHARE, AnchoredRegression
 
 KERNEL = 2.0 * kb.Matern([0.3, 0.5])
 RULES = {

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernel_bandits as kb
-from kernel_bandits.posteriors import ExactPosterior, NystromPosterior
-from kernel_bandits.posteriors.basis import least_direction
+from kernel_bandits.posterior import ExactPosterior, NystromPosterior
+from kernel_bandits.posterior.basis import least_direction
 
 
 def learned(kernel, regularization, points, rewards):

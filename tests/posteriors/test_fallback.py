@@ -10,9 +10,9 @@ from roles import UNWATCHED, classified, visitors
 import kernel_bandits as kb
 from kernel_bandits.learning.defaults import FALL_LIMIT as LIMIT
 from kernel_bandits.learning.defaults import FIRST_TESTED_ROUND as FIRST_TESTED
-from kernel_bandits.policies.short_list import Plays
-from kernel_bandits.posteriors.base import Facts
-from kernel_bandits.posteriors.drift import FORGOTTEN, Trust
+from kernel_bandits.policy.short_list import Plays
+from kernel_bandits.posterior.base import Facts
+from kernel_bandits.posterior.drift import FORGOTTEN, Trust
 
 
 def trust_after(residuals, trust=None, first=FIRST_TESTED):
@@ -145,7 +145,7 @@ def test_anchors_stand_for_what_still_counts():
     since = posterior.trusted_since
     assert posterior.observed_weights[:since].max() <= FORGOTTEN
     assert (posterior.observed_weights[since:] == 1.0).all()
-    exact = kb.posteriors.ExactPosterior(posterior.kernel, posterior.regularization)
+    exact = kb.posterior.ExactPosterior(posterior.kernel, posterior.regularization)
     points = posterior.observed_points
     exact.observe_many(points[since:], posterior.observed_rewards[since:] - posterior.prior_mean)
     expected, found = exact.predict(points), posterior.predict(points)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernel_bandits as kb
-from kernel_bandits.posteriors import ExactPosterior
+from kernel_bandits.posterior import ExactPosterior
 
 
 def learning(preset, **defaults):

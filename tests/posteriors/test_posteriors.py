@@ -10,8 +10,8 @@ from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Fixed, Kors
-from kernel_bandits.posteriors import ExactPosterior, NystromPosterior, basis
-from kernel_bandits.posteriors.basis import WELL_CONDITIONED
+from kernel_bandits.posterior import ExactPosterior, NystromPosterior, basis
+from kernel_bandits.posterior.basis import WELL_CONDITIONED
 
 KERNEL = kb.Gaussian(0.4)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
-from kernel_bandits.posteriors.nystrom import Kinship, evaluate_together
+from kernel_bandits.posterior.nystrom import Kinship, evaluate_together
 
 ARMS, COLUMNS = 10, 3
 

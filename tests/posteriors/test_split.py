@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
-from kernel_bandits.posteriors import ExactPosterior, SplitPosterior
+from kernel_bandits.posterior import ExactPosterior, SplitPosterior
 
 KERNEL = kb.PerArm(kb.Mixed(0.2, 0.5, 1.0), 2)
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 import kernel_bandits as kb
-from kernel_bandits.posteriors.basis import AnchorBasis
-from kernel_bandits.posteriors.sums import MISSED_ROWS, sums_of
+from kernel_bandits.posterior.basis import AnchorBasis
+from kernel_bandits.posterior.sums import MISSED_ROWS, sums_of
 
 KERNEL = kb.Gaussian(0.2)
 

@@ -6,7 +6,7 @@ import pytest
 import kernel_bandits as kb
 from kernel_bandits.environments import Round
 from kernel_bandits.kernels.fourier import RandomFourierFeatures
-from kernel_bandits.posteriors import ExactPosterior, FeaturePosterior, NystromPosterior, SplitPosterior
+from kernel_bandits.posterior import ExactPosterior, FeaturePosterior, NystromPosterior, SplitPosterior
 
 KERNEL, RIDGE = kb.Matern(0.5), 0.2
 

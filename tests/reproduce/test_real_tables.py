@@ -8,7 +8,7 @@ from kernel_bandits_lab import Failure, execute, executor
 from short_runs import study
 
 from kernel_bandits.environments import Table
-from kernel_bandits.posteriors import LearnedPosterior
+from kernel_bandits.posterior import LearnedPosterior
 from reproduce.figures import StudyFigures
 from reproduce.real_tables import figure
 

@@ -63,7 +63,7 @@ class ExactGrowth(Growth[ExactState]):
 
 @dataclass(frozen=True)
 class ExactModel(Model[ExactSettings[jax.Array], ExactState, ExactBeliefs]):
-    """K-UCB; the formulas of :mod:`kernel_bandits.posteriors.exact`."""
+    """K-UCB; the formulas of :mod:`kernel_bandits.posterior.exact`."""
 
     family: Family
 

@@ -1,6 +1,6 @@
 """EK-UCB of many replicas at once: the posterior projected on dictionaries that grow by KORS.
 
-The formulas are those of :mod:`kernel_bandits.posteriors` and :mod:`kernel_bandits.dictionaries.kors`.
+The formulas are those of :mod:`kernel_bandits.posterior` and :mod:`kernel_bandits.dictionaries.kors`.
 """
 
 import math
@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from kernel_bandits.dictionaries.leverage import leverage_score
-from kernel_bandits.posteriors.basis import DIRECTION_TOLERANCE, NOISE_TOLERANCE, ROUNDING_TOLERANCE
-from kernel_bandits.posteriors.ridge import DRIFT_TOLERANCE
+from kernel_bandits.posterior.basis import DIRECTION_TOLERANCE, NOISE_TOLERANCE, ROUNDING_TOLERANCE
+from kernel_bandits.posterior.ridge import DRIFT_TOLERANCE
 from kernel_bandits_lab.accelerated.arrays import bucket, downdated, downdated_product, pick, product, put_row, unit
 from kernel_bandits_lab.accelerated.covariance import Family, gram
 from kernel_bandits_lab.accelerated.models import Batch, Capacity, Demand, Growth, Model, Observation, Step, Upkeep

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from kernel_bandits.policies.ties import TIE_TOLERANCE
+from kernel_bandits.policy.policy import TIE_TOLERANCE
 
 # Policies break ties up to this share of the largest bound; in float32 rounding is coarser.
 TIE_TOLERANCES = {"float64": TIE_TOLERANCE, "float32": 1e-6}

@@ -15,7 +15,7 @@ from typing import Any, Self
 from kernel_bandits.arrays import as_count
 from kernel_bandits.environments import Environment, Table
 from kernel_bandits.errors import InputError
-from kernel_bandits.policies.policy import Policy
+from kernel_bandits.policy.policy import Policy
 from kernel_bandits_lab.study.components import Component, Reference
 
 # What a run passes to its policy, where the policy takes it.

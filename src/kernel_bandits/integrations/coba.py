@@ -7,7 +7,7 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_floats, as_vector
 from kernel_bandits.errors import InputError, needs
-from kernel_bandits.policies.policy import Policy
+from kernel_bandits.policy.policy import Policy
 
 with needs("coba", "kernel-bandits[coba]"):
     from coba.primitives import Learner

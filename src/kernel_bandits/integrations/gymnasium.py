@@ -15,7 +15,7 @@ from kernel_bandits.arrays import FloatArray, as_points
 from kernel_bandits.environments import Bump, Chessboard, Environment, MovingOptimum, MovingPeak, Round, StepDiagonal
 from kernel_bandits.errors import InputError, needs
 from kernel_bandits.loop import Feedback, RunResult, Simulation, record
-from kernel_bandits.policies.policy import Policy
+from kernel_bandits.policy.policy import Policy
 
 with needs("gymnasium", "kernel-bandits[gym]"):
     import gymnasium

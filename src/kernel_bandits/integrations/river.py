@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from kernel_bandits.arrays import FloatArray, as_vector
 from kernel_bandits.errors import InputError, needs
-from kernel_bandits.policies.policy import Policy
+from kernel_bandits.policy.policy import Policy
 
 with needs("river", "kernel-bandits[river]"):
     from river.bandit.base import ArmID, ContextualPolicy

@@ -12,9 +12,9 @@ from kernel_bandits.dictionaries.base import HistoryMode
 from kernel_bandits.errors import InputError, needs
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.numerics.blas_threads import threads_for
-from kernel_bandits.policies.policy import MANY_ROWS
-from kernel_bandits.policies.ucb import ROWS_AT_ONCE
-from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.policy.policy import MANY_ROWS
+from kernel_bandits.policy.ucb import ROWS_AT_ONCE
+from kernel_bandits.posterior.base import Posterior
 from kernel_bandits.presets import ek_ucb
 
 with needs("scikit-learn", "kernel-bandits[sklearn]"):
@@ -49,7 +49,7 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
         random_state: of the coins that choose anchors; an int, a ``RandomState`` or None.
 
     Attributes:
-        posterior_: the :class:`~kernel_bandits.posteriors.Posterior` of the target the model sees.
+        posterior_: the :class:`~kernel_bandits.posterior.Posterior` of the target the model sees.
         y_mean_: the number subtracted from the target.
         y_scale_: the number it is divided by.
         n_features_in_: d.
@@ -100,7 +100,7 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
             self.posterior_.update_many(rows, (targets - self.y_mean_) / self.y_scale_)
         return self
 
-    def _build(self) -> Posterior[Any]:
+    def _build(self) -> Posterior:
         """Return the posterior of a new EK-UCB policy."""
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         return ek_ucb(self.kernel, regularization=self.regularization, dictionary=self._rule(), seed=seed).posterior

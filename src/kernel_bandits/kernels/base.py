@@ -125,6 +125,8 @@ class Kernel(ABC):
 class Constant(Kernel):
     """k(x, y) = value: an offset in a sum, an output variance in a product."""
 
+    saved = ("value",)
+
     def __init__(self, value: float) -> None:
         self.value = as_positive("value", value)
 
@@ -148,6 +150,8 @@ class Constant(Kernel):
 class _Foreign(Kernel):
     """A kernel of others, which knows no more than the defaults."""
 
+    saved = ("_kernel",)
+
     def __init__(self, kernel: KernelLike) -> None:
         self._kernel = kernel
 
@@ -163,6 +167,8 @@ class _Foreign(Kernel):
 
 class Sum(Kernel):
     """k₁ + k₂, the result of ``kernel + kernel``."""
+
+    saved = ("left", "right")
 
     def __init__(self, left: KernelLike, right: KernelLike) -> None:
         self.left, self.right = left, right
@@ -186,6 +192,8 @@ class Sum(Kernel):
 
 class Product(Kernel):
     """k₁·k₂, the result of ``kernel * kernel``."""
+
+    saved = ("left", "right")
 
     def __init__(self, left: KernelLike, right: KernelLike) -> None:
         self.left, self.right = left, right

@@ -20,6 +20,8 @@ class Bends:
         knee: of each of them, positive, shape (k,).
     """
 
+    saved = ("columns", "middle", "knee")
+
     def __init__(self, columns: ArrayLike, middle: ArrayLike, knee: ArrayLike) -> None:
         numbers = np.asarray(columns).reshape(-1)
         if len(numbers) and numbers.dtype.kind not in "iu":

@@ -67,6 +67,8 @@ class TensorProduct(Kernel):
         shear: how contexts move actions: k_action is of a − M(x − centre) then. None if contexts do not move actions.
     """
 
+    saved = ("context_kernel", "action_kernel", "context_dimension", "shear")
+
     def __init__(
         self,
         context_kernel: KernelLike,

@@ -20,6 +20,8 @@ class Polynomial(Kernel):
         offset: at least 0; its square root is sigma_0 in scikit-learn's ``DotProduct``.
     """
 
+    saved = ("degree", "_scales", "offset")
+
     def __init__(self, degree: int = 2, lengthscale: Lengthscale = 1.0, offset: float = 1.0) -> None:
         self.degree = as_count("degree", degree)
         self._scales = Scales(lengthscale)
@@ -64,6 +66,8 @@ class Linear(Kernel):
         lengthscale: ℓ, one positive number or one per column.
         offset: at least 0, the prior variance of the intercept.
     """
+
+    saved = ("_polynomial",)
 
     def __init__(self, lengthscale: Lengthscale = 1.0, offset: float = 0.0) -> None:
         self._polynomial = Polynomial(1, lengthscale, offset)

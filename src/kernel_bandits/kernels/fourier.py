@@ -64,6 +64,8 @@ class LinearFeatures(FeatureMap):
     make up for a column of 10⁶ ± 1, and nothing would be learned of it.
     """
 
+    saved = ("intercept", "centre")
+
     exact = True
 
     def __init__(self, intercept: bool = True, centre: FloatArray | None = None) -> None:
@@ -95,6 +97,8 @@ class InteractionFeatures(FeatureMap):
     are the context, all of them are taken for a context of one arm. Far columns are centred as in
     :class:`LinearFeatures`.
     """
+
+    saved = ("intercept", "context_columns", "arms", "centre")
 
     exact = True
 
@@ -156,6 +160,8 @@ class _FourierFeatures(FeatureMap):
     The frequencies depend on the number of columns, so they are computed at the first call and kept.
     """
 
+    saved = ("kernel", "number_of_features", "_spectrum")
+
     exact = False
 
     def __init__(self, kernel: Gaussian | Exponential | Matern, number_of_features: int) -> None:
@@ -195,6 +201,8 @@ class RandomFourierFeatures(_FourierFeatures):
         number_of_features: D, even.
         seed: of the frequencies.
     """
+
+    saved = ("_seed",)
 
     def __init__(self, kernel: KernelLike, number_of_features: int, seed: np.random.SeedSequence) -> None:
         if not isinstance(kernel, (Gaussian, Exponential, Matern)):

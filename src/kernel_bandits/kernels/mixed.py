@@ -59,6 +59,8 @@ class Mixed(Kernel):
         bends: of columns with long tails, before they are standardised.
     """
 
+    saved = ("bias", "linear", "smooth", "own", "lengthscale", "centre", "scale", "variables", "metric", "bends")
+
     def __init__(
         self,
         bias: float,
@@ -282,6 +284,8 @@ class PerArm(Kernel):
         context_dimension: how many of the leading columns are the context. The others name the arm: two actions are
             the same arm if all their columns agree.
     """
+
+    saved = ("context_kernel", "context_dimension")
 
     def __init__(self, context_kernel: KernelLike | float, context_dimension: int) -> None:
         self.context_kernel = as_kernel(context_kernel)

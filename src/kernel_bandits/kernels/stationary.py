@@ -19,6 +19,8 @@ PIECE = 2**14
 class Stationary(Kernel):
     """A function of the distance ‖(x − y)/ℓ‖ alone that is 1 at distance 0."""
 
+    saved = ("_scales", "_other_arguments")
+
     # the c in c·‖(x − y)/ℓ‖², the argument of the kernel as a function
     factor = 1.0
 
@@ -143,6 +145,8 @@ class Matern(Stationary):
         lengthscale: ℓ, one positive number or one per column.
         smoothness: ν, 1.5 or 2.5; :class:`Exponential` is ν = 1/2 and :class:`Gaussian` the limit of large ν.
     """
+
+    saved = ("smoothness", "factor", "_other_arguments")
 
     def __init__(self, lengthscale: Lengthscale = 1.0, smoothness: float = 2.5) -> None:
         if smoothness not in (1.5, 2.5):

@@ -16,6 +16,8 @@ class Timed(Kernel):
         half_life: after which a value keeps half of its correlation, in the units of the last column.
     """
 
+    saved = ("kernel", "half_life")
+
     def __init__(self, kernel: KernelLike, half_life: float) -> None:
         self.kernel = as_kernel(kernel)
         self.half_life = as_positive("half_life", half_life)

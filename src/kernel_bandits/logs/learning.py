@@ -23,9 +23,9 @@ from kernel_bandits.logs.partitions import (
     part_sample,
     part_sums,
 )
-from kernel_bandits.policies.posterior_policy import PosteriorPolicy
-from kernel_bandits.posteriors.nystrom import NystromPosterior
-from kernel_bandits.posteriors.sums import is_enough, sample_basis
+from kernel_bandits.policy.policy import PosteriorPolicy
+from kernel_bandits.posterior.nystrom import NystromPosterior
+from kernel_bandits.posterior.sums import is_enough, sample_basis
 
 
 @dataclass(frozen=True)

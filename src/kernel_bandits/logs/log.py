@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.arrays import FloatArray, as_points, as_vector
 from kernel_bandits.errors import InputError
-from kernel_bandits.policies.decision import Decision
+from kernel_bandits.policy.policy import Decision
 
 
 def refuse(where: str, row: int, expected: str, got: object) -> InputError:

@@ -12,8 +12,8 @@ import numpy as np
 from kernel_bandits.arrays import LARGEST_REWARD, FloatArray
 from kernel_bandits.errors import InputError, needs
 from kernel_bandits.logs.log import refuse
-from kernel_bandits.posteriors.basis import AnchorBasis
-from kernel_bandits.posteriors.sums import Sums, sums_of
+from kernel_bandits.posterior.basis import AnchorBasis
+from kernel_bandits.posterior.sums import Sums, sums_of
 
 # Rows that are read at once.
 BATCH_ROWS = 65_536

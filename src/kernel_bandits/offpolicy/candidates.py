@@ -12,7 +12,7 @@ from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_points, as_vector
 from kernel_bandits.errors import InputError
 from kernel_bandits.logs.log import ContinuousLog, Log, blocks, require_rows
-from kernel_bandits.policies.policy import Policy
+from kernel_bandits.policy.policy import Policy
 
 # A policy is never changed by an evaluation. A function takes a context (d_x,) and the actions (A, d_a) and returns a
 # row, or probabilities (A,).

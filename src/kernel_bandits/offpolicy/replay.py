@@ -10,7 +10,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.logs.log import Log
 from kernel_bandits.offpolicy.intervals import interval
-from kernel_bandits.policies.policy import Policy
+from kernel_bandits.policy.policy import Policy
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from kernel_bandits.arrays import FloatArray, as_count
 from kernel_bandits.dictionaries import Kors
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.policies import UpperConfidenceBound
-from kernel_bandits.posteriors.base import Posterior
+from kernel_bandits.policy import UpperConfidenceBound
+from kernel_bandits.posterior.base import Posterior
 from kernel_bandits.presets import ek_ucb
 
 # Points predicted at once.
@@ -74,7 +74,7 @@ class RewardModel:
 class CrossFit:
     """The models of a log, and the fold of each of its rounds, shape (n,)."""
 
-    models: tuple[Posterior[Any], ...]
+    models: tuple[Posterior, ...]
     folds: NDArray[np.intp]
 
     def predict(self, points: FloatArray, rounds: NDArray[np.intp]) -> FloatArray:

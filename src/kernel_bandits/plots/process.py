@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike
 from kernel_bandits.actions import Box, join
 from kernel_bandits.arrays import FloatArray, as_vector
 from kernel_bandits.errors import InputError, needs
-from kernel_bandits.policies.posterior_policy import PosteriorPolicy
-from kernel_bandits.policies.ucb import UpperConfidenceBound
-from kernel_bandits.posteriors import ExactPosterior
+from kernel_bandits.policy.policy import PosteriorPolicy
+from kernel_bandits.policy.ucb import UpperConfidenceBound
+from kernel_bandits.posterior import ExactPosterior
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -248,8 +248,8 @@ class Policy(ABC):
         generator: breaks ties, and draws whatever else the policy leaves to chance.
     """
 
-    # The attributes that a saved file holds besides the state.
-    saved: ClassVar[tuple[str, ...]] = ("generator",)
+    # The attributes that a saved file holds.
+    saved: ClassVar[tuple[str, ...]] = ("generator", "_state")
 
     def __init__(self, model: Model, generator: np.random.Generator) -> None:
         self.generator = generator
@@ -744,7 +744,12 @@ class Policy(ABC):
         )
 
     @final
-    def export(self, path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> None:
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        columns: Sequence[str] | None = None,
+        variables: Sequence[dict[str, Any]] | None = None,
+    ) -> None:
         """Write mean and standard deviation as a function of context and action to a JSON file.
 
         A few lines of NumPy or JavaScript evaluate it, without this library. A file of this name is replaced.
@@ -752,8 +757,9 @@ class Policy(ABC):
         Args:
             path: of the file.
             columns: names of the columns, context columns first; ``column 0`` and so on unless given.
+            variables: how the variables of a table become these columns, where there is one; written as they are.
         """
-        export(self.posterior, path, columns)
+        export(self.posterior, path, columns, variables)
 
     @final
     def learn_sums(self, basis: AnchorBasis, sums: Sums, context_columns: int) -> None:
@@ -765,6 +771,21 @@ class Policy(ABC):
             model = of_sums(state.model, basis, sums)
             dimensions = context_columns, basis.anchors.shape[1] - context_columns
             self._commit(state, evolve(state, model=model, rewards_learned=sums.count, dimensions=dimensions))
+
+    @final
+    def require_unlearned(self, verb: str, id: int | None) -> None:
+        """Raise if the reward of a decision was told, or is still to be told; one that has expired may be learned."""
+        state = self._state
+        if id is None or id >= state.issued:
+            return
+        if id in state.pending:
+            raise InputError(f"{verb}: decision {id} came from ask; write tell(decision, reward).")
+        fate = state.fate(id)
+        if fate != EXPIRED:
+            raise InputError(
+                f"{verb}: decision {id} {fate}; a reward counts once, and nothing was changed. To learn another "
+                "reward of the same action, pass its row and action: update(decision.context, decision.action, reward)."
+            )
 
     @final
     def group_columns(self, labels: NDArray[np.intp]) -> None:
@@ -1003,6 +1024,8 @@ class Policy(ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._last, self._drawn_from, self._lock = _NOTHING_CHOSEN, [], RLock()
+
+    restore_saved = __setstate__
 
     def __copy__(self) -> Self:
         return copy.deepcopy(self)

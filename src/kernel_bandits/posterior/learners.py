@@ -179,6 +179,8 @@ class StationaryLearner(Learner[RewardModel]):
         learning: from what.
     """
 
+    saved = ("_build", "_start", "_learning", "_units", "_refits", "_known")
+
     def __init__(self, build: PosteriorFactory, start: RewardModel, learning: KernelLearning) -> None:
         self._build, self._start, self._learning = build, start, learning
         self._units: Units | None = None
@@ -269,6 +271,8 @@ class MixedLearner(Learner[MixedModel]):
         build_arm: builds the posterior of one arm on contexts.
         columns: what they are; the number of context columns is that of the first round.
     """
+
+    saved = ("_build", "_build_arm", "_columns", "_arms", "_far", "_offered")
 
     def __init__(self, build: PosteriorFactory, build_arm: PosteriorFactory, columns: Columns | None = None) -> None:
         self._build, self._build_arm = build, build_arm

@@ -19,12 +19,10 @@ from kernel_bandits.actions import Box, available_rows
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.boxes.constraints import Constraint
 from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits.policies.decision import Choice, Decision, scattered
-from kernel_bandits.policies.diagnostics import Diagnostics
-from kernel_bandits.policies.policy import Policy
-from kernel_bandits.policies.posterior_policy import Explanation, PosteriorPolicy, take_batch
-from kernel_bandits.policies.ucb import UpperConfidenceBound
-from kernel_bandits.posteriors.base import Posterior, Prediction
+from kernel_bandits.policy.diagnostics import Diagnostics
+from kernel_bandits.policy.policy import Choice, Decision, Explanation, Policy, scattered
+from kernel_bandits.policy.ucb import UpperConfidenceBound
+from kernel_bandits.posterior.base import Posterior, Prediction
 from kernel_bandits.rng import Seed
 from kernel_bandits.tables.arms import Action, Offer
 from kernel_bandits.tables.columns import Layout
@@ -294,7 +292,7 @@ class TablePolicy:
             decision: NamedDecision = context
             if action is not None:
                 raise InputError("update: a decision knows its action; write update(decision, reward=…).")
-            self.inner._ledger.require_unlearned("update", decision.id)
+            self.inner.require_unlearned("update", decision.id)
             if reward is None:
                 raise InputError("reward: expected a number, got none; write update(decision, reward=…).")
             if decision.settled:
@@ -386,22 +384,6 @@ class TablePolicy:
                 self.expire(key)
             raise
 
-    def select_batch(
-        self, contexts: FrameLike, actions: Offer | None = None, *, batch_variance_limit: float = 10.0
-    ) -> list[NamedDecision]:
-        """Decide for the next rows before any of their rewards arrives, as far as that is safe.
-
-        Returns at least one decision, all of them pending: pass their rewards to :meth:`tell_many`, then call this with
-        the remaining rows. :meth:`PosteriorPolicy.select_batch` says where a batch ends.
-        """
-        rows = as_rows("contexts", contexts)
-        self.codec.contexts(rows)
-        if not len(rows):
-            raise InputError("contexts: expected at least one row, got none.")
-        asked = (self.ask(row, actions) for row in rows)
-        posterior = self._model("select_batch").posterior
-        return take_batch(posterior, asked, lambda decision: decision.encoded, batch_variance_limit)
-
     def update_many(
         self,
         contexts: FrameLike | Sequence[NamedDecision],
@@ -426,7 +408,7 @@ class TablePolicy:
             if actions is not None:
                 raise InputError("update_many: decisions know their actions; leave actions out.")
             for one in contexts:
-                self.inner._ledger.require_unlearned("update_many", one.id)
+                self.inner.require_unlearned("update_many", one.id)
             contexts, actions = [one.context for one in contexts], [one.action for one in contexts]
         else:
             self.codec.require_played(self.codec.offered(actions))
@@ -508,7 +490,7 @@ class TablePolicy:
 
         Empty where no points are kept to vary them at, as of ``lin_ucb``.
         """
-        if not isinstance(self.inner, PosteriorPolicy) or not self.round_index:
+        if not isinstance(self.inner.model, Posterior) or not self.round_index:
             return {}
         posterior = self.inner.posterior
         try:
@@ -518,7 +500,7 @@ class TablePolicy:
         return relevance(points, self.features.layout, lambda rows: posterior.predict(rows).mean)
 
     def export(self, path: str | os.PathLike[str]) -> None:
-        """Write mean and standard deviation to a JSON file, as :meth:`PosteriorPolicy.export` does.
+        """Write mean and standard deviation to a JSON file, as :meth:`Policy.export` does.
 
         Under ``variables`` the file says how rows become the points it is a function of, with the levels and arms
         known now. An error where a transformer encodes rows.
@@ -583,7 +565,7 @@ class TablePolicy:
         return self.inner.issued
 
     @property
-    def posteriors(self) -> Sequence[Posterior[Any]]:
+    def posteriors(self) -> Sequence[Posterior]:
         """The models the policy uses: one, one per stage, or none."""
         return self.inner.posteriors
 
@@ -657,8 +639,8 @@ class TablePolicy:
         """Return the lock under which new levels are met: two threads must not give one vector to two of them."""
         return _locks.setdefault(self, threading.RLock())
 
-    def _model(self, verb: str) -> PosteriorPolicy:
-        if not isinstance(self.inner, PosteriorPolicy):
+    def _model(self, verb: str) -> Policy:
+        if not isinstance(self.inner.model, Posterior):
             raise InputError(f"{verb}: {type(self.inner).__name__} has no posterior; use ek_ucb or k_ucb.")
         return self.inner
 

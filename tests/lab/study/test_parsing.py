@@ -233,7 +233,7 @@ def test_none_is_an_option_as_any_other():
     study = study_of({**SMALL, "policies": [{"name": "thompson_sampling", "options": {"dictionary": None}}]})
     assert study.runs[0].policy.settings["dictionary"] is None
     policy, _ = study.runs[0].build()
-    assert isinstance(policy.posterior, kb.posteriors.ExactPosterior)
+    assert isinstance(policy.posterior, kb.posterior.ExactPosterior)
 
 
 def test_a_dictionary_rule_is_a_table_or_a_name():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,8 +32,8 @@ from kernel_bandits.kernels import (
     TensorProduct,
 )
 from kernel_bandits.kernels.mixed import SAME
-from kernel_bandits.posteriors.base import Posterior
-from kernel_bandits.posteriors.basis import AnchorBasis
+from kernel_bandits.posterior.base import Posterior
+from kernel_bandits.posterior.basis import AnchorBasis
 from kernel_bandits.version import __version__
 
 FORMAT = "kernel-bandits surface 2"
@@ -41,21 +41,18 @@ Node: TypeAlias = dict[str, Any]
 
 
 def export(
-    posterior: Posterior[Any],
+    posterior: Posterior,
     path: str | os.PathLike[str],
     columns: Sequence[str] | None,
-    require_unchanged: Callable[[], None],
     variables: Sequence[Node] | None = None,
 ) -> None:
     """Write mean and standard deviation of a posterior as a function of the joint point to a JSON file, atomically.
 
-    Before anything is written, ``require_unchanged`` raises if the posterior was changed while it was read. The
-    variables say how the columns of a table are encoded, where there is one.
+    The variables say how the columns of a table are encoded, where there is one.
     """
     target = as_path("export", path)
     surface = described(posterior, columns) | ({} if variables is None else {"variables": variables})
     content = json.dumps(surface, allow_nan=False).encode()
-    require_unchanged()
     try:
         with atomic_write(target) as file:
             file.write(content)
@@ -63,7 +60,7 @@ def export(
         raise InputError(f"export: cannot write {path} ({reason.strerror}); choose another place.") from reason
 
 
-def described(posterior: Posterior[Any], columns: Sequence[str] | None = None) -> Node:
+def described(posterior: Posterior, columns: Sequence[str] | None = None) -> Node:
     """Return what the file holds.
 
     With k_Z = (k(s, z_1), …, k(s, z_m)) and φ = J k_Z, the mean at s is prior_mean + φᵀw, and the variance

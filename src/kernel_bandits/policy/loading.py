@@ -9,7 +9,7 @@ import numpy as np
 from kernel_bandits import persistence
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.policies.policy import Policy
+from kernel_bandits.policy.policy import Policy
 from kernel_bandits.rng import Seed
 
 
@@ -49,7 +49,7 @@ def _require_working(policy: Any, path: str | os.PathLike[str]) -> None:
 @np.errstate(all="ignore")
 def _play_a_round(policy: Policy) -> None:
     """Decide and learn at points that the policy knows, expire a pending decision and tell another."""
-    columns = policy._dimensions[0]
+    columns = policy.dimensions[0]
     if policy.round_index < 0 or policy.dictionary_size < 0:
         raise InputError("the number of rounds or of anchors is negative")
     if not isinstance(policy.generator, np.random.Generator):
@@ -57,9 +57,9 @@ def _play_a_round(policy: Policy) -> None:
     if columns is None:
         return
     outputs: dict[str, float] | None = None
-    if getattr(policy, "guards", None) is not None:
+    if policy.guards is not None:
         # the copy is used up: what is not known to be safe is played in it alone
-        policy.guards.if_unsafe, outputs = "flag", {}  # type: ignore[attr-defined]
+        policy.guards.if_unsafe, outputs = "flag", {}
     for point in _known_points(policy):
         if not 0 <= columns < len(point):
             raise InputError(f"{columns} context columns in points of {len(point)}")
@@ -83,7 +83,7 @@ def _known_points(policy: Policy) -> FloatArray:
         points = posterior.dictionary_points
         if len(points):
             return points[[0, -1]]
-    columns, action_columns = policy._dimensions
+    columns, action_columns = policy.dimensions
     return np.zeros((1, int(columns or 0) + int(action_columns or 0)))
 
 

@@ -29,8 +29,7 @@ def compare(columns: int, lengthscale: float, noise: float) -> dict[str, object]
     points = generator.random((ROUNDS, columns))
     rewards = np.sin(5.0 * points[:, :2].sum(axis=1)) + noise**0.5 * generator.normal(size=ROUNDS)
     queries, kernel = generator.random((200, columns)), kb.Matern(lengthscale)
-    exact = ExactPosterior(kernel, noise)
-    exact.update_many(points, rewards)
+    exact = ExactPosterior(kernel, noise).learned(points, rewards)
     dimension = f"{exact.effective_dimension:.0f}"
     row: dict[str, object] = {"d": columns, "ℓ": lengthscale, "λ": noise, "effective dimension": dimension}
     theirs = exact.predict(queries)
@@ -38,9 +37,9 @@ def compare(columns: int, lengthscale: float, noise: float) -> dict[str, object]
         posterior = NystromPosterior(kernel, noise, Kors(oversampling=1.0), np.random.default_rng(0))
         started = time.process_time()
         if label == "chosen":
-            posterior.learn_history(points, rewards, points[:CANDIDATES])
+            posterior = posterior.of_history(points, rewards, points[:CANDIDATES])
         else:
-            posterior.update_many(points, rewards)
+            posterior = posterior.learned(points, rewards)
         seconds = time.process_time() - started
         ours = posterior.predict(queries)
         row[f"m, {label}"] = posterior.dictionary_size

@@ -69,7 +69,7 @@ def draw_function(generator: np.random.Generator) -> KnownFunction:
 
 def projected_distance(posterior: NystromPosterior, function: KnownFunction) -> float:
     """‖θ̃ − θ*‖ in the norm of Ṽ: (q − w)ᵀA(q − w) + λ(B² − ‖q‖²), squared, with q = J θ*(Z) the projection of θ*."""
-    basis, regression = posterior._model.basis, posterior._pending.settled
+    basis, regression = posterior.basis, posterior.regression
     projection = basis.factor.T @ function(posterior.dictionary_points)
     gap = projection - regression.weights
     inside = gap @ np.linalg.solve(regression.covariance, gap)

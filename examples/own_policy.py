@@ -3,10 +3,10 @@
 import numpy as np
 
 import kernel_bandits as kb
-from kernel_bandits.policy import Choice, PosteriorPolicy
+from kernel_bandits.policy import Choice, Policy
 
 
-class EpsilonGreedy(PosteriorPolicy):
+class EpsilonGreedy(Policy):
     """The largest mean of K-UCB's posterior, or with probability ε any action."""
 
     def __init__(self, kernel: kb.Kernel, seed: int, epsilon: float) -> None:

@@ -20,7 +20,6 @@ from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.policy.policy import Choice, Decision
-from kernel_bandits.policy.policy import PosteriorPolicy
 from kernel_bandits.tables import TablePolicy
 from kernel_bandits.tables.values import as_plain, nearest, shown
 
@@ -188,7 +187,7 @@ def await_many(
     none of them, gives the same bits.
     """
     ids: list[int | None] = []
-    if isinstance(policy.inner, PosteriorPolicy) and len(rows) > 1:
+    if len(rows) > 1:
         first = policy.inner.issued
         try:
             return list(_await_together(policy, rows, actions, vectors))

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.policy.policy import PosteriorPolicy
 from kernel_bandits.tables import Arms, Boolean, Categorical, Column, Embedding, Ordered
 from kernel_bandits.tables.values import as_plain, nearest
 from kernel_bandits_server.events import Event
@@ -70,7 +69,7 @@ def warnings(replica: Replica) -> list[str]:
             found.append(f"Always playing {best[0]!r} would have earned {ahead:.3g} more per decision.")
     if settings.apprentice and counts["decisions"] >= 20:
         found.append(f"Watching only: it agrees with the caller in {counts['agreed'] / counts['decisions']:.0%}.")
-    if isinstance(replica.policy.inner, PosteriorPolicy) and replica.policy.inner.posterior.drift > 1e-6:
+    if any(posterior.drift > 1e-6 for posterior in replica.policy.inner.posteriors):
         found.append("The model's inverse has drifted; it is recomputed when it is next checked.")
     return found
 

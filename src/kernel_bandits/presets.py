@@ -101,8 +101,7 @@ def takes_features(preset: Callable[P, T]) -> Preset[P, T]:
             )
         policy = preset(*arguments, **options)
         if isinstance(features, Features):
-            for posterior in policy.posteriors:
-                posterior.group_columns(features.layout.labels)
+            policy.group_columns(features.layout.labels)
         return policy if features is None else TablePolicy(policy, features)
 
     # after the kernel, which may be given without its name, and before the seed

@@ -8,7 +8,7 @@ import pytest
 from test_policy_contract import rounds
 
 import kernel_bandits as kb
-from kernel_bandits.policy import Choice, PosteriorPolicy
+from kernel_bandits.policy import Choice, Policy
 
 ACTIONS = np.linspace(0, 1, 4)[:, None]
 
@@ -150,7 +150,7 @@ def test_a_box_needs_a_shortlist(policy):
     assert (decision.index, decision.action.tolist()) == (-1, [2.0])
 
 
-class Greedy(PosteriorPolicy):
+class Greedy(Policy):
     """Does not return its evaluation, so the update evaluates the point again."""
 
     def choose(self, points):

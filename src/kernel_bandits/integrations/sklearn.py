@@ -97,7 +97,7 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
             # A constant target has no spread to divide by.
             self.y_scale_ = (float(targets.std()) or 1.0) if self.normalize_y else 1.0
         with threads_for(self.posterior_.dictionary_size, MANY_ROWS) or nullcontext():
-            self.posterior_.update_many(rows, (targets - self.y_mean_) / self.y_scale_)
+            self.posterior_ = self.posterior_.learned(rows, (targets - self.y_mean_) / self.y_scale_)
         return self
 
     def _build(self) -> Posterior:

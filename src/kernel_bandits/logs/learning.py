@@ -23,7 +23,7 @@ from kernel_bandits.logs.partitions import (
     part_sample,
     part_sums,
 )
-from kernel_bandits.policy.policy import PosteriorPolicy
+from kernel_bandits.policy.policy import Policy
 from kernel_bandits.posterior.nystrom import NystromPosterior
 from kernel_bandits.posterior.sums import is_enough, sample_basis
 
@@ -46,7 +46,7 @@ class Learned:
 
 
 def learn(
-    policy: PosteriorPolicy,
+    policy: Policy,
     dataset: Any,
     *,
     context: Sequence[str] | None = None,
@@ -81,7 +81,6 @@ def learn(
     parts, names = _parts(dataset, client)
     layout = Layout.of(names, context, action, reward)
     apply = here if client is None else on_cluster(client)
-    model = posterior.model
     each = -(-as_count("sample", sample) // len(parts))
     drawn = list(apply(part_sample, parts, layout, each, seed))
     candidates, rows = np.concatenate([points for points, _ in drawn]), sum(count for _, count in drawn)
@@ -89,19 +88,19 @@ def learn(
         raise InputError("dataset: expected at least one row, got none.")
     passes = 0
     while True:
-        basis = sample_basis(model, np.unique(candidates, axis=0), rows)
+        basis = sample_basis(posterior, np.unique(candidates, axis=0), rows)
         sums = reduce(add, apply(part_sums, parts, basis, layout))
         passes += 1
-        if passes >= most_passes or is_enough(model, sums):
+        if passes >= most_passes or is_enough(posterior, sums):
             break
         candidates = np.concatenate([candidates, sums.missed])
     policy.learn_sums(basis, sums, len(layout.context))
     return Learned(sums.count, len(basis), passes, sums.residual_trace / sums.count)
 
 
-def _fresh_posterior(policy: PosteriorPolicy) -> NystromPosterior:
+def _fresh_posterior(policy: Policy) -> NystromPosterior:
     posterior = getattr(policy, "posterior", None)
-    if not isinstance(posterior, NystromPosterior) or posterior.history != "none":
+    if not isinstance(posterior, NystromPosterior) or posterior.history is not None:
         raise InputError(
             "policy: expected one with a kernel and a dictionary rule with history='none', since a log larger than "
             "memory cannot be kept; build ek_ucb(kernel, dictionary=Kors(history='none')). To learn the kernel, let "

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from kernel_bandits.actions import Box, join
 from kernel_bandits.arrays import FloatArray, as_vector
 from kernel_bandits.errors import InputError, needs
-from kernel_bandits.policy.policy import PosteriorPolicy
+from kernel_bandits.policy.policy import Policy
 from kernel_bandits.policy.ucb import UpperConfidenceBound
 from kernel_bandits.posterior import ExactPosterior
 
@@ -30,10 +30,10 @@ REPLAYED = 500
 _BLUE, _ORANGE, _GREEN, _GREY = "#0072B2", "#D55E00", "#009E73", "#888888"
 
 
-def _require_policy(policy: object) -> PosteriorPolicy:
+def _require_policy(policy: object) -> Policy:
     with needs("matplotlib", "kernel-bandits[plots]"):
         importlib.import_module("matplotlib.figure")
-    if not isinstance(policy, PosteriorPolicy):
+    if not isinstance(policy, Policy):
         raise InputError(f"policy: expected one with a posterior, as ek_ucb returns, got {type(policy).__name__}.")
     return policy
 
@@ -105,7 +105,7 @@ def surface(
     return figure
 
 
-def _panels(model: PosteriorPolicy, points: FloatArray) -> list[tuple[str, FloatArray, float | None]]:
+def _panels(model: Policy, points: FloatArray) -> list[tuple[str, FloatArray, float | None]]:
     """Return title, values and limit of each panel."""
     prediction = model.posterior.predict(points)
     bonus = model.bonus if isinstance(model, UpperConfidenceBound) else 1.0
@@ -140,7 +140,7 @@ def _draw_slice(place: Axes, ticks: list[FloatArray], values: FloatArray, limit:
         place.contour(*ticks, values.T, levels=[limit], colors=_ORANGE, linewidths=2.0)
 
 
-def _played(model: PosteriorPolicy, box: Box) -> FloatArray:
+def _played(model: Policy, box: Box) -> FloatArray:
     """Return the actions observed so far, shape (t, d_a)."""
     points = model.observed_points
     return points[:, -box.dimension :] if len(points) else np.empty((0, box.dimension))
@@ -244,7 +244,7 @@ def calibration(policy: object) -> Figure:
     return figure
 
 
-def replayed(model: PosteriorPolicy) -> tuple[FloatArray, FloatArray, FloatArray]:
+def replayed(model: Policy) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the means that the last observations had before they came, the std of mean and noise, and the rewards.
 
     Rewards are what of them counts for the policy, where their tails are heavy.
@@ -261,6 +261,7 @@ def replayed(model: PosteriorPolicy) -> tuple[FloatArray, FloatArray, FloatArray
     for row, (point, reward, weight) in enumerate(zip(points, rewards.tolist(), weights.tolist(), strict=True)):
         evaluation = replay.evaluate_finite(point[None, :])
         means[row], stds[row] = evaluation.mean.item(0), evaluation.std.item(0)
-        replay.observe_weighted(point, (reward - posterior.prior_mean) / posterior.unit, weight)
+        centred = np.array([(reward - posterior.prior_mean) / posterior.unit])
+        replay = replay.learned(point[None, :], centred, None if weight == 1.0 else np.array([weight]))
     deviations = posterior.unit * np.sqrt(stds**2 + posterior.regularization / weights)
     return posterior.unit * means + posterior.prior_mean, deviations, rewards

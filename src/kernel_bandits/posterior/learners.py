@@ -303,10 +303,6 @@ class MixedLearner(Learner[MixedModel]):
         # a box is described by its low corner
         self.look_again(points)
 
-    @abstractmethod
-    def reseeded(self, entropy: int) -> Learner[M]:
-        """Return the learner whose posteriors have fresh coins."""
-
     def look_again(self, points: FloatArray) -> None:
         # what is common to the points
         mean = points.mean(axis=0)

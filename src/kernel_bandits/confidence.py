@@ -10,7 +10,7 @@ for which posteriors it is valid and refuses the others.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from kernel_bandits.arrays import as_count, as_positive
 from kernel_bandits.errors import InputError

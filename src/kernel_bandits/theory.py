@@ -5,7 +5,7 @@ these functions follow are listed, with derivations, in ``docs/errata.md``.
 """
 
 import math
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 

@@ -7,8 +7,7 @@ from test_policy_contract import VARIANTS, build, variant_name
 
 import kernel_bandits as kb
 from kernel_bandits.errors import InputError
-from kernel_bandits.policy.policy import Choice
-from kernel_bandits.policy.policy import PosteriorPolicy
+from kernel_bandits.policy.policy import Choice, PosteriorPolicy
 
 RULES = [kb.Kors(), kb.Kors(history="none"), kb.Kors(max_size=20), kb.PosteriorVariance()]
 

@@ -8,7 +8,7 @@ of the box, 0 at its low and 1 at its high corner.
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 

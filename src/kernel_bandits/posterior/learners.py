@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,8 @@ from kernel_bandits.learning.fit import KernelLearning, Sample, log_marginal_lik
 from kernel_bandits.learning.mixed import CURVED, MixedModel, MixedSample
 from kernel_bandits.learning.prior import ARM_PRIOR as PRIOR
 from kernel_bandits.learning.prior import DESCRIBED_PRIOR, unknown_kernel
-from kernel_bandits.posterior.base import KernelChange, Posterior
 from kernel_bandits.posterior.arms import SplitPosterior, reseeded_factory
+from kernel_bandits.posterior.base import KernelChange, Posterior
 
 # Builds the posterior of a kernel and λ, with coins of its own for each number.
 PosteriorFactory: TypeAlias = Callable[[KernelLike, float, int], Posterior]

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from functools import partial
-from math import isfinite
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernel_bandits.arrays import FloatArray, as_floats, as_points, as_reward, as_vector, require_finite
+from kernel_bandits.arrays import FloatArray, as_floats, as_points, as_reward, as_vector, join, require_finite
 from kernel_bandits.errors import InputError
 
 
@@ -170,21 +169,6 @@ def pair(
     The context (d_x,) is empty for a problem without contexts. Dimensions that are known already are checked.
     """
     return join(as_vector("context", context, context_dimension), as_points("actions", actions, action_dimension))
-
-
-def join(context: FloatArray, actions: FloatArray) -> FloatArray:
-    """Do the work of :func:`pair` for arrays whose shapes are checked already; checks that the numbers are finite."""
-    split = len(context)
-    rows, columns = actions.shape
-    points = np.empty((rows, split + columns))
-    points[:, :split] = context
-    points[:, split:] = actions
-    # the sum of squares, as in is_finite
-    flat = points.ravel()
-    if not isfinite(flat.dot(flat)):
-        require_finite("context", context)
-        require_finite("actions", actions)
-    return points
 
 
 def require_action_columns(actions: FloatArray) -> None:

@@ -146,3 +146,18 @@ def as_count(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise InputError(f"{name}: expected a whole number of at least 1, got {value!r}.")
     return int(value)
+
+
+def join(context: FloatArray, actions: FloatArray) -> FloatArray:
+    """Do the work of :func:`pair` for arrays whose shapes are checked already; checks that the numbers are finite."""
+    split = len(context)
+    rows, columns = actions.shape
+    points = np.empty((rows, split + columns))
+    points[:, :split] = context
+    points[:, split:] = actions
+    # the sum of squares, as in is_finite
+    flat = points.ravel()
+    if not isfinite(flat.dot(flat)):
+        require_finite("context", context)
+        require_finite("actions", actions)
+    return points

@@ -198,7 +198,7 @@ def declared(cls: type) -> tuple[str, ...] | None:
         return tuple(dict.fromkeys(names))
     if is_dataclass(cls):
         return tuple(field.name for field in fields(cls))
-    if any("__slots__" in one.__dict__ and one.__slots__ for one in cls.__mro__):
+    if any(one.__dict__.get("__slots__") for one in cls.__mro__):
         return fields_of(cls)
     # a class without state, or one of a user's own
     return () if is_ours(cls) else None
@@ -206,7 +206,8 @@ def declared(cls: type) -> tuple[str, ...] | None:
 
 def state_of(thing: object) -> dict[str, Any]:
     """Return what is saved of an object, by name."""
-    names = declared(type(thing))
+    cls: type = type(thing)
+    names = declared(cls)
     if names is None:
         return dict(vars(thing))
     return {name: getattr(thing, name) for name in names}

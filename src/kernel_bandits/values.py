@@ -22,7 +22,7 @@ def evolve(value: T, **changes: Any) -> T:
     twin = object.__new__(type(value))
     # past the guard of frozen dataclasses
     put = object.__setattr__
-    for name in fields_of(type(value)):
+    for name in _fields.get(type(value)) or fields_of(type(value)):
         put(twin, name, changes[name] if name in changes else getattr(value, name))
     return twin
 

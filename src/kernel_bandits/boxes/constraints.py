@@ -11,8 +11,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernel_bandits.actions import Box, join
-from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, require_finite
+from kernel_bandits.actions import Box
+from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_reward, join, require_finite
 from kernel_bandits.boxes.search import around, candidates
 from kernel_bandits.dictionaries import DictionaryRule
 from kernel_bandits.errors import InputError, UnavailableError

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
-from kernel_bandits.actions import Box, join
-from kernel_bandits.arrays import FloatArray
+from kernel_bandits.actions import Box
+from kernel_bandits.arrays import FloatArray, join
 from kernel_bandits.boxes.search import around, sobol
-from kernel_bandits.kernels.lengthscales import squared_distances
 from kernel_bandits.learning.mixed import FLAT, NORMAL_MEDIAN, PLANE
 from kernel_bandits.posterior.base import Posterior
 
@@ -109,7 +109,7 @@ class BoxDesign:
         def strength(fractions: FloatArray) -> FloatArray:
             # z = Σ b_i·r_i/√(Σ b_i²), by which a bump b explains the rewards r better than noise does: by ½z² nats; of
             # those to come, r = 0 is expected
-            bumps = np.exp(-0.5 / width**2 * squared_distances(fractions, places))
+            bumps = np.exp(-0.5 / width**2 * cdist(fractions, places, "sqeuclidean"))
             return bumps @ surplus / np.sqrt((bumps**2).sum(axis=1) + np.finfo(float).tiny)
 
         covering = box.fractions(self._actions(0, box)[:CANDIDATES])[:, free]

@@ -5,17 +5,16 @@ ascent starts from the best of all, all climbers in step; the highest ends are t
 of the box, 0 at its low and 1 at its high corner.
 """
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.boxes.ascent import ascend
-from kernel_bandits.kernels.lengthscales import squared_distances
 from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.posterior.base import Bound, Posterior
 
@@ -66,13 +65,13 @@ class BoundInBox:
         for start in range(0, len(fractions), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
             actions = self.box.at(fractions[rows])
-            with threads_for(self.size, len(actions)) or nullcontext():
+            with threads_for(self.size, len(actions)):
                 values[rows] = self.bound.values(actions)
         return values
 
     def with_gradients(self, fractions: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return values (n,) and gradients (n, d_a) at fractions (n, d_a)."""
-        with threads_for(self.size, len(fractions)) or nullcontext():
+        with threads_for(self.size, len(fractions)):
             values, gradients = self.bound.with_gradients(self.box.at(fractions))
         return values, gradients * (self.box.high - self.box.low)
 
@@ -103,7 +102,7 @@ def finalists(
     ends = ends[np.argsort(heights)[-FINALISTS:]]
     if len(anchors):
         # A kernel with a kink has its peaks at anchors, and ascent circles them: try the nearest anchors themselves.
-        ends = np.concatenate([ends, anchors[squared_distances(ends, anchors).argmin(axis=1)]])
+        ends = np.concatenate([ends, anchors[cdist(ends, anchors, "sqeuclidean").argmin(axis=1)]])
     return box.at(ends)
 
 
@@ -155,8 +154,8 @@ def _peaks(points: FloatArray, values: FloatArray, radius: float, count: int) ->
     for start in range(0, len(order), 2 * count):
         some = order[start : start + 2 * count]
         if rows:
-            some = some[(squared_distances(points[some], points[rows]) > radius * radius).all(axis=1)]
-        far = squared_distances(points[some], points[some]) > radius * radius
+            some = some[(cdist(points[some], points[rows], "sqeuclidean") > radius * radius).all(axis=1)]
+        far = cdist(points[some], points[some], "sqeuclidean") > radius * radius
         free = np.ones(len(some), dtype=bool)
         for number, row in enumerate(some.tolist()):
             if free[number]:

@@ -1,6 +1,5 @@
 """A scikit-learn regressor over the posterior of EK-UCB."""
 
-from contextlib import nullcontext
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -96,7 +95,7 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
             self.y_mean_ = float(targets.mean()) if self.normalize_y else 0.0
             # A constant target has no spread to divide by.
             self.y_scale_ = (float(targets.std()) or 1.0) if self.normalize_y else 1.0
-        with threads_for(self.posterior_.dictionary_size, MANY_ROWS) or nullcontext():
+        with threads_for(self.posterior_.dictionary_size, MANY_ROWS):
             self.posterior_ = self.posterior_.learned(rows, (targets - self.y_mean_) / self.y_scale_)
         return self
 

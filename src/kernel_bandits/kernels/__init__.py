@@ -26,9 +26,8 @@ from kernel_bandits.kernels.base import (
 from kernel_bandits.kernels.bends import Bends
 from kernel_bandits.kernels.composite import Shear, TensorProduct, require_columns, require_gram
 from kernel_bandits.kernels.dot_product import Linear, Polynomial
-from kernel_bandits.kernels.lengthscales import Lengthscale, median_lengthscale
 from kernel_bandits.kernels.mixed import Mixed, PerArm
-from kernel_bandits.kernels.stationary import Exponential, Gaussian, Matern, Stationary
+from kernel_bandits.kernels.stationary import Exponential, Gaussian, Lengthscale, Matern, Stationary, median_lengthscale
 
 __all__ = [
     "Bends",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_positive
 from kernel_bandits.errors import InputError, needs
-from kernel_bandits.kernels.sections import Sections
+
+# Maps weights (n, m) and own weights (n,) to ∂/∂x_i of Σ_j weights_ij·k(x_i, z_j) + own_weights_i·k(x_i, x_i), (n, d).
+Pullback: TypeAlias = Callable[[FloatArray, FloatArray], FloatArray]
 
 
 @runtime_checkable
@@ -35,6 +37,21 @@ class Differentiable(Protocol):
         X (n, d), Y (m, d) and weights (n, m) give a new array (n, d). Use 0 where the kernel has a kink. The chain rule
         needs only this weighted sum, which avoids an array of shape (n, m, d).
         """
+
+
+class Sections(ABC):
+    """The functions k(·, z) of fixed points z (m, d), and k(x, x); what can be is computed in advance.
+
+    Whoever calls may overwrite the arrays that come back; a gradient that is taken later does not rest on them.
+    """
+
+    @abstractmethod
+    def __call__(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return k(x, z), shape (n, m), and k(x, x), shape (n,), at points x (n, d)."""
+
+    @abstractmethod
+    def with_pullback(self, X: FloatArray) -> tuple[FloatArray, FloatArray, Pullback]:
+        """Return the same, and the gradient as a function of weights, which shares their work."""
 
 
 class Kernel(ABC):

@@ -13,6 +13,8 @@ from kernel_bandits.kernels.base import (
     Kernel,
     KernelLike,
     Product,
+    Pullback,
+    Sections,
     Sum,
     as_kernel,
     diagonal_gradient,
@@ -20,7 +22,6 @@ from kernel_bandits.kernels.base import (
     weighted_gradient,
     with_defaults,
 )
-from kernel_bandits.kernels.sections import Pullback, Sections
 from kernel_bandits.numerics.linalg import times
 
 # A kernel is checked on this many points of the first round, up to this share of its largest value.

@@ -7,7 +7,7 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray, as_count
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels.base import Kernel
-from kernel_bandits.kernels.lengthscales import Lengthscale, Scales
+from kernel_bandits.kernels.stationary import Lengthscale, Scales
 from kernel_bandits.numerics.linalg import times
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import roots_hermite
@@ -160,7 +161,7 @@ class _FourierFeatures(FeatureMap):
     The frequencies depend on the number of columns, so they are computed at the first call and kept.
     """
 
-    saved = ("kernel", "number_of_features", "_spectrum")
+    saved: ClassVar[tuple[str, ...]] = ("kernel", "number_of_features", "_spectrum")
 
     exact = False
 

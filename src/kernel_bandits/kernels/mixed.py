@@ -6,13 +6,12 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.distance import cdist
 
 from kernel_bandits.arrays import FloatArray, as_count, as_floats, as_positive, require_finite
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels.base import Kernel, KernelLike, as_kernel, weighted_gradient
+from kernel_bandits.kernels.base import Kernel, KernelLike, Pullback, Sections, as_kernel, weighted_gradient
 from kernel_bandits.kernels.bends import Bends
-from kernel_bandits.kernels.lengthscales import euclidean_distances
-from kernel_bandits.kernels.sections import Pullback, Sections
 from kernel_bandits.numerics.linalg import times, times_transpose
 
 # From this many points and columns on, distances are computed as a product of matrices, if no squared norm is above
@@ -35,7 +34,7 @@ def _distances(left: FloatArray, right: FloatArray) -> FloatArray:
             squared += squares[:, None]
             squared += others
             return np.sqrt(np.maximum(squared, 0.0, out=squared), out=squared)
-    between: FloatArray = euclidean_distances(left, right)
+    between: FloatArray = cdist(left, right)
     return between
 
 
@@ -203,7 +202,7 @@ class Mixed(Kernel):
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         left, right = self._standardised(X), self._standardised(Y)
-        r = math.sqrt(5.0 / (self.lengthscale**2 * self._count(X))) * euclidean_distances(left, right)
+        r = math.sqrt(5.0 / (self.lengthscale**2 * self._count(X))) * cdist(left, right)
         by_bent = self._gradient(left, right, weights, r, np.exp(-r))
         return self._by_points(by_bent + times(weights, self._weighted(right)) / self.scale, X)
 

@@ -1,25 +1,81 @@
-"""Kernels that depend only on the scaled distance of two points."""
+"""Kernels that depend only on the scaled distance of two points, and the lengthscales that scale it."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.spatial.distance import cdist, pdist
 
-from kernel_bandits.arrays import FloatArray
+from kernel_bandits.arrays import FloatArray, as_count, as_floats, as_points, require_finite
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels.base import Kernel
-from kernel_bandits.kernels.lengthscales import Lengthscale, Scales
 from kernel_bandits.numerics.linalg import times
+
+Lengthscale: TypeAlias = float | Sequence[float] | FloatArray
 
 # Entries processed at once in a sequence of steps, so that they stay in the cache.
 PIECE = 2**14
 
 
+class Scales:
+    """A scalar lengthscale, or one per column."""
+
+    __slots__ = ("scalar", "values")
+
+    def __init__(self, lengthscale: Lengthscale) -> None:
+        self.values = as_floats("lengthscale", lengthscale).copy()
+        if self.values.ndim > 1 or self.values.size == 0 or not (self.values > 0).all():
+            raise InputError(f"lengthscale: expected a positive number, or one per column, got {lengthscale!r}.")
+        require_finite("lengthscale", self.values)
+        self.scalar = float(self.values) if self.values.ndim == 0 else None
+
+    def check(self, X: FloatArray) -> None:
+        if self.scalar is None and X.shape[1] != self.values.shape[0]:
+            raise InputError(
+                f"lengthscale: {self.values.shape[0]} lengthscales were given for points with {X.shape[1]} columns "
+                "(context columns first, then action columns); give one number, or one per column."
+            )
+
+    def squared_distances(self, X: FloatArray, Y: FloatArray, factor: float) -> FloatArray:
+        """Return factor·‖(x − y)/ℓ‖², from differences and not from norms, which lose digits far from the origin."""
+        scalar = self.scalar
+        if scalar is None:
+            self.check(X)
+            X, Y = X / self.values, Y / self.values
+        else:
+            factor = factor / scalar / scalar
+        squared: FloatArray = cdist(X, Y, "sqeuclidean")
+        squared *= factor
+        return squared
+
+    def squared_distances_of_parts(
+        self, contexts: FloatArray, actions: FloatArray, Y: FloatArray, factor: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the shares of contexts (n, m) and of actions (A, m) in factor·‖(x − y)/ℓ‖² of one with the other."""
+        split = contexts.shape[1]
+        if self.scalar is None:
+            contexts, actions = contexts / self.values[:split], actions / self.values[split:]
+            Y = Y / self.values
+        else:
+            factor = factor / self.scalar / self.scalar
+        near = factor * cdist(contexts, Y[:, :split], "sqeuclidean")
+        return near, factor * cdist(actions, Y[:, split:], "sqeuclidean")
+
+    def __repr__(self) -> str:
+        if self.scalar is not None:
+            return f"{self.scalar:g}"
+        return f"[{', '.join(f'{value:g}' for value in self.values.tolist())}]"
+
+
 class Stationary(Kernel):
     """A function of the distance ‖(x − y)/ℓ‖ alone that is 1 at distance 0."""
 
-    saved = ("_scales", "_other_arguments")
+    saved: ClassVar[tuple[str, ...]] = ("_scales", "_other_arguments")
 
     # the c in c·‖(x − y)/ℓ‖², the argument of the kernel as a function
     factor = 1.0
@@ -191,3 +247,38 @@ class Matern(Stationary):
 
     def with_lengthscale(self, lengthscale: Lengthscale) -> Matern:
         return Matern(lengthscale, self.smoothness)
+
+
+def median_lengthscale(
+    points: ArrayLike, *, per_dimension: bool = False, sample_size: int = 1000, seed: int = 0
+) -> float | FloatArray:
+    """Return the median distance between two joint points of a sample, the usual first choice of a lengthscale.
+
+    A lengthscale ten times too short leaves all points nearly uncorrelated; one ten times too long makes the rewards
+    look flat. Pairs of equal points do not count.
+
+    Args:
+        points: typical joint points, context columns first, shape (n, d) with n ≥ 2.
+        per_dimension: return an array with one lengthscale per column, the median distance in that column times √d, so
+            that the columns together contribute about one lengthscale at typical distances. Constant columns get 1.
+        sample_size: the largest number of points to compare, drawn without replacement.
+        seed: the seed of that draw.
+    """
+    sample = as_points("points", points)
+    require_finite("points", sample)
+    if len(sample) < 2:
+        raise InputError("points: expected at least two, got one; distances need pairs.")
+    if len(sample) > as_count("sample_size", sample_size):
+        sample = np.random.default_rng(seed).choice(sample, size=sample_size, replace=False)
+
+    def median_distance(columns: FloatArray) -> float:
+        distances = pdist(columns)
+        distances = distances[distances > 0]
+        return float(np.median(distances)) if distances.size else 1.0
+
+    if not per_dimension:
+        return median_distance(sample)
+    dimension = sample.shape[1]
+    medians = [median_distance(sample[:, [j]]) for j in range(dimension)]
+    varies = np.ptp(sample, axis=0) > 0
+    return np.where(varies, np.array(medians) * math.sqrt(dimension), 1.0)

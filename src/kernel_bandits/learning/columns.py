@@ -397,7 +397,16 @@ class Units:
             be good sees less and less of the columns, but they are as wide as they were.
     """
 
-    saved = ("groups", "number_of_groups", "centres", "reward_centre", "measured", "reward_measured", "spreads", "reward_spread")
+    saved = (
+        "groups",
+        "number_of_groups",
+        "centres",
+        "reward_centre",
+        "measured",
+        "reward_measured",
+        "spreads",
+        "reward_spread",
+    )
 
     def __init__(
         self, points: FloatArray, rewards: FloatArray, groups: NDArray[np.intp], before: Units | None = None

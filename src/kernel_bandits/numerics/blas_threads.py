@@ -71,23 +71,21 @@ def _accessors(library: Any) -> tuple[Callable[[], int], Callable[[int], None]]:
 
 
 one_thread = _OneThread()
+_NOTHING_TO_CHANGE = nullcontext()
 _one_thread_everywhere = _OneThread(everywhere=True)
 
 
-def threads_for(size: int, count: int = 1) -> AbstractContextManager[None] | None:
-    """Return a context with the best number of threads for products of ``count`` rows with a ``size``×``size`` matrix.
-
-    Where there is nothing to change it is None.
-    """
+def threads_for(size: int, count: int = 1) -> AbstractContextManager[None]:
+    """Return a context with the best number of threads for products of ``count`` rows and a ``size``×``size`` matrix."""
     product = count * size * size
-    if (size < SHARED_SIZE and product <= SHARED_PRODUCT) or product >= WORTH_SHARING:
-        return None
-    return one_thread if one_thread.libraries else None
+    if (size < SHARED_SIZE and product <= SHARED_PRODUCT) or product >= WORTH_SHARING or not one_thread.libraries:
+        return _NOTHING_TO_CHANGE
+    return one_thread
 
 
 def factorisation_threads(size: int) -> AbstractContextManager[None]:
     """Return a context for factorising a ``size``×``size`` matrix; LAPACK uses threads even for the smallest."""
-    return in_one_thread() if size < WORTH_FACTORISING_TOGETHER else nullcontext()
+    return in_one_thread() if size < WORTH_FACTORISING_TOGETHER else _NOTHING_TO_CHANGE
 
 
 def in_one_thread() -> AbstractContextManager[None]:
@@ -95,7 +93,7 @@ def in_one_thread() -> AbstractContextManager[None]:
 
     Threads that wait for each other between them take many times as long wherever the cores have something else to do.
     """
-    return one_thread if one_thread.libraries else nullcontext()
+    return one_thread if one_thread.libraries else _NOTHING_TO_CHANGE
 
 
 def single_threaded() -> AbstractContextManager[None]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernel_bandits.actions import Box, join
-from kernel_bandits.arrays import FloatArray, as_vector
+from kernel_bandits.actions import Box
+from kernel_bandits.arrays import FloatArray, as_vector, join
 from kernel_bandits.errors import InputError, needs
 from kernel_bandits.policy.policy import Policy
 from kernel_bandits.policy.ucb import UpperConfidenceBound

@@ -206,6 +206,6 @@ def _failure(posterior: Posterior) -> str | None:
         return None
     times = "once" if failures.count == 1 else f"{failures.count} times"
     return (
-        f"the kernel could not be learned {times}, the last time in round {failures.round_index}: {failures.reason} The "
-        "kernel before stays; look for columns of extreme values, or pass a kernel."
+        f"the kernel could not be learned {times}, the last time in round {failures.round_index}: {failures.reason} "
+        "The kernel before stays; look for columns of extreme values, or pass a kernel."
     )

@@ -31,7 +31,6 @@ class Exploration:
             return int(self.generator.integers(count))
         return row
 
-
     def on_reseed(self, entropy: int) -> None:
         """Restart the stream of the draws."""
         self.generator.bit_generator.state = reseeded(self.generator, entropy).bit_generator.state

@@ -7,8 +7,8 @@ from typing import Any, final
 
 import numpy as np
 
-from kernel_bandits.actions import Box, join
-from kernel_bandits.arrays import FloatArray, as_count, as_positive
+from kernel_bandits.actions import Box
+from kernel_bandits.arrays import FloatArray, as_count, as_positive, join
 from kernel_bandits.boxes.density import BoxDensity, centres, divisions
 from kernel_bandits.boxes.search import finalists
 from kernel_bandits.policy.exploration import Exploration, floor_words

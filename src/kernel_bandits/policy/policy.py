@@ -7,7 +7,6 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice, repeat
 from threading import RLock
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits import persistence
-from kernel_bandits.actions import Box, as_log, as_rounds, available_rows, join, pair, require_action_columns
+from kernel_bandits.actions import Box, as_log, as_rounds, available_rows, pair, require_action_columns
 from kernel_bandits.arrays import (
     FloatArray,
     as_count,
@@ -26,12 +25,13 @@ from kernel_bandits.arrays import (
     as_reward,
     as_rewards,
     as_vector,
+    join,
     require_finite,
 )
 from kernel_bandits.boxes.constraints import Guards
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import require_columns
-from kernel_bandits.numerics.blas_threads import one_thread, threads_for
+from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.policy.diagnostics import TOGETHER, Diagnostics, Residuals, diagnose
 from kernel_bandits.policy.export import export
 from kernel_bandits.posterior.base import Evaluated, Model, Posterior, Prediction
@@ -53,7 +53,6 @@ EXPIRED = "has expired (a reward that arrives after all is learned by update)"
 TIE_TOLERANCE = 1e-12
 ROUNDING = float(np.finfo(float).eps)
 V = TypeVar("V", float, FloatArray)
-_AS_THEY_ARE = nullcontext()
 
 
 @dataclass(slots=True)
@@ -285,6 +284,7 @@ class Policy(ABC):
 
     def on_reseed(self, entropy: int) -> None:
         """Restart the random streams besides :attr:`generator` and those of the model."""
+        del entropy  # by default there are none
 
     @final
     def argmax(self, values: FloatArray, level: float = 0.0) -> int:
@@ -337,7 +337,7 @@ class Policy(ABC):
     @property
     def dictionary_size(self) -> int:
         """The number of points or features that carry the models: m of a dictionary, t of an exact posterior."""
-        return sum(posterior.dictionary_size for posterior in self.posteriors)
+        return self._state.model.dictionary_size
 
     @property
     def dictionary_points(self) -> FloatArray:
@@ -444,7 +444,7 @@ class Policy(ABC):
                 if state.dimensions[0] is None:
                     require_action_columns(action)
                     state = self._described(state, point[None, :], len(context), None)
-            with self._threads():
+            with threads_for(state.model.dictionary_size):
                 after = self._after_reward(state, point, reward, number, evaluated, outputs)
             self._commit(before, evolve(after, dimensions=(len(context), len(action))))
 
@@ -488,7 +488,7 @@ class Policy(ABC):
             before = self._state
             state, points, rewards = self._log(contexts, actions, rewards)
             if outputs is None:
-                with self._threads(MANY_ROWS):
+                with threads_for(state.model.dictionary_size, MANY_ROWS):
                     model = state.model.learned(points, rewards)
                 self._commit(before, evolve(state, model=model, rewards_learned=state.rewards_learned + len(points)))
                 return
@@ -542,7 +542,7 @@ class Policy(ABC):
         decision, choice, point = self._decide(context, actions, mask)
         state = self._state
         decision = replace(decision, id=state.issued)
-        with self._threads():
+        with threads_for(state.model.dictionary_size):
             model = state.model.awaiting([state.issued], point[None, :], choice.computed)
         after = evolve(
             state,
@@ -568,7 +568,7 @@ class Policy(ABC):
             before = self._state
             state, points, _ = self._log(contexts, actions, np.zeros(len(np.atleast_1d(contexts))))
             keys = list(range(state.issued, state.issued + len(points)))
-            with self._threads(min(len(keys), MANY_ROWS)):
+            with threads_for(state.model.dictionary_size, min(len(keys), MANY_ROWS)):
                 model = state.model.awaiting(keys, points)
             pending = state.pending.with_items(dict(zip(keys, points.copy(), strict=True)))
             self._commit(before, evolve(state, model=model, issued=state.issued + len(keys), pending=pending))
@@ -593,7 +593,7 @@ class Policy(ABC):
         with self._lock:
             number = 1.0 if weight is noise_variance is None else self._as_weight(weight, noise_variance)
             key, before = self._open_key("tell", id), self._state
-            with self._threads():
+            with threads_for(before.model.dictionary_size):
                 after = self._after_telling(before, [key], [as_reward(reward)], number, outputs)
             self._commit(before, after)
 
@@ -621,7 +621,7 @@ class Policy(ABC):
             before = state = self._state
             if not keys:
                 return
-            with self._threads(min(len(keys), MANY_ROWS)):
+            with threads_for(state.model.dictionary_size, min(len(keys), MANY_ROWS)):
                 if outputs is None and state.guards is None:
                     state = self._after_telling(state, keys, numbers, 1.0, None)
                 else:
@@ -668,7 +668,7 @@ class Policy(ABC):
 
     def _expire(self, keys: Sequence[int]) -> None:
         state = self._state
-        with self._threads(min(len(keys), MANY_ROWS)):
+        with threads_for(state.model.dictionary_size, min(len(keys), MANY_ROWS)):
             model = state.model.abandoned(keys)
         self._commit(state, evolve(state, model=model, **state.settling(dict.fromkeys(keys, EXPIRED))))
 
@@ -859,7 +859,7 @@ class Policy(ABC):
         if state.dimensions[0] is None and box is None:
             require_action_columns(actions)
             self._commit(state, self._described(state, points, len(context), box))
-        with self._threads(len(points)):
+        with threads_for(state.model.dictionary_size, len(points)):
             choice = self.choose(points)
         row, propensity, table = choice.index, choice.propensity, choice.probabilities
         point = points[row]
@@ -916,7 +916,7 @@ class Policy(ABC):
         points = np.empty((*actions.shape[:2], split + actions.shape[2]))
         points[:, :, :split], points[:, :, split:] = contexts[:, None, :], actions
         try:
-            with self._threads(MANY_ROWS):
+            with threads_for(before.model.dictionary_size, MANY_ROWS):
                 choices = self.choose_many(points)
         except BaseException:
             self._take_back(before)
@@ -924,9 +924,7 @@ class Policy(ABC):
         self._drawn_from.clear()
         return choices
 
-    def _log(
-        self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike
-    ) -> tuple[State, FloatArray, FloatArray]:
+    def _log(self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike) -> tuple[State, FloatArray, FloatArray]:
         """Return the state that knows the columns of a log, its joint points (n, d) and rewards (n,), checked."""
         state = self._state
         contexts, actions, rewards = as_log(contexts, actions, rewards, *state.dimensions)
@@ -994,12 +992,6 @@ class Policy(ABC):
                 f"{verb}: decision {key} {state.fate(key)}; a decision is settled once, and nothing was changed."
             )
         return key
-
-    def _threads(self, rows: int = 1) -> AbstractContextManager[None]:
-        """Return a context with the BLAS threads that pay for products of so many rows."""
-        if not one_thread.libraries:
-            return _AS_THEY_ARE
-        return threads_for(self.dictionary_size, rows) or _AS_THEY_ARE
 
     def _commit(self, before: State, after: State) -> None:
         """Go on with another state: the one assignment."""

@@ -5,8 +5,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_bandits.actions import Box, join
-from kernel_bandits.arrays import FloatArray, as_count, as_positive
+from kernel_bandits.actions import Box
+from kernel_bandits.arrays import FloatArray, as_count, as_positive, join
 from kernel_bandits.boxes.density import BoxDensity, centres, divisions
 from kernel_bandits.boxes.search import candidates
 from kernel_bandits.policy.exploration import Exploration, as_floor, floor_words

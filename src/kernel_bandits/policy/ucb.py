@@ -9,8 +9,8 @@ from typing import Literal, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernel_bandits.actions import Box, join
-from kernel_bandits.arrays import FloatArray
+from kernel_bandits.actions import Box
+from kernel_bandits.arrays import FloatArray, join
 from kernel_bandits.boxes.constraints import Constraint, Guards
 from kernel_bandits.boxes.density import BoxDensity
 from kernel_bandits.boxes.design import BoxDesign
@@ -121,9 +121,12 @@ class UpperConfidenceBound(Policy):
         return action, float(density(action[None, :])[0])
 
     def choose(self, points: FloatArray) -> Choice:
-        if self.guards is None:
-            return self._chosen(points, self._plays_due(len(points)))
-        return self._safe_choice(points, self.guards, self._plays_before())
+        guards, design = self._state.guards, self.design
+        if guards is not None:
+            return self._safe_choice(points, guards, self._plays_before())
+        # with nothing set, actions on offer may be overdue
+        plays = None if design is None else Plays.due(self.posterior, len(points), self.dimensions[0] or 0)
+        return self._best(points, plays)[0] if self.exploration is None else self._chosen(points, plays)
 
     def _safe_choice(self, points: FloatArray, guards: Guards, plays: Plays | None) -> Choice:
         """Choose among the points that keep all constraints."""
@@ -143,10 +146,6 @@ class UpperConfidenceBound(Policy):
     def _plays_before(self) -> Plays | None:
         """Return the plays so far if the kernel is learned."""
         return None if self.design is None else Plays(self.posterior, self.dimensions[0] or 0)
-
-    def _plays_due(self, offered: int) -> Plays | None:
-        """Return the plays so far if the kernel is learned and actions on offer may be overdue."""
-        return None if self.design is None else Plays.due(self.posterior, offered, self.dimensions[0] or 0)
 
     def _chosen(self, points: FloatArray, plays: Plays | None) -> Choice:
         if self.exploration is None:

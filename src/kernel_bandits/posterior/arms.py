@@ -113,7 +113,7 @@ class SplitPosterior(Posterior):
     dictionary_size: int = fact("_anchors.size")
 
     @property
-    def log_determinant(self) -> float:
+    def log_determinant(self) -> float:  # type: ignore[override] # computed here, kept elsewhere
         return math.fsum(member.log_determinant for member in self.members.values())
 
     @property
@@ -121,15 +121,15 @@ class SplitPosterior(Posterior):
         return math.fsum(member.log_determinant_with_pending for member in self.members.values())
 
     @property
-    def effective_dimension(self) -> float:
+    def effective_dimension(self) -> float:  # type: ignore[override] # computed here, kept elsewhere
         return math.fsum(member.effective_dimension for member in self.members.values())
 
     @property
-    def residual_trace(self) -> float:
+    def residual_trace(self) -> float:  # type: ignore[override] # computed here, kept elsewhere
         return math.fsum(member.residual_trace for member in self.members.values())
 
     @property
-    def drift(self) -> float:
+    def drift(self) -> float:  # type: ignore[override] # computed here, kept elsewhere
         return max((member.drift for member in self.members.values()), default=0.0)
 
     @property
@@ -363,4 +363,3 @@ def _has_other_anchors(before: Posterior | None, after: Posterior) -> bool:
 def reseeded_factory(build: Any, entropy: int) -> Any:
     """Return what builds posteriors with coins of another seed, where it has coins."""
     return build.reseeded(entropy) if hasattr(build, "reseeded") else build
-

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernel_bandits.actions import Box, join
-from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_vector, require_finite
+from kernel_bandits.actions import Box
+from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_vector, join, require_finite
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike, require_columns
 from kernel_bandits.learning.mixed import CURVED
@@ -74,7 +74,8 @@ class KernelChange:
     arm_correlation: float = 0.0
 
 
-class Failures(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Failures:
     """How often a kernel could not be learned, in which round the last time, and why."""
 
     count: int = 0
@@ -175,6 +176,11 @@ class Model(ABC):
     def posteriors(self) -> Sequence[Posterior]:
         """The posteriors in the model: one, one per stage, or none."""
         return ()
+
+    @property
+    def dictionary_size(self) -> int:
+        """The number of points or features that carry the model: m of a dictionary, t of an exact posterior."""
+        return sum(posterior.dictionary_size for posterior in self.posteriors)
 
 
 class Posterior(Model):
@@ -390,6 +396,7 @@ class Posterior(Model):
 
     def covariance(self, points: FloatArray, evaluation: Any) -> FloatArray:
         """Return the posterior covariance of the expected rewards at evaluated points, shape (A, A)."""
+        del points, evaluation  # a posterior need not have one
         raise UnavailableError(f"covariance: {type(self).__name__} has none, and joint draws need it.")
 
     def contributions(self, point: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
@@ -399,6 +406,7 @@ class Posterior(Model):
             n points (n, d), what each contributes (n,), and the rewards observed at them (n,); or None in their place
                 where the history is not kept and the points are anchors.
         """
+        del point  # a posterior need not name any
         raise UnavailableError(f"contributions: {type(self).__name__} keeps no points to name.")
 
     def require_finite(self, evaluation: Any) -> None:

@@ -14,8 +14,7 @@ from kernel_bandits import kernels
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, require_gram
-from kernel_bandits.kernels.base import with_defaults
-from kernel_bandits.kernels.sections import Sections
+from kernel_bandits.kernels.base import Sections, with_defaults
 from kernel_bandits.numerics import linalg
 from kernel_bandits.posterior.history import Block
 from kernel_bandits.posterior.ridge import Mass

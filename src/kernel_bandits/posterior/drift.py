@@ -421,12 +421,12 @@ class ForgettingPosterior(Posterior):
     awaited_count: int = fact("within.awaited_count")
 
     @property
-    def kernel(self) -> Any:
+    def kernel(self) -> Any:  # type: ignore[override] # computed here, kept elsewhere
         within = self.within.kernel
         return within.kernel if isinstance(within, Timed) else within
 
     @property
-    def dimension(self) -> int | None:
+    def dimension(self) -> int | None:  # type: ignore[override] # computed here, kept elsewhere
         return None if self.within.dimension is None else self.within.dimension - self._stamps
 
     @property
@@ -470,7 +470,7 @@ class ForgettingPosterior(Posterior):
         failures = within.failures
         if failures.count > self.failures.count:
             # within, only what is in memory counts as a round
-            failures = failures._replace(round_index=observed)
+            failures = replace(failures, round_index=observed)
         elif failures.count == self.failures.count:
             failures = self.failures
         return evolve(self, within=within, failures=failures, **changes)

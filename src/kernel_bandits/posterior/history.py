@@ -88,9 +88,7 @@ class History:
             repeats = repeats.appended(point, points)
         if repeats is None or repeats.order.last == len(points):
             points = points.appended(point)
-        return evolve(
-            self, _points=points, _rewards=self._rewards.appended(reward), _weights=weights, _repeats=repeats
-        )
+        return evolve(self, _points=points, _rewards=self._rewards.appended(reward), _weights=weights, _repeats=repeats)
 
     def extended(self, points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None) -> Self:
         """Return it with further observations in order."""
@@ -124,8 +122,8 @@ class History:
         if not len(order):
             return
         weights, rewards = self.weights_in_order, self._rewards.array
-        sums = np.bincount(order, rewards if weights is None else weights * rewards)
-        counts = np.bincount(order, weights).astype(float)
+        counts: FloatArray = np.bincount(order, weights).astype(float)
+        sums: FloatArray = np.bincount(order, rewards if weights is None else weights * rewards).astype(float)
         start = 0
         for points in self._points.blocks():
             rows = slice(start, start + len(points))

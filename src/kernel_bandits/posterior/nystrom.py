@@ -19,7 +19,7 @@ from kernel_bandits.arrays import FloatArray, as_points, as_positive, is_finite
 from kernel_bandits.dictionaries.base import Candidate, DictionaryRule, PlayedPoints, as_rule, fast
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike, as_kernel, kernel_gradient, require_columns
-from kernel_bandits.kernels.sections import Sections
+from kernel_bandits.kernels.base import Sections
 from kernel_bandits.numerics import linalg
 from kernel_bandits.numerics.blas_threads import factorisation_threads
 from kernel_bandits.posterior.base import Bound, Evaluated, Evaluation, Posterior, Prediction, require_finite_kernel
@@ -884,7 +884,9 @@ def _evaluate_together(posterior: NystromPosterior, points: FloatArray, split: i
     return Evaluation(mean, linalg.safe_sqrt(residual + posterior.regularization * explained))
 
 
-def _forms(basis: AnchorBasis, near: FloatArray, groups: _Groups, covariance: FloatArray, weights: FloatArray) -> _Forms:
+def _forms(
+    basis: AnchorBasis, near: FloatArray, groups: _Groups, covariance: FloatArray, weights: FloatArray
+) -> _Forms:
     """Return what predictions are made of, for P and w in the coordinates of a basis.
 
     Args:

@@ -148,9 +148,9 @@ class RidgeRegression:
         solved = linalg.symmetric_times_vector(self.covariance, features)
         return self.learned(features, solved, float(features @ solved), 0.0, 0.0)
 
-    def counted_each(self, features: Sequence[FloatArray]) -> Self:
+    def counted_each(self, features: Sequence[FloatArray]) -> RidgeRegression:
         """Return it with points whose rewards are never asked for, one after the other or, if many, together."""
-        counted = self
+        counted: RidgeRegression = self
         if len(features) < RECENT_ROWS:
             for each in features:
                 counted = counted.counted(each)

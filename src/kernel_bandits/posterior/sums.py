@@ -75,7 +75,7 @@ def sums_of(basis: AnchorBasis, points: FloatArray, rewards: FloatArray) -> Sums
 
 
 def sample_basis(posterior: NystromPosterior, candidates: FloatArray, rows: int) -> AnchorBasis:
-    """Choose anchors for a log from candidates (n, d) that stand for its rows, as :meth:`NystromPosterior.of_history` does.
+    """Choose anchors for a log from candidates (n, d) that stand for its rows, as ``NystromPosterior.of_history`` does.
 
     They are the fewest that leave little of the candidates, at the effective dimension that the whole log would have if
     all of it were like them.
@@ -97,7 +97,7 @@ def sample_basis(posterior: NystromPosterior, candidates: FloatArray, rows: int)
 
 
 def is_enough(posterior: NystromPosterior, sums: Sums) -> bool:
-    """Return whether anchors leave as little of a log as :meth:`NystromPosterior.of_history` asks for, or are as many as it takes."""
+    """Return whether anchors leave as little of a log as ``of_history`` asks for, or are as many as it takes."""
     level = _level(posterior)
     dimension = _dimension(sums.second_moment, level)
     # twice as much as the sample promised is still the sample's word

@@ -76,7 +76,7 @@ _one_thread_everywhere = _OneThread(everywhere=True)
 
 
 def threads_for(size: int, count: int = 1) -> AbstractContextManager[None]:
-    """Return a context with the best number of threads for products of ``count`` rows and a ``size``×``size`` matrix."""
+    """Return a context with the best number of threads for products of ``count`` rows and a matrix (size, size)."""
     product = count * size * size
     if (size < SHARED_SIZE and product <= SHARED_PRODUCT) or product >= WORTH_SHARING or not one_thread.libraries:
         return _NOTHING_TO_CHANGE

@@ -17,7 +17,7 @@ GROUPS = (
 
 def test_columns_follow_their_groups():
     layout = Layout(GROUPS)
-    assert (layout.dimension, layout.context_dimension) == (8, 4)
+    assert layout.dimension == 8
     np.testing.assert_array_equal(layout.labels, [0, 1, 2, 2, 3, 3, 3, 4])
     assert layout.names[2:6] == ("when: sin", "when: cos", "arm=red", "arm=blue")
     assert layout.variables == (("context", "age"), ("context", "when"), ("action", "arm"), ("action", "price"))
@@ -33,10 +33,3 @@ def test_columns_follow_their_groups():
 def test_a_layout_that_makes_no_sense_is_refused(groups, words):
     with pytest.raises(kb.InputError, match=words):
         Layout(groups)
-
-
-def test_a_group_has_a_known_kind_and_a_column():
-    with pytest.raises(kb.InputError, match="kind: expected one of numeric"):
-        ColumnGroup("a", "a", "number", "context", ("a",))
-    with pytest.raises(kb.InputError, match="at least one column"):
-        ColumnGroup("a", "a", "numeric", "context", ())

@@ -28,9 +28,9 @@ def test_a_batch_is_that_of_the_arrays():
     policy, twin = policy_of(), policy_of()
     rows = rows_of(60)
     contexts = np.array([twin.encode(row)[0] for row in rows])
-    batch = policy.select_batch(rows, batch_variance_limit=3.0)
-    expected = twin.inner.select_batch(contexts, twin.encode(rows[0])[1], batch_variance_limit=3.0)
-    assert 1 < len(batch) < 60
+    batch = policy.ask_many(rows)
+    expected = twin.inner.ask_many(contexts, twin.encode(rows[0])[1])
+    assert len(batch) == 60
     assert [each.encoded.mean for each in batch] == [each.mean for each in expected]
     assert [(each.arm, each.id) for each in batch] == [(["red", "blue"][each.index], each.id) for each in expected]
     policy.tell_many(batch, np.ones(len(batch)))
@@ -40,7 +40,7 @@ def test_a_batch_is_that_of_the_arrays():
 def test_levels_and_arms_first_met_in_a_batch_stay_apart():
     policy = policy_of()
     rows = rows_of(12, countries=("FR", "IT", "ES", "PT"))
-    batch = policy.select_batch(rows, ["red", "blue", "green", "white"], batch_variance_limit=1e6)
+    batch = policy.ask_many(rows, ["red", "blue", "green", "white"])
     assert len(batch) == 12
     for each in batch:
         context, _ = policy.encode(each.context)
@@ -53,27 +53,29 @@ def test_arms_with_features_and_frames():
     arms = kb.Arms({"red": {"price": 1.0}, "blue": {"price": 2.0}}, columns={"price": kb.Numeric()})
     policy = policy_of(arms)
     pandas = pytest.importorskip("pandas")
-    batch = policy.select_batch(pandas.DataFrame(rows_of(5)), {"red": {"price": 3.0}}, batch_variance_limit=100)
+    batch = policy.ask_many(pandas.DataFrame(rows_of(5)), {"red": {"price": 3.0}})
     assert {each.arm for each in batch} == {"red"}
 
 
 @pytest.mark.parametrize(
-    ("rows", "limit", "words"),
+    ("rows", "mask", "words"),
     [
-        ([*rows_of(3), {"age": "old", "country": "FR"}], 10.0, "contexts, row 3, column 'age'"),
-        ([], 10.0, "at least one row"),
-        (rows_of(3), 0.5, "batch_variance_limit: expected at least 1"),
+        ([*rows_of(3), {"age": "old", "country": "FR"}], None, "contexts, row 3, column 'age'"),
+        ([], None, "contexts: expected at least one row, got none"),
+        (rows_of(3), {"green": True}, "mask: 'green' is not on offer"),
     ],
 )
-def test_a_bad_batch_changes_nothing(rows, limit, words):
+def test_a_bad_batch_changes_nothing(rows, mask, words):
     policy = policy_of(rounds=5)
     before = pickle.dumps(policy)
     with pytest.raises(kb.InputError, match=words):
-        policy.select_batch(rows, batch_variance_limit=limit)
+        policy.ask_many(rows, mask=mask)
     assert pickle.dumps(policy) == before
 
 
-def test_a_policy_without_a_posterior_has_no_batches():
-    policy = kb.uniform(features=kb.Features(COLUMNS, ["red"]), seed=0)
-    with pytest.raises(kb.InputError, match="select_batch: Uniform has no posterior"):
-        policy.select_batch(rows_of(2))
+def test_a_policy_without_a_posterior_asks_for_batches_too():
+    policy = kb.uniform(features=kb.Features(COLUMNS, ["red", "blue"]), seed=0)
+    batch = policy.ask_many(rows_of(40), mask={"red": False})
+    assert {each.arm for each in batch} == {"blue"}
+    policy.tell_many(batch, np.ones(40))
+    assert (policy.pending, policy.round_index) == ((), 40)

@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike
 from kernel_bandits import persistence
 from kernel_bandits.actions import Box, available_rows
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.boxes.constraints import Constraint
+from kernel_bandits.boxes.constraints import Constraint, Guards
 from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits.policy.diagnostics import Diagnostics
+from kernel_bandits.policy.diagnostics import Diagnostics, Residuals
 from kernel_bandits.policy.policy import Choice, Decision, Explanation, Policy, scattered
 from kernel_bandits.policy.ucb import UpperConfidenceBound
 from kernel_bandits.posterior.base import Posterior, Prediction
@@ -215,7 +215,7 @@ class TablePolicy:
     """Chooses among arms or rows for a row of a table, and learns from rewards.
 
     It encodes rows of ``features`` for a fresh ``policy`` over arrays, and puts the names back. Unknown levels and arms
-    are added with their first reward. It has every method of a :class:`Policy`.
+    are added with their first reward. It has every method of a :class:`Policy` that is meant for callers.
 
     Attributes:
         inner: the policy over arrays.
@@ -374,15 +374,19 @@ class TablePolicy:
         Each decision counts in the standard deviations of the next. If one of them fails, those before it expire. The
         arguments are those of :meth:`select_many`.
         """
-        rows, before = as_rows("contexts", contexts), self.issued
+        rows = as_rows("contexts", contexts)
+        if not len(rows):
+            raise InputError("contexts: expected at least one row, got none.")
         # a bad row far down is refused before the first decision is made
         self.codec.contexts(rows)
-        try:
-            return [self.ask(row, actions, mask) for row in rows]
-        except BaseException:
-            for key in [key for key in self.pending if key >= before]:
-                self.expire(key)
-            raise
+        with self._alone():
+            before = self.issued
+            try:
+                return [self.ask(row, actions, mask) for row in rows]
+            except BaseException:
+                for key in [key for key in self.pending if key >= before]:
+                    self.expire(key)
+                raise
 
     def update_many(
         self,
@@ -392,9 +396,7 @@ class TablePolicy:
         *,
         outputs: Mapping[str, ArrayLike] | None = None,
     ) -> None:
-        """Learn a log of rounds in order; the model is that of :meth:`update` one by one, reached faster.
-
-        Bad input changes nothing. If the kernel fails in the middle, the rounds before that stay learned.
+        """Learn a log of rounds in order, all of it or nothing; the model is that of :meth:`update`, reached faster.
 
         Args:
             contexts: a frame, or rows; or decisions, which know their actions.
@@ -456,7 +458,9 @@ class TablePolicy:
             safe_actions: arms or rows known to be safe in every context, to begin with, as for :meth:`select`.
             options: as for :meth:`UpperConfidenceBound.constrained`.
         """
-        inner, vectors = self._constrainable("constrained"), None
+        if not isinstance(self.inner, UpperConfidenceBound):
+            raise InputError(f"constrained: {type(self.inner).__name__} takes no constraints; use ek_ucb or k_ucb.")
+        vectors = None
         if safe_actions is not None:
             vectors, settled = self.codec.actions(self.codec.offered(safe_actions))
             if not settled:
@@ -464,12 +468,12 @@ class TablePolicy:
                     "safe_actions: expected arms and levels that are described, got one that is not known yet; name it "
                     "in kb.Arms([…]) or kb.Categorical([…])."
                 )
-        inner.constrained(constraints, safe_actions=vectors, **options)
+        self.inner.constrained(constraints, safe_actions=vectors, **options)
         return self
 
     def predict_outputs(self, context: RowLike, actions: Offer | None = None) -> dict[str, Prediction]:
         """Return mean and standard deviation of each constrained output, by name, for each action; writes nothing."""
-        return self._constrainable("predict_outputs").predict_outputs(*self.encode(context, actions))
+        return self.inner.predict_outputs(*self.encode(context, actions))
 
     def explain(self, decision: NamedDecision, count: int = 5) -> NamedExplanation:
         """Explain a decision of :meth:`select` or :meth:`ask`: the ``count`` past rounds that moved its mean most."""
@@ -545,14 +549,54 @@ class TablePolicy:
         return posterior.observed_points
 
     @property
+    def model(self) -> Any:
+        """What the policy has learned, a value."""
+        return self.inner.model
+
+    @property
+    def posterior(self) -> Posterior:
+        """The posterior of encoded joint points, of a policy that has one."""
+        return self.inner.posterior
+
+    @property
+    def posteriors(self) -> Sequence[Posterior]:
+        """The posteriors the policy uses: one, one per stage, or none."""
+        return self.inner.posteriors
+
+    @property
+    def guards(self) -> Guards | None:
+        """The constraints of the policy with what was measured; None for none."""
+        return self.inner.guards
+
+    @property
+    def residuals(self) -> Residuals:
+        """The rewards so far against what was predicted of them."""
+        return self.inner.residuals
+
+    @property
     def round_index(self) -> int:
         """t, the number of rewards learned."""
         return self.inner.round_index
 
     @property
+    def dimensions(self) -> tuple[int | None, int | None]:
+        """The numbers of columns of encoded contexts and actions; None before the first round."""
+        return self.inner.dimensions
+
+    @property
     def dictionary_size(self) -> int:
         """How many points or features carry the model."""
         return self.inner.dictionary_size
+
+    @property
+    def dictionary_points(self) -> FloatArray:
+        """The anchors, encoded, shape (m, d): context columns first."""
+        return self.inner.dictionary_points
+
+    @property
+    def observed_points(self) -> FloatArray:
+        """Every point learned so far, encoded, shape (t, d), if the history is kept."""
+        return self.inner.observed_points
 
     @property
     def pending(self) -> tuple[int, ...]:
@@ -563,11 +607,6 @@ class TablePolicy:
     def issued(self) -> int:
         """The number of decisions of ``ask`` and ``await_many`` so far; the next one has this id."""
         return self.inner.issued
-
-    @property
-    def posteriors(self) -> Sequence[Posterior]:
-        """The models the policy uses: one, one per stage, or none."""
-        return self.inner.posteriors
 
     def _offer(
         self, context: RowLike, actions: Offer | None, mask: Mask | None
@@ -642,11 +681,6 @@ class TablePolicy:
     def _model(self, verb: str) -> Policy:
         if not isinstance(self.inner.model, Posterior):
             raise InputError(f"{verb}: {type(self.inner).__name__} has no posterior; use ek_ucb or k_ucb.")
-        return self.inner
-
-    def _constrainable(self, verb: str) -> UpperConfidenceBound:
-        if not isinstance(self.inner, UpperConfidenceBound):
-            raise InputError(f"{verb}: {type(self.inner).__name__} takes no constraints; use ek_ucb or k_ucb.")
         return self.inner
 
     def __copy__(self) -> Self:

@@ -110,6 +110,31 @@ def test_a_surface_over_a_wider_box_leaves_the_units_of_the_policy():
     np.testing.assert_array_equal(policy.observed_points, other.observed_points)
 
 
+def test_a_policy_over_a_table_is_drawn_in_the_units_of_the_table():
+    columns = {"pressure": kb.Numeric(range=(1.0, 5.0)), "temperature": kb.Numeric(range=(100.0, 300.0))}
+    policy = kb.ek_ucb(kb.Matern(0.7), features=kb.Features({"x": kb.Numeric()}, columns), seed=0)
+    generator, settings, rewards = np.random.default_rng(0), [], []
+    for _ in range(12):
+        decision = policy.ask({"x": float(generator.random())}, BOX)
+        settings.append([decision.action["temperature"], decision.action["pressure"]])
+        rewards.append(float(np.sin(decision.action["pressure"])))
+        policy.tell(decision, rewards[-1])
+    row = {"x": 0.5}
+    figure = kb.plots.surface(policy, row, BOX)
+    side = np.linspace(0, 1, 61)
+    grid = BOX.at(np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2))
+    prediction = policy.predict(row, [{"temperature": t, "pressure": p} for t, p in grid.tolist()])
+    np.testing.assert_allclose(np.ravel(meshes(figure)["expected reward"]), prediction.mean, atol=1e-9)
+    following = policy.preview(row, BOX).action
+    star = figure.axes[0].lines[-1]
+    found = [*star.get_xdata(), *star.get_ydata()]
+    np.testing.assert_allclose(found, [following["temperature"], following["pressure"]])
+    drawn = [axis.lines[0].get_ydata() for axis in kb.plots.history(policy, BOX).axes]
+    np.testing.assert_allclose(drawn, [rewards, *np.transpose(settings)], atol=1e-9)
+    assert len(kb.plots.calibration(policy).axes) == 2
+    np.testing.assert_array_equal(replayed(policy), replayed(policy.inner))
+
+
 def test_bad_arguments_are_explained():
     with pytest.raises(kb.InputError, match="temperature"):
         kb.plots.surface(played(), [0.5], BOX, axes=["humidity"])

@@ -17,7 +17,9 @@ from kernel_bandits.arrays import FloatArray, as_vector, join
 from kernel_bandits.errors import InputError, needs
 from kernel_bandits.policy.policy import Policy
 from kernel_bandits.policy.ucb import UpperConfidenceBound
-from kernel_bandits.posterior import ExactPosterior
+from kernel_bandits.posterior import ExactPosterior, Posterior
+from kernel_bandits.tables import TablePolicy
+from kernel_bandits.tables.rows import RowLike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,12 +32,28 @@ REPLAYED = 500
 _BLUE, _ORANGE, _GREEN, _GREY = "#0072B2", "#D55E00", "#009E73", "#888888"
 
 
-def _require_policy(policy: object) -> Policy:
+def _require_policy(policy: object) -> Policy | TablePolicy:
     with needs("matplotlib", "kernel-bandits[plots]"):
         importlib.import_module("matplotlib.figure")
-    if not isinstance(policy, Policy):
+    if not (isinstance(policy, (Policy, TablePolicy)) and isinstance(policy.model, Posterior)):
         raise InputError(f"policy: expected one with a posterior, as ek_ucb returns, got {type(policy).__name__}.")
     return policy
+
+
+def _settings(policy: Policy | TablePolicy, box: Box, actions: Sequence[Any]) -> FloatArray:
+    """Return actions, rows of a table or arrays, in the coordinates of a box, shape (n, d_a)."""
+    if isinstance(policy, TablePolicy):
+        names = policy.codec.names_in(box)
+        actions = [[action[name] for name in names] for action in actions]
+    return np.reshape(np.array(actions, dtype=float), (-1, box.dimension))
+
+
+def _points(policy: Policy | TablePolicy, context: Any, box: Box, actions: FloatArray) -> FloatArray:
+    """Return joint points of a context and actions (n, d_a) of a box."""
+    if isinstance(policy, TablePolicy):
+        names = policy.codec.names_in(box)
+        return join(*policy.encode(context, [dict(zip(names, row, strict=True)) for row in actions.tolist()]))
+    return join(as_vector("context", context), actions)
 
 
 def _which(box: Box, axes: Sequence[int | str] | None) -> list[int]:
@@ -52,7 +70,7 @@ def _which(box: Box, axes: Sequence[int | str] | None) -> list[int]:
 
 def surface(
     policy: object,
-    context: ArrayLike,
+    context: ArrayLike | RowLike,
     box: Box,
     axes: Sequence[int | str] | None = None,
     *,
@@ -64,24 +82,24 @@ def surface(
     farther from the slice) and the next one as a star. The figure is matplotlib's: ``figure.savefig("surface.png")``.
 
     Args:
-        policy: one with a posterior.
-        context: shape (d_x,).
-        box: of the actions; its names and units label the axes.
+        policy: one with a posterior, over arrays or over a table whose actions are numbers.
+        context: shape (d_x,), or a row of the table.
+        box: of the actions, in the units of the table; its names and units label the axes.
         axes: one or two coordinates, by name or number; the first two unless given.
         through: the action that the slice goes through, shape (d_a,); the next one unless given.
     """
     model = _require_policy(policy)
     from matplotlib.figure import Figure
 
-    context, along = as_vector("context", context), _which(box, axes)
-    following = model.preview(context, box).action
+    along = _which(box, axes)
+    following = _settings(model, box, [model.preview(context, box).action])[0]
     centre = following if through is None else as_vector("through", through, box.dimension)
     count = ALONG_LINE if len(along) == 1 else ALONG_SIDE
     ticks = [np.linspace(box.low[axis], box.high[axis], count) for axis in along]
     actions = np.tile(centre, (count ** len(along), 1))
     for axis, values in zip(along, np.meshgrid(*ticks, indexing="ij"), strict=True):
         actions[:, axis] = values.ravel()
-    panels = _panels(model, join(context, actions))
+    panels = _panels(model.inner if isinstance(model, TablePolicy) else model, _points(model, context, box, actions))
     rows = -(-len(panels) // 2) if len(along) == 2 else 1
     columns = min(2, len(panels)) if len(along) == 2 else len(panels)
     figure = Figure(figsize=(4.2 * columns, 3.4 * rows), layout="constrained")
@@ -140,9 +158,11 @@ def _draw_slice(place: Axes, ticks: list[FloatArray], values: FloatArray, limit:
         place.contour(*ticks, values.T, levels=[limit], colors=_ORANGE, linewidths=2.0)
 
 
-def _played(model: Policy, box: Box) -> FloatArray:
-    """Return the actions observed so far, shape (t, d_a)."""
+def _played(model: Policy | TablePolicy, box: Box) -> FloatArray:
+    """Return the actions observed so far in the coordinates of a box, shape (t, d_a)."""
     points = model.observed_points
+    if isinstance(model, TablePolicy):
+        return _settings(model, box, [action for _, action in model.codec.decode(points)])
     return points[:, -box.dimension :] if len(points) else np.empty((0, box.dimension))
 
 
@@ -244,7 +264,7 @@ def calibration(policy: object) -> Figure:
     return figure
 
 
-def replayed(model: Policy) -> tuple[FloatArray, FloatArray, FloatArray]:
+def replayed(model: Policy | TablePolicy) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the means that the last observations had before they came, the std of mean and noise, and the rewards.
 
     Rewards are what of them counts for the policy, where their tails are heavy.

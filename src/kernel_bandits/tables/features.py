@@ -268,6 +268,12 @@ class Codec:
 
     def box(self, box: Box) -> Box:
         """Return a box in the units of the table as one of encoded actions; an error where actions are no numbers."""
+        names = self.names_in(box)
+        corners = [dict(zip(names, corner.tolist(), strict=True)) for corner in (box.low, box.high)]
+        return Box(*self.actions(corners)[0])
+
+    def names_in(self, box: Box) -> tuple[str, ...]:
+        """Return the columns of actions that the coordinates of a box are; an error where actions are no numbers."""
         if isinstance(self.choices, ArmCodec):
             raise InputError(f"actions: expected arms, got {box!r}; describe actions by columns to offer a box.")
         if isinstance(self.choices, TransformerCodec):
@@ -284,8 +290,7 @@ class Codec:
                 f"actions: expected a box whose coordinates are named {', '.join(names)}, got {', '.join(given)}; "
                 "rename them, or leave names= out and give them in this order."
             )
-        corners = [dict(zip(given, corner.tolist(), strict=True)) for corner in (box.low, box.high)]
-        return Box(*self.choices.encode(corners, "box")[0])
+        return tuple(given)
 
     def mask(self, mask: Mask, offered: Sequence[Action]) -> ArrayLike:
         """Return a mask by name as one boolean for each action; names that are left out may be played."""

@@ -26,7 +26,7 @@ LAYERS = {
     "version": "the version",
     "errors": "every error raised on purpose",
     "arrays": "shapes, and the checks of every input",
-    "commit": "changes of state that an interrupt cannot tear",
+    "values": "values that change by being replaced, and two that grow without being copied",
     "rng": "independent random streams from one seed",
     "io": "atomic file writes",
     "actions": "boxes, masks, and pairs of context and action as joint points",
@@ -35,11 +35,11 @@ LAYERS = {
     "kernels": "covariance functions, their gradients, and explicit feature maps; any scikit-learn kernel fits too",
     "learning": "lengthscales, variance and noise that maximise the evidence",
     "dictionaries": "the rules that choose anchors: `Kors`, `PosteriorVariance`, `Fixed`, `Resampling`",
-    "posteriors": "the models: exact, projected on anchors, on explicit features, with a learned kernel",
+    "posterior": "the models: exact, projected on anchors, on explicit features, with a learned kernel",
     "boxes": "continuous actions: search, first designs, densities, constraints",
     "theory": "effective dimensions and regret bounds",
     "confidence": "the radii β",
-    "policies": "the rules that choose actions",
+    "policy": "the rules that choose actions",
     "tables": "columns of a table as joint points, and the policy over a table",
     "presets": "the algorithms by name, each assembled from the parts above",
     "environments": "problems to play: the paper's, and others",
@@ -56,7 +56,7 @@ EVERYWHERE = ("errors", "arrays")
 
 
 def module_of(path, source):
-    """The parts of a module's name below the package: ("policies", "base"), or ("policies",) for its __init__."""
+    """The parts of a module's name below the package: ("policy", "base"), or ("policy",) for its __init__."""
     parts = path.relative_to(source).with_suffix("").parts
     return parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts
 
@@ -149,10 +149,10 @@ def test_no_modules_import_each_other():
 FORBIDDEN = {
     "plain": "import kernel_bandits.policy.policy\n",
     "from": "from kernel_bandits.policy.policy import Policy\n",
-    "from the root": "from kernel_bandits import policies\n",
+    "from the root": "from kernel_bandits import policy\n",
     "a public name": "from kernel_bandits import ek_ucb\n",
     "the root": "import kernel_bandits\n",
-    "relative": "from ..policies import base\n",
+    "relative": "from ..policy import base\n",
     "in a function": "def build():\n    from kernel_bandits.policy import base\n",
     "for types": (
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from kernel_bandits.policy.policy import Policy\n"
@@ -168,16 +168,16 @@ def test_a_forbidden_import_is_found(statement, tmp_path):
         "__init__": "from kernel_bandits.kernels import base\n",
         "kernels/__init__": "",
         "kernels/base": statement,
-        "policies/__init__": "",
-        "policies/base": "from kernel_bandits.kernels import base\nfrom . import other\n",
-        "policies/other": "import numpy\n",
+        "policy/__init__": "",
+        "policy/base": "from kernel_bandits.kernels import base\nfrom . import other\n",
+        "policy/other": "import numpy\n",
     }.items():
         path = source / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     (violation,) = violations(source, "kernels")
     assert violation.startswith(f"{Path('kernels', 'base.py')}:{statement.count(chr(10))} imports ")
-    assert violations(source, "policies") == violations(source, "__init__") == []
+    assert violations(source, "policy") == violations(source, "__init__") == []
 
 
 def test_concrete_classes_are_final():

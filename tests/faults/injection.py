@@ -5,8 +5,12 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
+
 import kernel_bandits as kb
 from kernel_bandits.persistence import Encoder
+from kernel_bandits.posterior.exact import ExactRegression
+from kernel_bandits.values import evolve
 
 LIBRARY = str(Path(kb.__file__).parent)
 
@@ -15,9 +19,20 @@ class Injected(BaseException):
     """Like KeyboardInterrupt, not an Exception; unlike it, nobody else raises it."""
 
 
+class _OwnRows(Encoder):
+    """Leaves out the rows of a regression that belong to others which grew from it, or tried to."""
+
+    def _encode_once(self, value, where):
+        if isinstance(value, ExactRegression):
+            value = evolve(value, _room=value._room.copy(value.size))
+            # so that its id is given to no other object meanwhile
+            self._kept.append(value)
+        return super()._encode_once(value, where)
+
+
 def fingerprint(policy) -> str:
-    """Everything that ``policy.save`` would write, bit for bit."""
-    encoder = Encoder()
+    """Everything that ``policy.save`` would write of the state, bit for bit."""
+    encoder = _OwnRows()
     tree = encoder.encode(policy, "policy")
     digest = hashlib.sha256(json.dumps(tree).encode())
     for block in encoder.arrays:
@@ -25,10 +40,10 @@ def fingerprint(policy) -> str:
     return digest.hexdigest()
 
 
-def run_with_interrupt(call, line: int | None, error: type[BaseException] = Injected) -> tuple[int, bool]:
+def run_with_interrupt(call, line: int | None, error: type[BaseException] = Injected) -> int:
     """Call, and raise at the given line of the library, counted as they are executed; None for never.
 
-    Returns the number of lines executed, and whether the error was raised out of the call.
+    Returns the number of lines executed.
     """
     count = 0
 
@@ -48,7 +63,56 @@ def run_with_interrupt(call, line: int | None, error: type[BaseException] = Inje
     try:
         call()
     except error:
-        return count, True
+        return count
     finally:
         sys.settrace(before)
-    return count, False
+    return count
+
+
+def lines_of(make, act) -> int:
+    """How many lines of the library a call executes."""
+    policy = make()
+    return run_with_interrupt(lambda: act(policy), None)
+
+
+def some_lines(make, act, count: int) -> list[int]:
+    """Some lines of a call, chosen at random; the same each time."""
+    lines = lines_of(make, act)
+    return np.random.default_rng(lines).choice(lines, min(count, lines), replace=False).tolist()
+
+
+def torn_lines(make, act, lines, error: type[BaseException] = Injected) -> list[int]:
+    """The lines at which an interrupt leaves neither the state before a call nor the one after it.
+
+    Nor may it leave a lock that is held, draws that a later refusal takes back, or a call that cannot be tried again.
+    """
+    twin, torn = make(), []
+    before = fingerprint(twin)
+    act(twin)
+    after = fingerprint(twin)
+    for line in lines:
+        victim = make()
+        run_with_interrupt(lambda: act(victim), line, error)  # noqa: B023 (called at once)
+        left = fingerprint(victim)
+        refuse(victim)
+        is_whole = left in (before, after) and fingerprint(victim) == left and not is_locked(victim)
+        if is_whole and left == before:
+            act(victim)
+            is_whole = fingerprint(victim) == after
+        if not is_whole:
+            torn.append(line)
+    return torn
+
+
+def refuse(policy) -> None:
+    """Offer what no policy takes."""
+    try:
+        policy.select(None, None)
+    except kb.InputError:
+        return
+    raise AssertionError("a context that is none was taken")
+
+
+def is_locked(policy) -> bool:
+    """Whether a call has kept the lock of a policy."""
+    return getattr(policy, "inner", policy)._lock._is_owned()

@@ -1,6 +1,7 @@
 """Policies in the middle of their work, and the calls that change them."""
 
 import copy
+from functools import cache
 
 import numpy as np
 
@@ -23,18 +24,15 @@ POLICIES = {
     "lin_ucb": lambda: kb.lin_ucb(seed=0),
     "random_features_ucb": lambda: kb.random_features_ucb(KERNEL, number_of_features=16, seed=0),
     "thompson_sampling": lambda: kb.thompson_sampling(KERNEL, number_of_draws=5, seed=0),
+    "thompson_sampling, learned": lambda: kb.thompson_sampling(number_of_draws=5, seed=0),
     "sup_kernel_ucb": lambda: kb.sup_kernel_ucb(KERNEL, horizon=100, seed=0),
     "uniform": lambda: kb.uniform(seed=0),
-}
-# What came later: rules that forget, that draw, and families of kernels.
-NEWER = {
     "discount": lambda: kb.ek_ucb(KERNEL, forgetting=kb.Discount(8.0), seed=0),
     "discount, learned": lambda: kb.ek_ucb(forgetting=kb.Discount(8.0), seed=0),
     "window": lambda: kb.k_ucb(KERNEL, forgetting=kb.Window(8), seed=0),
     "wander": lambda: kb.ek_ucb(KERNEL, forgetting=kb.Wander(8.0), seed=0),
     "inverse gap": lambda: kb.inverse_gap_weighting(KERNEL, seed=0),
     "inverse gap, learned": lambda: kb.inverse_gap_weighting(seed=0),
-    "thompson_sampling, learned": lambda: kb.thompson_sampling(number_of_draws=5, seed=0),
     "no history, learned": lambda: kb.ek_ucb(dictionary=kb.Kors(history="none"), seed=0),
     "family_ucb": lambda: kb.family_ucb(
         [kb.Gaussian(0.2), KERNEL],
@@ -42,8 +40,9 @@ NEWER = {
         seed=0,
     ),
 }
-
-
+# One of each way to keep a model: exact, projected, on features, learned, in stages, as a family; and one that draws.
+KINDS = ("k_ucb", "ek_ucb", "random_features_ucb", "discount, learned", "sup_kernel_ucb", "family_ucb")
+KINDS = (*KINDS, "thompson_sampling")
 def constrained():
     """A policy that keeps a pressure below a limit."""
     policy = kb.ek_ucb(KERNEL, seed=0)
@@ -55,6 +54,7 @@ ROUNDS = (0, 15, 63)
 CONTEXTS, OFFERS = np.random.default_rng(1).random((80, 2)), np.random.default_rng(2).random((80, 4, 1))
 NEW_CONTEXTS = np.random.default_rng(3).random((3, 2))
 LOG = NEW_CONTEXTS, np.random.default_rng(4).random((3, 1)), np.array([0.1, 0.7, 0.4])
+BOX = kb.Box([0.0], [1.0])
 
 
 def played(make, rounds: int, pending: int = 0):
@@ -70,48 +70,50 @@ def played(make, rounds: int, pending: int = 0):
 
 def _update_chosen(policy):
     """The update of the last choice, which ``prepare`` made."""
-    policy.update(CONTEXTS[70], policy._last[1][2:], 0.5)
+    policy.update(CONTEXTS[70], policy._last.point[2:], 0.5)
 
 
 def _choose(policy):
     policy.select(CONTEXTS[70], OFFERS[70])
 
 
-# Each call with what comes before it, how many decisions are pending, and its shorter versions: what is done in parts
-# may end after any of them.
+# Each call with what comes before it, and how many decisions are pending.
 CALLS = {
-    "select": (None, 0, lambda p: p.select(CONTEXTS[70], OFFERS[70]), ()),
-    "select of equal actions": (None, 0, lambda p: p.select(CONTEXTS[70], np.ones((4, 1))), ()),
-    "update": (None, 0, lambda p: p.update(CONTEXTS[71], [0.3], 0.5), ()),
-    "update of the choice": (_choose, 0, _update_chosen, ()),
-    "update while pending": (None, 3, lambda p: p.update(CONTEXTS[71], [0.3], 0.5), ()),
-    "update_many": (
-        None,
-        0,
-        lambda p: p.update_many(*LOG),
-        tuple(lambda p, n=n: p.update_many(*(part[:n] for part in LOG)) for n in (1, 2)),
-    ),
-    "select_many": (None, 0, lambda p: p.select_many(NEW_CONTEXTS, OFFERS[70]), ()),
-    "ask": (None, 0, lambda p: p.ask(CONTEXTS[70], OFFERS[70]), ()),
-    "ask while pending": (None, 3, lambda p: p.ask(CONTEXTS[70], np.ones((4, 1))), ()),
-    "tell": (None, 3, lambda p: p.tell(1, 0.5), ()),
-    "tell the last": (None, 1, lambda p: p.tell(0, 0.5), ()),
-    "tell_many": (None, 3, lambda p: p.tell_many([0, 2], [0.5, 0.1]), (lambda p: p.tell(0, 0.5),)),
-    "expire": (None, 3, lambda p: p.expire(1), ()),
-    "expire_before": (None, 3, lambda p: p.expire_before(2), (lambda p: p.expire(0),)),
-    "refusal": (None, 0, lambda p: _refused(p), ()),
+    "select": (None, 0, lambda p: p.select(CONTEXTS[70], OFFERS[70])),
+    "select of equal actions": (None, 0, lambda p: p.select(CONTEXTS[70], np.ones((4, 1)))),
+    "preview": (None, 0, lambda p: p.preview(CONTEXTS[70], np.ones((4, 1)))),
+    "update": (None, 0, lambda p: p.update(CONTEXTS[71], [0.3], 0.5)),
+    "update of the choice": (_choose, 0, _update_chosen),
+    "update while pending": (None, 3, lambda p: p.update(CONTEXTS[71], [0.3], 0.5)),
+    "update with a weight": (None, 0, lambda p: p.update(CONTEXTS[71], [0.3], 0.5, weight=2.0)),
+    "update_many": (None, 0, lambda p: p.update_many(*LOG)),
+    "select_many": (None, 0, lambda p: p.select_many(NEW_CONTEXTS, OFFERS[70])),
+    "ask": (None, 0, lambda p: p.ask(CONTEXTS[70], OFFERS[70])),
+    "ask while pending": (None, 3, lambda p: p.ask(CONTEXTS[70], np.ones((4, 1)))),
+    "ask_many": (None, 2, lambda p: p.ask_many(NEW_CONTEXTS, OFFERS[70])),
+    "await_many": (None, 2, lambda p: p.await_many(*LOG[:2])),
+    "tell": (None, 3, lambda p: p.tell(1, 0.5)),
+    "tell the last": (None, 1, lambda p: p.tell(0, 0.5)),
+    "tell with a weight": (None, 3, lambda p: p.tell(1, 0.5, weight=0.5)),
+    "tell_many": (None, 3, lambda p: p.tell_many([0, 2], [0.5, 0.1])),
+    "expire": (None, 3, lambda p: p.expire(1)),
+    "expire_before": (None, 3, lambda p: p.expire_before(2)),
+    "select in a box": (None, 0, lambda p: p.select(CONTEXTS[70], BOX)),
+    "ask in a box": (None, 2, lambda p: p.ask(CONTEXTS[70], BOX)),
+    "refusal": (None, 0, lambda p: _refused(p)),
 }
-BOX = kb.Box([0.0], [1.0])
-NEWER_CALLS = {
-    **{name: CALLS[name] for name in ("select", "update", "update_many", "select_many", "ask", "tell", "expire")},
-    "update with a weight": (None, 0, lambda p: p.update(CONTEXTS[71], [0.3], 0.5, weight=2.0), ()),
-    "tell with a weight": (None, 3, lambda p: p.tell(1, 0.5, weight=0.5), ()),
-    "select in a box": (None, 0, lambda p: p.select(CONTEXTS[70], BOX), ()),
-    "ask in a box": (None, 2, lambda p: p.ask(CONTEXTS[70], BOX), ()),
+# Calls that some policies do not take.
+NOT_TAKEN = {
+    "family_ucb": ("weight", "box"),
+    "sup_kernel_ucb": ("weight", "box"),
+    "uniform": ("weight",),
 }
-HAVE_NO_BOX_OR_WEIGHT = ("family_ucb",)
-BATCH = "select_batch"
-HAVE_NO_BATCH = ("sup_kernel_ucb", "uniform")
+SCENES = [
+    (name, call)
+    for name in POLICIES
+    for call in CALLS
+    if not any(call.endswith(word) for word in NOT_TAKEN.get(name, ()))
+]
 
 
 def _refused(policy):
@@ -121,20 +123,22 @@ def _refused(policy):
         return
 
 
+@cache
+def _once(name: str, rounds: int, pending: int):
+    return played(POLICIES[name], rounds, pending)
+
+
 def scene(name: str, rounds: int, call: str):
-    """The policy before a call, the call, and the calls whose effect an interrupted one may have."""
-    prepare, pending, act, parts = {**CALLS, **NEWER_CALLS}[call]
-    policy = played({**POLICIES, **NEWER}[name], rounds, pending)
-    if prepare is not None:
-        prepare(policy)
-    return policy, act, parts
+    """A function that returns the policy before a call, another one each time, and the call."""
+    prepare, pending, act = CALLS[call]
 
+    def before():
+        policy = copy.deepcopy(_once(name, rounds, pending))
+        if prepare is not None:
+            prepare(policy)
+        return policy
 
-def after(policy, act):
-    """A copy of the policy after a call."""
-    twin = copy.deepcopy(policy)
-    act(twin)
-    return twin
+    return before, act
 
 
 def table(kernel=KERNEL):

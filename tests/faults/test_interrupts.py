@@ -4,87 +4,74 @@ import copy
 
 import numpy as np
 import pytest
-from faults.injection import Injected, fingerprint, run_with_interrupt
+from faults.injection import lines_of, some_lines, torn_lines
 from faults.scenes import (
     CALLS,
     CONTEXTS,
-    HAVE_NO_BATCH,
-    HAVE_NO_BOX_OR_WEIGHT,
-    NEWER,
-    NEWER_CALLS,
+    KINDS,
     OFFERS,
     POLICIES,
     ROUNDS,
+    SCENES,
     TABLE_CALLS,
-    after,
     constrained,
+    played,
     scene,
     table,
 )
 
-QUICK_POINTS = 3
 
-
-def allowed_states(policy, act, parts):
-    """The states in which an interrupted call may leave a policy."""
-    states = {fingerprint(policy), fingerprint(after(policy, act))}
-    states.update(fingerprint(after(policy, part)) for part in parts)
-    if not policy.round_index:
-        # a first call looks at the columns before it does anything else, and may do so again
-        described = copy.deepcopy(policy)
-        for posterior in described.posteriors[:1]:
-            posterior.describe(2, np.hstack([np.tile(CONTEXTS[70], (4, 1)), OFFERS[70]]))
-            # and draws random features, if there are any, by their seed
-            posterior.evaluate(np.zeros((1, 3)))
-        states.add(fingerprint(described))
-    return states
-
-
-def torn_points(policy, act, parts, lines, error=Injected):
-    """The lines at which an interrupt leaves a state that is not allowed, or a policy that does not go on."""
-    states, torn = allowed_states(policy, act, parts), []
-    for line in lines:
-        victim = copy.deepcopy(policy)
-        run_with_interrupt(lambda: act(victim), line, error)  # noqa: B023 (called at once)
-        if fingerprint(victim) not in states:
-            torn.append(line)
-    return torn
-
-
-def lines_of(policy, act):
-    count, _ = run_with_interrupt(lambda: act(copy.deepcopy(policy)), None)
-    return count
-
-
-@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", POLICIES)
-def test_an_interrupt_leaves_the_state_before_or_after_the_call(name, call):
-    generator = np.random.default_rng([sorted(POLICIES).index(name), sorted(CALLS).index(call)])
-    policy, act, parts = scene(name, 15, call)
-    lines = generator.choice(lines_of(policy, act), QUICK_POINTS)
-    assert torn_points(policy, act, parts, lines.tolist()) == []
+def test_an_interrupt_leaves_the_state_before_or_after_the_call(name):
+    calls = [call for one, call in SCENES if one == name]
+    torn = {call: torn_lines(*scene(name, 15, call), some_lines(*scene(name, 15, call), 2)) for call in calls}
+    assert torn == dict.fromkeys(calls, [])
 
 
-NEWER_SCENES = [
-    (name, call)
-    for name in NEWER
-    for call in NEWER_CALLS
-    if name not in HAVE_NO_BOX_OR_WEIGHT or not call.endswith(("weight", "box"))
-]
+FIRST = [call for call, (_, pending, _) in CALLS.items() if not pending]
 
 
-@pytest.mark.parametrize(("name", "call"), NEWER_SCENES)
-def test_an_interrupt_leaves_what_came_later_in_one_of_two_states(name, call):
-    policy, act, parts = scene(name, 15, call)
-    lines = np.random.default_rng(len(name + call)).choice(lines_of(policy, act), 2)
-    assert torn_points(policy, act, parts, lines.tolist()) == []
+@pytest.mark.parametrize("name", KINDS)
+def test_a_first_call_may_be_interrupted(name):
+    calls = [call for one, call in SCENES if one == name and call in FIRST]
+    torn = {call: torn_lines(*scene(name, 0, call), some_lines(*scene(name, 0, call), 2)) for call in calls}
+    assert torn == dict.fromkeys(calls, [])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "call"), NEWER_SCENES)
-def test_every_line_of_what_came_later_may_be_interrupted(name, call):
-    policy, act, parts = scene(name, 15, call)
-    assert torn_points(policy, act, parts, range(lines_of(policy, act))) == []
+def before_a_turn(name):
+    """A policy whose next update learns a kernel or draws all anchors anew, and that update."""
+    policy, rounds = POLICIES[name](), 0
+
+    def update(victim):
+        victim.update(CONTEXTS[70], OFFERS[70, 0], 0.5)
+
+    def turned(victim):
+        posterior = victim.posterior
+        learned = len(posterior.kernel_changes)
+        kept = set(map(bytes, posterior.dictionary_points))
+        update(victim)
+        anew = not kept <= set(map(bytes, victim.posterior.dictionary_points))
+        return len(victim.posterior.kernel_changes) > learned or (anew and not posterior.learns_kernel)
+
+    while rounds < 10 or not turned(copy.deepcopy(policy)):
+        policy.update(CONTEXTS[rounds], OFFERS[rounds, 0], float(np.sin(9.0 * CONTEXTS[rounds, 0])))
+        rounds += 1
+    return lambda: copy.deepcopy(policy), update
+
+
+@pytest.mark.parametrize("name", ["ek_ucb, learned", "k_ucb, learned", "thompson_sampling, learned", "cbkb", "cbbkb"])
+def test_a_refit_and_a_resampling_may_be_interrupted(name):
+    turn = before_a_turn(name)
+    assert torn_lines(*turn, some_lines(*turn, 12)) == []
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_memory_may_run_out_within_a_call(name):
+    calls = [call for call in ("update", "update_many", "ask", "tell") if (name, call) in SCENES]
+    torn = {
+        call: torn_lines(*scene(name, 15, call), some_lines(*scene(name, 15, call), 3), MemoryError) for call in calls
+    }
+    assert torn == dict.fromkeys(calls, [])
 
 
 CONSTRAINED_CALLS = {
@@ -102,39 +89,46 @@ def test_an_interrupt_learns_reward_and_outputs_or_neither(call):
         decision = policy.select(context, offered)
         policy.update(context, decision.action, 0.5, outputs={"pressure": 5.0 + decision.action[0]})
     policy.ask(CONTEXTS[9], OFFERS[9])
-    lines = np.random.default_rng(0).choice(lines_of(policy, act), 12)
-    assert torn_points(policy, act, (), lines.tolist()) == []
 
+    def make():
+        return copy.deepcopy(policy)
 
-@pytest.mark.slow
-@pytest.mark.parametrize("rounds", ROUNDS)
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("name", POLICIES)
-def test_every_line_may_be_interrupted(name, call, rounds):
-    policy, act, parts = scene(name, rounds, call)
-    assert torn_points(policy, act, parts, range(lines_of(policy, act))) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("name", ["ek_ucb", "k_ucb", "lin_ucb", "ek_ucb, learned"])
-def test_memory_may_run_out_at_every_line(name, call):
-    policy, act, parts = scene(name, 15, call)
-    assert torn_points(policy, act, parts, range(lines_of(policy, act)), MemoryError) == []
-
-
-@pytest.mark.parametrize("name", [name for name in POLICIES if name not in HAVE_NO_BATCH])
-def test_a_batch_may_be_interrupted(name):
-    def batch(length):
-        return lambda policy: policy.select_batch(CONTEXTS[70 : 70 + length], OFFERS[70], batch_variance_limit=100.0)
-
-    policy = scene(name, 15, "ask")[0]
-    lines = np.random.default_rng(0).choice(lines_of(policy, batch(3)), QUICK_POINTS)
-    assert torn_points(policy, batch(3), [batch(1), batch(2)], lines.tolist()) == []
+    assert torn_lines(make, act, some_lines(make, act, 12)) == []
 
 
 @pytest.mark.parametrize("call", TABLE_CALLS)
 def test_a_table_meets_a_town_and_an_arm_with_its_model_or_not_at_all(call):
-    policy, act = table(), TABLE_CALLS[call]
-    lines = np.random.default_rng(0).choice(lines_of(policy, act), 4 * QUICK_POINTS)
-    assert torn_points(policy, act, (), lines.tolist()) == []
+    act = TABLE_CALLS[call]
+    assert torn_lines(table, act, some_lines(table, act, 12)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", ROUNDS)
+@pytest.mark.parametrize("name", KINDS)
+def test_every_line_of_an_update_an_ask_and_a_tell_may_be_interrupted(name, rounds):
+    for call in ("update", "update_many", "ask", "tell"):
+        at = scene(name, rounds, call)
+        assert torn_lines(*at, range(lines_of(*at))) == [], call
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ek_ucb, learned", "cbkb"])
+def test_every_line_of_a_refit_and_a_resampling_may_be_interrupted(name):
+    turn = before_a_turn(name)
+    assert torn_lines(*turn, range(lines_of(*turn))) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "call"), SCENES)
+def test_every_call_of_every_policy_may_be_interrupted_at_fifty_lines(name, call):
+    at = scene(name, 15, call)
+    assert torn_lines(*at, some_lines(*at, 50)) == []
+
+
+def test_what_is_played_twice_is_the_same():
+    """Without this no two states could be told apart."""
+    from faults.injection import fingerprint
+
+    for name in KINDS:
+        once, again = (fingerprint(played(POLICIES[name], 20)) for _ in range(2))
+        assert once == again != fingerprint(played(POLICIES[name], 21))

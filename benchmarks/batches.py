@@ -27,20 +27,21 @@ def one_run(name: str, limit: float, seed: int) -> tuple[float, float, float]:
     policy = kb.ek_ucb(kb.Gaussian(environment.lengthscale), regularization=0.1, seed=seed)
     regret, batches, served = 0.0, 0, 0
     while served < HORIZON:
-        ahead = offers[served : served + LARGEST_BATCH]
-        decisions = policy.select_batch(
-            np.array([offer.context for offer in ahead]),
-            np.array([offer.actions for offer in ahead]),
-            batch_variance_limit=limit,
-        )
-        rewards = []
-        for offset, decision in enumerate(decisions):
-            offer = offers[served + offset]
+        # 1 + Σσ² of the decisions, with the variances at the start of the batch, std²/λ
+        before, total, ids, rewards = policy.posterior, 1.0, list[int](), list[float]()
+        for offer, error in zip(offers[served:], errors[served : served + LARGEST_BATCH], strict=False):
+            decision = policy.ask(offer.context, offer.actions)
+            assert decision.id is not None
             expected = environment.expected_rewards(offer.context, offer.actions)
-            rewards.append(float(expected[decision.index]) + errors[served + offset])
+            ids.append(decision.id)
+            rewards.append(float(expected[decision.index]) + error)
             regret += float(expected.max() - expected[decision.index])
-        policy.tell_many([decision.id for decision in decisions if decision.id is not None], rewards)
-        served += len(decisions)
+            point = np.concatenate((decision.context, decision.action))
+            total += before.predict(point[None, :]).std.item(0) ** 2 / before.regularization
+            if total > limit:
+                break
+        policy.tell_many(ids, rewards)
+        served += len(ids)
         batches += 1
     return regret, float(batches), float(policy.dictionary_size)
 

@@ -99,12 +99,14 @@ def learn(
 
 
 def _fresh_posterior(policy: Policy) -> NystromPosterior:
-    posterior = getattr(policy, "posterior", None)
+    # a policy over a table has a posterior too, but encodes row by row
+    posterior = policy.model if hasattr(policy, "learn_sums") else None
     if not isinstance(posterior, NystromPosterior) or posterior.history is not None:
         raise InputError(
-            "policy: expected one with a kernel and a dictionary rule with history='none', since a log larger than "
-            "memory cannot be kept; build ek_ucb(kernel, dictionary=Kors(history='none')). To learn the kernel, let "
-            "another policy learn a sample first and take its posterior.kernel and posterior.regularization."
+            "policy: expected one over arrays with a kernel and a dictionary rule with history='none', since a log "
+            "larger than memory cannot be kept; build ek_ucb(kernel, dictionary=Kors(history='none')). To learn the "
+            "kernel, let another policy learn a sample first and take its posterior.kernel and "
+            "posterior.regularization."
         )
     if policy.round_index or policy.pending:
         raise InputError("policy: expected one that has learned nothing yet.")

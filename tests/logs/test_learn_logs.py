@@ -121,9 +121,9 @@ def test_bad_rows_and_policies_are_named_and_change_nothing(folder, tmp_path):
     with pytest.raises(kb.InputError, match=r"history='none'"):
         logs.learn(kb.ek_ucb(), folder)
     features = kb.Features({"x": kb.Numeric()}, ["red", "blue"])
-    table = kb.ek_ucb(KERNEL, dictionary=kb.Kors(history="none"), features=features, seed=0)
+    named = kb.ek_ucb(KERNEL, dictionary=kb.Kors(history="none"), features=features, seed=0)
     with pytest.raises(kb.InputError, match="expected one over arrays"):
-        logs.learn(table, folder)
+        logs.learn(named, folder)
     with pytest.raises(kb.InputError, match="expected one over arrays"):
         logs.learn(None, folder)
     with pytest.raises(kb.InputError, match="'price'"):

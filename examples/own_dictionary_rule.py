@@ -11,17 +11,17 @@ class Newest(DictionaryRule):
 
 
 class NewestPoints(Dictionary):
-    added = 0  # since the oldest have left
+    def __init__(self, added=0):
+        self.added = added  # since the oldest have left
 
     def propose(self, candidate):
         return Proposal(draw=True, resample=self.added == 20)
 
-    def commit(self, candidate, proposal, appended):
-        self.added += 1
+    def after(self, candidate, proposal, appended):
+        return type(self)(self.added + 1)
 
-    def redraw(self, played):
-        self.added = 0
-        return played.points[-200:]
+    def redrawn(self, played):
+        return played.points[-200:], type(self)()
 
 
 newest = {"name": "ek_ucb", "label": "newest", "options": {"dictionary": {"name": Newest}}}

@@ -25,18 +25,17 @@ def kors_against(adversary, oversampling, mu, horizon, seed):
     generator = np.random.default_rng(seed)
     rule = kb.Kors(leverage_regularization=mu, oversampling=oversampling, history="none")
     posterior = NystromPosterior(kb.Linear(offset=0.0), 1.0, rule, generator)
-    dictionary, moment, total, drawn = posterior.dictionary, np.zeros((4, 4)), 0.0, True
-    point = np.zeros(4)
+    moment, total, drawn, point = np.zeros((4, 4)), 0.0, True, np.zeros(4)
     for _ in range(horizon):
+        dictionary = posterior.dictionary
         point = adversary(point, drawn, dictionary.draws, generator)
-        before = dictionary.draws
         evaluation = posterior.evaluate(point[None, :])
-        candidate = kb.dictionaries.Candidate(evaluation.features[0], evaluation.residual.item(0), point @ point, 0.0)
-        total += dictionary.propose(candidate).probability
-        posterior.observe(point, 0.0, evaluation)
-        drawn = dictionary.draws > before
+        seen = evaluation.features[0], evaluation.residual.item(0), point @ point, 0.0
+        total += dictionary.propose(kb.dictionaries.Candidate(point, posterior.dictionary_points, *seen)).probability
+        posterior = posterior.updated(point, 0.0)
+        drawn = posterior.dictionary.draws > dictionary.draws
         moment += np.outer(point, point)
-    return total, dictionary.draws, moment
+    return total, posterior.dictionary.draws, moment
 
 
 def repeat_until_drawn(point, drawn, draws, generator):
@@ -178,7 +177,7 @@ def test_the_widths_of_a_stage_fail_without_the_term_for_what_is_left_out():
     point, widths = np.array([1.0, 0.0]), 0.0
     for _ in range(50):
         widths += min(float(posterior.predict(point[None, :]).std[0]) ** 2, 1.0)
-        posterior.update(point, 0.0)
+        posterior = posterior.updated(point, 0.0)
     gain = math.log1p(50.0)
     assert posterior.dictionary_size == 0
     assert widths > theory.stage_widths_bound(gain, regularization=1.0)

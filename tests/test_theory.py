@@ -120,7 +120,7 @@ def test_the_widths_of_a_projected_posterior_add_up_as_the_repaired_proof_says(s
     widths = left_out = 0.0
     for point in points:
         widths += min(float(posterior.predict(point[None, :]).std[0]) ** 2 / ridge, 1.0)
-        posterior.update(point, 0.0)
+        posterior = posterior.updated(point, 0.0)
         left_out += float(posterior.evaluate(point[None, :]).residual[0])
     twice_gain = 2 * theory.information_gain(kernel(points), ridge)
     assert widths <= twice_gain / math.log(2) + posterior.dictionary_size + left_out / ridge + 1e-9
@@ -153,7 +153,7 @@ def test_proposition_four_one_with_the_budget_of_the_theory():
         dimension = theory.effective_dimension(gram, mu)
         failed = False
         for t, point in enumerate(points, start=1):
-            posterior.update(point, 0.0)
+            posterior = posterior.updated(point, 0.0)
             if t % 60 == 0:
                 anchors = posterior.dictionary_points
                 error = theory.projection_error(gram[:t, :t], kernel(points[:t], anchors), kernel(anchors))
@@ -182,7 +182,7 @@ def test_what_kors_leaves_out_is_bounded_by_what_it_drew(seed, oversampling):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kind, "propose", recording)
         for point in points:
-            posterior.update(point, 0.0)
+            posterior = posterior.updated(point, 0.0)
     assert probabilities
     # without history the residual trace is exactly Σ‖(I − P_t)φ_t‖², each point against the anchors of its own round
     assert posterior.residual_trace <= mu * sum(probabilities) / (oversampling * 1.5 - 1) + 1e-6

@@ -19,9 +19,21 @@ class CoinsThatSucceed:
         return np.zeros(count)
 
 
+class FirstComesUp:
+    """A stand-in for the generator of coins: the first is 0, the others are fair."""
+
+    def __init__(self, seed):
+        self.generator = np.random.default_rng(seed)
+
+    def random(self, count):
+        return np.append(0.0, self.generator.random(count - 1))
+
+
 def candidate_at(posterior, point):
     evaluation = posterior.evaluate(point[None, :])
     return Candidate(
+        point,
+        posterior.dictionary_points,
         evaluation.features[0],
         float(evaluation.residual[0]),
         float(evaluation.prior_variance[0]),
@@ -47,7 +59,7 @@ def test_score_is_the_appendix_formula_with_the_augmented_dictionary(seed, size,
     probabilities = []
     for point in points[:size]:
         probabilities.append(posterior.dictionary.propose(candidate_at(posterior, point)).probability)
-        posterior.update(point, 0.0)
+        posterior = posterior.updated(point, 0.0)
     assert posterior.dictionary_size == size
     expected = dense.kors_score(kernel, points[:size], probabilities, points[size], mu, accuracy)
     # directions down to 1e-6 of k(s, s) are kept, which amplifies rounding as much
@@ -67,7 +79,7 @@ def test_points_that_add_no_direction_keep_their_weight_in_the_score(seed, mu):
     for place in generator.integers(3, size=15):
         probabilities.append(posterior.dictionary.propose(candidate_at(posterior, places[place])).probability)
         drawn.append(places[place])
-        posterior.update(places[place], 0.0)
+        posterior = posterior.updated(places[place], 0.0)
     assert posterior.dictionary_size <= 3
     for query in np.vstack([places, generator.random((3, 2))]):
         expected = dense.kors_score(kernel, np.array(drawn), probabilities, query, mu, 0.5)
@@ -79,12 +91,9 @@ def test_frequencies_are_the_probabilities():
     kernel, first, second = kb.Gaussian(0.3), np.array([0.2, 0.2]), np.array([0.3, 0.2])
     count, probability = 0, None
     for seed in range(2000):
-        posterior = NystromPosterior(kernel, 1.0, Kors(oversampling=1.0), np.random.default_rng(seed))
-        posterior.dictionary._ahead[0] = 0.0
-        posterior.update(first, 0.0)
+        posterior = NystromPosterior(kernel, 1.0, Kors(oversampling=1.0), FirstComesUp(seed)).updated(first, 0.0)
         probability = posterior.dictionary.propose(candidate_at(posterior, second)).probability
-        posterior.update(second, 0.0)
-        count += posterior.dictionary_size == 2
+        count += posterior.updated(second, 0.0).dictionary_size == 2
     assert 0.1 < probability < 0.9
     assert abs(count - 2000 * probability) < 5 * np.sqrt(2000 * probability * (1 - probability))
 
@@ -96,7 +105,7 @@ def test_posterior_variance_rule_is_the_exact_leverage_score_when_everything_is_
     rule = PosteriorVariance(leverage_accuracy=0.0, oversampling=1.0)
     posterior = NystromPosterior(kernel, regularization, rule, CoinsThatSucceed())
     for point in points[:19]:
-        posterior.update(point, 0.0)
+        posterior = posterior.updated(point, 0.0)
     gram = kernel(points)
     exact = np.linalg.solve(gram + regularization * np.eye(20), gram)[19, 19]
     assert posterior.dictionary.score(candidate_at(posterior, points[19])) == pytest.approx(exact, abs=1e-10)
@@ -105,7 +114,7 @@ def test_posterior_variance_rule_is_the_exact_leverage_score_when_everything_is_
 def test_kors_scores_no_more_once_the_dictionary_is_full():
     posterior = kb.ek_ucb(kb.Gaussian(0.2), dictionary=Kors(max_size=3), seed=0).posterior
     for point in np.random.default_rng(0).random((30, 2)):
-        posterior.update(point, 0.0)
+        posterior = posterior.updated(point, 0.0)
     assert posterior.dictionary_size == 3
     with pytest.raises(kb.UnavailableError, match="score: the dictionary has the 3 anchors it may have"):
         posterior.dictionary.score(candidate_at(posterior, np.full(2, 0.5)))
@@ -118,8 +127,7 @@ def test_cap_stops_growth_but_not_learning():
     free = kb.ek_ucb(kb.Gaussian(0.2), seed=0).posterior
     capped = kb.ek_ucb(kb.Gaussian(0.2), dictionary=Kors(max_size=10), seed=0).posterior
     for point, reward in zip(points, rewards, strict=True):
-        free.update(point, reward)
-        capped.update(point, reward)
+        free, capped = (posterior.updated(point, reward) for posterior in (free, capped))
         assert capped.dictionary_size <= 10
     assert free.dictionary_size > 10
     np.testing.assert_array_equal(capped.dictionary_points, free.dictionary_points[:10])
@@ -136,7 +144,7 @@ def test_fixed_dictionary_never_changes_and_passes_over_repeats():
     assert sorted(map(tuple, kept)) == sorted(map(tuple, anchors))
     points, rewards = generator.random((50, 2)), generator.random(50)
     for point, reward in zip(points, rewards, strict=True):
-        posterior.update(point, reward)
+        posterior = posterior.updated(point, reward)
     np.testing.assert_array_equal(posterior.dictionary_points, kept)
     expected = dense.nystrom(kb.Gaussian(0.3), anchors, points, rewards, 0.1, points[:9])
     np.testing.assert_allclose(posterior.predict(points[:9]).mean, expected.mean, atol=1e-10)
@@ -150,7 +158,7 @@ def test_larger_leverage_regularization_keeps_fewer_points():
         rule = Kors(leverage_regularization=mu, oversampling=1.0, leverage_accuracy=0.5)
         posterior = NystromPosterior(kb.Gaussian(0.1), 1.0, rule, np.random.default_rng(1))
         for point in points:
-            posterior.update(point, 0.0)
+            posterior = posterior.updated(point, 0.0)
         sizes.append(posterior.dictionary_size)
     assert sizes[0] > 2 * sizes[1] > 4 * sizes[2]
     assert sizes[0] < 400

@@ -9,6 +9,7 @@ from scipy import stats
 
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Resampling
+from kernel_bandits.dictionaries.base import PlayedPoints
 from kernel_bandits.posterior import NystromPosterior
 
 KERNEL, RIDGE = kb.Gaussian(0.3), 0.1
@@ -17,6 +18,12 @@ KERNEL, RIDGE = kb.Gaussian(0.3), 0.1
 def resampled(kernel=KERNEL, seed=0, **options):
     rule = Resampling(**{"batch_variance_limit": 1.0, **options})
     return NystromPosterior(kernel, RIDGE, rule, np.random.default_rng(seed))
+
+
+def learn(posterior, points, rewards):
+    for point, reward in zip(points, rewards, strict=True):
+        posterior = posterior.updated(point, reward)
+    return posterior
 
 
 def stream(seed, count):
@@ -44,15 +51,15 @@ def test_probabilities_by_the_formula():
 def test_frequencies_agree_with_the_probabilities():
     """4,000 drawings of 40 points. Every count within its two-sided 1e-6 binomial band: false alarm below 4e-5."""
     points, rewards = stream(0, 40)
-    posterior = resampled(oversampling=1.5)
-    for point, reward in zip(points, rewards, strict=True):
-        posterior.update(point, reward)
+    posterior = learn(resampled(oversampling=1.5), points, rewards)
     variances = dense_variances(posterior.dictionary_points, points, points)
     chances = np.minimum(1.0, 1.5 * variances)
     assert ((chances > 0.05) & (chances < 0.95)).sum() > 20
-    draws = 4000
-    rule = posterior.dictionary
-    counts = sum(rule.flip(variances, np.ones(40)).astype(int) for _ in range(draws))
+    draws, counts, dictionary = 4000, np.zeros(40), posterior.dictionary
+    played = PlayedPoints(points, np.ones(40), lambda: variances)
+    for _ in range(draws):
+        anchors, dictionary = dictionary.redrawn(played)
+        counts += (points[:, None] == anchors).all(axis=2).any(axis=1)
     low, high = stats.binom.interval(1 - 1e-6, draws, chances)
     assert ((counts >= low) & (counts <= high)).all()
 
@@ -63,7 +70,7 @@ def test_posterior_equals_from_scratch_after_every_observation(limit):
     queries = stream(1, 10)[0]
     posterior = resampled(batch_variance_limit=limit)
     for t, (point, reward) in enumerate(zip(points, rewards, strict=True), start=1):
-        posterior.update(point, reward)
+        posterior = posterior.updated(point, reward)
         expected = dense.nystrom(KERNEL, posterior.dictionary_points, points[:t], rewards[:t], RIDGE, queries)
         prediction = posterior.predict(queries)
         np.testing.assert_allclose(prediction.mean, expected.mean, atol=1e-8)
@@ -96,7 +103,7 @@ def test_draws_when_and_what_the_description_says(limit):
     expected = reference_run(points, np.random.default_rng(5), 0.8, limit)
     changes = 0
     for t, (point, reward) in enumerate(zip(points, rewards, strict=True)):
-        posterior.update(point, reward)
+        posterior = posterior.updated(point, reward)
         assert {tuple(anchor) for anchor in posterior.dictionary_points} == expected[t]
         changes += t > 0 and expected[t] != expected[t - 1]
     assert changes >= (60 if limit == 1.0 else 3)
@@ -114,9 +121,7 @@ def test_oversampling_sets_the_size_whatever_the_limit():
     points, rewards = stream(0, 400)
 
     def size(oversampling, limit):
-        posterior = resampled(oversampling=oversampling, batch_variance_limit=limit)
-        for point, reward in zip(points, rewards, strict=True):
-            posterior.update(point, reward)
+        posterior = learn(resampled(oversampling=oversampling, batch_variance_limit=limit), points, rewards)
         return posterior.dictionary_size, posterior.effective_dimension
 
     small, large = size(1.0, 1.5), size(1.0, 4.0)
@@ -132,11 +137,10 @@ def test_repeats_are_one_point_with_a_count():
     order = generator.integers(12, size=300)
     points, rewards = places[order], generator.normal(size=300)
     queries = generator.random((9, 2))
-    posterior = resampled(batch_variance_limit=1.2)
-    for point, reward in zip(points, rewards, strict=True):
-        posterior.update(point, reward)
-    assert len(posterior._model.history) == 12
-    np.testing.assert_array_equal(np.sort(posterior._model.history.counts), np.sort(np.bincount(order)))
+    posterior = learn(resampled(batch_variance_limit=1.2), points, rewards)
+    assert len(posterior.history) == 12
+    counts = np.concatenate([counts for _, counts, _ in posterior.history.blocks()])
+    np.testing.assert_array_equal(np.sort(counts), np.sort(np.bincount(order)))
     anchors = posterior.dictionary_points
     assert len({tuple(anchor) for anchor in anchors}) == len(anchors)
     expected = dense.nystrom(KERNEL, anchors, points, rewards, RIDGE, queries)
@@ -191,7 +195,7 @@ def test_the_first_point_is_an_anchor_until_the_first_resampling():
     rule = Resampling(batch_variance_limit=1.505, oversampling=100.0, keeps_first=True)
     posterior = NystromPosterior(KERNEL, 100.0, rule, np.random.default_rng(0))
     for t, (point, reward) in enumerate(zip(points, rewards, strict=True), start=1):
-        posterior.update(point, reward)
+        posterior = posterior.updated(point, reward)
         np.testing.assert_array_equal(posterior.dictionary_points, points[:1])
         expected = dense.nystrom(KERNEL, points[:1], points[:t], rewards[:t], 100.0, points)
         np.testing.assert_allclose(posterior.predict(points).mean, expected.mean, atol=1e-10)
@@ -200,10 +204,11 @@ def test_the_first_point_is_an_anchor_until_the_first_resampling():
     more, values = stream(1, 60)
     sizes = []
     for point, reward in zip(more, values, strict=True):
-        posterior.update(point, reward)
+        posterior = posterior.updated(point, reward)
         sizes.append(posterior.dictionary_size)
     assert sizes[:20] == [1] * 20
     assert sizes[20] > 1
-    bulk = NystromPosterior(KERNEL, 100.0, rule, np.random.default_rng(0))
-    bulk.update_many(np.concatenate([points, more]), np.concatenate([rewards, values]))
+    bulk = NystromPosterior(KERNEL, 100.0, rule, np.random.default_rng(0)).learned(
+        np.concatenate([points, more]), np.concatenate([rewards, values])
+    )
     np.testing.assert_array_equal(bulk.dictionary_points, posterior.dictionary_points)

@@ -51,11 +51,9 @@ def test_linear_features_give_the_exact_posterior_of_the_linear_kernel():
     rewards = X @ [1.0, -2.0, 0.5] + 0.3
     for intercept in (True, False):
         kernel = kb.Linear(offset=float(intercept)) if intercept else kb.Linear()
-        exact = ExactPosterior(kernel, 0.2)
-        features = FeaturePosterior(kernel, 0.2, LinearFeatures(intercept))
+        exact, features = ExactPosterior(kernel, 0.2), FeaturePosterior(kernel, 0.2, LinearFeatures(intercept))
         for point, reward in zip(X, rewards, strict=True):
-            exact.update(point, reward)
-            features.update(point, reward)
+            exact, features = exact.updated(point, reward), features.updated(point, reward)
         one, other = exact.predict(queries), features.predict(queries)
         np.testing.assert_allclose(one.mean, other.mean, atol=1e-8)
         np.testing.assert_allclose(one.std, other.std, atol=1e-6)
@@ -127,7 +125,7 @@ def test_far_columns_are_centred_in_the_kernel_that_is_named(actions, interactio
 def test_a_choice_is_learned_right_after_an_update_that_failed_in_between():
     policy, alone = kb.lin_ucb(seed=0), kb.lin_ucb(seed=0)
     offered = [[500.0], [900.0]]
-    decision = policy.select([0.5], offered)
+    decision, _ = policy.select([0.5], offered), alone.select([0.5], offered)
     with pytest.raises(kb.InputError):
         policy.update([0.5], [700.0], 1.0, outputs={"pressure": 1.0})
     policy.update([0.5], decision.action, 1.0)

@@ -1,17 +1,19 @@
 """Points whose reward is still to come: counted into std at once, into the mean when it comes, in any order."""
 
-import copy
+import pickle
 
 import dense
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from observing import await_each, learn, settle
 
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Fixed, Kors, PosteriorVariance, Resampling
 from kernel_bandits.kernels.fourier import LinearFeatures
 from kernel_bandits.posterior import ExactPosterior, FeaturePosterior, NystromPosterior
+from kernel_bandits.values import evolve
 
 LAMBDA = 0.05
 KERNEL = kb.Gaussian(0.4)
@@ -39,10 +41,6 @@ BUILDERS = {
 ORDERLESS = [name for name in BUILDERS if name != "resampling"]
 
 
-def anticipate(posterior, key, point):
-    posterior.anticipate(key, point, posterior.evaluate_finite(point[None, :]))
-
-
 def assert_same(one, other, tolerance=1e-8):
     np.testing.assert_allclose(one.mean, other.mean, rtol=0, atol=tolerance)
     np.testing.assert_allclose(one.std, other.std, rtol=0, atol=tolerance)
@@ -57,16 +55,12 @@ def log(count=60, seed=0):
 @pytest.mark.parametrize("name", BUILDERS)
 def test_std_counts_what_is_awaited_and_the_mean_does_not(name):
     points, rewards = log()
-    posterior = BUILDERS[name]()
-    for point, reward in zip(points[:40], rewards[:40], strict=True):
-        posterior.update(point, reward)
+    posterior = learn(BUILDERS[name](), points[:40], rewards[:40])
     if name == "resampling":
-        posterior.dictionary.batch_variance_limit = 1e9
+        posterior = evolve(posterior, dictionary=evolve(posterior.dictionary, batch_variance_limit=1e9))
     before = posterior.predict(PROBES)
-    twin = copy.deepcopy(posterior)
-    for key, point in enumerate(points[40:]):
-        anticipate(posterior, key, point)
-        twin.update(point, 0.0)
+    twin = learn(posterior, points[40:], np.zeros(20))
+    posterior = await_each(posterior, points[40:])
     ahead = posterior.predict(PROBES)
     np.testing.assert_allclose(ahead.std, twin.predict(PROBES).std, rtol=0, atol=1e-9)
     assert (ahead.std <= before.std + 1e-12).all()
@@ -87,24 +81,26 @@ def test_the_order_of_arrival_does_not_matter(name, seed):
     points, rewards = log(50, seed=1)
     lost = set(generator.choice(50, 5, replace=False).tolist()) if name != "posterior-variance" else set()
 
+    def after(posterior, key):
+        return posterior.abandoned([key]) if key in lost else settle(posterior, key, points, rewards)
+
     at_once = BUILDERS[name]()
-    for key, point in enumerate(points):
-        anticipate(at_once, key, point)
+    for key in range(50):
+        at_once = at_once.awaiting([key], points[[key]])
         if key not in lost:
-            at_once.fulfil(key, rewards[key])
+            at_once = settle(at_once, key, points, rewards)
     for key in lost:
-        at_once.abandon(key)
+        at_once = at_once.abandoned([key])
 
     late = BUILDERS[name]()
     waiting = []
-    for key, point in enumerate(points):
-        anticipate(late, key, point)
+    for key in range(50):
+        late = late.awaiting([key], points[[key]])
         waiting.append(key)
         while waiting and generator.random() < 0.45:
-            late_key = waiting.pop(generator.integers(len(waiting)))
-            late.abandon(late_key) if late_key in lost else late.fulfil(late_key, rewards[late_key])
+            late = after(late, waiting.pop(generator.integers(len(waiting))))
     for key in generator.permutation(waiting).tolist():
-        late.abandon(key) if key in lost else late.fulfil(key, rewards[key])
+        late = after(late, key)
 
     np.testing.assert_array_equal(late.dictionary_points.shape, at_once.dictionary_points.shape)
     assert_same(late.predict(PROBES), at_once.predict(PROBES))
@@ -122,16 +118,14 @@ def test_what_is_left_in_the_end_is_the_posterior_of_the_rewards_that_came(name)
     told, asked = [], 0
     for step in range(80):
         while asked < 80 and asked <= step + 10:
-            anticipate(posterior, asked, points[asked])
+            posterior = posterior.awaiting([asked], points[[asked]])
             asked += 1
-        ready = next(key for key in order if key < asked and key not in told)
-        posterior.abandon(int(ready)) if ready % 7 == 0 else posterior.fulfil(int(ready), rewards[ready])
+        ready = next(key for key in order.tolist() if key < asked and key not in told)
+        posterior = settle(posterior, ready, points, rewards) if ready % 7 else posterior.abandoned([ready])
         told.append(ready)
     kept = np.array([key for key in told if key % 7])
     if name == "exact":
-        reference = ExactPosterior(KERNEL, LAMBDA)
-        reference.update_many(points[kept], rewards[kept])
-        expected = reference.predict(PROBES)
+        expected = ExactPosterior(KERNEL, LAMBDA).learned(points[kept], rewards[kept]).predict(PROBES)
     else:
         expected = dense.nystrom(KERNEL, posterior.dictionary_points, points[kept], rewards[kept], LAMBDA, PROBES)
     assert_same(posterior.predict(PROBES), expected)
@@ -141,13 +135,12 @@ def test_what_is_left_in_the_end_is_the_posterior_of_the_rewards_that_came(name)
 def test_ordinary_observations_mix_with_awaited_ones(name):
     points, rewards = log(40, seed=3)
     posterior, direct = BUILDERS[name](), BUILDERS[name]()
-    for posterior_step in range(0, 40, 4):
-        block = slice(posterior_step, posterior_step + 4)
-        anticipate(posterior, 0, points[posterior_step])
-        posterior.update(points[posterior_step + 1], rewards[posterior_step + 1])
-        posterior.update_many(points[posterior_step + 2 : posterior_step + 4], rewards[block][2:])
-        posterior.fulfil(0, rewards[posterior_step])
-        direct.update_many(points[block], rewards[block])
+    for start in range(0, 40, 4):
+        posterior = posterior.awaiting([start], points[[start]])
+        for rows in (slice(start + 1, start + 2), slice(start + 2, start + 4)):
+            posterior = posterior.learned(points[rows], rewards[rows])
+        posterior = settle(posterior, start, points, rewards)
+        direct = direct.learned(points[start : start + 4], rewards[start : start + 4])
     if name != "resampling":
         assert_same(posterior.predict(PROBES), direct.predict(PROBES))
     assert posterior.round_index == direct.round_index == 40
@@ -156,10 +149,7 @@ def test_ordinary_observations_mix_with_awaited_ones(name):
 @pytest.mark.parametrize("name", BUILDERS)
 def test_gradients_follow_the_std_that_counts_what_is_awaited(name):
     points, rewards = log(30, seed=6)
-    posterior = BUILDERS[name]()
-    posterior.update_many(points[:20], rewards[:20])
-    for key, point in enumerate(points[20:]):
-        anticipate(posterior, key, point)
+    posterior = await_each(BUILDERS[name]().learned(points[:20], rewards[:20]), points[20:])
     gradient = posterior.gradient(PROBES, posterior.evaluate(PROBES), 1.5)
     for column in range(2):
         step = np.zeros(2)
@@ -170,66 +160,99 @@ def test_gradients_follow_the_std_that_counts_what_is_awaited(name):
 
 
 def test_forgetting_a_dominant_observation_keeps_its_digits():
-    posterior = nystrom(Fixed([[0.5, 0.5], [0.1, 0.9]]))
     points, rewards = log(10)
-    posterior.update_many(points, rewards)
-    before = posterior.predict(PROBES)
-    for key in range(2000):
-        anticipate(posterior, key, np.array([0.5, 0.5]))
+    before = nystrom(Fixed([[0.5, 0.5], [0.1, 0.9]])).learned(points, rewards)
+    posterior = await_each(before, np.full((2000, 2), 0.5))
     for key in range(1, 2000):
-        posterior.abandon(key)
-    anticipate(posterior, 2000, points[0])
-    posterior.abandon(0)
-    posterior.abandon(2000)
-    assert_same(posterior.predict(PROBES), before, 1e-12)
+        posterior = posterior.abandoned([key])
+    posterior = posterior.awaiting([2000], points[:1])
+    for key in (0, 2000):
+        posterior = posterior.abandoned([key])
+    assert_same(posterior.predict(PROBES), before.predict(PROBES), 1e-12)
+
+
+def half_settled(name):
+    """Return a posterior with ten rewards in it that awaits ten more, and all its points and rewards."""
+    points, rewards = log(40, seed=4)
+    posterior = BUILDERS[name]()
+    for key in range(20):
+        posterior = posterior.awaiting([key], points[[key]])
+        if key % 2:
+            posterior = settle(posterior, key, points, rewards)
+    return posterior, points, rewards
 
 
 @pytest.mark.parametrize("name", BUILDERS)
-def test_an_unknown_key_changes_nothing(name):
-    points, rewards = log(30, seed=4)
-    posterior = BUILDERS[name]()
-    for key, point in enumerate(points[:20]):
-        anticipate(posterior, key, point)
-        if key % 2:
-            posterior.fulfil(key, rewards[key])
-    before = posterior.predict(PROBES)
+def test_an_unknown_key_is_an_error_and_the_posterior_stays_usable(name):
+    posterior, points, rewards = half_settled(name)
+    before = pickle.dumps(posterior)
     with pytest.raises(KeyError):
-        posterior.fulfil(77, 0.0)
+        posterior.settled([77], points[:1], np.zeros(1))
     with pytest.raises(KeyError):
-        posterior.abandon(77)
-    assert_same(posterior.predict(PROBES), before, 0.0)
+        posterior.abandoned([77])
+    assert pickle.dumps(posterior) == before
+    assert settle(posterior, 0, points, rewards).round_index == 11
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_a_posterior_stays_as_it_is_whatever_grows_from_it(name):
+    """Two that grow from one share memory; neither sees what the other learned."""
+    posterior, points, rewards = half_settled(name)
+    before = pickle.dumps(posterior)
+
+    def grown(start, stop, key):
+        more = learn(posterior, points[start:stop], rewards[start:stop])
+        more = settle(await_each(more, points[start:stop], start), key, points, rewards).abandoned([key + 2])
+        return more.learned(points[start:stop], rewards[start:stop])
+
+    one = grown(20, 30, 4)
+    known = pickle.dumps(one)
+    other = grown(30, 40, 6)
+    assert pickle.dumps(posterior) == before
+    assert pickle.dumps(one) == known
+    assert_same(grown(20, 30, 4).predict(PROBES), one.predict(PROBES), 0.0)
+    assert np.abs(other.predict(PROBES).mean - one.predict(PROBES).mean).max() > 1e-6
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_a_block_of_awaited_points_is_each_of_them_in_order(name):
+    points, rewards = log(40, seed=5)
+    keys, told, lost = list(range(10, 40)), list(range(12, 32)), list(range(32, 38))
+    learned = learn(BUILDERS[name](), points[:10], rewards[:10])
+    each, block = await_each(learned, points[10:], 10), learned.awaiting(keys, points[10:])
+    for key in told:
+        each = settle(each, key, points, rewards)
+    block = block.settled(told, points[told], rewards[told])
+    for key in lost:
+        each = each.abandoned([key])
+    block = block.abandoned(lost)
+    np.testing.assert_allclose(block.dictionary_points, each.dictionary_points, rtol=0, atol=0)
+    assert_same(block.predict(PROBES), each.predict(PROBES))
+    assert list(block.awaited_points) == list(each.awaited_points) == [10, 11, 38, 39]
+    assert block.round_index == each.round_index == 30
 
 
 @pytest.mark.parametrize("name", ["exact", "fixed", "kors", "posterior-variance"])
 def test_a_late_reward_is_compared_with_what_all_others_predict_of_it(name):
     points, rewards = log(40)
-    posterior = BUILDERS[name]()
-    posterior.update_many(points[:30], rewards[:30])
-    for key in range(30, 40):
-        anticipate(posterior, key, points[key])
+    posterior = await_each(BUILDERS[name]().learned(points[:30], rewards[:30]), points[30:], 30)
     for key in (35, 31):
-        posterior.fulfil(key, float(rewards[key]))
-    # nothing is awaited in a copy that gave up the others, and its anchors are the same
-    alone = posterior.copy()
-    for key in (30, 32, 33, 34, 36, 37, 38, 39):
-        alone.abandon(key)
+        posterior = settle(posterior, key, points, rewards)
+    # nothing is awaited in one that gave up the others, and its anchors are the same
+    alone = posterior.abandoned([30, 32, 33, 34, 36, 37, 38, 39])
     expected = alone.evaluate_finite(points[[33, 39]])
-    found = np.array([posterior.predict_awaited(key) for key in (33, 39)]).T
-    np.testing.assert_allclose(found[0], expected.mean, rtol=0, atol=1e-9)
+    found = posterior.evaluate_awaited([33, 39], points[[33, 39]])
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=0, atol=1e-9)
     if name != "exact":
         # the exact posterior takes the std that counts the point itself, which costs no further factorisation
-        np.testing.assert_allclose(found[1], expected.std, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(found.std, expected.std, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("awaited", [0, 5])
 def test_the_covariance_of_an_exact_posterior_counts_what_is_awaited(awaited):
     generator, kernel = np.random.default_rng(0), kb.Gaussian(0.4)
-    posterior, points, queries = ExactPosterior(kernel, 0.1), generator.random((12, 2)), generator.random((6, 2))
-    for point in points:
-        posterior.update(point, float(point[0]))
-    more = generator.random((awaited, 2))
-    for key, point in enumerate(more):
-        posterior.anticipate(key, point, posterior.evaluate(point[None, :]))
+    points, queries, more = generator.random((12, 2)), generator.random((6, 2)), generator.random((awaited, 2))
+    posterior = await_each(learn(ExactPosterior(kernel, 0.1), points, points[:, 0]), more)
     played = np.vstack([points, more])
     solved = np.linalg.solve(kernel(played) + 0.1 * np.eye(len(played)), kernel(played, queries))
     expected = kernel(queries) - kernel(queries, played) @ solved

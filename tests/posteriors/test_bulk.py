@@ -5,11 +5,13 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from observing import learn
 
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Fixed, Kors, PosteriorVariance
 from kernel_bandits.posterior import ExactPosterior, NystromPosterior, nystrom
-from kernel_bandits.posterior.nystrom import ANCHORS_PER_DIMENSION, UNEXPLAINED_SHARE, AnchoredRegression
+from kernel_bandits.posterior.basis import AnchorBasis
+from kernel_bandits.posterior.nystrom import ANCHORS_PER_DIMENSION, UNEXPLAINED_SHARE
 
 KERNEL = 2.0 * kb.Matern([0.3, 0.5])
 RULES = {
@@ -46,8 +48,7 @@ def assert_is_dense(posterior, points, rewards):
 def test_it_is_the_projected_posterior_of_the_whole_history(rule, count, history):
     """Without a history too: what comes at once is known at once."""
     points, rewards = stream(0, count)
-    posterior = posterior_of(RULES[rule](history=history))
-    posterior.learn_history(points, rewards, points[:200])
+    posterior = posterior_of(RULES[rule](history=history)).of_history(points, rewards, points[:200])
     assert_is_dense(posterior, points, rewards)
     assert posterior.dimension == 2
     if history == "none":
@@ -59,8 +60,7 @@ def test_it_is_the_projected_posterior_of_the_whole_history(rule, count, history
     # and goes on, with directions that come later
     later, earned = stream(1, 60)
     size = posterior.dictionary_size
-    for point, reward in zip(later, earned, strict=True):
-        posterior.update(point, reward)
+    posterior = learn(posterior, later, earned)
     assert_is_dense(posterior, np.vstack([points, later]), np.append(rewards, earned))
     assert count > 6 or posterior.dictionary_size > size
 
@@ -79,7 +79,7 @@ def test_anchors_are_points_of_the_history_and_leave_little_of_it_unexplained(se
     posterior = NystromPosterior(
         3.0 * kb.Gaussian(scale), 0.1, Kors(leverage_regularization=mu), np.random.default_rng(seed)
     )
-    posterior.learn_history(points, rewards, points[:candidates])
+    posterior = posterior.of_history(points, rewards, points[:candidates])
     anchors = posterior.dictionary_points
     assert 1 <= len(anchors) <= count
     assert {anchor.tobytes() for anchor in anchors} <= {point.tobytes() for point in points}
@@ -105,7 +105,7 @@ def test_a_few_points_that_are_played_again_and_again(seed, distinct, concentrat
     weights = generator.dirichlet(np.full(distinct, concentration))
     points = np.concatenate([places, places[generator.choice(distinct, size=1500, p=weights)]])
     posterior = NystromPosterior(kb.Matern(scale), 0.1, Kors(leverage_regularization=mu), generator)
-    posterior.learn_history(points, generator.random(len(points)), places)
+    posterior = posterior.of_history(points, generator.random(len(points)), places)
     dimension = posterior.effective_dimension
     enough = max(UNEXPLAINED_SHARE * mu * dimension, 1e-6 * len(points)) + 1e-9
     assert posterior.residual_trace <= enough or posterior.dictionary_size >= ANCHORS_PER_DIMENSION * dimension
@@ -118,13 +118,9 @@ def test_widths_and_means_are_nearly_exact_with_fewer_anchors_than_are_drawn(noi
     points = generator.random((2048, 2))
     rewards = np.sin(5 * points.sum(axis=1)) + noise**0.5 * generator.normal(size=2048)
     kernel = kb.Matern(0.4)
-    chosen, drawn = (
-        NystromPosterior(kernel, noise, Kors(oversampling=1.0), np.random.default_rng(0)) for _ in range(2)
-    )
-    chosen.learn_history(points, rewards, points[:256])
-    drawn.update_many(points, rewards)
-    exact = ExactPosterior(kernel, noise)
-    exact.update_many(points, rewards)
+    fresh = NystromPosterior(kernel, noise, Kors(oversampling=1.0), np.random.default_rng(0))
+    chosen, drawn = fresh.of_history(points, rewards, points[:256]), fresh.learned(points, rewards)
+    exact = ExactPosterior(kernel, noise).learned(points, rewards)
     queries = generator.random((200, 2))
     ours, theirs = chosen.predict(queries), exact.predict(queries)
     assert chosen.dictionary_size < drawn.dictionary_size
@@ -139,39 +135,35 @@ def test_scores_are_leverage_scores_of_the_whole_history(mu):
     rule = Kors(leverage_regularization=mu, leverage_accuracy=0.5)
     # every point is an anchor because they lie far apart
     kernel = kb.Gaussian(0.05)
-    posterior = NystromPosterior(kernel, 0.05, rule, np.random.default_rng(0))
-    posterior.learn_history(points, rewards, points)
+    posterior = NystromPosterior(kernel, 0.05, rule, np.random.default_rng(0)).of_history(points, rewards, points)
     assert posterior.dictionary_size == 12
-    exact = ExactPosterior(kernel, mu)
-    exact.update_many(points, rewards)
+    exact = ExactPosterior(kernel, mu).learned(points, rewards)
     for query in np.vstack([points[:3], points[:3] + 0.02, stream(1, 3)[0]]):
         evaluation = posterior.evaluate(query[None, :])
         unexplained = exact.predict(query[None, :]).std.item() ** 2
-        candidate = kb.dictionaries.Candidate(evaluation.features[0], evaluation.residual.item(), 1.0, 0.0)
+        seen = evaluation.features[0], evaluation.residual.item(), 1.0, 0.0
+        candidate = kb.dictionaries.Candidate(query, posterior.dictionary_points, *seen)
         assert posterior.dictionary.score(candidate) == pytest.approx(1.5 * unexplained / (unexplained + mu), abs=1e-9)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_cap_holds_and_the_most_telling_candidates_stay(rule):
     points, rewards = stream(0, 300)
-    free, capped = (posterior_of(RULES[rule](**options)) for options in ({}, {"max_size": 9}))
-    free.learn_history(points, rewards, points)
-    capped.learn_history(points, rewards, points)
+    free, capped = (
+        posterior_of(RULES[rule](**options)).of_history(points, rewards, points) for options in ({}, {"max_size": 9})
+    )
     assert free.dictionary_size > 9
     assert capped.dictionary_size == 9
     assert_is_dense(capped, points, rewards)
-    arbitrary = NystromPosterior(KERNEL, 0.05, Fixed(points[:9]))
-    arbitrary.update_many(points, rewards)
+    arbitrary = NystromPosterior(KERNEL, 0.05, Fixed(points[:9])).learned(points, rewards)
     assert capped.residual_trace < 0.8 * arbitrary.residual_trace
-    capped.update_many(*stream(1, 50))
-    assert capped.dictionary_size == 9
+    assert capped.learned(*stream(1, 50)).dictionary_size == 9
 
 
 def test_where_no_anchor_is_chosen_it_is_a_log_like_any_other():
     points, rewards = stream(0, 80)
-    one, other = (NystromPosterior(KERNEL, 0.05, Fixed(stream(3, 20)[0])) for _ in range(2))
-    one.learn_history(points, rewards, points[:5])
-    other.update_many(points, rewards)
+    fresh = NystromPosterior(KERNEL, 0.05, Fixed(stream(3, 20)[0]))
+    one, other = fresh.of_history(points, rewards, points[:5]), fresh.learned(points, rewards)
     queries = stream(2, 20)[0]
     np.testing.assert_allclose(one.predict(queries).mean, other.predict(queries).mean, atol=1e-10)
     np.testing.assert_allclose(one.predict(queries).std, other.predict(queries).std, atol=1e-10)
@@ -186,33 +178,29 @@ def test_a_kernel_that_is_not_finite_is_named():
     points, rewards = stream(0, 30)
     posterior = posterior_of(RULES["kors"](), Broken(0.2))
     with pytest.raises(kb.InputError, match="not finite"):
-        posterior.learn_history(points, rewards, points)
-    assert posterior.round_index == posterior.dictionary_size == 0
+        posterior.of_history(points, rewards, points)
 
 
 def test_a_kernel_that_is_zero_has_no_anchors():
-    posterior = posterior_of(RULES["kors"](), kb.Linear())
-    posterior.learn_history(np.zeros((3, 2)), np.ones(3), np.zeros((3, 2)))
+    fresh = posterior_of(RULES["kors"](), kb.Linear())
+    posterior = fresh.of_history(np.zeros((3, 2)), np.ones(3), np.zeros((3, 2)))
     assert (posterior.round_index, posterior.dictionary_size) == (3, 0)
-    posterior.update([1.0, 2.0], 1.0)
+    posterior = posterior.updated([1.0, 2.0], 1.0)
     assert posterior.predict([[1.0, 2.0]]).mean.item() == pytest.approx(1.0, abs=0.05)
 
 
 def test_it_comes_before_anything_else():
     points, rewards = stream(0, 5)
-    posterior = posterior_of(RULES["kors"]())
-    posterior.update_many(points, rewards)
+    posterior = posterior_of(RULES["kors"]()).learned(points, rewards)
     with pytest.raises(kb.UnavailableError, match="5 observations"):
-        posterior.learn_history(points, rewards, points)
-    assert posterior.round_index == 5
+        posterior.of_history(points, rewards, points)
 
 
 def test_scores_far_below_the_noise():
     """The sum over the history, to which λ was added and of which μ is a billionth, is not found by subtraction."""
     points, rewards = stream(0, 30)
     rule = Kors(leverage_regularization=1e-13)
-    posterior = NystromPosterior(KERNEL, 1e4, rule, np.random.default_rng(0))
-    posterior.learn_history(points, rewards, points)
+    posterior = NystromPosterior(KERNEL, 1e4, rule, np.random.default_rng(0)).of_history(points, rewards, points)
     assert posterior.dictionary.draws == posterior.dictionary_size == 30
     assert_is_dense(posterior, points, rewards)
 
@@ -220,16 +208,16 @@ def test_scores_far_below_the_noise():
 def test_anchors_are_chosen_from_a_bounded_number_of_candidates(monkeypatch):
     """A first handful of them misses most of a rough function: more join them, up to the limit and no further."""
     monkeypatch.setattr(nystrom, "MOST_CANDIDATES", 40)
-    sizes, rebuild = [], AnchoredRegression.rebuild
+    sizes, choose = [], AnchorBasis.chosen
 
-    def recording(model, candidates, *arguments):
+    def recording(kernel, regularization, candidates, *limits):
         sizes.append(len(candidates))
-        return rebuild(model, candidates, *arguments)
+        return choose(kernel, regularization, candidates, *limits)
 
-    monkeypatch.setattr(AnchoredRegression, "rebuild", recording)
+    monkeypatch.setattr(AnchorBasis, "chosen", recording)
     generator = np.random.default_rng(0)
     points = generator.random((300, 2))
     posterior = NystromPosterior(kb.Gaussian(0.1), 0.01, kb.Kors(), generator)
-    posterior.learn_history(points, np.sin(20.0 * points[:, 0]), points[:20])
+    posterior = posterior.of_history(points, np.sin(20.0 * points[:, 0]), points[:20])
     assert sizes[0] == 20 < max(sizes) <= 40
     assert posterior.dictionary_size <= 40

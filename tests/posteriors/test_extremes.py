@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from observing import learn
 
 import kernel_bandits as kb
 from kernel_bandits.posterior import ExactPosterior, NystromPosterior
@@ -12,14 +13,8 @@ from kernel_bandits.posterior.basis import least_direction
 
 def learned(kernel, regularization, points, rewards):
     """The exact posterior, and the projected one with every direction that KORS may draw."""
-    both = (
-        ExactPosterior(kernel, regularization),
-        NystromPosterior(kernel, regularization, kb.Kors(oversampling=1e6), np.random.default_rng(0)),
-    )
-    for posterior in both:
-        for point, reward in zip(points, rewards, strict=True):
-            posterior.update(point, reward)
-    return both
+    projected = NystromPosterior(kernel, regularization, kb.Kors(oversampling=1e6), np.random.default_rng(0))
+    return tuple(learn(each, points, rewards) for each in (ExactPosterior(kernel, regularization), projected))
 
 
 @settings(max_examples=8, deadline=None)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import islice
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,16 +12,20 @@ import kernel_bandits as kb
 from kernel_bandits.learning.defaults import FALL_LIMIT as LIMIT
 from kernel_bandits.learning.defaults import FIRST_TESTED_ROUND as FIRST_TESTED
 from kernel_bandits.policy.short_list import Plays
-from kernel_bandits.posterior.base import Facts
 from kernel_bandits.posterior.drift import FORGOTTEN, Trust
+
+
+def at_round(round_index, regularization=0.25, **facts):
+    """Return what a test of residuals looks at in a posterior."""
+    known = {"unit": 1.0, "is_provisional": False, "kernel_changes": (), **facts}
+    return SimpleNamespace(round_index=round_index, regularization=regularization, **known)
 
 
 def trust_after(residuals, trust=None, first=FIRST_TESTED):
     """Return the trust after rewards that miss their predictions by so many standard deviations."""
-    trust, facts = trust or Trust(), Facts(kb.Gaussian(), 0.25, "exact")
+    trust = trust or Trust()
     for place, z in enumerate(residuals):
-        facts.round_index = first + place
-        trust = trust.after(2.0 + 0.5 * z, 2.0, 0.0, facts)
+        trust = trust.after(2.0 + 0.5 * z, 2.0, 0.0, at_round(first + place))
     return trust
 
 
@@ -29,50 +34,50 @@ def test_rewards_that_stay_below_lose_the_trust_in_what_came_before():
     lost = trust_after([-2.0] * 9, holds, first=FIRST_TESTED + 30)
     # Σ(2 − 0.5) after nine exceeds the limit, after eight it does not
     assert 8 * 1.5 <= LIMIT < 9 * 1.5
-    assert holds.lost_at is None
-    assert trust_after([-2.0] * 8, holds, first=FIRST_TESTED + 30).lost_at is None
-    assert lost.lost_at == FIRST_TESTED + 30
+    assert holds.changed_at is None
+    assert trust_after([-2.0] * 8, holds, first=FIRST_TESTED + 30).changed_at is None
+    assert lost.changed_at == FIRST_TESTED + 30
     assert lost.again().since == FIRST_TESTED + 30
-    assert lost.again().lost_at is None
+    assert lost.again().changed_at is None
 
 
 def test_the_more_there_is_to_lose_the_longer_it_takes():
     seen = 1_000_000
     holds = Trust(test=replace(Trust().test, count=seen))
-    needed = next(n for n in range(1, 100) if trust_after([-1.0] * n, holds).lost_at is not None)
+    needed = next(n for n in range(1, 100) if trust_after([-1.0] * n, holds).changed_at is not None)
     assert (needed - 1) * 0.5 <= 2.0 * np.log(seen + needed) < needed * 0.5
 
 
 def test_a_model_that_holds_is_kept():
     """Rewards of two values, nine of ten the higher one, are the worst case: their residuals are skewed downwards."""
-    generator, trust, facts = np.random.default_rng(0), Trust(), Facts(kb.Gaussian(), 0.09, "exact")
-    for t in range(300_000):
-        facts.round_index = FIRST_TESTED + t
+    generator, trust, facts = np.random.default_rng(0), Trust(), at_round(FIRST_TESTED, 0.09)
+    for _ in range(300_000):
         trust = trust.after(float(generator.random() < 0.9), 0.9, 0.0, facts)
-        assert trust.lost_at is None
+        facts.round_index += 1
+        assert trust.changed_at is None
 
 
 @pytest.mark.parametrize(("before", "lost"), [(13, True), (11, False)])
 def test_a_fit_begins_the_test_again_unless_it_is_close_to_an_alarm(before, lost):
-    facts, trust = Facts(kb.Gaussian(), 0.25, "exact", round_index=FIRST_TESTED), Trust()
+    facts, trust = at_round(FIRST_TESTED), Trust()
     # rewards one standard deviation short add 1 − 0.5 each; from half of the limit on the sum survives a fit
     assert (0.5 * before > 0.5 * LIMIT) == lost
     for number in range(before + 12):
         facts.kernel_changes = (None,) * (number >= before)
         trust = trust.after(1.5, 2.0, 0.0, facts)
         facts.round_index += 1
-    assert (trust.lost_at is not None) == lost
+    assert (trust.changed_at is not None) == lost
 
 
 def test_rewards_above_their_predictions_cost_nothing():
-    assert trust_after([3.0] * 500).lost_at is None
+    assert trust_after([3.0] * 500).changed_at is None
 
 
 def test_the_first_observations_are_not_tested():
-    assert trust_after([-3.0] * FIRST_TESTED, first=0).lost_at is None
+    assert trust_after([-3.0] * FIRST_TESTED, first=0).changed_at is None
     # nor are the first ones after a fall
-    assert trust_after([-3.0] * FIRST_TESTED, Trust(since=100), first=100).lost_at is None
-    provisional = Facts(kb.Gaussian(), 0.25, "exact", round_index=1000, is_provisional=True)
+    assert trust_after([-3.0] * FIRST_TESTED, Trust(since=100), first=100).changed_at is None
+    provisional = at_round(1000, is_provisional=True)
     trust = Trust()
     for _ in range(100):
         trust = trust.after(-100.0, 0.0, 0.0, provisional)
@@ -134,7 +139,7 @@ def test_what_was_dropped_no_longer_counts(more):
     # the same kernel and λ with the trusted observations alone
     kept, rewards = points[since:], posterior.observed_rewards[since:]
     twin = posterior.learner.build(posterior.kernel, posterior.regularization, 0)
-    twin.observe_many(kept, rewards - posterior.prior_mean)
+    twin = twin.learned(kept, rewards - posterior.prior_mean)
     expected, found = twin.predict(points), posterior.predict(points)
     np.testing.assert_allclose(found.mean - posterior.prior_mean, expected.mean, atol=1e-6)
     np.testing.assert_allclose(found.std, expected.std, rtol=1e-6)
@@ -145,9 +150,9 @@ def test_anchors_stand_for_what_still_counts():
     since = posterior.trusted_since
     assert posterior.observed_weights[:since].max() <= FORGOTTEN
     assert (posterior.observed_weights[since:] == 1.0).all()
+    points, centred = posterior.observed_points, posterior.observed_rewards - posterior.prior_mean
     exact = kb.posterior.ExactPosterior(posterior.kernel, posterior.regularization)
-    points = posterior.observed_points
-    exact.observe_many(points[since:], posterior.observed_rewards[since:] - posterior.prior_mean)
+    exact = exact.learned(points[since:], centred[since:])
     expected, found = exact.predict(points), posterior.predict(points)
     # up to what the anchors leave out
     assert np.corrcoef(found.mean, expected.mean)[0, 1] > 0.98

@@ -1,6 +1,5 @@
 """A posterior that learns its kernel: the same numbers as one built with that kernel, and when and how it changes."""
 
-import copy
 import dataclasses
 import math
 
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 import kernel_bandits as kb
 from kernel_bandits.posterior import ExactPosterior
+from kernel_bandits.values import evolve
 
 
 def learning(preset, **defaults):
@@ -20,8 +20,8 @@ def learning(preset, **defaults):
     def build(*kernel, learn_kernel=None, **options):
         if kernel:
             return preset(*kernel, learn_kernel=learn_kernel, **{**defaults, **options})
-        from_scratch = dataclasses.replace(learn_kernel or kb.KernelLearning(), from_scratch=True)
-        return preset(kb.Matern(), learn_kernel=from_scratch, **{**defaults, **options})
+        fresh = dataclasses.replace(learn_kernel or kb.KernelLearning(), from_scratch=True)
+        return preset(kb.Matern(), learn_kernel=fresh, **{**defaults, **options})
 
     return build
 
@@ -36,6 +36,12 @@ PRESETS = {
 
 def reward(point, generator, noise=0.1):
     return 2.0 + math.sin(6.0 * point[0]) * math.cos(3.0 * point[-1]) + noise * generator.normal()
+
+
+def from_scratch(posterior):
+    """Return the exact posterior of what a learned one has observed, with its kernel, λ and prior mean."""
+    centred = posterior.observed_rewards - posterior.prior_mean
+    return ExactPosterior(posterior.kernel, posterior.regularization).learned(posterior.observed_points, centred)
 
 
 def play(policy, count, seed=0, reward=reward, scale=1.0, height=1.0):
@@ -55,8 +61,7 @@ def test_predictions_are_those_of_the_learned_kernel_from_scratch():
     policy = k_ucb(seed=0)
     play(policy, 100)
     posterior = policy.posterior
-    scratch = ExactPosterior(posterior.kernel, posterior.regularization)
-    scratch.update_many(posterior.observed_points, posterior.observed_rewards - posterior.prior_mean)
+    scratch = from_scratch(posterior)
     generator = np.random.default_rng(1)
     context, actions = generator.random(2), generator.random((50, 1))
     prediction, expected = policy.predict(context, actions), scratch.predict(kb.actions.pair(context, actions))
@@ -146,9 +151,10 @@ def test_what_a_change_of_kernel_gained_is_a_number_of_nats_but_for_the_first():
     generator = np.random.default_rng(0)
     points = generator.random((40, 2))
     rewards = np.sin(6.0 * points[:, 0]) + 0.1 * generator.normal(size=40)
-    unknown, given = kb.k_ucb(seed=0).posterior, kb.k_ucb(kb.Gaussian(5.0), learn_kernel=True, seed=0).posterior
-    for posterior in (unknown, given):
-        posterior.update_many(points, rewards)
+    unknown, given = (
+        policy.posterior.learned(points, rewards)
+        for policy in (kb.k_ucb(seed=0), kb.k_ucb(kb.Gaussian(5.0), learn_kernel=True, seed=0))
+    )
     # where nothing was known before, there is nothing to compare with
     first, *later = (change.evidence_gained for change in unknown.kernel_changes)
     assert first == np.inf
@@ -268,11 +274,8 @@ def test_widths_never_shrink_by_a_change_of_kernel_without_the_evidence_for_it(s
     rewards = height * rewards_of(kind, points, generator)
     posterior = PRESETS[preset](kb.Gaussian(lengthscale), learn_kernel=True, seed=seed).posterior
     for t in range(66):
-        frozen = copy.deepcopy(posterior)
-        frozen._next = None
         known = len(posterior.kernel_changes)
-        for one in (posterior, frozen):
-            one.update(points[t], rewards[t])
+        frozen, posterior = (each.updated(points[t], rewards[t]) for each in (evolve(posterior, _next=None), posterior))
         if len(posterior.kernel_changes) > known:
             before, after = frozen.predict(points[: t + 1]).std, posterior.predict(points[: t + 1]).std
             gained = posterior.kernel_changes[-1].evidence_gained
@@ -299,8 +302,7 @@ def test_late_rewards_survive_a_change_of_kernel():
     posterior = policy.posterior
     assert posterior.round_index == told + 5
     assert len(posterior.kernel_changes) >= 2
-    scratch = ExactPosterior(posterior.kernel, posterior.regularization)
-    scratch.update_many(posterior.observed_points, posterior.observed_rewards - posterior.prior_mean)
+    scratch = from_scratch(posterior)
     points = generator.random((20, 3))
     np.testing.assert_allclose(
         posterior.predict(points).mean, scratch.predict(points).mean + posterior.prior_mean, atol=1e-8

@@ -10,7 +10,7 @@ import kernel_bandits as kb
 def test_one_observation_is_no_rival_to_a_given_kernel():
     learning = kb.KernelLearning(first_round=2, growth=50.0)
     posterior = kb.k_ucb(kb.Gaussian(1.0), regularization=0.01, learn_kernel=learning, seed=0).posterior
-    posterior.update_many(np.array([[0.1], [0.2]]), np.array([0.0, 30.0]))
+    posterior = posterior.updated(np.array([[0.1], [0.2]]), np.array([0.0, 30.0]))
     assert posterior.kernel_changes == ()
 
 
@@ -32,6 +32,5 @@ def test_a_given_kernel_that_is_right_is_kept():
         covariance = kb.Gaussian(0.4)(points) + 1e-9 * np.eye(130)
         rewards = np.linalg.cholesky(covariance) @ generator.standard_normal(130) + 0.2 * generator.standard_normal(130)
         posterior = kb.ek_ucb(kb.Gaussian(0.4), regularization=0.04, learn_kernel=True, seed=seed).posterior
-        posterior.update_many(points, rewards)
-        left += bool(posterior.kernel_changes)
+        left += bool(posterior.learned(points, rewards).kernel_changes)
     assert left <= 3

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from observing import await_each, learn, settle
 
 import kernel_bandits as kb
 from kernel_bandits.posterior import ExactPosterior, SplitPosterior
@@ -31,29 +32,25 @@ def assert_equal(one, other):
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_it_is_the_posterior_of_its_kernel(at_once):
-    one, other = split(), ExactPosterior(KERNEL, 0.1)
     points, rewards = log(30)
-    for posterior in (one, other):
-        if at_once:
-            posterior.update_many(points, rewards)
-        else:
-            for point, reward in zip(points, rewards, strict=True):
-                posterior.update(point, reward)
+    one, other = (
+        fresh.learned(points, rewards) if at_once else learn(fresh, points, rewards)
+        for fresh in (split(), ExactPosterior(KERNEL, 0.1))
+    )
     assert_equal(one, other)
     np.testing.assert_array_equal(one.observed_points, points)
     np.testing.assert_array_equal(one.observed_rewards, rewards)
 
 
 def test_late_rewards_are_learned_alike():
-    one, other = split(), ExactPosterior(KERNEL, 0.1)
     points, rewards = log(20)
-    for posterior in (one, other):
-        for key, point in enumerate(points):
-            posterior.anticipate(key, point, posterior.evaluate_finite(point[None, :]))
+    found = []
+    for posterior in (split(), ExactPosterior(KERNEL, 0.1)):
+        late = await_each(posterior, points)
         for key in (3, 1, 15, 7):
-            posterior.fulfil(key, rewards[key])
-        posterior.abandon(2)
-    assert_equal(one, other)
+            late = settle(late, key, points, rewards)
+        found.append(late.abandoned([2]))
+    assert_equal(*found)
 
 
 def test_an_arm_never_played_has_the_prior():
@@ -63,13 +60,11 @@ def test_an_arm_never_played_has_the_prior():
 
 
 def test_arms_offered_in_one_context_are_evaluated_together():
-    policy = kb.ek_ucb(KERNEL, seed=0)
-    points, rewards = log(40)
-    policy.posterior.update_many(points, rewards)
+    posterior = kb.ek_ucb(KERNEL, seed=0).posterior.learned(*log(40))
     offered = np.hstack([np.tile([0.4, 0.1], (3, 1)), np.eye(3)])
-    together = policy.posterior.evaluate(offered)
+    together = posterior.evaluate(offered)
     for row in range(3):
-        alone = policy.posterior.evaluate(offered[[row]])
+        alone = posterior.evaluate(offered[[row]])
         assert together.mean[row] == pytest.approx(alone.mean[0], abs=1e-12)
         assert together.std[row] == pytest.approx(alone.std[0], abs=1e-12)
 
@@ -82,7 +77,7 @@ def test_columns_in_which_all_anchors_agree_are_left_out_of_the_kernel(tmp_path)
     for round_index in range(40):
         context = np.array([generator.normal(), 0.0, 1.0, 0.0])
         policy.update(context, np.eye(3)[round_index % 3], float(generator.normal()))
-    assert list(policy.posterior._arms.narrow.columns) == [0]
+    assert list(policy.posterior._anchors._columns) == [0]
     policy.save(tmp_path / "policy")
     for known in (policy, kb.load(tmp_path / "policy")):
         # with what the anchors hold in the constant columns, and with a level that none of them has

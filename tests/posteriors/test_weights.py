@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from observing import learn
 
 import kernel_bandits as kb
 from kernel_bandits.environments import Round
@@ -37,6 +38,14 @@ def projected(posterior, points, queries):
     return features, residual, query_features, query_residual
 
 
+def weighted(posterior, late=False):
+    """Return the posterior with the data in it, learned with another reward awaited all along if it is late."""
+    points, rewards, weights, queries = data()
+    if not late:
+        return learn(posterior, points, rewards, weights)
+    return learn(posterior.awaiting([7], queries[:1]), points, rewards, weights).abandoned([7])
+
+
 def rules():
     return [kb.Kors(), kb.PosteriorVariance(), kb.Fixed(data(20, 9)[0]), kb.Resampling()]
 
@@ -45,13 +54,7 @@ def rules():
 @pytest.mark.parametrize("late", [False, True])
 def test_projected_equals_generalised_least_squares(rule, late):
     points, rewards, weights, queries = data()
-    posterior = NystromPosterior(KERNEL, RIDGE, rule, np.random.default_rng(1))
-    if late:
-        posterior.anticipate(7, queries[0], posterior.evaluate(queries[:1]))
-    for point, reward, weight in zip(points, rewards, weights, strict=True):
-        posterior.observe_weighted(point, reward, weight)
-    if late:
-        posterior.abandon(7)
+    posterior = weighted(NystromPosterior(KERNEL, RIDGE, rule, np.random.default_rng(1)), late)
     features, residual, query_features, query_residual = projected(posterior, points, queries)
     mean, variance, log_determinant, trace = generalised_least_squares(
         features, residual, rewards, weights, query_features, query_residual
@@ -67,13 +70,7 @@ def test_projected_equals_generalised_least_squares(rule, late):
 @pytest.mark.parametrize("late", [False, True])
 def test_exact_equals_generalised_least_squares(late):
     points, rewards, weights, queries = data()
-    posterior = ExactPosterior(KERNEL, RIDGE)
-    if late:
-        posterior.anticipate(7, queries[0], posterior.evaluate(queries[:1]))
-    for point, reward, weight in zip(points, rewards, weights, strict=True):
-        posterior.observe_weighted(point, reward, weight)
-    if late:
-        posterior.abandon(7)
+    posterior = weighted(ExactPosterior(KERNEL, RIDGE), late)
     noise = np.diag(RIDGE / weights)
     solved = np.linalg.solve(KERNEL(points) + noise, KERNEL(points, queries))
     prediction = posterior.predict(queries)
@@ -81,8 +78,8 @@ def test_exact_equals_generalised_least_squares(late):
     variance = KERNEL.diag(queries) - (KERNEL(points, queries) * solved).sum(axis=0)
     np.testing.assert_allclose(prediction.std**2, variance, rtol=0, atol=1e-8)
     root = np.sqrt(weights)
-    weighted = root[:, None] * KERNEL(points) * root / RIDGE
-    assert posterior.log_determinant == pytest.approx(np.linalg.slogdet(np.eye(len(points)) + weighted)[1], abs=1e-8)
+    gram = root[:, None] * KERNEL(points) * root / RIDGE
+    assert posterior.log_determinant == pytest.approx(np.linalg.slogdet(np.eye(len(points)) + gram)[1], abs=1e-8)
     dimension = np.trace(np.linalg.solve(KERNEL(points) + noise, KERNEL(points)))
     assert posterior.effective_dimension == pytest.approx(dimension, abs=1e-8)
     np.testing.assert_allclose(posterior.observed_weights, weights)
@@ -91,9 +88,7 @@ def test_exact_equals_generalised_least_squares(late):
 def test_features_equal_generalised_least_squares():
     points, rewards, weights, queries = data()
     feature_map = RandomFourierFeatures(KERNEL, 40, np.random.SeedSequence(0))
-    posterior = FeaturePosterior(KERNEL, RIDGE, feature_map)
-    for point, reward, weight in zip(points, rewards, weights, strict=True):
-        posterior.observe_weighted(point, reward, weight)
+    posterior = weighted(FeaturePosterior(KERNEL, RIDGE, feature_map))
     mean, variance, _, _ = generalised_least_squares(
         feature_map(points), np.zeros(len(points)), rewards, weights, feature_map(queries), 0.0
     )
@@ -105,12 +100,9 @@ def test_arms_equal_one_regression_each():
     points, rewards, weights, queries = data()
     arms = np.eye(2)[np.arange(len(points)) % 2]
     posterior = SplitPosterior(kb.PerArm(KERNEL, 2), RIDGE, lambda kernel, ridge, _: ExactPosterior(kernel, ridge))
-    for point, reward, weight in zip(np.hstack([points, arms]), rewards, weights, strict=True):
-        posterior.observe_weighted(point, reward, weight)
+    posterior = learn(posterior, np.hstack([points, arms]), rewards, weights)
     for arm in range(2):
-        own = ExactPosterior(KERNEL, RIDGE)
-        for row in range(arm, len(points), 2):
-            own.observe_weighted(points[row], rewards[row], weights[row])
+        own = ExactPosterior(KERNEL, RIDGE).learned(points[arm::2], rewards[arm::2], weights[arm::2])
         joint = np.hstack([queries, np.tile(np.eye(2)[arm], (len(queries), 1))])
         np.testing.assert_allclose(posterior.predict(joint).mean, own.predict(queries).mean, atol=1e-12)
     np.testing.assert_allclose(posterior.observed_weights, weights)
@@ -160,7 +152,7 @@ def test_a_bad_weight_changes_nothing():
         with pytest.raises(kb.InputError, match=next(iter(options))):
             policy.update([0.5], [0.5], 1.0, **options)
     assert policy.round_index == 1
-    with pytest.raises(kb.InputError, match="takes no weights"):
+    with pytest.raises(kb.InputError, match="uniform play learns nothing"):
         kb.uniform(seed=0).update([0.5], [0.5], 1.0, weight=2.0)
     with pytest.raises(kb.InputError, match="give weight="):
         kb.ek_ucb(seed=0).update([0.5], [0.5], 1.0, noise_variance=2.0)

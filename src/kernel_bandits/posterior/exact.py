@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, as_kernel, kernel_gradient
 from kernel_bandits.numerics import linalg
 from kernel_bandits.posterior.base import Evaluated, Evaluation, Posterior, require_finite_kernel
-from kernel_bandits.values import Pending, evolve, fact
+from kernel_bandits.values import Pending, evolve, fact, fields_of
 
 # Columns of Jᵀ that come after its contiguous part wait until they are this many, or this share of it, to join it.
 TAIL_COLUMNS, TAIL_SHARE = 64, 1 / 8
@@ -111,6 +111,11 @@ class ExactRegression:
         self._inverse_trace = 0.0
         empty, square = np.zeros(0), np.zeros((0, 0))
         self._room = _Room(square, empty, empty, square, square, None, 0)
+
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        # without the rows of regressions that grew from this one
+        room = self._room if self._room.taken == self.size else self._room.copy(self.size)
+        return None, {name: getattr(self, name) for name in fields_of(type(self))} | {"_room": room}
 
     @property
     def effective_dimension(self) -> float:

@@ -51,6 +51,10 @@ class _Repeats:
         self._rows = {} if rows is None else rows
         self.order = Rows() if order is None else order
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # without the index, which may hold points of histories that grew from this one; it is made anew when needed
+        return _Repeats, (None, self.order)
+
     def appended(self, point: FloatArray, known: Rows) -> _Repeats:
         """Return them with one more point, given the different points so far."""
         rows, key = self._rows, point.tobytes()

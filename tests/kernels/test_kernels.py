@@ -173,17 +173,6 @@ def test_polynomials_by_their_formula():
     np.testing.assert_allclose(kernel.diag(X), np.diagonal(kernel(X)))
 
 
-@pytest.mark.parametrize("lengthscale", [0.4, [0.2, 0.5, 1.0, 2.0, 0.3]], ids=["one", "each"])
-@pytest.mark.parametrize("make", [kb.Gaussian, kb.Exponential, kb.Matern])
-def test_the_kernel_of_rounds_is_that_of_joint_points(make, lengthscale):
-    generator = np.random.default_rng(0)
-    # far from the origin, where norms would lose digits
-    contexts, actions, others = (generator.random(shape) + 1e6 for shape in ((7, 3), (4, 2), (6, 5)))
-    joint = np.hstack([np.repeat(contexts, 4, axis=0), np.tile(actions, (7, 1))])
-    kernel = make(lengthscale)
-    np.testing.assert_allclose(kernel.of_rounds(contexts, actions, others), kernel(joint, others), atol=1e-14, rtol=0)
-
-
 @pytest.mark.parametrize(
     ("slopes", "words"),
     [

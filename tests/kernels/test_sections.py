@@ -76,12 +76,3 @@ def test_a_subclass_that_is_another_kernel_is_not_taken_for_its_base():
     fixed = np.random.default_rng(0).normal(size=(4, 3))
     assert Twice(0.3, 0.8, 1.2).sections(fixed) is None
     assert kb.Mixed(0.3, 0.8, 1.2).sections(fixed) is not None
-
-    class Squared(kb.Gaussian):
-        def _of_squared_distance(self, squared):
-            return super()._of_squared_distance(squared) ** 2
-
-    contexts, actions = fixed[:, :1], fixed[:2, 1:]
-    joined = np.hstack([np.repeat(contexts, 2, axis=0), np.tile(actions, (4, 1))])
-    kernel = Squared(0.7)
-    np.testing.assert_allclose(kernel.of_rounds(contexts, actions, fixed), kernel(joined, fixed), rtol=1e-12)

@@ -88,18 +88,6 @@ class Kernel(ABC):
         """Return the :meth:`sections` of joint points y (m, d) in one context (d_x,), as functions of the action."""
         return None if len(context) else self.sections(Y)
 
-    def of_rounds(self, contexts: FloatArray, actions: FloatArray, Y: FloatArray) -> FloatArray:
-        """Return the kernel between every context (n, d_x) joined with every action (A, d_a) and Y, shape (n·A, m)."""
-        joined = [np.repeat(contexts, len(actions), axis=0), np.tile(actions, (len(contexts), 1))]
-        return self(np.hstack(joined), Y)
-
-    def factors_of_rounds(
-        self, contexts: FloatArray, actions: FloatArray, Y: FloatArray
-    ) -> tuple[FloatArray, FloatArray] | None:
-        """Return p (n, m) of contexts and q (A, m) of actions if :meth:`of_rounds` is p·q; None if it is no product."""
-        del contexts, actions, Y  # of most kernels no function is a product
-        return None
-
     def restricted(self, columns: NDArray[np.intp], point: FloatArray) -> Kernel | None:
         """Return the kernel of points that agree with a point (d,) outside these columns, as a kernel of the columns.
 

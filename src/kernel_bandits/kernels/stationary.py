@@ -53,19 +53,6 @@ class Scales:
         squared *= factor
         return squared
 
-    def squared_distances_of_parts(
-        self, contexts: FloatArray, actions: FloatArray, Y: FloatArray, factor: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the shares of contexts (n, m) and of actions (A, m) in factor·‖(x − y)/ℓ‖² of one with the other."""
-        split = contexts.shape[1]
-        if self.scalar is None:
-            contexts, actions = contexts / self.values[:split], actions / self.values[split:]
-            Y = Y / self.values
-        else:
-            factor = factor / self.scalar / self.scalar
-        near = factor * cdist(contexts, Y[:, :split], "sqeuclidean")
-        return near, factor * cdist(actions, Y[:, split:], "sqeuclidean")
-
     def __repr__(self) -> str:
         if self.scalar is not None:
             return f"{self.scalar:g}"
@@ -114,14 +101,6 @@ class Stationary(Kernel):
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
         return self._of_squared_distance(self._scales.squared_distances(X, X if Y is None else Y, self.factor))
 
-    def of_rounds(self, contexts: FloatArray, actions: FloatArray, Y: FloatArray) -> FloatArray:
-        factors = self.factors_of_rounds(contexts, actions, Y)
-        if factors is not None:
-            return (factors[0][:, None, :] * factors[1]).reshape(-1, len(Y))
-        near, beside = self._scales.squared_distances_of_parts(contexts, actions, Y, self.factor)
-        # the squared distance is that of the contexts plus that of the actions
-        return self._of_squared_distance((near[:, None, :] + beside).reshape(-1, len(Y)))
-
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         # ∂k/∂x = 2·(dk/dq)·(x − y)/ℓ², and Σ_j v_ij(x_i − y_j) = x_i·Σ_j v_ij − (vY)_i: a matrix product, with a
         # point of X as origin, so that points far from 0 keep their digits
@@ -156,15 +135,6 @@ class Gaussian(Stationary):
 
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
         return np.exp(squared, squared)
-
-    def factors_of_rounds(
-        self, contexts: FloatArray, actions: FloatArray, Y: FloatArray
-    ) -> tuple[FloatArray, FloatArray] | None:
-        if type(self) is not Gaussian:
-            return None
-        near, beside = self._scales.squared_distances_of_parts(contexts, actions, Y, self.factor)
-        # exp(p + q) = exp(p)·exp(q): (n + A)·m exponentials in place of n·A·m
-        return np.exp(near, near), np.exp(beside, beside)
 
     def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
         squared *= -0.5

@@ -215,12 +215,8 @@ class UpperConfidenceBound(Policy):
 
     def _choose_block(self, points: FloatArray) -> list[Choice]:
         """Choose one of the points (n, A, d) in each of n rounds by one matrix product."""
-        split = self.dimensions[0] or 0
         with np.errstate(invalid="ignore", over="ignore"):
-            if (points[:, :, split:] == points[:1, :, split:]).all():
-                evaluation = self.posterior.evaluate_rounds(points, split)
-            else:
-                evaluation = self.posterior.evaluate(points.reshape(-1, points.shape[2]))
+            evaluation = self.posterior.evaluate(points.reshape(-1, points.shape[2]))
         self.posterior.require_finite(evaluation)
         means, stds = (values.reshape(points.shape[:2]) for values in (evaluation.mean, evaluation.std))
         upper_bounds, level = means + self.bonus * stds, self.posterior.prior_mean

@@ -353,11 +353,6 @@ class Posterior(Model):
         del gram, prior  # a posterior without anchors has no use for them
         return self.evaluate(points)
 
-    def evaluate_rounds(self, points: FloatArray, split: int) -> Evaluation:
-        """Evaluate n rounds (n, A, d) that offer the same actions, in the columns from ``split`` on: n·A rows."""
-        del split
-        return self.evaluate(points.reshape(-1, points.shape[2]))
-
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, Any]:
         """Evaluate the points that may have the largest mean + bonus·std, and no more of the others than it takes.
 

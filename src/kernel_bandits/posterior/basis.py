@@ -131,23 +131,6 @@ class AnchorBasis:
         require_gram(self.kernel, gram, (rows, len(self.anchors)))
         return np.array(gram, order="C")
 
-    def gram_of_rounds(self, points: FloatArray, split: int) -> FloatArray:
-        """Return the :meth:`gram` of n rounds (n, A, d) that offer the same actions, shape (n·A, m).
-
-        Where distances add up, those of contexts, the columns before ``split``, are computed once for all actions.
-        """
-        rows = points.shape[0] * points.shape[1]
-        if not len(self.anchors):
-            return np.empty((rows, 0))
-        gram = with_defaults(self.kernel).of_rounds(*_parts(points, split), self.anchors)
-        return gram if self._owns_gram else self._checked(gram, rows)
-
-    def factors_of_rounds(self, points: FloatArray, split: int) -> tuple[FloatArray, FloatArray] | None:
-        """Return the factors (n, m) and (A, m) whose product is :meth:`gram_of_rounds`; None if it is no product."""
-        if not len(self.anchors):
-            return None
-        return with_defaults(self.kernel).factors_of_rounds(*_parts(points, split), self.anchors)
-
     def __call__(self, points: FloatArray) -> Coordinates:
         """Return the coordinates of points (A, d)."""
         prior = self.kernel.diag(points)
@@ -247,8 +230,3 @@ class AnchorBasis:
         require_finite_between_points(self.kernel, square, moment)
         # Σ φcᵀ = J Σ k_Z cᵀ
         return Mass(linalg.times_upper(np.ascontiguousarray(gram_sum.T), self.factor).T, square, moment)
-
-
-def _parts(points: FloatArray, split: int) -> tuple[FloatArray, FloatArray]:
-    """Return the contexts (n, d_x) and the actions (A, d_a) of rounds (n, A, d) that offer the same actions."""
-    return points[:, 0, :split].copy(), points[0, :, split:].copy()

@@ -1,7 +1,6 @@
 """The projected posterior: a dictionary of anchors carries it, O(m²) per action and per update.
 
-From top to bottom: the posterior, upper bounds in one context, whole logs and histories, many contexts with the same
-actions, pruning of large action sets.
+From top to bottom: the posterior, upper bounds in one context, whole logs and histories, pruning of large action sets.
 """
 
 from __future__ import annotations
@@ -163,13 +162,6 @@ class NystromPosterior(Posterior):
     def evaluate_gram(self, points: FloatArray, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         del points
         return self._evaluate(gram, prior)
-
-    def evaluate_rounds(self, points: FloatArray, split: int) -> Evaluation:
-        found = _evaluate_together(self, points, split)
-        if found is None:
-            prior = self.basis.kernel.diag(points.reshape(-1, points.shape[2]))
-            found = self._evaluate(self.basis.gram_of_rounds(points, split), prior)
-        return found
 
     def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         features, residual = self.basis.coordinates(gram, prior)
@@ -820,100 +812,6 @@ def _enough(
             break
         known = len(candidates)
     return carried, candidates, mean_residual, limit, second_moment
-
-
-# Multiplications that have to be saved, as a share of all: products of few rows are slower than they look.
-LEAST_SAVED = 0.6
-
-
-class _Groups(NamedTuple):
-    """Which anchors belong to one of the actions, to its arm, where the others are equally far from all.
-
-    Attributes:
-        common: the kernel of actions and anchors, shape (m,), but for an anchor and its own action.
-        anchors: those that belong to an action, by action.
-        extra: what the kernel of an anchor and its action is above ``common``, shape of ``anchors``.
-        starts: where in these the anchors of each action begin, and the end, A + 1 of them.
-    """
-
-    common: FloatArray
-    anchors: NDArray[np.intp]
-    extra: FloatArray
-    starts: list[int]
-
-    @classmethod
-    def of(cls, beside: FloatArray) -> _Groups | None:
-        """Return the groups in a kernel (A, m) of actions and anchors; None where an anchor belongs to several."""
-        common = beside.min(axis=0)
-        extra = beside - common
-        own = extra.argmax(axis=0)
-        largest = extra.max(axis=0)
-        (anchors,) = largest.nonzero()
-        if np.count_nonzero(extra) > len(anchors):
-            return None
-        anchors = anchors[np.argsort(own[anchors], kind="stable")]
-        starts = np.searchsorted(own[anchors], np.arange(len(beside) + 1)).tolist()
-        return cls(common, anchors, largest[anchors], starts)
-
-
-class _Forms(NamedTuple):
-    """Of n contexts with each of A actions, context by context: φᵀw, ‖φ‖² and φᵀPφ, shape (n·A,)."""
-
-    mean: FloatArray
-    norm: FloatArray
-    explained: FloatArray
-
-
-def _saves_products(contexts: int, actions: int, anchors: int) -> bool:
-    """Return whether :func:`_forms` multiplies so much less than Φ = KJᵀ and ΦP that it is faster."""
-    # in units of m²: a triangular product and a full one of every row, against those of every context and of JᵀP
-    return 3.5 * contexts + 0.5 * anchors < (1.0 - LEAST_SAVED) * 1.5 * contexts * actions
-
-
-def _evaluate_together(posterior: NystromPosterior, points: FloatArray, split: int) -> Evaluation | None:
-    """Evaluate n rounds (n, A, d) that offer the same actions, n·A rows; None where nothing is gained by that."""
-    basis, (contexts, actions, columns) = posterior.basis, points.shape
-    factors = basis.factors_of_rounds(points, split) if _saves_products(contexts, actions, len(basis)) else None
-    groups = None if factors is None else _Groups.of(factors[1])
-    if factors is None or groups is None:
-        return None
-    weights, covariance = posterior.regression.weights, posterior.with_pending.covariance
-    mean, norm, explained = _forms(basis, factors[0], groups, covariance, weights)
-    # std² = residual + λ·φᵀPφ with residual = k(s, s) − ‖φ‖²
-    residual = linalg.not_negative(basis.kernel.diag(points.reshape(-1, columns)) - norm)
-    return Evaluation(mean, linalg.safe_sqrt(residual + posterior.regularization * explained))
-
-
-def _forms(
-    basis: AnchorBasis, near: FloatArray, groups: _Groups, covariance: FloatArray, weights: FloatArray
-) -> _Forms:
-    """Return what predictions are made of, for P and w in the coordinates of a basis.
-
-    Args:
-        basis: of the coordinates φ = J k_Z.
-        near: the kernel of contexts and anchors, shape (n, m); that of joint points is its product with the actions'.
-        groups: of actions and anchors.
-        covariance: P, shape (m, m).
-        weights: w, shape (m,).
-    """
-    size, actions = len(weights), len(groups.starts) - 1
-    # k_Z(x, a) = near∘common + near∘extra at the anchors of a alone, so that J and JP meet m columns once, not A times
-    shared = basis.projected(near * groups.common)
-    both = np.hstack([shared, linalg.times(shared, covariance)])
-    # JᵀP as (PJ)ᵀ, since P is symmetric
-    solved_factor = linalg.times_upper_transpose(covariance.copy(), basis.factor).T
-    wide = np.hstack([basis.factor[groups.anchors], solved_factor[groups.anchors]])
-    rows = near[:, groups.anchors] * groups.extra
-    slopes, level = basis.weights(weights)[groups.anchors], linalg.times_vector(shared, weights)
-    found = np.empty((3, len(near), actions))
-    for action, (start, stop) in enumerate(zip(groups.starts, groups.starts[1:], strict=False)):
-        own = np.ascontiguousarray(rows[:, start:stop])
-        pair = linalg.plus_times(both, own, wide[start:stop])
-        features, solved = pair[:, :size], pair[:, size:]
-        found[0, :, action] = level + own.dot(slopes[start:stop])
-        found[1, :, action] = np.vecdot(features, features)
-        found[2, :, action] = np.vecdot(features, solved)
-    return _Forms(*found.reshape(3, -1))
 
 
 # It pays from this many actions, anchors and kernel entries between them on.

@@ -65,7 +65,10 @@ def covered(kind: str, seed: int, horizon: int = 120) -> tuple[bool, bool, float
         contexts, actions = generator.random((20, 1)), generator.random((5, 1))
         joint = np.column_stack([contexts.repeat(5), np.tile(actions[:, 0], 20)])
         evaluation = policy.members[right].posterior.evaluate(joint)
-        ratios = np.abs(truth(joint) - evaluation.mean) / (policy.radius(right) * evaluation.std / math.sqrt(RIDGE))
+        width = policy.model.radius(right) * evaluation.std / math.sqrt(RIDGE)
+        ratios = np.abs(truth(joint) - evaluation.mean) / width
+            policy.model.radius(right) * evaluation.std / math.sqrt(RIDGE)
+        )
         worst = max(worst, float(ratios.max()))
         context = contexts[int(ratios.argmax()) // 5]
         lower, upper = policy.interval(context, actions)

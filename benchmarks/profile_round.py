@@ -13,12 +13,10 @@ from measure import policy_with_anchors
 from rounds import one_round
 
 import kernel_bandits.dictionaries.kors as kors
-import kernel_bandits.kernels as kernels
-import kernel_bandits.posterior.basis as basis
-import kernel_bandits.posterior.nystrom as nystrom
-import kernel_bandits.posterior.ridge as ridge
-from kernel_bandits.policy import ties
-from kernel_bandits.posterior.nystrom import AnchoredRegression
+import kernel_bandits.kernels.stationary as kernels
+from kernel_bandits.numerics import linalg
+from kernel_bandits.policy import Policy
+from kernel_bandits.posterior.history import History
 from kernel_bandits.posterior.ridge import RidgeRegression
 
 SHAPES = ((64, 10), (512, 10))
@@ -27,15 +25,15 @@ ROUNDS = 3000
 CALLS: tuple[tuple[Any, str, str], ...] = (
     (kernels, "cdist", "distances to the anchors"),
     (kernels.Gaussian, "_of_squared_distance", "exponentials"),
-    (basis, "times_upper", "Φ = k_Z Jᵀ"),
-    (nystrom, "times", "H = ΦP"),
-    (nystrom, "times_vector", "means Φw"),
-    (nystrom, "safe_sqrt", "std"),
-    (ties, "contenders", "argmax with ties"),
+    (linalg, "times_upper", "Φ = k_Z Jᵀ"),
+    (linalg, "times", "H = ΦP"),
+    (linalg, "times_vector", "means Φw"),
+    (linalg, "safe_sqrt", "std"),
+    (Policy, "argmax", "argmax with ties"),
     (kors, "symmetric_times_vector", "KORS: Qφ"),
-    (ridge, "subtract_outer", "P − hhᵀ/c"),
-    (RidgeRegression, "observe", "the rest of the update of P, w, log det"),
-    (AnchoredRegression, "remember", "history"),
+    (linalg, "minus_outer", "P − hhᵀ/c"),
+    (RidgeRegression, "learned", "the rest of the update of P, w, log det"),
+    (History, "appended", "history"),
 )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from kernel_bandits_lab import mean_interval
@@ -19,6 +20,7 @@ import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.dictionaries.base import PlayedPoints
 from kernel_bandits.dictionaries.resampling import Resampling, ResamplingDictionary
+from kernel_bandits.values import evolve
 
 ENVIRONMENTS = ("Chessboard", "Bump", "StepDiagonal")
 LIMITS = (1.0, 3.0, 10.0, 30.0)
@@ -41,16 +43,18 @@ class AtBatchStart(Resampling):
 class AtBatchStartDictionary(ResamplingDictionary):
     """The state of :class:`AtBatchStart`: the anchors and the observations when the batch began."""
 
+    __slots__ = ("_anchors", "_counts", "_kernel", "_points")
+
     def __init__(self, rule: AtBatchStart, regularization: float, coins: np.random.Generator) -> None:
         super().__init__(rule, regularization, coins)
         self._kernel = rule.kernel
         self._anchors = self._points = np.empty((0, 0))
         self._counts = np.empty(0)
 
-    def redraw(self, played: PlayedPoints) -> FloatArray:
-        drawn = self.flip(self._variances(played.points), played.counts)
-        self._anchors, self._points, self._counts = played.points[drawn], played.points, played.counts
-        return self._anchors
+    def redrawn(self, played: PlayedPoints) -> tuple[FloatArray, Self]:
+        before = PlayedPoints(played.points, played.counts, lambda: self._variances(played.points))
+        anchors, dictionary = super().redrawn(before)
+        return anchors, evolve(dictionary, _anchors=anchors, _points=played.points, _counts=played.counts)
 
     def _variances(self, points: FloatArray) -> FloatArray:
         prior = self._kernel.diag(points)

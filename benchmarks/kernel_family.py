@@ -67,8 +67,6 @@ def covered(kind: str, seed: int, horizon: int = 120) -> tuple[bool, bool, float
         evaluation = policy.members[right].posterior.evaluate(joint)
         width = policy.model.radius(right) * evaluation.std / math.sqrt(RIDGE)
         ratios = np.abs(truth(joint) - evaluation.mean) / width
-            policy.model.radius(right) * evaluation.std / math.sqrt(RIDGE)
-        )
         worst = max(worst, float(ratios.max()))
         context = contexts[int(ratios.argmax()) // 5]
         lower, upper = policy.interval(context, actions)

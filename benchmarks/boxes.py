@@ -25,7 +25,7 @@ KERNELS: dict[str, Callable[[float], kb.Kernel]] = {
         0.5 * kb.Gaussian(lengthscale) + kb.Linear(offset=1.0) * kb.Matern(2.0 * lengthscale)
     ),
 }
-PRESETS: tuple[Callable[..., kb.policies.UpperConfidenceBound], ...] = (
+PRESETS: tuple[Callable[..., kb.policy.UpperConfidenceBound], ...] = (
     kb.k_ucb,
     kb.ek_ucb,
     lambda kernel, **options: kb.ek_ucb(kernel, dictionary=kb.Kors(history="none"), **options),
@@ -39,7 +39,7 @@ def unit_box(dimension: int) -> kb.Box:
     return kb.Box(np.zeros(dimension), np.ones(dimension))
 
 
-def random_policy(kernel: str, dimension: int, seed: int) -> tuple[kb.policies.UpperConfidenceBound, FloatArray]:
+def random_policy(kernel: str, dimension: int, seed: int) -> tuple[kb.policy.UpperConfidenceBound, FloatArray]:
     """A policy that has learned a random function on a box, and a context.
 
     Lengthscale, noise, radius, number of rounds, scale of the rewards and the presence of a context are drawn; a third
@@ -74,7 +74,7 @@ def random_policy(kernel: str, dimension: int, seed: int) -> tuple[kb.policies.U
     return policy, generator.random(context_dimension)
 
 
-def reference(policy: kb.policies.UpperConfidenceBound, context: FloatArray, dimension: int, points: int) -> float:
+def reference(policy: kb.policy.UpperConfidenceBound, context: FloatArray, dimension: int, points: int) -> float:
     """The largest bound on an even grid in one dimension, and among random points in more."""
     generator = np.random.default_rng(0)
     actions = np.linspace(0, 1, points)[:, None] if dimension == 1 else generator.random((points, dimension))

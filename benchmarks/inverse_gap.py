@@ -40,7 +40,7 @@ PRESETS = ("ek_ucb", "thompson_sampling", "inverse_gap_weighting", "uniform")
 
 
 def weighting(scale: float) -> Callable[[kb.Kernel, int], kb.Policy]:
-    sharpness = kb.policies.InformationSharpness(scale)
+    sharpness = kb.policy.InformationSharpness(scale)
     return lambda kernel, seed: kb.inverse_gap_weighting(kernel, regularization=0.01, sharpness=sharpness, seed=seed)
 
 

@@ -19,7 +19,7 @@ KERNEL, REGULARIZATION = kb.Gaussian(0.5), 0.01
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 
 
-def learned_price() -> kb.policies.UpperConfidenceBound:
+def learned_price() -> kb.policy.UpperConfidenceBound:
     """Twelve rounds of a price between 0 and 1 for customers of different worth."""
     policy = kb.ek_ucb(kb.Matern([0.5, 0.25]), regularization=0.01, seed=1)
     generator = np.random.default_rng(3)
@@ -48,7 +48,7 @@ def grid(per_dimension: int) -> FloatArray:
     return np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
 
 
-def draw_bound(axes, policy: kb.policies.UpperConfidenceBound) -> None:
+def draw_bound(axes, policy: kb.policy.UpperConfidenceBound) -> None:
     context, box = np.array([0.6]), kb.Box(0.0, 1.0)
     decision = policy.select(context, box)
     prices = np.linspace(0, 1, 400)

@@ -63,7 +63,7 @@ def policies(patients: FloatArray) -> dict[str, tuple[str, Callable[[int], kb.Po
     }
 
 
-def doses(policy: kb.policies.UpperConfidenceBound, patients: FloatArray) -> FloatArray:
+def doses(policy: kb.policy.UpperConfidenceBound, patients: FloatArray) -> FloatArray:
     """The dose of the largest mean for each patient: what the policy would do if it had stopped exploring."""
     return np.array([GRID[policy.predict(patient, GRID).mean.argmax(), 0] for patient in patients])
 

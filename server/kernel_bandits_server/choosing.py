@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernel_bandits import commit, persistence
+from kernel_bandits import persistence
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.policy.policy import Choice, Decision
+from kernel_bandits.policy.policy import Choice, Decision, State
 from kernel_bandits.tables import TablePolicy
 from kernel_bandits.tables.values import as_plain, nearest, shown
 
@@ -297,14 +297,13 @@ def _canonical(policy: TablePolicy, seed: int) -> Iterator[None]:
 
 
 def _deciding(policy: TablePolicy) -> list[np.random.Generator]:
-    """Return the generators that belong to the rule, without those of its models."""
+    """Return the generators that belong to the rule; what was learned is a value, coins included."""
     found: dict[int, np.random.Generator] = {}
-    models = {id(model) for model in policy.inner.posteriors}
     waiting: list[Any] = [policy.inner]
     seen: set[int] = set()
     while waiting:
         thing = waiting.pop()
-        if id(thing) in seen or id(thing) in models:
+        if id(thing) in seen or isinstance(thing, State):
             continue
         seen.add(id(thing))
         if isinstance(thing, np.random.Generator):
@@ -314,5 +313,5 @@ def _deciding(policy: TablePolicy) -> list[np.random.Generator]:
         elif isinstance(thing, dict):
             waiting.extend(one for one in reversed(thing.values()) if type(one) not in _PLAIN)
         elif type(thing).__module__.startswith("kernel_bandits."):
-            waiting.extend(reversed(commit.attributes(thing).values()))
+            waiting.extend(reversed(persistence.state_of(thing).values()))
     return list(found.values())

@@ -55,7 +55,7 @@ def test_a_study_plays_a_csv_file(study, tmp_path):
 def test_a_run_is_that_of_the_policy_over_arrays(study):
     run = next(run for run in study.runs if run.policy.name == "ek_ucb")
     policy, environment = run.build()
-    assert isinstance(policy, kb.policies.UpperConfidenceBound)
+    assert isinstance(policy, kb.policy.UpperConfidenceBound)
     same = kb.ek_ucb(kb.Gaussian(1.0), features=environment.features, seed=run.seed).inner
     one, other = (kb.run(player, environment, 30, seed=run.seed) for player in (policy, same))
     np.testing.assert_array_equal(one.action_indices, other.action_indices)

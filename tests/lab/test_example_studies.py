@@ -1,4 +1,4 @@
-"""What one adds of one's own to a study takes fewer than thirty lines, and runs in worker processes that cannot import it."""
+"""A part of one's own in a study takes fewer than thirty lines, and runs in workers that cannot import it."""
 
 from pathlib import Path
 

@@ -62,10 +62,10 @@ def test_a_discounted_exact_posterior_is_the_weighted_regression(late):
 @pytest.mark.parametrize("forgetting", [kb.Discount(20.0), kb.Window(50)], ids=lambda each: type(each).__name__)
 def test_a_projected_posterior_is_the_weighted_regression_on_its_anchors(rule, forgetting):
     policy = play(kb.ek_ucb(KERNEL, regularization=RIDGE, dictionary=rule, forgetting=forgetting, seed=0), 112)
-    posterior, places = policy.posterior, queries()
     if rule.history == "none":
         # between renewals the past has nothing in new directions; right after one it is projected on all anchors
         play(policy, -policy.round_index % forgetting.step)
+    posterior, places = policy.posterior, queries()
     points, rewards = posterior.observed_points, posterior.observed_rewards
     weights = posterior.observed_weights
     anchors = posterior.dictionary_points

@@ -95,12 +95,13 @@ def test_gradient_of_random_posteriors(seed, count, bonus):
 def test_gradient_while_rewards_are_pending(name):
     """Pending points narrow the standard deviation, and the mean waits: the gradient is that of the two together."""
     policy = POSTERIORS[name](KERNELS[0]) if name in POSTERIORS else FEATURES[name]()
-    posterior = learned(policy, 30)
+    learned(policy, 30)
     generator = np.random.default_rng(4)
     for _ in range(6):
         policy.ask(generator.random(1), generator.random((5, 2)))
+    assert policy.posterior.awaited_count == 6
     for bonus in (0.0, 1.7):
-        assert_gradient(posterior, generator.random((6, 3)), bonus)
+        assert_gradient(policy.posterior, generator.random((6, 3)), bonus)
 
 
 def test_gradient_is_finite_where_the_standard_deviation_vanishes():
@@ -147,9 +148,11 @@ IN_CONTEXT = {
 @pytest.mark.parametrize("name", IN_CONTEXT)
 def test_the_bound_in_one_context_is_that_of_joint_points(name):
     """Up to a constant and a factor, which a learned posterior leaves out."""
-    policy = IN_CONTEXT[name]()
-    posterior, generator = learned(policy, 70), np.random.default_rng(5)
+    policy, generator = IN_CONTEXT[name](), np.random.default_rng(5)
+    learned(policy, 70)
     policy.ask(generator.random(1), generator.random((5, 2)))
+    posterior = policy.posterior
+    assert posterior.awaited_count == 1
     context, actions = generator.random(1), generator.random((7, 2))
     points = np.hstack([np.tile(context, (7, 1)), actions])
     evaluation = posterior.evaluate(points)

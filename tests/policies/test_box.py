@@ -49,7 +49,7 @@ def test_a_decision_is_a_point_of_the_box_with_its_prediction(variant):
         assert box.contains(decision.action[None, :]).all()
     context = np.array([0.3, 0.8])
     decision = policy.select(context, box)
-    if hasattr(policy, "predict"):
+    if isinstance(policy.model, kb.posterior.Posterior):
         prediction = policy.predict(context, decision.action[None, :])
         assert decision.mean == pytest.approx(prediction.mean[0], abs=1e-10)
         assert decision.std == pytest.approx(prediction.std[0], abs=1e-7)
@@ -173,7 +173,7 @@ def test_batches_take_boxes():
     policy = build("ek_ucb")
     play(policy, 10)
     contexts = np.random.default_rng(5).random((6, 2))
-    batch = policy.select_batch(contexts, BOX, batch_variance_limit=1e6)
+    batch = policy.ask_many(contexts, BOX)
     assert len(batch) == 6
     assert policy.pending == tuple(decision.id for decision in batch)
     assert BOX.contains(np.array([decision.action for decision in batch])).all()

@@ -2,12 +2,14 @@
 
 import copy
 import math
+from dataclasses import replace
 
 import kernel_family as family
 import numpy as np
 import pytest
 
 import kernel_bandits as kb
+from kernel_bandits.values import evolve
 
 KERNELS = [kb.Gaussian(0.15), kb.Gaussian(0.5), kb.Gaussian(2.0)]
 B, R, DELTA, RIDGE = 1.5, 0.2, 0.1, 0.05
@@ -123,7 +125,7 @@ def test_kernels_take_turns_by_the_widths_they_have_spent():
     together = played(None, rounds=40, play="largest bound")
     bounds = [
         member.posterior.predict([[0.3, 0.4]]).mean[0]
-        + together.radius(place) * member.posterior.predict([[0.3, 0.4]]).std[0] / math.sqrt(RIDGE)
+        + together.model.radius(place) * member.posterior.predict([[0.3, 0.4]]).std[0] / math.sqrt(RIDGE)
         for place, member in enumerate(together.members)
         if not member.is_refuted
     ]
@@ -138,9 +140,8 @@ def test_the_noise_has_the_size_that_the_allowance_grants():
         energy = np.cumsum(noise**2, axis=1)
         allowed = []
         for t in range(1, 301):
-            policy._learned = t
-            policy.members[0].evidence = policy.members[1].evidence = policy.members[2].evidence = -1e9
-            allowed.append(policy.allowance)
+            members = tuple(replace(member, evidence=-1e9) for member in policy.members)
+            allowed.append(evolve(policy.model, learned_count=t, members=members).allowance)
         left = (energy > np.array(allowed)).any(axis=1).mean()
         assert left <= DELTA / 4
     # not much more than Σε² itself

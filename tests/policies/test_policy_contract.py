@@ -55,7 +55,7 @@ def build(name, seed=0, kernel=None, **options):
 
 def models(policy):
     """The posteriors a policy plays by: one, one per stage, or none."""
-    return [policy.posterior] if hasattr(policy, "posterior") else getattr(policy, "stages", [])
+    return policy.posteriors
 
 
 def rounds(count, seed=0, d_x=2, d_a=1):
@@ -128,7 +128,7 @@ def test_decision_is_consistent(variant):
         # a draw may fall below the mean
         assert decision.upper_bound >= decision.mean or isinstance(policy, ThompsonSampling)
         assert decision.propensity is None or 0.0 < decision.propensity <= 1.0
-        if hasattr(policy, "predict"):
+        if isinstance(policy.model, kb.posterior.Posterior):
             prediction = policy.predict(context, actions)
             assert decision.mean == pytest.approx(prediction.mean[decision.index], abs=1e-12)
             assert decision.std == pytest.approx(prediction.std[decision.index], abs=1e-12)
@@ -375,8 +375,9 @@ def test_choosing_for_others_in_between_leaves_an_update_as_it_was(variant):
     policy = build(name, **options)
     play(policy, 12)
     for context, actions, noise in rounds(12, seed=3):
-        decision = policy.select(context, actions)
         twin = pickle.loads(pickle.dumps(policy))
+        decision = policy.select(context, actions)
+        assert twin.select(context, actions) == decision
         policy.select_many(context[None, :] + 0.4, actions)
         policy.update(context, decision.action, noise)
         twin.update(context, decision.action, noise)

@@ -2,11 +2,9 @@
 
 import numpy as np
 
-import kernel_bandits as kb
 from kernel_bandits.learning.defaults import FIRST_TESTED_ROUND as FIRST_TESTED
 from kernel_bandits.learning.defaults import TOLERATED_SHIFT as TOLERATED
 from kernel_bandits.policy.diagnostics import CALM, LIMIT, Residuals
-from kernel_bandits.posterior.base import Facts
 
 RIDGE = 0.25
 
@@ -63,13 +61,3 @@ def test_one_by_one_is_together():
     deviations = np.random.default_rng(1).standard_normal(80)
     predicted = [(z, 0.0, 0.0, 1.0, 1.0, number, 0) for number, z in enumerate(deviations)]
     assert Residuals().after(predicted) == Residuals().after(predicted[:30]).after(predicted[30:])
-
-
-def test_many_at_once_are_those_one_after_the_other():
-    generator = np.random.default_rng(5)
-    rewards, means, stds = generator.normal(size=(3, 200)) * 4.0
-    facts = Facts(kb.Gaussian(1.0), 0.3, "exact", round_index=7)
-    rounds = zip(rewards.tolist(), means.tolist(), np.abs(stds).tolist(), strict=True)
-    one_by_one = Residuals().after((*one, 0.3, 1.0, 7 + place, 0) for place, one in enumerate(rounds))
-    assert Residuals().after_many(rewards, means, np.abs(stds), facts) == one_by_one
-    assert one_by_one.count == 200 + 7 - FIRST_TESTED

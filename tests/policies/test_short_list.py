@@ -81,7 +81,7 @@ def told(policy, indices):
     for index in indices:
         rewards.append(0.6 * (index == 0) + (0.7 if counts[index] % 2 else -0.7))
         counts[index] += 1
-    outputs = {"heat": np.zeros(len(indices))} if policy.learns_outputs else None
+    outputs = {"heat": np.zeros(len(indices))} if policy.guards is not None else None
     policy.update_many(np.zeros((len(indices), 0)), np.eye(5)[indices], rewards, outputs=outputs)
 
 

@@ -141,7 +141,7 @@ def against_scipy(posteriors: int = 60, starts: int = 16) -> list[dict[str, obje
             seconds, heights = np.zeros(2), np.empty((2, posteriors))
             for seed in range(posteriors):
                 policy, context = random_policy(kernel, dimension, seed)
-                bound = BoundInBox.of(policy.posterior, policy._bonus(), context, unit_box(dimension))
+                bound = BoundInBox.of(policy.posterior, policy.bonus, context, unit_box(dimension))
                 begin = np.random.default_rng(seed).random((starts, dimension))
 
                 def negative(x: FloatArray, bound: BoundInBox = bound) -> tuple[float, FloatArray]:

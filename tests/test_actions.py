@@ -9,10 +9,14 @@ from hypothesis.extra import numpy as hnp
 import kernel_bandits as kb
 from kernel_bandits.actions import are_arms, available_rows
 
-CORNERS = st.integers(1, 4).flatmap(
-    lambda dimension: hnp.arrays(float, (2, dimension), elements=st.floats(-1e6, 1e6)).map(
-        lambda pair: np.sort(pair, 0)
+CORNERS = (
+    st.integers(1, 4)
+    .flatmap(
+        lambda dimension: hnp.arrays(float, (2, dimension), elements=st.floats(-1e6, 1e6)).map(
+            lambda pair: np.sort(pair, 0)
+        )
     )
+    .filter(lambda pair: not ((np.diff(pair, axis=0) > 0) & (np.diff(pair, axis=0) < np.finfo(float).tiny)).any())
 )
 
 
@@ -24,7 +28,7 @@ def test_points_by_fractions_lie_in_the_box_and_go_back(corners, seed):
     points = box.at(fractions)
     assert box.contains(points).all()
     np.testing.assert_array_equal(points[:2], corners)
-    # between corners that differ by a subnormal number there are not enough numbers to tell fractions apart
+    # between corners that hardly differ there are not enough numbers to tell fractions apart
     wide = box.high - box.low > max(1e-6 * np.abs(corners).max(), 1e-300)
     np.testing.assert_allclose(box.fractions(points)[:, wide], fractions[:, wide], atol=1e-9)
     assert not box.contains(box.high[None, :] + [[1.0]])[0]

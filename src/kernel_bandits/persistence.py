@@ -17,7 +17,9 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
+from functools import cache, cached_property
+from inspect import getattr_static
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -394,11 +396,18 @@ class Decoder:
             restore(thing, values)
             return thing
         for name, item in values.items():
-            if names is None and (not name.isidentifier() or name.startswith("__")):
+            if names is None and not _is_place(cls, name):
                 raise InputError(f"it sets {name!r} of {cls.__qualname__}, which is no attribute of such an object.")
             # past the guard of frozen dataclasses
             object.__setattr__(thing, name, item)
         return thing
+
+
+def _is_place(cls: type, name: str) -> bool:
+    """Return whether an object of a class may hold a value under this name: no method and no property, which act."""
+    held = getattr_static(cls, name, None)
+    acts = callable(held) or (hasattr(type(held), "__get__") and not isinstance(held, cached_property))
+    return name.isidentifier() and not iskeyword(name) and not name.startswith("__") and not acts
 
 
 def _require_complete(thing: object) -> None:

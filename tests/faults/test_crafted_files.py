@@ -4,9 +4,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from inspect import getattr_static
 from pathlib import Path
-from types import MemberDescriptorType
 
 import numpy as np
 import pytest
@@ -121,10 +119,6 @@ def change(saved, tmp_path, name, edit):
     return path
 
 
-def has_default(cls, attribute):
-    return hasattr(cls, attribute) and not isinstance(getattr_static(cls, attribute), MemberDescriptorType)
-
-
 def entries(manifest, key):
     return [(one, key) for one, found in nodes(manifest) if found == key]
 
@@ -182,7 +176,7 @@ def test_a_negative_regularization_is_refused(saved, tmp_path, name):
             if isinstance(one[key], (int, float)):
                 one[key] = -0.1
 
-    with pytest.raises(kb.InputError, match="positive"):
+    with pytest.raises(kb.InputError, match=r"load: .* holds a policy that cannot play a round"):
         kb.load(change(saved, tmp_path, name, edit))
 
 
@@ -206,24 +200,21 @@ def test_a_file_without_one_of_the_attributes_is_refused(saved, tmp_path, name):
     manifest, payload = parts(saved[name])
     refused = 0
     for one in [one for one, key in nodes(manifest) if key == "state" and "object" in one]:
-        module, _, qualified = one["object"].partition(":")
         for attribute in list(one["state"]):
-            # a default of the class stands in for its own
-            if not has_default(getattr(sys.modules[module], qualified), attribute):
-                whole = dict(one["state"])
-                del one["state"][attribute]
-                write(tmp_path / "crafted.kb", manifest, payload)
-                with pytest.raises(kb.InputError, match="load: "):
-                    kb.load(tmp_path / "crafted.kb")
-                one["state"] = whole
-                refused += 1
+            whole = dict(one["state"])
+            del one["state"][attribute]
+            write(tmp_path / "crafted.kb", manifest, payload)
+            with pytest.raises(kb.InputError, match="load: "):
+                kb.load(tmp_path / "crafted.kb")
+            one["state"] = whole
+            refused += 1
     assert refused > 5
 
 
 @pytest.mark.parametrize("attribute", ["posteriors", "select", "__class__", "__dict__", "not a name", "class"])
 def test_names_that_are_no_plain_attributes_are_refused(saved, tmp_path, attribute):
     path = change(saved, tmp_path, "ek_ucb", lambda manifest: manifest["policy"]["state"].update({attribute: 1}))
-    with pytest.raises(kb.InputError, match="no attribute of such an object"):
+    with pytest.raises(kb.InputError, match=r"UpperConfidenceBound has .*, which is not declared"):
         kb.load(path)
 
 

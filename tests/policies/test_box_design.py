@@ -110,7 +110,7 @@ def test_actions_are_measured_by_the_box_and_not_by_what_was_played():
         action = near.at(0.5 + 0.05 * generator.standard_normal((1, 2)))[0]
         policy.update(generator.standard_normal(1), action, float(generator.standard_normal()))
     # the units, in which settings may have a weight of their own besides
-    np.testing.assert_allclose(policy.posterior.history.actions.spread, np.array([100.0, 4.0]) / np.sqrt(12.0))
+    np.testing.assert_allclose(policy.posterior.model.actions.spread, np.array([100.0, 4.0]) / np.sqrt(12.0))
     np.testing.assert_allclose(policy.posterior.kernel.action_kernel.centre, [200.0, 3.0])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -49,6 +50,11 @@ class FeatureMap(ABC):
         """
         del context_columns, arms, centre  # most maps treat all columns alike
         return self, None
+
+    def reseeded(self, entropy: int) -> FeatureMap:
+        """Return the map with frequencies of another seed; those that were drawn already stay."""
+        del entropy  # most maps draw nothing
+        return self
 
 
 def _linear(offset: float, centre: FloatArray | None) -> Kernel:
@@ -222,6 +228,11 @@ class RandomFourierFeatures(_FourierFeatures):
             degrees = 1.0 if isinstance(self.kernel, Exponential) else 2 * self.kernel.smoothness
             frequencies *= np.sqrt(degrees / generator.chisquare(degrees, (count, 1)))
         return frequencies, np.full(count, 1.0 / count)
+
+    def reseeded(self, entropy: int) -> RandomFourierFeatures:
+        twin = copy.copy(self)
+        twin._seed = np.random.SeedSequence(entropy, spawn_key=self._seed.spawn_key)
+        return twin
 
     def __repr__(self) -> str:
         return f"RandomFourierFeatures({self.kernel!r}, {self.number_of_features})"

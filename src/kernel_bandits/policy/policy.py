@@ -385,14 +385,13 @@ class Policy(ABC):
                 anything.
         """
         with self._lock:
-            before = self._state
+            before = self._begin()
             try:
                 decision, choice, point = self._decide(context, actions, mask)
                 self._last = _LastChoice(self._state, choice, point)
             except BaseException:
                 self._take_back(before)
                 raise
-            self._drawn_from.clear()
         return decision
 
     @final
@@ -400,11 +399,15 @@ class Policy(ABC):
     def preview(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
         """Return what :meth:`select` would return now; changes nothing, random streams included."""
         with self._lock:
-            before = self._state
+            before = self._begin()
             try:
-                return self._decide(context, actions, mask)[0]
-            finally:
+                decision = self._decide(context, actions, mask)[0]
                 self._take_back(before)
+            except BaseException:
+                # also where the line above was interrupted
+                self._take_back(before)
+                raise
+        return decision
 
     @final
     def update(
@@ -504,13 +507,12 @@ class Policy(ABC):
         the means wait for :meth:`tell`. The arguments are those of :meth:`select`.
         """
         with self._lock:
-            before = self._state
+            before = self._begin()
             try:
                 decision = self._ask(context, actions, mask)
             except BaseException:
                 self._take_back(before)
                 raise
-            self._drawn_from.clear()
         return decision
 
     @final
@@ -525,7 +527,7 @@ class Policy(ABC):
             actions: offered in every round, shape (A, d_a), or round by round, shape (n, A, d_a); or a box.
         """
         with self._lock:
-            before = self._state
+            before = self._begin()
             try:
                 contexts = as_points("contexts", contexts, before.dimensions[0])
                 require_finite("contexts", contexts)
@@ -534,7 +536,6 @@ class Policy(ABC):
             except BaseException:
                 self._take_back(before)
                 raise
-            self._drawn_from.clear()
         return decisions
 
     @np.errstate(invalid="ignore", over="ignore")
@@ -613,12 +614,12 @@ class Policy(ABC):
         if not isinstance(ids, Iterable):
             raise InputError(f"ids: expected those of several decisions, got {ids!r}.")
         with self._lock:
+            before = state = self._state
             keys = [self._open_key("tell", id) for id in ids]
             if len(set(keys)) < len(keys):
                 twice = next(key for key in keys if keys.count(key) > 1)
                 raise InputError(f"tell: decision {twice} appears twice among the ids; a reward counts once.")
             numbers = as_rewards(as_vector("rewards", rewards, len(keys)))
-            before = state = self._state
             if not keys:
                 return
             with threads_for(state.model.dictionary_size, min(len(keys), MANY_ROWS)):
@@ -859,8 +860,11 @@ class Policy(ABC):
         if state.dimensions[0] is None and box is None:
             require_action_columns(actions)
             self._commit(state, self._described(state, points, len(context), box))
-        with threads_for(state.model.dictionary_size, len(points)):
+        chosen_in = self._state
+        with threads_for(chosen_in.model.dictionary_size, len(points)):
             choice = self.choose(points)
+        # what was computed is of this state and of no other
+        self._commit(chosen_in, chosen_in)
         row, propensity, table = choice.index, choice.propensity, choice.probabilities
         point = points[row]
         split, own = len(context), point.copy()
@@ -912,7 +916,7 @@ class Policy(ABC):
 
     def _choices(self, contexts: FloatArray, actions: FloatArray) -> list[Choice]:
         """Return what :meth:`select_many` chooses in rounds that :meth:`_rounds` has checked."""
-        split, before = contexts.shape[1], self._state
+        split, before = contexts.shape[1], self._begin()
         points = np.empty((*actions.shape[:2], split + actions.shape[2]))
         points[:, :, :split], points[:, :, split:] = contexts[:, None, :], actions
         try:
@@ -921,7 +925,6 @@ class Policy(ABC):
         except BaseException:
             self._take_back(before)
             raise
-        self._drawn_from.clear()
         return choices
 
     def _log(self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike) -> tuple[State, FloatArray, FloatArray]:
@@ -1001,6 +1004,11 @@ class Policy(ABC):
                 "of this call is kept; do not call a policy from within its own parts."
             )
         self._state = after
+
+    def _begin(self) -> State:
+        """Return the state that a call which may draw starts from; what an earlier one has drawn is drawn for good."""
+        self._drawn_from.clear()
+        return self._state
 
     def _take_back(self, state: State) -> None:
         """Return to the state before a call, and the generators to theirs."""

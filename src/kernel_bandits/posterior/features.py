@@ -224,6 +224,9 @@ class FeaturePosterior(Posterior):
         fresh = evolve(self, awaited=Pending(), with_pending=self.regression)
         return fresh.awaiting(list(points), np.array(list(points.values()))) if points else fresh
 
+    def reseeded(self, entropy: int) -> Self:
+        return evolve(self, feature_map=self.feature_map.reseeded(entropy))
+
     def __repr__(self) -> str:
         return (
             f"FeaturePosterior({self.kernel!r}, regularization={self.regularization:g}, "

@@ -520,7 +520,7 @@ class TablePolicy:
                     "code, so a transformer cannot be saved; describe the columns by kb.Features, or keep the "
                     "transformer in your own pipeline and save a policy over arrays (policy.inner)."
                 )
-        # a copy, which fails if another thread changes the policy meanwhile
+        # a copy is of one moment, whatever other threads do
         persistence.save(copy.deepcopy(self), path)
 
     def reseed(self, seed: Seed) -> None:
@@ -682,6 +682,11 @@ class TablePolicy:
         if not isinstance(self.inner.model, Posterior):
             raise InputError(f"{verb}: {type(self.inner).__name__} has no posterior; use ek_ucb or k_ucb.")
         return self.inner
+
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        # a copy knows the levels that its model has learned, whatever other threads do
+        with self._alone():
+            return None, {**persistence.state_of(self), "inner": copy.deepcopy(self.inner)}
 
     def __copy__(self) -> Self:
         # two policies must not share one model

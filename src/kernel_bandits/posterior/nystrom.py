@@ -131,6 +131,18 @@ class NystromPosterior(Posterior):
         return self.basis.anchors.copy()
 
     @property
+    def pending_shrinkage(self) -> float:
+        if self.with_pending is self.regression:
+            return 1.0
+        awaited = dict(self.awaited)
+        older = {key: one.point for key, one in awaited.items() if len(one.features) < len(self.basis)}
+        if older:
+            awaited |= (
+                {key: self._current(key) for key in older} if self.history is None else self._in_coordinates(older)
+            )
+        return self.regression.shrinkage(np.array([one.features for one in awaited.values()]))
+
+    @property
     def awaited_points(self) -> dict[int, FloatArray]:
         return {key: awaited.point for key, awaited in self.awaited.items()}
 

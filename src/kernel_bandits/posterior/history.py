@@ -92,9 +92,7 @@ class History:
             repeats = repeats.appended(point, points)
         if repeats is None or repeats.order.last == len(points):
             points = points.appended(point)
-        return evolve(
-            self, _points=points, _rewards=self._rewards.appended(reward), _weights=weights, _repeats=repeats
-        )
+        return evolve(self, _points=points, _rewards=self._rewards.appended(reward), _weights=weights, _repeats=repeats)
 
     def extended(self, points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None) -> Self:
         """Return it with further observations in order."""

@@ -118,9 +118,7 @@ class Learner(ABC, Generic[M]):
         None to stay with the one there is.
         """
 
-    def accepts(
-        self, before: Posterior, after: Posterior, refit: Refit[M], generator: np.random.Generator
-    ) -> bool:
+    def accepts(self, before: Posterior, after: Posterior, refit: Refit[M], generator: np.random.Generator) -> bool:
         """Return whether to leave a posterior for the one that was rebuilt."""
         del before, after, refit, generator  # a model that is averaged with its prior needs no second look
         return True

@@ -1,11 +1,17 @@
 """Do the confidence sets hold θ*, and how large are they? Simulated on functions of known norm.
 
-Run: OPENBLAS_NUM_THREADS=1 python benchmarks/confidence_coverage.py
+    python benchmarks/confidence_coverage.py            the sets of every radius, a reward in every round
+    python benchmarks/confidence_coverage.py pending    the bounds where rewards come 1, 5, 20 or 100 decisions late
+    python benchmarks/confidence_coverage.py stages     the bounds of every stage of SupKernelUCB
+
+Set OPENBLAS_NUM_THREADS=1. A run fails if in any round the bounds of one action on offer miss its expected reward.
 """
 
 from __future__ import annotations
 
 import math
+import sys
+from collections import deque
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -14,9 +20,9 @@ from joblib import Parallel, delayed
 
 import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.confidence import Confidence
+from kernel_bandits.confidence import Confidence, GuaranteedRadius
 from kernel_bandits.dictionaries import LeverageDictionary
-from kernel_bandits.policy import UpperConfidenceBound
+from kernel_bandits.policy import Policy, UpperConfidenceBound
 from kernel_bandits.posterior import NystromPosterior
 
 HORIZON, RUNS = 300, 200
@@ -151,7 +157,90 @@ def one_run(kind: str, seed: int) -> CoverageRun:
     )
 
 
+# Of the runs with late rewards and of SupKernelUCB; noise is smaller there, so that several stages are reached.
+ROUNDS, ACTIONS, STAGE_NOISE = 200, 10, 0.02
+DICTIONARIES = {"exact": None, "projected": kb.Kors(), "history-free": kb.Kors(history="none")}
+
+
+@dataclass(frozen=True)
+class BoundsRun:
+    """Whether a bound failed, with β as it is and with β that ignores awaited points; the mean factor between them."""
+
+    failed: bool
+    failed_settled: bool
+    factor: float
+    stages: int
+
+
+def bounds_run(kind: str, late: int, seed: int, *, in_stages: bool) -> BoundsRun:
+    """Play with rewards that come ``late`` decisions late; look at the bounds of all offered actions in every round."""
+    generator = np.random.default_rng(seed)
+    function, noise = draw_function(generator), STAGE_NOISE if in_stages else NOISE
+    policy, confidence = played_by(kind, seed, in_stages=in_stages)
+    waiting, factors = deque[tuple[int, float]](), list[float]()
+    failed = np.zeros(2, dtype=bool)
+    for _ in range(ROUNDS):
+        context, actions = generator.random(1), generator.random((ACTIONS, 1))
+        points = np.column_stack([np.full(ACTIONS, context[0]), actions])
+        expected = function(points)
+        for posterior in policy.posteriors:
+            radii = np.array([confidence.radius(posterior), confidence.settled_radius(posterior)])
+            prediction = posterior.predict(points)
+            # βσ = β·std/√λ, up to rounding
+            widths = radii[:, None] / math.sqrt(RIDGE) * prediction.std + 1e-9
+            failed |= (np.abs(expected - prediction.mean) > widths).any(axis=1)
+            factors.append(radii[0] / radii[1])
+        decision = policy.ask(context, actions)
+        sign = 1.0 if generator.random() < 0.5 else -1.0
+        waiting.append((decision.id, float(expected[decision.index]) + sign * noise))
+        if len(waiting) > late:
+            policy.tell(*waiting.popleft())
+    return BoundsRun(bool(failed[0]), bool(failed[1]), float(np.mean(factors)), len(policy.posteriors))
+
+
+def played_by(kind: str, seed: int, *, in_stages: bool) -> tuple[Policy, GuaranteedRadius]:
+    """The policy of a posterior, UCB or SupKernelUCB, and its radius."""
+    rule = DICTIONARIES[kind]
+    if in_stages:
+        bounds = BOUNDS | {"noise_bound": STAGE_NOISE}
+        eta = kb.StageRadius(**bounds, horizon=ROUNDS, number_of_actions=ACTIONS)
+        options = {"regularization": RIDGE, "confidence": eta, "seed": seed}
+        return kb.sup_kernel_ucb(KERNEL, horizon=ROUNDS, dictionary=rule, **options), eta
+    options = {"regularization": RIDGE, "confidence": kb.Tightened(**BOUNDS), "seed": seed}
+    policy = kb.k_ucb(KERNEL, **options) if rule is None else kb.ek_ucb(KERNEL, dictionary=rule, **options)
+    return policy, policy.confidence
+
+
+def print_bounds(lateness: tuple[int, ...], *, in_stages: bool) -> None:
+    """Print how many runs failed beside δ, twice the standard error of that count, and without the factor on β."""
+    error = 1.96 * math.sqrt(FAILURE * (1 - FAILURE) * RUNS)
+    allowed = f"{FAILURE * RUNS:.0f} ± {error:.0f}"
+    print(
+        f"| posterior | rewards late by | failed, of {RUNS} | δ allows | failed without the factor | mean factor on β |"
+    )
+    print("|---|---|---|---|---|---|")
+    for kind in DICTIONARIES:
+        for late in lateness:
+            run = delayed(bounds_run)
+            runs = Parallel(n_jobs=-1)(run(kind, late, seed, in_stages=in_stages) for seed in range(RUNS))
+            failed, without = sum(run.failed for run in runs), sum(run.failed_settled for run in runs)
+            factor = np.mean([run.factor for run in runs])
+            print(f"| {kind} | {late} | {failed} | {allowed} | {without} | {factor:.2f} |", flush=True)
+    if in_stages:
+        print(f"At most {max(run.stages for run in runs)} stages were reached.")
+
+
 def main() -> None:
+    if sys.argv[1:] == ["pending"]:
+        print_bounds((1, 5, 20, 100), in_stages=False)
+    if sys.argv[1:] == ["stages"]:
+        print_bounds((0, 20), in_stages=True)
+    if not sys.argv[1:]:
+        print_radii()
+
+
+def print_radii() -> None:
+    """Print for each radius how many runs left its set."""
     print("| posterior | radius | β at T | in units of Tightened | runs that left the set | largest distance/β |")
     print("|---|---|---|---|---|---|")
     for kind, radii in RADII.items():

@@ -7,19 +7,22 @@ its first draw.
 - fixed: every direction is played ⌊μ⌋ + 1 times, whatever the coins show, as often as fits into T;
 - adaptive: a direction is played until it is drawn, then the next one: the points depend on the coins.
 
-Run: OPENBLAS_NUM_THREADS=1 python benchmarks/projection_error.py
+    OPENBLAS_NUM_THREADS=1 python benchmarks/projection_error.py          the share of games, simulated
+    python benchmarks/projection_error.py least                           the smallest c that is enough, exactly
 """
 
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
+from scipy.optimize import brentq
 
 import kernel_bandits as kb
 from kernel_bandits import theory
 
-HORIZON, RUNS, ACCURACY = 2000, 2000, 0.5
+HORIZON, RUNS, ACCURACY, FAILURE = 2000, 2000, 0.5, 0.1
 
 
 def runs_before_draw(probability: float, adaptive: bool, level: float, generator: np.random.Generator) -> np.ndarray:
@@ -50,12 +53,41 @@ def played(ridge: float, oversampling: float, seed: int, horizon: int = 200) -> 
     return worst
 
 
+def exceeding(rate: float, level: float, adaptive: bool) -> float:
+    """Return the probability that μ_t exceeds μ in a game, c being the rate."""
+    drawn, block = min(1.0, rate / (1.0 + level)), math.floor(level) + 1
+    missed = (1.0 - drawn) ** block
+    if not adaptive:
+        return 1.0 - (1.0 - missed) ** (HORIZON // block)
+    # P(no run of L misses in n) = P(none in n − 1) − P(none in n − L − 1, a draw, then L misses)
+    without = np.ones(HORIZON + 1)
+    without[block] = 1.0 - missed
+    for rounds in range(block + 1, HORIZON + 1):
+        without[rounds] = without[rounds - 1] - drawn * missed * without[rounds - block - 1]
+    return float(1.0 - without[-1])
+
+
+def least_rate(level: float, adaptive: bool) -> float:
+    """Return the smallest c with which μ_t exceeds μ with probability δ at most."""
+    found: float = brentq(lambda rate: exceeding(rate, level, adaptive) - FAILURE, 1e-3, 1.0 + level - 1e-9)
+    return found
+
+
 def main() -> None:
+    if sys.argv[1:] == ["least"]:
+        for level in (1.0, 10.0, 100.0, 1000.0):
+            # the larger of the two solutions
+            rule = math.log(HORIZON / FAILURE)
+            for _ in range(100):
+                rule = math.log(HORIZON * rule / ((1.0 + level) * FAILURE))
+            cells = [f"{least_rate(level, adaptive):.1f}" for adaptive in (False, True)]
+            print(f"| {level:g} | {' | '.join(cells)} | {min(rule, 1.0 + level):.1f} |")
+        return
     generator = np.random.default_rng(0)
     print(f"Orthogonal directions, T = {HORIZON}, {RUNS} games: share with μ_t > μ, and the largest μ_t/μ")
     print("| μ | γ | fixed | adaptive |")
     print("|---|---|---|---|")
-    budget = theory.kors_budget(HORIZON, 0.1)
+    budget = theory.kors_budget(HORIZON, FAILURE)
     for level in (1.0, 10.0, 100.0):
         for oversampling in (1.0, 2.0, 5.0, 8.0, budget / 12, budget):
             probability = min(1.0, oversampling * (1 + ACCURACY) / (1 + level))

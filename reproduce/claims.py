@@ -72,6 +72,7 @@ class Estimate:
 
 
 MISSING = Estimate(np.nan, np.nan, np.nan)
+SAME_RUNS = Estimate(1.0, 1.0, 1.0, "ratio", "the same runs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,17 +245,35 @@ class Pairs:
         cells = (place, first), (second_place or place, second)
         return self._estimate(*cells, "percent", _final_regrets, lambda a, b: (a - b) / b.mean())
 
-    def time_ratio(self, place: str, first: str, second: str) -> Estimate:
-        """Return the time of the first policy divided by that of the second, as a geometric mean over seeds."""
+    def time_ratio(self, place: str, first: str, second: str, *, alike: bool = False) -> Estimate:
+        """Return the time of the first policy divided by that of the second, as a geometric mean over seeds.
+
+        Args:
+            place: label of the environment.
+            first: label of a policy.
+            second: label of the other policy.
+            alike: whether both are one algorithm. If they then made the same decisions with the same dictionaries, they
+                count as equal: what their times differ by is not the policies'.
+        """
+        if alike and self._are_the_same((place, first), (place, second)):
+            return SAME_RUNS
         logs = self._estimate((place, first), (place, second), "ratio", _times, lambda a, b: np.log(a / b))
         value, low, high = (float(np.exp(end)) for end in (logs.value, logs.low, logs.high))
         return Estimate(value, low, high, "ratio", logs.note, logs.degrees)
 
-    def product_ratio(self, place: str, first: str, second: str) -> Estimate:
-        """Return regret × time of the first policy divided by that of the second, as a geometric mean over seeds."""
+    def product_ratio(self, place: str, first: str, second: str, *, alike: bool = False) -> Estimate:
+        """Return regret × time of the first policy divided by that of the second, as :meth:`time_ratio` does."""
+        if alike and self._are_the_same((place, first), (place, second)):
+            return SAME_RUNS
         logs = self._estimate((place, first), (place, second), "ratio", _log_products, lambda a, b: a - b)
         value, low, high = (float(np.exp(end)) for end in (logs.value, logs.low, logs.high))
         return Estimate(value, low, high, "ratio", logs.note, logs.degrees)
+
+    def _are_the_same(self, first: tuple[str, str], second: tuple[str, str]) -> bool:
+        """Return whether two policies had the same regret and dictionary size in every round that both played."""
+        ours, theirs = self.runs(*first), self.runs(*second)
+        seeds = set(ours) & set(theirs)
+        return len(seeds) > 1 and all(_same(ours[seed], theirs[seed]) for seed in seeds)
 
     def kept(self, place: str, policy: str) -> Estimate:
         """Return the final dictionary size divided by the number of rounds."""
@@ -282,6 +301,12 @@ class Pairs:
 
     def _note(self, rounds: int) -> str:
         return f"T = {rounds}" if rounds < self._longest else ""
+
+
+def _same(one: RunResult, other: RunResult) -> bool:
+    rounds = min(one.horizon, other.horizon)
+    columns = ((one.regret, other.regret), (one.dictionary_size, other.dictionary_size))
+    return all(np.array_equal(mine[:rounds], yours[:rounds]) for mine, yours in columns)
 
 
 def _final_regrets(runs: Sequence[RunResult], rounds: int) -> FloatArray:

@@ -49,10 +49,11 @@ class Result:
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean of paired differences with the half-width of its 95 % Student interval."""
+    """A mean of paired differences, the half-width of its 95 % Student interval, and the p-value of no difference."""
 
     mean: float
     half_width: float
+    p_value: float = 1.0
 
     @property
     def verdict(self) -> Verdict:
@@ -138,7 +139,22 @@ def paired(ours: FloatArray, theirs: FloatArray) -> Difference:
     if count < 2:
         return Difference(mean, math.inf)
     # mean ± t_{n−1, 0.975}·s/√n
-    return Difference(mean, float(t.ppf(0.5 + LEVEL / 2, count - 1) * differences.std(ddof=1) / math.sqrt(count)))
+    error = float(differences.std(ddof=1)) / math.sqrt(count)
+    p_value = float(2.0 * t.sf(abs(mean) / error, count - 1)) if error else float(mean == 0.0)
+    return Difference(mean, float(t.ppf(0.5 + LEVEL / 2, count - 1)) * error, p_value)
+
+
+def holm(p_values: Sequence[float]) -> list[bool]:
+    """Return which hypotheses of no difference fall at 5 % over all of them (Holm 1979).
+
+    The i-th smallest of n p-values passes if it and all smaller ones are at most 5 %/(n + 1 − i).
+    """
+    falls = [False] * len(p_values)
+    for rank, place in enumerate(np.argsort(p_values, kind="stable")):
+        if p_values[place] > (1.0 - LEVEL) / (len(p_values) - rank):
+            break
+        falls[place] = True
+    return falls
 
 
 def tally(verdicts: Sequence[Verdict]) -> tuple[int, int, int]:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bakeoff.comparison import Difference, Ranking, Result, best_of, paired, ranking, tally
+from bakeoff.comparison import Difference, Ranking, Result, Verdict, best_of, holm, paired, ranking, tally
 from bakeoff.libraries.base import Library
 from bakeoff.problem import FloatArray, Problem
 from bakeoff.tables.base import Table
@@ -85,6 +85,25 @@ class Report:
         """Return on how many tables one library is significantly better, alike and significantly worse than another."""
         found = [table.difference(one, other) for table in self.tables]
         return tally([difference.verdict for difference in found if difference is not None])
+
+    @cached_property
+    def corrected(self) -> Mapping[tuple[str, str], Verdict]:
+        """Our verdicts by table and peer, after Holm's correction over all of them; what it does not pass is alike."""
+        found = {
+            (table.table.name, peer): difference
+            for table in self.tables
+            for peer in self.peers
+            if (difference := table.difference(self.ours or "", peer)) is not None
+        }
+        falls = holm([difference.p_value for difference in found.values()])
+        return {
+            key: difference.verdict if fallen else "draw"
+            for (key, difference), fallen in zip(found.items(), falls, strict=True)
+        }
+
+    def corrected_tally(self, peer: str) -> tuple[int, int, int]:
+        """Return what :meth:`tally` does of ours and a peer, by corrected verdicts."""
+        return tally([verdict for (_, other), verdict in self.corrected.items() if other == peer])
 
     def losses(self) -> list[tuple[TableReport, str, Difference]]:
         """Return where a peer is significantly better than we are, the largest differences first."""

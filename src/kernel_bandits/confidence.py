@@ -4,17 +4,18 @@ A radius object returns the paper's β for a posterior; the bonus of an action i
 The others hold θ*, the unknown reward function, with probability 1 − δ for all rounds at once, under the assumptions
 that their arguments name: ``norm_bound`` B ≥ ‖θ*‖ in the kernel's space, noise that is R-sub-Gaussian with
 ``noise_bound`` R (a standard deviation, in the units of the reward), and ``failure_probability`` δ in (0, 1). Each says
-for which posteriors it is valid and refuses the others.
+for which posteriors it is valid and refuses the others. Where rewards are awaited, standard deviations count their
+points already and the mean does not; β then grows by as much as they shrank at most, so that the bounds hold.
 """
 
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from kernel_bandits.arrays import as_count, as_positive
 from kernel_bandits.errors import InputError
-from kernel_bandits.posterior.base import Posterior
+from kernel_bandits.posterior.base import Approximation, Posterior
 from kernel_bandits.theory import capacity_factor, number_of_stages, projected_excess
 
 
@@ -80,7 +81,13 @@ class LearnedDeviations(Confidence):
 
 @dataclass(frozen=True, kw_only=True)
 class GuaranteedRadius(Confidence):
-    """A radius that holds with probability 1 − δ for all rounds at once; abstract."""
+    """A radius that holds with probability 1 − δ for all rounds at once; abstract.
+
+    Attributes:
+        valid_for: the posteriors that it is proved for.
+    """
+
+    valid_for: ClassVar[tuple[Approximation, ...]] = ("exact",)
 
     norm_bound: float  # B ≥ ‖θ*‖, the norm of the expected reward in the kernel's space
     noise_bound: float  # R, the noise is R-sub-Gaussian; a Gaussian of standard deviation R is
@@ -97,7 +104,16 @@ class GuaranteedRadius(Confidence):
     def _log_failure(self) -> float:
         return math.log(1.0 / self.failure_probability)
 
-    def _require(self, posterior: Posterior, *valid_for: str) -> None:
+    @abstractmethod
+    def settled_radius(self, posterior: Posterior) -> float:
+        """Return the β that belongs to standard deviations of observed points alone."""
+
+    def radius(self, posterior: Posterior) -> float:
+        self._require(posterior)
+        # σ² ≤ σ_pending²·max σ²/σ_pending²
+        return self.settled_radius(posterior) * math.sqrt(posterior.pending_shrinkage)
+
+    def _require(self, posterior: Posterior) -> None:
         if posterior.learns_kernel:
             raise InputError(
                 f"confidence: {type(self).__name__} holds for a kernel that is fixed beforehand, and this one is "
@@ -105,10 +121,16 @@ class GuaranteedRadius(Confidence):
                 "or, if one of several is right, write kernel_bandits.family_ucb([…], confidence=…), whose guarantee "
                 "counts the choice. StandardDeviations works with a learned kernel, without a guarantee."
             )
-        if posterior.approximation not in valid_for:
+        if posterior.forgets:
             raise InputError(
-                f"confidence: {type(self).__name__} is valid for {' and '.join(valid_for)} posteriors, and this one is "
-                f"{posterior.approximation}; Tightened covers exact, projected and history-free ones, "
+                f"confidence: {type(self).__name__} holds for observations that keep their weight, and this posterior "
+                "forgets them: its set then misses the truth sooner or later, even without drift. Leave forgetting= "
+                "out; or write kernel_bandits.StandardDeviations(…), which has no guarantee."
+            )
+        if posterior.approximation not in self.valid_for:
+            raise InputError(
+                f"confidence: {type(self).__name__} is valid for {' and '.join(self.valid_for)} posteriors, and this "
+                f"one is {posterior.approximation}; Tightened covers exact, projected and history-free ones, "
                 "StandardDeviations works everywhere without a guarantee."
             )
 
@@ -147,8 +169,7 @@ class Lemma31(_OfThePaper):
         complexity: ``"effective_dimension"`` (as printed) or ``"log_determinant"``.
     """
 
-    def radius(self, posterior: Posterior) -> float:
-        self._require(posterior, "exact")
+    def settled_radius(self, posterior: Posterior) -> float:
         # β = √λB + R√(2 log(1/δ) + complexity)
         noise = self.noise_bound * math.sqrt(2.0 * self._log_failure + self._complexity(posterior, 0.0))
         return math.sqrt(posterior.regularization) * self.norm_bound + noise
@@ -168,14 +189,15 @@ class Lemma41(_OfThePaper):
         projection_error: a bound on μ_t that holds for all t; none by default.
     """
 
+    valid_for = ("exact", "projected")
+
     projection_error: float = math.inf
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_projection_error(self.projection_error)
 
-    def radius(self, posterior: Posterior) -> float:
-        self._require(posterior, "exact", "projected")
+    def settled_radius(self, posterior: Posterior) -> float:
         complexity = self._complexity(posterior, posterior.residual_trace / posterior.regularization)
         # β̃ = (√λ + √μ_t)B + R√(4 log(1/δ) + 2·complexity)
         noise = self.noise_bound * math.sqrt(4.0 * self._log_failure + 2.0 * complexity)
@@ -199,14 +221,15 @@ class Tightened(GuaranteedRadius):
         projection_error: μ*, a bound on ‖(I − P_t)F_t^{1/2}‖² that holds for all t; none by default.
     """
 
+    valid_for = ("exact", "projected", "history-free")
+
     projection_error: float = math.inf
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_projection_error(self.projection_error)
 
-    def radius(self, posterior: Posterior) -> float:
-        self._require(posterior, "exact", "projected", "history-free")
+    def settled_radius(self, posterior: Posterior) -> float:
         ridge, residual = posterior.regularization, posterior.residual_trace
         deviation = 2.0 * self._log_failure + posterior.log_determinant
         if posterior.approximation == "exact":
@@ -238,8 +261,7 @@ class ChowdhuryGopalan(GuaranteedRadius):
         super().__post_init__()
         as_count("horizon", self.horizon)
 
-    def radius(self, posterior: Posterior) -> float:
-        self._require(posterior, "exact")
+    def settled_radius(self, posterior: Posterior) -> float:
         if posterior.round_index > self.horizon:
             raise InputError(
                 f"confidence: ChowdhuryGopalan(horizon={self.horizon}) holds up to {self.horizon} observations, and "
@@ -270,8 +292,7 @@ class KrauseOng(GuaranteedRadius):
         if self.maximum_information_gain is not None:
             _require_non_negative("maximum_information_gain", self.maximum_information_gain)
 
-    def radius(self, posterior: Posterior) -> float:
-        self._require(posterior, "exact")
+    def settled_radius(self, posterior: Posterior) -> float:
         gain = self.maximum_information_gain
         gain = posterior.information_gain if gain is None else gain
         logarithm = math.log((posterior.round_index + 1) / self.failure_probability)
@@ -284,15 +305,18 @@ class KrauseOng(GuaranteedRadius):
 class StageRadius(GuaranteedRadius):
     """The η with which SupKernelUCB has a regret bound, exact or efficient (``docs/theory/sup-kernel-ucb.md``).
 
-    η = √(λ + min(μ*, ρ))·B + R·√(2·log(2TAS/δ)), with ρ = 0 on an exact posterior: no log-determinant, because the
-    rewards of a stage are independent given its points. Valid inside SupKernelUCB alone, for contexts that do not
-    depend on rewards.
+    η = √(λ + min(μ*, ρ))·B + R·√(2·log(2TAS/δ)), with ρ = 0 on an exact posterior and ρ for min(μ*, ρ) on a
+    history-free one: no log-determinant, because the rewards of a stage are independent given its points. Valid inside
+    SupKernelUCB alone, for T rounds of at most A actions, and contexts that do not depend on rewards.
 
     Args:
         horizon: T.
         number_of_actions: A, the most actions that are offered in a round.
-        projection_error: μ*, a bound on ‖(I − P)F^{1/2}‖² of every stage; none by default, which needs no assumption.
+        projection_error: μ*, a bound on ‖(I − P)F^{1/2}‖² of every projected stage; none by default, which needs no
+            assumption.
     """
+
+    valid_for = ("exact", "projected", "history-free")
 
     horizon: int
     number_of_actions: int
@@ -304,12 +328,27 @@ class StageRadius(GuaranteedRadius):
         as_count("number_of_actions", self.number_of_actions)
         _check_projection_error(self.projection_error)
 
-    def radius(self, posterior: Posterior) -> float:
-        self._require(posterior, "exact", "projected", "history-free")
+    def settled_radius(self, posterior: Posterior) -> float:
         intervals = 2.0 * self.horizon * self.number_of_actions * number_of_stages(self.horizon)
-        bias = posterior.regularization + min(posterior.residual_trace, self.projection_error)
+        error = posterior.residual_trace
+        if posterior.approximation == "projected":
+            error = min(error, self.projection_error)
         deviation = 2.0 * (math.log(intervals) + self._log_failure)
-        return math.sqrt(bias) * self.norm_bound + self.noise_bound * math.sqrt(deviation)
+        bias = math.sqrt(posterior.regularization + error) * self.norm_bound
+        return bias + self.noise_bound * math.sqrt(deviation)
+
+    def require_covers(self, rounds: int, number_of_actions: int) -> None:
+        """Raise unless it counts this many rounds, each with this many actions."""
+        if rounds > self.horizon:
+            raise InputError(
+                f"confidence: StageRadius(horizon={self.horizon}) counts {self.horizon} rounds, and {rounds} are "
+                "played; give the same horizon= here and to sup_kernel_ucb, at least as many as there will be."
+            )
+        if number_of_actions > self.number_of_actions:
+            raise InputError(
+                f"confidence: StageRadius(number_of_actions={self.number_of_actions}) holds for at most that many "
+                f"actions a round, and {number_of_actions} are offered; give the largest number that will be."
+            )
 
 
 def _check_projection_error(value: float) -> None:

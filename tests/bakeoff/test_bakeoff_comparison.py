@@ -9,6 +9,7 @@ from bakeoff.comparison import (
     best_of,
     cliques,
     critical_difference,
+    holm,
     mean_curve,
     normalised_loss,
     paired,
@@ -35,6 +36,7 @@ def test_an_interval_agrees_with_the_paired_t_test():
             (difference.mean - difference.half_width, difference.mean + difference.half_width), interval
         )
         assert (difference.verdict == "draw") == (ttest_rel(ours, theirs).pvalue > 0.05)
+        assert difference.p_value == pytest.approx(ttest_rel(ours, theirs).pvalue)
 
 
 def test_verdicts():
@@ -44,6 +46,25 @@ def test_verdicts():
     assert paired(np.array([1.0]), np.array([0.0])).verdict == "draw", "one shuffle proves nothing"
     assert paired(np.array([0.5, 0.5]), np.array([0.5, 0.5])).verdict == "draw", "the same play is no win"
     assert tally(["win", "loss", "win", "draw"]) == (2, 1, 1)
+
+
+def test_what_cannot_be_tested_has_the_p_value_of_no_evidence():
+    assert paired(np.array([1.0]), np.array([0.0])).p_value == 1.0
+    assert paired(np.array([0.5, 0.5]), np.array([0.5, 0.5])).p_value == 1.0
+    assert paired(np.array([0.6, 0.7]), np.array([0.5, 0.6])).p_value < 1e-10
+
+
+def test_holms_correction_is_that_of_the_textbook():
+    # 0.01 ≤ 0.05/4, 0.013 ≤ 0.05/3, 0.03 > 0.05/2: the two that follow stay, though 0.04 ≤ 0.05
+    assert holm([0.03, 0.01, 0.04, 0.013]) == [False, True, False, True]
+    assert holm([0.04]) == [True]
+    assert holm([]) == []
+    assert holm([0.05 / 3, 0.05 / 2, 0.05]) == [True, True, True]
+    # false discoveries among true hypotheses: at most one time in twenty, where single tests have some nearly always
+    generator = np.random.default_rng(0)
+    draws = generator.random((2000, 100))
+    assert np.mean([any(holm(row)) for row in draws]) < 0.065
+    assert np.mean((draws < 0.05).any(axis=1)) > 0.9
 
 
 @pytest.mark.parametrize(("competitors", "quantile"), [(2, 1.960), (3, 2.343), (5, 2.728), (7, 2.949), (10, 3.164)])

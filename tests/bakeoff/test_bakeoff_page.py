@@ -1,15 +1,30 @@
 """The page of a bake-off whose records are made up."""
 
+from dataclasses import asdict, replace
+
 import numpy as np
 import pytest
 from bakeoff.comparison import results_of
 from bakeoff.game import Player
 from bakeoff.libraries.base import Entry, Library, grid
-from bakeoff.page import baselines, command, drivers, losses, markdown, pairs, results, shuffles, skylines
+from bakeoff.page import (
+    baselines,
+    command,
+    drivers,
+    losses,
+    markdown,
+    pairs,
+    results,
+    sealed,
+    shuffles,
+    skylines,
+    standing,
+)
 from bakeoff.plan import Extent, final_cells, first_cells
 from bakeoff.problem import problem
 from bakeoff.records import Cell, Record
 from bakeoff.report import Report, TableReport
+from bakeoff.sealed import outcome_of
 from bakeoff.sources import Source
 from bakeoff.tables.base import Table
 
@@ -84,7 +99,7 @@ def test_simple_models_stand_on_the_page_with_the_worst_table_first(monkeypatch)
 
 def test_the_page_says_first_where_we_lose():
     text = losses(_report())
-    assert "| two | Peer | algorithm (alpha 1) | 0.601 | 0.702 | -0.101 ± 0.002 |" in text
+    assert "| two | Peer | algorithm (alpha 1) | 0.601 | 0.702 | -0.101 ± 0.002 | yes |" in text
     assert "| one |" not in text
 
 
@@ -102,7 +117,7 @@ def test_tables_show_the_best_in_bold_and_their_notes():
 
 def test_every_pair_is_counted():
     text = pairs(_report())
-    assert "| Peer | 1 | 0 | 1 | 2.00 ms | 3 MB |" in text
+    assert "| Peer | 1 (1) | 0 (0) | 1 (1) | 2.00 ms | 3 MB |" in text
     assert "| Other | 0 | 1 | – |" not in text, "ours is not better than itself"
     assert "| Ours | – | 1 | 1 |" in text
 
@@ -171,3 +186,43 @@ def test_a_library_may_play_the_first_shuffles_only():
     assert [cell.seed for cell in first] == [0, 0]
     records = [Record(cell, 20, 0.1 * cell.settings["alpha"], 0.1, 3.0) for cell in first]
     assert [cell.seed for cell in final_cells("one", table, library, extent, records)] == [1]
+
+
+def test_the_page_counts_what_survives_the_correction_and_what_was_looked_at():
+    report = _report()
+    # four comparisons: p is about 1e-4 for both tables of Peer and for one of Other, 0.06 for the other
+    assert len(report.corrected) == 4
+    assert report.corrected == {
+        ("one", "peer"): "win",
+        ("one", "other"): "win",
+        ("two", "peer"): "loss",
+        ("two", "other"): "draw",
+    }
+    looked_at = [
+        replace(report.tables[0], table=replace(report.tables[0].table, is_development=True)),
+        report.tables[1],
+    ]
+    text = standing(Report(looked_at, LIBRARIES))
+    assert "is **2.00 over 2 tables, 1 of which it was designed on**; over the other 1 it is 3.00" in text
+    assert "Over the 2 tables that all 3 play it is **2.00**." in text
+    assert "over all 4 comparisons" in text
+    assert "better than Peer on 1 and worse on 1, than Other on 1 and worse on 0." in text
+
+
+def test_the_page_tells_every_result_of_the_sealed_tables():
+    outcome = outcome_of(_report(), ["river"])
+    content = {
+        "tables": dict.fromkeys(map(str, range(15)), "digest"),
+        "releases": [
+            {"release": "1.0", "sources": "abc", "tables": [], "outcome": asdict(outcome)},
+            {"release": "1.1", "sources": "def", "tables": [], "outcome": None},
+        ],
+    }
+    text = sealed(content)
+    assert "15 further tables" in text
+    assert "**1.0** (sources abc). 2 sealed tables: our mean rank is 2.00 ± 1.00, one standard error" in text
+    assert "Peer 1.50, Ours 2.00, Other 2.50" in text
+    assert "Peer 1 and 1" in text
+    assert "Not played: river." in text
+    assert "**1.1** (sources def) was begun and not finished." in text
+    assert "not been played yet" in sealed({"tables": {}, "releases": []})

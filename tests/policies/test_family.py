@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
+from kernel_bandits.policy.family import Played
 from kernel_bandits.values import evolve
 
 KERNELS = [kb.Gaussian(0.15), kb.Gaussian(0.5), kb.Gaussian(2.0)]
@@ -68,20 +69,20 @@ def test_the_allowance_is_the_mixture_of_all_kernels():
     sizes = 0.25 / 2.0 ** np.arange(6)
     noise = min((math.log(24 / DELTA) - 30 * math.log(1 - 2 * s)) / s for s in sizes)
     explained = 2 * (math.log(4 / DELTA) - mixed)
-    assert policy.allowance == pytest.approx(R**2 * min(explained, noise))
+    assert policy.model.allowance == pytest.approx(R**2 * min(explained, noise))
     # a kernel costs 2R²·log(1/w) at most, against the set that it would have alone
     for place, member in enumerate(policy.members):
         alone = kb.Tightened(norm_bound=B, noise_bound=R, failure_probability=DELTA / 2).radius(member.posterior)
-        assert policy.radius(place) <= alone
-        combined = policy.allowance + RIDGE * B**2 - member.misfit
-        assert combined <= alone**2 + 2 * R**2 * math.log(2 / policy.weights[place]) + 1e-9
+        assert policy.model.radius(place) <= alone
+        combined = policy.model.allowance + RIDGE * B**2 - member.misfit
+        assert combined <= alone**2 + 2 * R**2 * math.log(2 / policy.model.weights[place]) + 1e-9
 
 
 def test_a_projected_kernel_has_its_own_set_at_half_the_failure_probability():
     policy = played(kb.Kors(oversampling=4.0))
     half = kb.Tightened(norm_bound=B, noise_bound=R, failure_probability=DELTA / 2)
     for place, member in enumerate(policy.members):
-        assert policy.radius(place) == half.radius(member.posterior)
+        assert policy.model.radius(place) == half.radius(member.posterior)
 
 
 @pytest.mark.parametrize("play", ["balanced", "largest bound"])
@@ -138,10 +139,9 @@ def test_the_noise_has_the_size_that_the_allowance_grants():
     policy = kb.family_ucb(KERNELS, confidence=RADIUS, dictionary=None, seed=0)
     for noise in (R * generator.standard_normal((2000, 300)), R * generator.choice([-1.0, 1.0], (2000, 300))):
         energy = np.cumsum(noise**2, axis=1)
-        allowed = []
-        for t in range(1, 301):
-            members = tuple(replace(member, evidence=-1e9) for member in policy.members)
-            allowed.append(evolve(policy.model, learned_count=t, members=members).allowance)
+        silent = tuple(replace(member, evidence=-1e9) for member in policy.members)
+        families = [evolve(policy.model, learned_count=t, members=silent) for t in range(1, 301)]
+        allowed = [family.allowance for family in families]
         left = (energy > np.array(allowed)).any(axis=1).mean()
         assert left <= DELTA / 4
     # not much more than Σε² itself
@@ -220,3 +220,76 @@ def test_a_kernel_is_credited_with_what_it_earned(late):
     assert sum(member.plays for member in policy.members) == 15
     for member in policy.members:
         assert member.rewards == pytest.approx(0.75 * member.plays)
+
+
+def test_a_kernel_is_not_refuted_for_what_its_anchors_leave_out():
+    """Rewards without noise, of a function of norm B at a place that no anchor sees: nothing of it is in their span."""
+    truth, far = np.array([[0.9, 0.9]]), kb.Fixed([[0.0, 0.0]])
+    kernel = kb.Gaussian(0.15)
+    radius = kb.Tightened(norm_bound=B, noise_bound=0.05, failure_probability=DELTA)
+    policy = kb.family_ucb([kernel, kb.Gaussian(5.0)], confidence=radius, regularization=1e-3, dictionary=far, seed=0)
+    generator = np.random.default_rng(1)
+    for _ in range(60):
+        point = np.clip(0.9 + 0.1 * generator.standard_normal(2), 0.0, 1.0)
+        policy.update(point[:1], point[1:], B * kernel(point[None, :], truth).item())
+    member = policy.members[0]
+    rewards, residual = np.array(member.posterior.observed_rewards), member.posterior.residual_trace
+    least = rewards @ rewards - rewards @ member.posterior.predict(np.array(member.posterior.observed_points)).mean
+    # far more than Q is left by the anchors, and θ* itself leaves nothing
+    assert least - 1e-3 * B**2 > policy.model.allowance
+    assert math.sqrt(residual) * B > math.sqrt(least)
+    assert not member.is_refuted
+    # the bound on what the best θ misses: (√(L − λB²) − √ρ·B)²
+    family = policy.model
+    smaller = evolve(family, confidence=replace(radius, norm_bound=0.1))
+    expected = (math.sqrt(least - 1e-3 * 0.01) - math.sqrt(residual) * 0.1) ** 2 + 1e-3 * 0.01
+    assert smaller._projected_misfit(member) == pytest.approx(expected, rel=1e-9)
+
+
+def comparison(first, second, *, third=None, reward=0.0):
+    """A family whose kernels have played, and whose first plays once more; each is (rewards, widths, plays)."""
+    policy = kb.family_ucb(KERNELS, confidence=RADIUS, regularization=RIDGE, dictionary=None, seed=0)
+    point, members = np.array([[0.3, 0.4]]), []
+    for member, state in zip(policy.members, (first, second, third or (0.0, 0.0, 0)), strict=True):
+        members.append(replace(member, rewards=state[0], widths=state[1], plays=state[2]))
+    family = evolve(policy.model, members=tuple(members))
+    evaluations = [member.posterior.evaluate_finite(point) for member in members]
+    return family.learned(point, np.array([reward]), None, Played(0, 0.0, evaluations, 0))
+
+
+def slack(plays, tried):
+    """Hoeffding for noise R and values in ±B, for all n and kernels that have played."""
+    return (R + B) * math.sqrt(2.0 * math.log(4.0 * tried * (plays + 1) ** 2 / DELTA) / plays)
+
+
+@pytest.mark.parametrize("widths", [0.0, 900.0])
+def test_a_kernel_is_dropped_once_it_earned_less_than_widths_and_chance_explain(widths):
+    plays, other = 4000, 1000
+    # mean + slack + widths/plays < mean' − slack'
+    least = slack(plays, 2) + slack(other, 2) + widths / plays
+    for gap, is_dropped in ((0.999 * least, False), (1.001 * least, True)):
+        family = comparison((-gap * plays, widths, plays - 1), (0.0, 0.0, other))
+        assert [member.is_dropped for member in family.members] == [is_dropped, False, False]
+        assert family.members[0].plays == plays
+
+
+def test_a_kernel_that_has_not_played_is_neither_dropped_nor_compared():
+    family = comparison((-4000.0, 0.0, 3999), (0.0, 0.0, 0))
+    assert not any(member.is_dropped for member in family.members)
+    # three that have played share δ among them
+    least = slack(4000, 3) + slack(1000, 3)
+    for gap, is_dropped in ((0.999 * least, False), (1.001 * least, True)):
+        family = comparison((-gap * 4000, 0.0, 3999), (0.0, 0.0, 1000), third=(0.0, 0.0, 1000))
+        assert [member.is_dropped for member in family.members] == [is_dropped, False, False]
+
+
+def test_kernels_come_back_once_those_that_beat_them_are_refuted():
+    family = comparison((-4000.0, 0.0, 3999), (0.0, 0.0, 4000))
+    assert [member.is_dropped for member in family.members] == [True, False, False]
+    one, two, three = family.members
+    refuted = evolve(family, members=(one, replace(two, is_refuted=True), replace(three, is_refuted=True)))
+    point = np.array([[0.3, 0.4]])
+    evaluations = [member.posterior.evaluate_finite(point) for member in refuted.members]
+    after = refuted.learned(point, np.array([0.0]), None, Played(0, 0.0, evaluations, 0))
+    assert after.active == [0]
+    assert not after.members[0].is_dropped

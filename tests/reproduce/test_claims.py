@@ -83,6 +83,22 @@ def test_time_ratios_are_geometric_means():
     np.testing.assert_allclose(ends(found), 1.0 / np.array(ends(back))[::-1])
 
 
+def test_runs_that_are_the_same_take_the_same_time():
+    """Two settings of one algorithm that keep every point: what their clocks say is noise, and decides no claim."""
+    records = [record("one", seed, 1.0 + seed, seconds) for seed, seconds in enumerate((1.10e-3, 1.11e-3, 1.12e-3))]
+    records += [record("other", seed, 1.0 + seed, 1e-3) for seed in range(3)]
+    records += [record("larger", seed, 1.0 + seed, 1e-3, size=1) for seed in range(3)]
+    pairs = Pairs(records)
+    for measured in (pairs.time_ratio, pairs.product_ratio):
+        assert measured("place", "one", "other").low > 1.05
+        found = measured("place", "one", "other", alike=True)
+        assert str(found) == "× 1 [1, 1] (the same runs)"
+        assert above("case", found, 1.0).outcome is below("case", found, 1.0).outcome is False
+        assert np.isnan(above("case", found, 1.0).p_value)
+        # another dictionary, or other decisions, are another run
+        assert measured("place", "one", "larger", alike=True) == measured("place", "one", "larger")
+
+
 def test_what_was_not_measured_decides_nothing():
     pairs = Pairs([record("one", 0, 1.0), record("other", 0, 2.0), record("other", 1, 2.0)])
     for found in (

@@ -63,7 +63,8 @@ class NystromGrowth(Growth[NystromState]):
     def next(self, capacity: Capacity, demand: Demand) -> Capacity:
         anchors, rounds = capacity
         if demand.full:
-            anchors = int(min(more_anchors(anchors), demand.max_anchors))
+            # never less than there is, where every replica is capped below the first room
+            anchors = max(anchors, int(min(more_anchors(anchors), demand.max_anchors)))
         if self.history and demand.rounds > rounds:
             rounds = bucket(demand.horizon)
         return Capacity(anchors, rounds)

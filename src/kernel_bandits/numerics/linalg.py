@@ -270,3 +270,8 @@ def correlate(normals: FloatArray, covariance: FloatArray) -> FloatArray:
         values, vectors = np.linalg.eigh(covariance)
         factor = vectors * safe_sqrt(values)
     return times_transpose(normals, np.ascontiguousarray(factor))
+
+
+def largest_eigenvalue(symmetric: FloatArray) -> float:
+    """Return the largest eigenvalue of a positive semi-definite matrix, at least 0."""
+    return max(float(np.linalg.eigvalsh(symmetric)[-1]), 0.0)

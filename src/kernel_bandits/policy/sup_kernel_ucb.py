@@ -10,7 +10,7 @@ from typing import Any, Self, final
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_count
-from kernel_bandits.confidence import Confidence, require_radius
+from kernel_bandits.confidence import Confidence, StageRadius, require_radius
 from kernel_bandits.errors import InputError
 from kernel_bandits.policy.policy import Choice, Policy
 from kernel_bandits.posterior.arms import reseeded_factory
@@ -190,6 +190,8 @@ class SupKernelUCB(Policy):
         super().__init__(stages, generator)
         self.confidence, self.horizon = confidence, stages.horizon
         require_radius(confidence, stages.posteriors[0], in_stages=True)
+        if isinstance(confidence, StageRadius):
+            confidence.require_covers(stages.horizon, 1)
 
     @property
     def stages(self) -> Sequence[Posterior]:
@@ -203,6 +205,11 @@ class SupKernelUCB(Policy):
 
     def choose(self, points: FloatArray) -> Choice:
         stages: Any = self.model
+        if isinstance(self.confidence, StageRadius):
+            state = self._state
+            # decisions that expired count too, where all were asked for
+            played = max(state.issued, state.rewards_learned + len(state.pending))
+            self.confidence.require_covers(played + 1, len(points))
         choice: Choice = stages.walk(points, self.argmax)
         return choice
 

@@ -121,6 +121,10 @@ class SplitPosterior(Posterior):
         return math.fsum(member.log_determinant_with_pending for member in self.members.values())
 
     @property
+    def pending_shrinkage(self) -> float:
+        return max((member.pending_shrinkage for member in self.members.values()), default=1.0)
+
+    @property
     def effective_dimension(self) -> float:  # type: ignore[override] # computed here, kept elsewhere
         return math.fsum(member.effective_dimension for member in self.members.values())
 

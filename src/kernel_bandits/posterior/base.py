@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from kernel_bandits.learning.mixed import CURVED
 from kernel_bandits.numerics.linalg import correlate
 
 Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features"]
+
+# The exponential of more is not a finite number.
+LARGEST_LOGARITHM = 700.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +290,12 @@ class Posterior(Model):
     def log_determinant_with_pending(self) -> float:
         """The log det(I + K/λ) of the observed and the awaited points."""
         return self.log_determinant
+
+    @property
+    def pending_shrinkage(self) -> float:
+        """By what awaited points divide the variance at any point at most; 1 while none is awaited."""
+        # V_pending ⪯ V·det(V_pending)/det(V) for V_pending ⪰ V; a posterior that knows its features has a smaller one
+        return math.exp(min(self.log_determinant_with_pending - self.log_determinant, LARGEST_LOGARITHM))
 
     @property
     def awaited_points(self) -> dict[int, FloatArray]:

@@ -270,6 +270,17 @@ class ExactPosterior(Posterior):
         return self.regression.points.copy()
 
     @property
+    def pending_shrinkage(self) -> float:
+        if self.with_pending is self.regression:
+            return 1.0
+        points = np.array(list(self.awaited.values()))
+        features, _, variance = self.regression.evaluate(points)
+        # with C the covariance of the awaited points: V_pending ⪯ (1 + λ_max(C)/λ)·V
+        covariance = self.kernel(points, points.copy()) - linalg.times_transpose(features, features)
+        np.fill_diagonal(covariance, variance)
+        return 1.0 + linalg.largest_eigenvalue(covariance) / self.regularization
+
+    @property
     def awaited_points(self) -> dict[int, FloatArray]:
         return dict(self.awaited)
 

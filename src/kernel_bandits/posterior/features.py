@@ -97,6 +97,12 @@ class FeaturePosterior(Posterior):
         return evolve(self, feature_map=feature_map, kernel=self.kernel if kernel is None else as_kernel(kernel))
 
     @property
+    def pending_shrinkage(self) -> float:
+        if self.with_pending is self.regression:
+            return 1.0
+        return self.regression.shrinkage(np.array([awaited.features for awaited in self.awaited.values()]))
+
+    @property
     def awaited_points(self) -> dict[int, FloatArray]:
         return {key: awaited.point for key, awaited in self.awaited.items()}
 

@@ -131,6 +131,12 @@ class NystromPosterior(Posterior):
         return self.basis.anchors.copy()
 
     @property
+    def pending_shrinkage(self) -> float:
+        if self.with_pending is self.regression:
+            return 1.0
+        return self.regression.shrinkage(np.array([awaited.features for awaited in self._all_current().values()]))
+
+    @property
     def awaited_points(self) -> dict[int, FloatArray]:
         return {key: awaited.point for key, awaited in self.awaited.items()}
 
@@ -474,6 +480,13 @@ class NystromPosterior(Posterior):
             # c = 0 on directions that were added after the point was played, as for all of the past
             return awaited._replace(features=np.append(awaited.features, np.zeros(missing)))
         return self._in_coordinates({key: awaited.point})[key]
+
+    def _all_current(self) -> dict[int, Awaited]:
+        """Return all awaited points as :meth:`_current` does, those that were played before the last anchor at once."""
+        older = [key for key, awaited in self.awaited.items() if len(awaited.features) < len(self.basis)]
+        if self.history is None:
+            return dict(self.awaited) | {key: self._current(key) for key in older}
+        return dict(self.awaited) | self._in_coordinates({key: self.awaited[key].point for key in older})
 
     def _in_coordinates(self, points: Mapping[int, FloatArray]) -> dict[int, Awaited]:
         """Points by key in the coordinates of the anchors there are, whatever the regression knows of them."""

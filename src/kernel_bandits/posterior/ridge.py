@@ -110,6 +110,15 @@ class RidgeRegression:
         """The trace of (A − λI)A⁻¹, which is m − λ·trace P."""
         return self.size - self.regularization * float(np.trace(self.covariance))
 
+    def shrinkage(self, features: FloatArray) -> float:
+        """Return by what observations at features Φ (n, m) divide the variance φᵀPφ of any φ at most."""
+        if len(features) > self.size:
+            # RᵀR = ΦᵀΦ
+            features = np.linalg.qr(features, mode="r")
+        # A + ΦᵀΦ ⪯ (1 + λ_max(ΦPΦᵀ))·A
+        gram = linalg.times_transpose(linalg.times(features, self.covariance), features)
+        return 1.0 + linalg.largest_eigenvalue(gram)
+
     def learned(self, features: FloatArray, solved: FloatArray, variance: float, mean: float, reward: float) -> Self:
         """Return it with a reward at features φ, given h = Pφ, variance = φᵀh and mean = φᵀw."""
         # P ← P − hhᵀ/c and w ← w + h(r − φᵀw)/c with c = 1 + φᵀh (Sherman–Morrison); log det grows by log c

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from kernel_bandits_lab import accelerated
 from kernel_bandits_lab.accelerated.chunk import traces
-from kernel_bandits_lab.accelerated.models import Capacity
+from kernel_bandits_lab.accelerated.models import Capacity, Demand
 from kernel_bandits_lab.accelerated.replicas import computing, simulate_batch
 from kernel_bandits_lab.accelerated.rounds import CHUNK
 
@@ -120,6 +120,20 @@ def test_capacity_grows_without_a_trace_in_the_record(history):
     horizon, capacity = (270, Capacity(40, 256)) if history == "all" else (150, Capacity(40, 0))
     # with λ = 0.01 the policy's step in extended precision shows, which a device has not: 1.6e-7 was seen
     assert_same(replicas, policies, environment, horizon, capacity, tolerance=5e-7)
+
+
+@pytest.mark.parametrize("history", ["all", "none"])
+def test_replicas_that_are_all_capped_below_the_first_room(history):
+    """No replica may have more than 20 anchors, where there is room for 136 at first: no program for less is asked."""
+    environment, kernel, rule = kb.environments.Bump(), kb.Gaussian(0.3), kb.Kors(max_size=20, history=history)
+    replicas = [accelerated.ek_ucb(kernel, dictionary=rule, seed=seed) for seed in range(2)]
+    policies = [kb.ek_ucb(kernel, dictionary=rule, seed=seed) for seed in range(2)]
+    assert_same(replicas, policies, environment, horizon=80)
+    assert all(policy.dictionary_size == 20 for policy in policies)
+    # asked for more than the cap, it keeps what it has, and grows to the cap from below
+    growth, demand = replicas[0].model.growth, Demand(0, 80, full=True, max_anchors=20.0)
+    assert growth.next(growth.first, demand) == growth.first
+    assert growth.next(Capacity(16, 0), demand).anchors == 20
 
 
 def test_exact_capacity_grows_without_a_trace_in_the_record():

@@ -14,6 +14,7 @@ from kernel_bandits.arrays import FloatArray, as_points, as_vector
 from kernel_bandits.errors import InputError
 from kernel_bandits.policy.policy import Decision, Policy
 from kernel_bandits.tables.arms import ARM, Arms
+from kernel_bandits.tables.columns import infer_columns
 from kernel_bandits.tables.features import Features
 from kernel_bandits.tables.policy import NamedDecision, TablePolicy
 from kernel_bandits.tables.rows import as_rows, is_frame
@@ -78,6 +79,7 @@ class Log:
         offered: which actions were on offer, shape (n, A); by default all of them.
         features: what the columns of a table are; by default inferred. A log of numbers has none.
         left_out: how many decisions have no reward and are not among the rows.
+        columns: the names of the columns of numbers, so that a policy over a table can be asked, too.
     """
 
     contexts: Any
@@ -90,6 +92,7 @@ class Log:
     offered: NDArray[np.bool_] | None = None
     features: Features | None = None
     left_out: int = 0
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         rewards = _finite("reward", as_vector("rewards", self.rewards))
@@ -131,7 +134,7 @@ class Log:
         described = [] if self.features is None else _described(self.features)
         offer = [*described, *(() if self.actions is None else as_plain_actions(self.actions))]
         actions: dict[Any, Any] = {}
-        for action in (*offer, *played):
+        for action in (*offer, *_in_order(played, bool(offer))):
             key = key_of(action)
             # the arm alone may stand for the row that describes it
             if key not in actions or not isinstance(actions[key], Mapping):
@@ -144,8 +147,7 @@ class Log:
         names = list(actions)
         features = self.features
         if features is None:
-            rows = [action for action in actions.values() if isinstance(action, Mapping)]
-            features = Features.infer(table_rows(contexts, _sample(count)), rows if rows else Arms(names))
+            features = Features.infer(table_rows(contexts, _sample(count)), _described_actions(actions))
         places = {key: place for place, key in enumerate(names)}
         found = np.array([places[key_of(action)] for action in played], dtype=np.intp)
         return {
@@ -163,7 +165,9 @@ class Log:
                 f"offered: expected shape ({len(self)}, {len(self.catalogue)}), one for each round and action, got "
                 f"{table.shape}."
             )
-        require_rows("offered", table, table[np.arange(len(self)), self.played], "the action that was played among them")
+        require_rows(
+            "offered", table, table[np.arange(len(self)), self.played], "the action that was played among them"
+        )
         return table
 
     def _checked_probabilities(self, probabilities: ArrayLike) -> FloatArray:
@@ -181,13 +185,6 @@ class Log:
         """The actions: numbers, shape (A, d_a), or for a table a tuple of arms and rows."""
         return self.actions
 
-    @property
-    def played_actions(self) -> Any:
-        """What was played in each round, as a policy learns it."""
-        if self.features is None:
-            return self.actions[self.played]
-        return [self.actions[place] for place in self.played]
-
     def __len__(self) -> int:
         return len(self.rewards)
 
@@ -204,17 +201,43 @@ class Log:
         object.__setattr__(part, "contexts", self.table(chosen))
         return part
 
+    def seen_by(self, policy: Policy, chosen: slice | NDArray[Any]) -> tuple[Any, Any]:
+        """Return contexts of some rounds and the catalogue as a policy takes them, with the columns that it reads."""
+        if not isinstance(policy, TablePolicy):
+            if self.features is not None:
+                raise InputError(
+                    "policy: it decides on arrays and the log is a table; build it with features=log.features."
+                )
+            return self.contexts[chosen], self.catalogue
+        rows = self.table(chosen)
+        if self.features is None:
+            if len(self.columns) != self.contexts.shape[1]:
+                raise InputError(
+                    "policy: it decides on a table and the log holds numbers without names; build the log from a frame "
+                    "or with columns=."
+                )
+            rows = [dict(zip(self.columns, row, strict=True)) for row in rows.tolist()]
+        features = policy.features
+        offered = self.names if self.features is None else self.catalogue
+        return [_columns(row, features.context) for row in rows], [_action(one, features.actions) for one in offered]
+
+    def with_probabilities(self, probabilities: ArrayLike) -> Log:
+        """Return the log with the probabilities of every action, which are checked."""
+        other = copy.copy(self)
+        object.__setattr__(other, "probabilities", other._checked_probabilities(probabilities))
+        return other
+
+    def with_offers(self, offered: ArrayLike) -> Log:
+        """Return the log with what was on offer in every round, which is checked."""
+        other = copy.copy(self)
+        object.__setattr__(other, "offered", other._checked_offers(offered))
+        return other
+
     def taught(self, policy: PolicyT, weights: FloatArray | None = None) -> PolicyT:
         """Return a copy of a policy that has learned the log, each round with its weight."""
         policy = copy.deepcopy(policy)
-        if isinstance(policy, TablePolicy) != (self.features is not None):
-            raise InputError(
-                "policy: expected one over a table, such as kb.ek_ucb(features=log.features), since the log is one."
-                if self.features is not None
-                else "policy: expected one over arrays, since the log holds numbers; one over a table takes a log of a "
-                "table, Log(frame, …)."
-            )
-        contexts, actions = seen_by(policy, self.table(), self.played_actions)
+        contexts, actions = self.seen_by(policy, slice(None))
+        actions = actions[self.played] if isinstance(actions, np.ndarray) else [actions[place] for place in self.played]
         if weights is None:
             policy.update_many(contexts, actions, self.rewards)
         else:
@@ -255,14 +278,7 @@ class Log:
         # arms that appeared meanwhile leave earlier probabilities shorter than the catalogue
         if any(table is None or len(table) != len(log.names) for table in tables):
             return log
-        return replace_probabilities(log, np.array(tables))
-
-
-def replace_probabilities(log: Log, probabilities: FloatArray) -> Log:
-    """Return a log with the probabilities of every action, which are checked."""
-    other = copy.copy(log)
-    object.__setattr__(other, "probabilities", other._checked_probabilities(probabilities))
-    return other
+        return log.with_probabilities(np.array(tables))
 
 
 def is_table(value: Any) -> bool:
@@ -284,17 +300,32 @@ def table_rows(table: Any, chosen: slice | NDArray[Any]) -> list[dict[str, Any]]
     return list(as_rows("contexts", part))
 
 
+def _described_actions(actions: Mapping[Any, Any]) -> Arms | list[Mapping[str, Any]]:
+    """Return arms, with their features where they have some, or actions described by columns alone."""
+    rows = {key: action for key, action in actions.items() if isinstance(action, Mapping)}
+    if not rows:
+        return Arms(list(actions))
+    if len(rows) < len(actions) or any(ARM not in row for row in rows.values()):
+        return list(rows.values())
+    own = {arm: {name: value for name, value in row.items() if name != ARM} for arm, row in rows.items()}
+    if not any(own.values()):
+        return Arms(list(own))
+    return Arms(own, infer_columns("actions", list(own.values())))
+
+
+def _in_order(played: Sequence[Any], some_known: bool) -> Sequence[Any]:
+    """Return actions in an order that does not depend on that of the rounds: numbers count from 0, names are sorted."""
+    if any(isinstance(action, Mapping) for action in played):
+        return sorted(played, key=lambda action: str(key_of(action)))
+    distinct = set(played)
+    if all(type(action) is int and 0 <= action < MOST_ACTIONS for action in distinct) and not some_known:
+        return range(max(distinct) + 1)
+    return sorted(distinct, key=str)
+
+
 def _sample(count: int) -> NDArray[np.intp]:
     """Return at most ``MOST_INFERRED`` rows, evenly spread, to infer columns from."""
     return np.unique(np.linspace(0, count - 1, min(count, MOST_INFERRED)).astype(np.intp))
-
-
-def seen_by(policy: Policy, contexts: Any, actions: Any) -> tuple[Any, Any]:
-    """Return contexts and actions with the columns that a policy reads; one over arrays reads all."""
-    if not isinstance(policy, TablePolicy):
-        return contexts, actions
-    features = policy.features
-    return [_columns(row, features.context) for row in contexts], [_action(one, features.actions) for one in actions]
 
 
 def action_features(log: Log, action: Any) -> Mapping[str, Any]:
@@ -323,7 +354,14 @@ def _action(action: Any, side: Any) -> Any:
 
 
 def as_plain_actions(actions: Any) -> list[Any]:
-    """Return actions as names and rows, one by one."""
+    """Return actions as names and rows, one by one; rows of numbers describe arms that are numbered from 0."""
+    if isinstance(actions, np.ndarray) and actions.ndim == 2:
+        actions = actions.tolist()
+    if isinstance(actions, list) and actions and isinstance(actions[0], (list, tuple)):
+        return [
+            {ARM: place, **{f"feature_{column}": float(value) for column, value in enumerate(row)}}
+            for place, row in enumerate(actions)
+        ]
     if is_frame(actions):
         return list(as_rows("actions", actions))
     if isinstance(actions, Mapping):

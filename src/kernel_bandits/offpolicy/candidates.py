@@ -16,11 +16,10 @@ from kernel_bandits import presets
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_points, as_vector
 from kernel_bandits.errors import InputError
-from kernel_bandits.logs.log import ContinuousLog, Log, blocks, key_of, require_rows, seen_by
+from kernel_bandits.logs.log import ContinuousLog, Log, blocks, key_of, require_rows
 from kernel_bandits.offpolicy.reward_model import CrossFit, cross_fitted
 from kernel_bandits.policy import load
 from kernel_bandits.policy.policy import Policy
-from kernel_bandits.tables.policy import TablePolicy
 from kernel_bandits.tables.values import nearest
 
 # A policy is never changed by an evaluation. A function takes a context (d_x,) and the actions (A, d_a), or the row of a
@@ -169,14 +168,8 @@ def offers(log: Log, rounds: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp
 
 def decided(policy: Policy, log: Log, rounds: NDArray[np.intp]) -> FloatArray:
     """Return the probabilities with which a policy plays in some rounds of a log, shape (k, A)."""
-    if isinstance(policy, TablePolicy) != (log.features is not None):
-        kind = "a table" if isinstance(policy, TablePolicy) else "arrays"
-        raise InputError(
-            f"candidate: it is a policy over {kind}, and the log is not; read the log as the table that the policy "
-            "decides on, or build the policy with features=log.features."
-        )
     found = np.zeros((len(rounds), len(log.names)))
-    contexts, actions = seen_by(policy, log.table(rounds), log.catalogue)
+    contexts, actions = log.seen_by(policy, rounds)
     for places, allowed in offers(log, rounds):
         some = contexts[places] if isinstance(contexts, np.ndarray) else [contexts[place] for place in places]
         offer = actions[allowed] if isinstance(actions, np.ndarray) else [actions[place] for place in allowed]

@@ -12,7 +12,7 @@ from kernel_bandits.arrays import FloatArray, as_count
 from kernel_bandits.dictionaries import Kors
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.logs.log import ContinuousLog, Log, seen_by
+from kernel_bandits.logs.log import ContinuousLog, Log
 from kernel_bandits.policy.policy import Policy
 from kernel_bandits.presets import ek_ucb
 from kernel_bandits.tables.policy import TablePolicy
@@ -136,7 +136,7 @@ class CrossFit:
 
 def encoded(model: Policy, log: Log, rounds: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
     """Return contexts (k, d_x) of some rounds and the catalogue (A, d_a) as a model has them."""
-    contexts, actions = seen_by(model, log.table(rounds), log.catalogue)
+    contexts, actions = log.seen_by(model, rounds)
     if not isinstance(model, TablePolicy):
         return contexts, actions
     return model.codec.contexts(contexts)[0], model.codec.actions(actions)[0]

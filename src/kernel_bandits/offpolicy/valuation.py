@@ -178,7 +178,7 @@ def evaluate(
     fitted = fitted_model(log, model, written_by)
     rounds, overlap, information = summarise(log, Play.of(log, candidate, fitted, seed), fitted, embedding)
     settings = _Settings(level, interval_method, term_width, seed, written_by, information)
-    return _valuation(log, rounds, overlap, fitted is not None, (shrinkage, threshold), settings)
+    return _valuation(rounds, overlap, fitted is not None, (shrinkage, threshold), settings)
 
 
 def fitted_model(log: Any, model: RewardModel | CrossFit | None, written_by: Written = "fixed") -> CrossFit | None:
@@ -211,7 +211,7 @@ def compare(
     for each in (first, second):
         rounds, overlap, information = summarise(log, Play.of(log, each, fitted, seed), fitted)
         settings = _Settings(level, interval_method, None, seed, written_by, information)
-        found.append(_valuation(log, rounds, overlap, fitted is not None, (None, None), settings))
+        found.append(_valuation(rounds, overlap, fitted is not None, (None, None), settings))
     one, other = found
     differences = {name: one.terms[name] - other.terms[name] for name in one.terms}
     return Comparison(_estimates(differences, {}, settings), one, other)
@@ -230,14 +230,13 @@ class _Settings:
 
     def interval(self, terms: FloatArray, adaptive: bool) -> tuple[float, float, float, float]:
         """Return mean, ends and standard error of terms."""
-        if adaptive and self.written_by == "learning":
-            return studentised(terms, self.information, self.level)
+        if self.written_by == "learning":
+            return studentised(terms, self.information if adaptive else np.ones(len(terms)), self.level)
         low, high = interval(terms, self.level, self.method, np.random.default_rng(self.seed), self.width)
         return float(terms.mean()), low, high, float(terms.std() / np.sqrt(len(terms)))
 
 
 def _valuation(
-    log: Any,
     rounds: Rounds,
     overlap: Overlap,
     has_model: bool,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from kernel_bandits.tables.rows import as_rows, is_frame
 from kernel_bandits.tables.values import level_of
 
 PolicyT = TypeVar("PolicyT", bound=Policy)
+T = TypeVar("T")
 # Columns are inferred from at most this many rows; describe by features= what these do not show.
 MOST_INFERRED = 20_000
 # Numbers of actions are rows of a catalogue; larger ones are rather identifiers.
@@ -158,6 +159,20 @@ class Log:
             "features": features,
         }
 
+    @property
+    def known_probabilities(self) -> FloatArray | None:
+        """The probabilities of every action: those logged, or the shares of a trial that are the same in every round.
+
+        None if each action's propensity varies and nothing else was logged.
+        """
+        if self.probabilities is not None:
+            return self.probabilities
+        shares = np.zeros(len(self.names))
+        shares[self.played] = self.propensities
+        if np.abs(shares[self.played] - self.propensities).max() > 1e-9 or abs(float(shares.sum()) - 1.0) > 1e-6:
+            return None
+        return np.broadcast_to(shares, (len(self), len(shares)))
+
     def _checked_offers(self, offered: ArrayLike) -> NDArray[np.bool_]:
         table = np.asarray(offered, dtype=bool)
         if table.shape != (len(self), len(self.catalogue)):
@@ -187,6 +202,29 @@ class Log:
 
     def __len__(self) -> int:
         return len(self.rewards)
+
+    def each(self, function: Callable[..., T], *along: Any) -> list[T]:
+        """Return a function of the whole log and of what has a part for each of its rows, as a list of one."""
+        return [function(self, *along)]
+
+    @classmethod
+    def joined(cls, logs: Sequence[Log]) -> Log:
+        """Return logs with the same catalogue as one, in order."""
+        whole = copy.copy(logs[0])
+        for name in ("played", "rewards", "propensities", "probabilities", "offered"):
+            values = [getattr(log, name) for log in logs]
+            missing = any(value is None for value in values)
+            object.__setattr__(whole, name, None if missing else np.concatenate(values))
+        if whole.features is None:
+            object.__setattr__(whole, "contexts", np.concatenate([log.contexts for log in logs]))
+        else:
+            object.__setattr__(whole, "contexts", [row for log in logs for row in log.table()])
+        return whole
+
+    @property
+    def without_contexts(self) -> bool:
+        """Whether nothing is known of a round before its action is chosen."""
+        return self.features is None and self.contexts.shape[1] == 0
 
     def table(self, chosen: slice | NDArray[Any] = slice(None)) -> Any:
         """Return contexts of some rounds as a policy takes them: numbers, or rows as dicts."""

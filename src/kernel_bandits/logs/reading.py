@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -45,6 +46,23 @@ _OPEN_BANDIT = {"action": "item_id", "reward": "click", "propensity": "propensit
 PREFIX = "context_"
 
 
+@dataclass(frozen=True)
+class Roles:
+    """Which columns of a log are what, as for :func:`read`.
+
+    Attributes:
+        names: of the actions, where they are known from elsewhere, in the order of the catalogue.
+    """
+
+    context: Sequence[str] | None = None
+    action: str | None = None
+    reward: str | None = None
+    propensity: str | None = None
+    actions: Any = None
+    features: Features | None = None
+    names: tuple[Any, ...] | None = None
+
+
 def read(
     source: Any,
     *,
@@ -79,7 +97,6 @@ def read(
             arms, in the order of their probabilities.
         features: what the columns are, as the policy has them.
     """
-    names = {"action": action, "reward": reward, "propensity": propensity}
     data = source
     if isinstance(source, (str, Path)):
         file = Path(source)
@@ -99,22 +116,19 @@ def read(
     if not len(data):
         raise InputError("log: expected at least one row, got none.")
     if isinstance(data, (list, tuple)):
-        if "arm" in data[0]:
+        if _is_decision(data[0]):
             return _of_service(data, actions, features)
         columns = of_records(data)
     else:
         columns = data if isinstance(data, Columns) else Columns.of(data)
-    return _as_log(columns, names, context, actions, features, is_frame(source))
+    roles = Roles(context, action, reward, propensity, actions, features)
+    return as_log(columns, roles, is_frame(source))
 
 
-def _as_log(
-    columns: Columns,
-    names: dict[str, str | None],
-    context: Sequence[str] | None,
-    actions: Any,
-    features: Features | None,
-    in_memory: bool,
-) -> Log | ContinuousLog:
+def as_log(columns: Columns, roles: Roles, in_memory: bool = False) -> Log | ContinuousLog:
+    """Return columns as a log."""
+    names = {"action": roles.action, "reward": roles.reward, "propensity": roles.propensity}
+    context, actions, features = roles.context, roles.actions, roles.features
     if {"item_id", "propensity_score", "click"} <= set(columns.names):
         names = {role: names[role] or name for role, name in _OPEN_BANDIT.items()}
         if context is None:
@@ -147,10 +161,10 @@ def _as_log(
         gaps = [row for row, value in enumerate(played) if is_gap(value)]
         if gaps:
             raise refuse("action", gaps[0], "an action", "none")
-        known = None if actions is None else as_plain_actions(actions)
+        known = roles.names if actions is None else as_plain_actions(actions)
         log = Log(columns.table(renamed), _whole(played), rewards, propensities, known, features=features)
         return log if table is None else _with_probabilities(log, table, known)
-    found, labels = _actions(played, actions is not None)
+    found, labels = _actions(played, actions is not None, roles.names)
     probabilities = None
     if table is not None and (actions is not None or labels == tuple(range(len(labels)))):
         probabilities = lists("probabilities", table)
@@ -207,7 +221,7 @@ def _labels(features: Features | None) -> Sequence[Any]:
     return features.actions.labels if features is not None and isinstance(features.actions, Arms) else ()
 
 
-def _actions(values: Any, are_rows: bool) -> tuple[NDArray[np.intp], tuple[Any, ...]]:
+def _actions(values: Any, are_rows: bool, known: tuple[Any, ...] | None) -> tuple[NDArray[np.intp], tuple[Any, ...]]:
     """Return the rows of the actions in the catalogue, and its names: numbers from 0 as they are, others sorted."""
     plain = values if isinstance(values, np.ndarray) else np.array(list(values), dtype=object)
     if all(isinstance(value, (int, float, np.number)) for value in plain[:1]):
@@ -225,14 +239,20 @@ def _actions(values: Any, are_rows: bool) -> tuple[NDArray[np.intp], tuple[Any, 
         if found.max() >= MOST_ACTIONS:
             row = int(found.argmax())
             raise refuse("action", row, f"a number below {MOST_ACTIONS}, or identifiers as texts", found[row])
-        return found, tuple(range(int(found.max()) + 1))
+        return found, known or tuple(range(int(found.max()) + 1))
     require_plain("action", values)
     empty = [row for row, value in enumerate(values) if is_gap(value) or value == ""]
     if empty:
         raise refuse("action", empty[0], "an action", "none")
-    names = tuple(sorted(set(values), key=str))
+    names = known or tuple(sorted(set(values), key=str))
     places = {name: place for place, name in enumerate(names)}
     return np.array([places[value] for value in values], dtype=np.intp), names
+
+
+def _is_decision(row: Mapping[str, Any]) -> bool:
+    """Return whether a record is a decision over a table, with its context and perhaps its action in columns."""
+    said = {"arm", "actions", "excluded", "active"} & row.keys()
+    return isinstance(row.get("context"), Mapping) and (bool(said) or isinstance(row.get("action"), Mapping))
 
 
 def _of_service(rows: Sequence[Mapping[str, Any]], actions: Any, features: Features | None) -> Log:
@@ -247,7 +267,9 @@ def _of_service(rows: Sequence[Mapping[str, Any]], actions: Any, features: Featu
     for number, row in enumerate(rows):
         if row in kept[:1] and row.get("propensity") is None:
             raise refuse("propensity", number, "a probability", "none; set exploration_floor in the service")
-    played = [row["action"] if row["arm"] is None or isinstance(row["action"], Mapping) else row["arm"] for row in kept]
+    played = [
+        row["action"] if row.get("arm") is None or isinstance(row["action"], Mapping) else row["arm"] for row in kept
+    ]
     offers = [row.get("actions") for row in kept]
     known = [] if actions is None else as_plain_actions(actions)
     for offer in offers:

@@ -17,7 +17,7 @@ from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_points, as_vector
 from kernel_bandits.errors import InputError
 from kernel_bandits.logs.log import ContinuousLog, Log, blocks, key_of, require_rows
-from kernel_bandits.offpolicy.reward_model import CrossFit, cross_fitted
+from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel, Split, cross_fitted
 from kernel_bandits.policy import load
 from kernel_bandits.policy.policy import Policy
 from kernel_bandits.tables.values import nearest
@@ -49,7 +49,9 @@ class Play:
     folds: NDArray[np.intp] | None = None
 
     @classmethod
-    def of(cls, log: Any, candidate: Candidate, fitted: CrossFit | None = None, seed: int = 0) -> Play:
+    def of(
+        cls, log: Any, candidate: Candidate, fitted: CrossFit | None = None, seed: int = 0, split: Split = "apart"
+    ) -> Play:
         """Return what a candidate would have done, taught by the log if it is a preset.
 
         Args:
@@ -57,6 +59,7 @@ class Play:
             candidate: as for :func:`evaluate`.
             fitted: the models of the rewards, whose folds presets are taught by.
             seed: of presets, and of their folds without a model.
+            split: which rounds a preset may know: all others, or earlier ones.
         """
         if isinstance(candidate, Policy):
             # decisions draw from generators, which are not to be touched
@@ -67,7 +70,7 @@ class Play:
             return cls(policies=(load(candidate),))
         preset = _preset(candidate)
         if preset is not None:
-            return cls.learned(log, preset, fitted, seed)
+            return cls.learned(log, fresh_policy(log, preset, seed), fitted, seed, split)
         if callable(candidate):
             return cls(function=candidate)
         if isinstance(candidate, (int, str, Path, np.integer)):
@@ -88,15 +91,26 @@ class Play:
         return cls(table=table)
 
     @classmethod
-    def learned(cls, log: Any, make: Callable[..., Policy] | Policy, fitted: CrossFit | None, seed: int) -> Play:
-        """Return what a policy would have done that learns all rounds but those of the fold it decides in."""
-        fresh = make if isinstance(make, Policy) else fresh_policy(log, make, seed)
-        if fitted is not None:
+    def learned(
+        cls,
+        log: Any,
+        policy: Policy,
+        fitted: CrossFit | None,
+        seed: int,
+        split: Split = "apart",
+        weights: FloatArray | None = None,
+    ) -> Play:
+        """Return what a policy would have done that learns the rounds it may know, and not those it decides in."""
+        if fitted is not None and split == "apart":
             folds = fitted.folds
             others = [np.flatnonzero(folds != fold) for fold in range(len(fitted.models))]
         else:
-            folds, others = cross_fitted(len(log), 3, len(log), seed, "apart")
-        return cls(policies=tuple(log.rows(rows).taught(fresh) for rows in others), folds=folds)
+            folds, others = cross_fitted(len(log), RewardModel.folds, len(log), seed, split)
+        taught = []
+        for rows in others:
+            own = None if weights is None else weights[rows]
+            taught.append(log.rows(rows).taught(policy, own) if len(rows) else copy.deepcopy(policy))
+        return cls(policies=tuple(taught), folds=folds)
 
     def rows(self, chosen: slice) -> Play:
         """Return what the candidate would have done in some of the rounds."""

@@ -153,7 +153,7 @@ def evaluate_continuous(
     low, high = interval(difference, level, interval_method, np.random.default_rng(seed))
     gain = Estimate(float(difference.mean()), low, high, float(difference.std() / np.sqrt(len(difference))))
     overlap = overlap_of(tried[used[first]].weights)
-    return Valuation(estimates, overlap, float(log.rewards.mean()), gain, level, terms)
+    return Valuation(estimates, overlap, float(log.rewards.mean()), gain, level, terms, np.ones(len(log)))
 
 
 def _best_bandwidth(tried: Mapping[float, Rounds], family: Callable[[Rounds], FloatArray]) -> tuple[float, FloatArray]:

@@ -13,13 +13,14 @@ from kernel_bandits.dictionaries import Kors
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.logs.log import ContinuousLog, Log
+from kernel_bandits.logs.scanning import LogParts
 from kernel_bandits.policy.policy import Policy
 from kernel_bandits.presets import ek_ucb
 from kernel_bandits.tables.policy import TablePolicy
 
 # Points predicted at once.
 ROWS_AT_ONCE = 8192
-# A model that predicts what comes has learned at least this many rounds, and is fitted again when there are twice as many.
+# A model of earlier rounds has learned at least this many, and is fitted again when there are twice as many.
 FIRST_ROWS = 50
 # "apart": a fold is predicted by a model of the others. "before": a round is predicted by a model of earlier ones.
 Split: TypeAlias = Literal["apart", "before"]
@@ -51,7 +52,7 @@ class RewardModel:
         as_count("most_rows", self.most_rows)
         as_count("most_anchors", self.most_anchors)
 
-    def fit(self, log: Log | ContinuousLog, split: Split = "apart") -> CrossFit:
+    def fit(self, log: Log | LogParts | ContinuousLog, split: Split = "apart") -> CrossFit:
         """Learn models of a log, each of rounds that it does not predict.
 
         Args:
@@ -62,14 +63,15 @@ class RewardModel:
         fresh = self.policy(log)
         folds, others = cross_fitted(len(log), self.folds, self.most_rows, self.seed, split)
         models = tuple(None if not len(rows) else log.rows(rows).taught(fresh) for rows in others)
-        return CrossFit(models, folds)
+        return CrossFit(models, folds, split)
 
-    def policy(self, log: Log | ContinuousLog) -> Policy:
+    def policy(self, log: Log | LogParts | ContinuousLog) -> Policy:
         """Return what learns: a policy over the log's table, or over arrays."""
         # where most points are far from each other, anchors would be as many as rounds, at a cost of n³
         options: dict[str, Any] = {} if self.kernel is None else {"dictionary": Kors(max_size=self.most_anchors)}
-        if isinstance(log, Log) and log.features is not None:
-            options["features"] = log.features
+        features = getattr(log, "features", None)
+        if features is not None:
+            options["features"] = features
         return ek_ucb(self.kernel, regularization=self.regularization, seed=self.seed, **options)
 
 
@@ -99,6 +101,7 @@ class CrossFit:
 
     models: tuple[Policy | None, ...]
     folds: NDArray[np.intp]
+    split: Split = "apart"
 
     def rows(self, chosen: slice) -> CrossFit:
         """Return the models of some of the rounds."""

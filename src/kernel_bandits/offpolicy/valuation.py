@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -17,7 +18,7 @@ from kernel_bandits.offpolicy.candidates import Candidate, Play
 from kernel_bandits.offpolicy.estimators import Rounds
 from kernel_bandits.offpolicy.intervals import Method, interval, studentised
 from kernel_bandits.offpolicy.overlap import Overlap, overlap_of
-from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel
+from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel, Split
 
 # Rounds times actions that are looked at together.
 CELLS_AT_ONCE = 32_768
@@ -61,6 +62,7 @@ class Valuation:
         gain: how much more the candidate earns than the log did, as a paired difference of the recommended estimate.
         level: of the intervals.
         terms: what each estimate is the mean of, shape (n,).
+        weights: of the rounds in the unbiased estimates, all alike unless the log was written by a policy that learned.
     """
 
     estimates: Mapping[str, Estimate]
@@ -69,6 +71,7 @@ class Valuation:
     gain: Estimate
     level: float
     terms: Mapping[str, FloatArray]
+    weights: FloatArray
 
     @property
     def recommended(self) -> Estimate:
@@ -173,21 +176,60 @@ def evaluate(
         term_width: for ``"bernstein"``, the length of an interval that holds every possible term.
         seed: of presets and of the bootstrap.
     """
-    if written_by not in ("fixed", "learning"):
-        raise InputError(f"written_by: expected 'fixed' or 'learning', got {written_by!r}.")
     fitted = fitted_model(log, model, written_by)
-    rounds, overlap, information = summarise(log, Play.of(log, candidate, fitted, seed), fitted, embedding)
-    settings = _Settings(level, interval_method, term_width, seed, written_by, information)
-    return _valuation(rounds, overlap, fitted is not None, (shrinkage, threshold), settings)
+    play = Play.of(log, candidate, fitted, seed, _split(written_by))
+    return value_of(
+        log,
+        play,
+        fitted,
+        parameters=(shrinkage, threshold),
+        embedding=embedding,
+        written_by=written_by,
+        level=level,
+        interval_method=interval_method,
+        term_width=term_width,
+        seed=seed,
+    )
+
+
+def value_of(
+    log: Any,
+    play: Play,
+    fitted: CrossFit | None,
+    *,
+    parameters: tuple[float | None, float | None] = (None, None),
+    embedding: Sequence[str] | ArrayLike | None = None,
+    written_by: Written = "fixed",
+    level: float = 0.95,
+    interval_method: Method = "bootstrap",
+    term_width: float | None = None,
+    seed: int = 0,
+) -> Valuation:
+    """Return the value of what a candidate would have done; the arguments are those of :func:`evaluate`."""
+    rounds, overlap, weights = summarise(log, play, fitted, embedding)
+    if written_by == "fixed":
+        weights = np.ones(len(weights))
+    settings = _Settings(level, interval_method, term_width, seed, written_by, weights)
+    terms, chosen = all_terms(rounds, fitted is not None, *parameters)
+    estimates = _estimates(terms, chosen, settings)
+    first = RECOMMENDED if RECOMMENDED in terms else next(iter(terms))
+    gain = _estimate(terms[first] - rounds.rewards, None, settings, first in UNBIASED)
+    return Valuation(estimates, overlap, float(rounds.rewards.mean()), gain, level, terms, settings.weights)
 
 
 def fitted_model(log: Any, model: RewardModel | CrossFit | None, written_by: Written = "fixed") -> CrossFit | None:
     """Return the models of a log: of other folds, or of earlier rounds where a policy that learned wrote it."""
+    if written_by not in ("fixed", "learning"):
+        raise InputError(f"written_by: expected 'fixed' or 'learning', got {written_by!r}.")
     if isinstance(model, RewardModel):
-        return model.fit(log, "apart" if written_by == "fixed" else "before")
+        return model.fit(log, _split(written_by))
     if model is not None and len(model.folds) != len(log):
         raise InputError(f"model: it was fitted to {len(model.folds)} rows, and the log has {len(log)}; fit it again.")
     return model
+
+
+def _split(written_by: Written) -> Split:
+    return "apart" if written_by == "fixed" else "before"
 
 
 def compare(
@@ -207,47 +249,33 @@ def compare(
     values: what both have in common cancels.
     """
     fitted = fitted_model(log, model, written_by)
-    found = []
-    for each in (first, second):
-        rounds, overlap, information = summarise(log, Play.of(log, each, fitted, seed), fitted)
-        settings = _Settings(level, interval_method, None, seed, written_by, information)
-        found.append(_valuation(rounds, overlap, fitted is not None, (None, None), settings))
-    one, other = found
+    plays = [Play.of(log, each, fitted, seed, _split(written_by)) for each in (first, second)]
+    one, other = (
+        value_of(log, play, fitted, written_by=written_by, level=level, interval_method=interval_method, seed=seed)
+        for play in plays
+    )
+    settings = _Settings(level, interval_method, None, seed, written_by, 0.5 * (one.weights + other.weights))
     differences = {name: one.terms[name] - other.terms[name] for name in one.terms}
     return Comparison(_estimates(differences, {}, settings), one, other)
 
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """What turns terms into estimates; ``information`` are weights of the rounds that were known before each."""
+    """What turns terms into estimates."""
 
     level: float
     method: Method
     width: float | None
     seed: int
     written_by: Written
-    information: FloatArray
+    weights: FloatArray
 
     def interval(self, terms: FloatArray, adaptive: bool) -> tuple[float, float, float, float]:
         """Return mean, ends and standard error of terms."""
         if self.written_by == "learning":
-            return studentised(terms, self.information if adaptive else np.ones(len(terms)), self.level)
+            return studentised(terms, self.weights if adaptive else np.ones(len(terms)), self.level)
         low, high = interval(terms, self.level, self.method, np.random.default_rng(self.seed), self.width)
         return float(terms.mean()), low, high, float(terms.std() / np.sqrt(len(terms)))
-
-
-def _valuation(
-    rounds: Rounds,
-    overlap: Overlap,
-    has_model: bool,
-    parameters: tuple[float | None, float | None],
-    settings: _Settings,
-) -> Valuation:
-    terms, chosen = all_terms(rounds, has_model, *parameters)
-    estimates = _estimates(terms, chosen, settings)
-    first = RECOMMENDED if RECOMMENDED in terms else next(iter(terms))
-    gain = _estimate(terms[first] - rounds.rewards, None, settings, first in UNBIASED)
-    return Valuation(estimates, overlap, float(rounds.rewards.mean()), gain, settings.level, terms)
 
 
 def _estimates(
@@ -317,8 +345,18 @@ def summarise(
 ) -> tuple[Rounds, Overlap, FloatArray]:
     """Return what the estimators need, how much the log can say, and the weights of adaptive intervals."""
     labels = None if embedding is None else action_labels(log, embedding)
-    played = np.zeros(len(log.names), dtype=bool)
-    parts, wanted, spreads = [], np.zeros(len(log.names)), []
+    found = log.each(partial(_summary, labels), play, fitted)
+    rounds, spreads = Rounds.joined([one[0] for one in found]), np.concatenate([one[1] for one in found])
+    played, wanted = sum(one[2] for one in found) > 0, sum(one[3] for one in found)
+    overlap = overlap_of(rounds.weights, float(wanted[~played].sum()) / len(rounds.rewards), log.left_out)
+    return rounds, overlap, estimators.stabilising_weights(spreads, log.without_contexts)
+
+
+def _summary(
+    labels: NDArray[np.intp] | None, log: Log, play: Play, fitted: CrossFit | None
+) -> tuple[Rounds, FloatArray, NDArray[np.intp], FloatArray]:
+    """Return what estimators need of a part of a log, and how often each action was played and is wanted."""
+    parts, spreads, wanted = [], [], np.zeros(len(log.names))
     for part, probabilities, predicted in looked_at(log, play, fitted):
         each = np.arange(len(part))
         weights = probabilities[each, part.played] / part.propensities
@@ -326,14 +364,10 @@ def summarise(
         of_played = np.zeros(len(part)) if predicted is None else predicted[each, part.played]
         marginal = None if labels is None else estimators.marginal_weights(probabilities, part, labels)
         parts.append(Rounds(weights, part.rewards, of_played, direct, marginal))
-        played[part.played] = True
         wanted += probabilities.sum(axis=0)
         spreads.append(weighted_spread(probabilities, part))
-    rounds = Rounds.joined(parts)
-    overlap = overlap_of(rounds.weights, float(wanted[~played].sum()) / len(rounds.rewards), log.left_out)
-    # without contexts the probabilities of a round are known before it, and so is its own spread
-    known = getattr(log, "features", None) is None and np.shape(getattr(log, "contexts", ((0,),)))[-1] == 0
-    return rounds, overlap, estimators.stabilising_weights(np.concatenate(spreads), known)
+    played = np.bincount(log.played, minlength=len(log.names))
+    return Rounds.joined(parts), np.concatenate(spreads), played, wanted
 
 
 def weighted_spread(probabilities: FloatArray, part: Log) -> FloatArray:
@@ -348,11 +382,12 @@ def weighted_spread(probabilities: FloatArray, part: Log) -> FloatArray:
 
 
 def looked_at(
-    log: Any, play: Play, fitted: CrossFit | None, every_action: bool = False
+    log: Log, play: Play, fitted: CrossFit | None, every_action: bool = False
 ) -> Iterator[tuple[Log, FloatArray, FloatArray | None]]:
     """Yield a log block by block: rounds, the candidate's probabilities, and predicted rewards (n, A).
 
-    Rewards are predicted where the log or the candidate plays, or of every action.
+    Rewards are predicted where the log or the candidate plays, or of every action; before the first model they are 0,
+    or NaN.
     """
     for rows in blocks(len(log), max(1, CELLS_AT_ONCE // len(log.names))):
         part = log.rows(rows)
@@ -363,8 +398,7 @@ def looked_at(
         needed = np.ones(probabilities.shape, dtype=bool) if every_action else probabilities > 0.0
         needed[np.arange(len(part)), part.played] = True
         predicted = fitted.rows(rows).predict(part, needed)
-        # before the first model there is a constant
-        yield part, probabilities, np.where(np.isnan(predicted), 0.0, predicted)
+        yield part, probabilities, predicted if every_action else np.nan_to_num(predicted)
 
 
 def action_labels(log: Any, embedding: Sequence[str] | ArrayLike) -> NDArray[np.intp]:

@@ -185,10 +185,10 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def of_records(rows: Sequence[Mapping[str, Any]]) -> Columns:
-    """Turn records into columns: lists of numbers as ``name_0``, ``name_1``, …, and a nested context as ``context_key``.
+    """Turn records into columns: lists of numbers as ``name_0``, ``name_1``, …, nested contexts as ``context_key``.
 
-    Probabilities stay lists, since they are one value. A column of a context may have gaps; others are the same in every
-    record, where empty values, as the id of a decision without one, are left out.
+    Probabilities stay lists, since they are one value. A column of a context may have gaps; others are the same in
+    every record, where empty values, as the id of a decision without one, are left out.
     """
     flat = [_flat(row) for row in rows]
     shared = [{name for name in row if not name.startswith("context_")} for row in flat]

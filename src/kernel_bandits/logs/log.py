@@ -64,8 +64,8 @@ def _same_length(**columns: Any) -> None:
 class Log:
     """A log of n rounds with a catalogue of A actions, checked row by row.
 
-    Contexts are numbers, or a table: a pandas, polars or pyarrow frame, a list of dicts. Where they are a table, actions
-    are named or described as for a policy with the same ``features``.
+    Contexts are numbers, or a table: a pandas, polars or pyarrow frame, a list of dicts. Where they are a table,
+    actions are named or described as for a policy with the same ``features``.
 
     Args:
         contexts: shape (n, d_x), empty for a problem without contexts; or a table with a row for each round.

@@ -1,4 +1,4 @@
-"""Read a log: a frame, a file of ours in Parquet, CSV or JSON lines, the export of the service, the formats of others."""
+"""Read a log: a frame, a file in Parquet, CSV or JSON lines, the export of the service, the formats of others."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def read(
 
     Columns, unless named otherwise: ``context_…``, ``action_index`` or ``index`` or ``action``, ``reward``,
     ``propensity``, and perhaps ``probabilities``. With a column ``density`` the actions are points, in ``action_0``,
-    ``action_1``, …. Records of runs, ``decision.to_dict()`` with a reward and the export of the service have these names.
-    A file with the columns of the Open Bandit Dataset is recognised.
+    ``action_1``, …. Records of runs, ``decision.to_dict()`` with a reward and the export of the service have these
+    names. A file with the columns of the Open Bandit Dataset is recognised.
 
     A context of numbers alone becomes an array. With ``features``, or where there are text, dates or gaps, the log is a
     table: columns become what ``features`` says or, without it, what they most likely are.
@@ -87,8 +87,8 @@ def read(
     Args:
         source: a pandas, polars or pyarrow frame, a list of dicts, or the path of a file; a folder of Parquet files
             counts as one.
-        format: of a file: ``"parquet"``, ``"csv"``, ``"jsonl"``, or Vowpal Wabbit's ``"vw"`` (text) and ``"dsjson"``; by
-            default from the file's suffix.
+        format: of a file: ``"parquet"``, ``"csv"``, ``"jsonl"``, or Vowpal Wabbit's ``"vw"`` (text) and ``"dsjson"``;
+            by default from the file's suffix.
         context: the columns of the context.
         action: the column of the action.
         reward: the column of the reward.
@@ -193,8 +193,8 @@ def context_columns(
     left = [name for name in names if name not in known]
     if in_memory and not found and left:
         raise InputError(
-            f"context: expected columns {PREFIX}…, got {', '.join(left)}; name those of the context with context=[…], or "
-            "give features=, or context=[] for none."
+            f"context: expected columns {PREFIX}…, got {', '.join(left)}; name those of the context with context=[…], "
+            "or give features=, or context=[] for none."
         )
     return found
 

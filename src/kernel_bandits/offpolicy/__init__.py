@@ -3,8 +3,8 @@
 Swappable: the candidate (a policy, an action, a function, a table), the reward model, the estimator and the interval.
 :func:`verdict` answers "should we switch?" as often as it is asked. :func:`evaluate` and :func:`compare` estimate by
 several estimators from logs with a catalogue of actions, :func:`evaluate_continuous` from logs with densities.
-:func:`replay` is for policies that learn, and :func:`learn_from` starts one from a log. :mod:`sequences` are the intervals
-that may be watched.
+:func:`replay` is for policies that learn, and :func:`learn_from` starts one from a log. :mod:`sequences` are the
+intervals that may be watched.
 """
 
 from kernel_bandits.logs.log import ContinuousLog, Log

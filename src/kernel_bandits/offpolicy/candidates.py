@@ -22,8 +22,8 @@ from kernel_bandits.policy import load
 from kernel_bandits.policy.policy import Policy
 from kernel_bandits.tables.values import nearest
 
-# A policy is never changed by an evaluation. A function takes a context (d_x,) and the actions (A, d_a), or the row of a
-# table and perhaps the actions on offer.
+# A policy is never changed by an evaluation. A function takes a context (d_x,) and the actions (A, d_a), or the row of
+# a table and perhaps the actions on offer.
 Candidate: TypeAlias = Policy | int | str | Path | Callable[..., Any] | FloatArray
 ContinuousCandidate: TypeAlias = Policy | Callable[[FloatArray], Any] | FloatArray | float
 SUM_TOLERANCE = 1e-6

@@ -42,8 +42,12 @@ class Rounds:
     def joined(cls, parts: Sequence[Rounds]) -> Rounds:
         """Return the rounds of all parts, in order."""
         names = ("weights", "rewards", "predicted", "direct")
-        marginal = None if parts[0].marginal is None else np.concatenate([part.marginal for part in parts])  # type: ignore[misc]
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names), marginal)
+        marginal = None if parts[0].marginal is None else _joined(parts, "marginal")
+        return cls(*(_joined(parts, name) for name in names), marginal)  # type: ignore[call-arg] (four names)
+
+
+def _joined(parts: Sequence[Rounds], name: str) -> FloatArray:
+    return np.concatenate([getattr(part, name) for part in parts])
 
 
 def inverse_propensity(rounds: Rounds) -> FloatArray:
@@ -113,8 +117,8 @@ def marginalised_doubly_robust(rounds: Rounds) -> FloatArray:
 def stabilising_weights(spreads: FloatArray, known: bool) -> FloatArray:
     """Return weights h of the rounds that even out the variances of their terms (Hadad et al. 2021).
 
-    h_t = 1/√φ_t, where φ_t = E Σ_a π²(a)/p_t(a) is what the variance of a term is proportional to. It must not depend on
-    the round itself: it is that of the round where no context enters it, and otherwise the mean of a tenth of the
+    h_t = 1/√φ_t, where φ_t = E Σ_a π²(a)/p_t(a) is what the variance of a term is proportional to. It must not depend
+    on the round itself: it is that of the round where no context enters it, and otherwise the mean of a tenth of the
     rounds so far, the last ones.
 
     Args:

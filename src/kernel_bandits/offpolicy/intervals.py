@@ -37,8 +37,8 @@ def interval(
     if method == "bernstein":
         if width is None or not 0.0 < width < math.inf:
             raise InputError(
-                "term_width: 'bernstein' is valid only with the length of an interval that contains every possible term, "
-                f"got {width!r}; for weights up to w and rewards from 0 to 1 it is w, and (1 + 2w) with a model."
+                "term_width: 'bernstein' needs the length of an interval that contains every possible term, got "
+                f"{width!r}; for weights up to w and rewards from 0 to 1 it is w, and 1 + 2w with a model."
             )
         if np.ptp(terms) > width:
             raise InputError(f"term_width: the terms extend over {np.ptp(terms):.4g}, more than {width:.4g}.")

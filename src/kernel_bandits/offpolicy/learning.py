@@ -48,13 +48,14 @@ def learn_from(
 ) -> LearnedFrom:
     """Teach a policy a log, and estimate what it would earn by cross-fitting.
 
-    A policy is a regression of rewards on context and action. How likely an action was does not bias it where the policy
-    sees all that the log's choices depended on, and weights only add variance there. Where the choices depended on a
-    column that the policy does not see, the plain regression takes the effect of that column for the action's. Rounds are
-    then weighted by the share of their action over its propensity, which makes actions independent of that column.
+    A policy is a regression of rewards on context and action. How likely an action was does not bias it where the
+    policy sees all that the log's choices depended on, and weights only add variance there. Where the choices depended
+    on a column that the policy does not see, the plain regression takes the effect of that column for the action's.
+    Rounds are then weighted by the share of their action over its propensity, which makes actions independent of that
+    column.
 
-    The value is that of policies that learn one part of the rounds each and decide in the others, so the policy that has
-    learned all of them should be no worse.
+    The value is that of policies that learn one part of the rounds each and decide in the others, so the policy that
+    has learned all of them should be no worse.
 
     Args:
         log: in memory.

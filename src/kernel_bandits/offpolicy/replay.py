@@ -41,14 +41,14 @@ def replay(
     """Let a policy play the rounds of a log, and learn from those in which it chooses what was played.
 
     A round in which both agree is kept with probability c/p, where p is the propensity and c a lower bound of the
-    propensity of every action in every round, so that what is kept is as if the log had been uniform (Li et al. 2011, with
-    rejection). The rewards that remain are those that the policy would have met.
+    propensity of every action in every round, so that what is kept is as if the log had been uniform (Li et al. 2011,
+    with rejection). The rewards that remain are those that the policy would have met.
 
     Args:
         policy: learns in place.
         log: with a propensity in every round.
-        least_propensity: c; by default the least of the logged probabilities of all actions. The least propensity of what
-            was *played* is larger where an action is rare, and keeps too much of it.
+        least_propensity: c; by default the least of the logged probabilities of all actions. The least propensity of
+            what was *played* is larger where an action is rare, and keeps too much of it.
         level: of the interval of the mean reward.
         seed: of the rejection and the bootstrap.
     """
@@ -79,8 +79,8 @@ def _least(log: Log, given: float | None) -> float:
         table = log.known_probabilities
         if table is None:
             raise InputError(
-                "least_propensity: expected a lower bound of the propensity of every action, such as ε/A for a floor ε, "
-                "since the log has only those of what was played."
+                "least_propensity: expected a lower bound of the propensity of every action, such as ε/A for a floor "
+                "ε, since the log has only those of what was played."
             )
         given = float(np.min(table, where=True if log.offered is None else log.offered, initial=1.0))
         if not given > 0.0:
@@ -89,7 +89,7 @@ def _least(log: Log, given: float | None) -> float:
             )
     if not 0.0 < given <= float(log.propensities.min()) * (1.0 + 1e-9):
         raise InputError(
-            f"least_propensity: expected above 0 and at most {log.propensities.min():.4g}, the least of what was played, "
-            f"got {given!r}."
+            f"least_propensity: expected above 0 and at most {log.propensities.min():.4g}, the least of what was "
+            f"played, got {given!r}."
         )
     return given

@@ -98,7 +98,8 @@ class Verdict:
         more = "how many more rounds it takes cannot be told yet"
         if self.rounds_needed is not None:
             more = f"about {_rounded(self.rounds_needed):,} more rounds decide if it stays at {self.lift:.4g}"
-        return f"Keep logging: the difference to {self.against} is between {self.low:.4g} and {self.high:.4g} {sure}; {more}."
+        ends = f"between {self.low:.4g} and {self.high:.4g}"
+        return f"Keep logging: the difference to {self.against} is {ends} {sure}; {more}."
 
     @property
     def share_known(self) -> bool:
@@ -145,8 +146,8 @@ def verdict(
 ) -> Verdict:
     """Say whether to switch to a candidate, from a log that may be looked at again after every round.
 
-    The interval is a confidence sequence (:class:`CandidateValue`): it contains the lift at all times at once, also where
-    the policy that wrote the log learned from it. Rounds must be in the order of the decisions.
+    The interval is a confidence sequence (:class:`CandidateValue`): it contains the lift at all times at once, also
+    where the policy that wrote the log learned from it. Rounds must be in the order of the decisions.
 
     Args:
         log: of a policy that chose at random, or what :func:`kernel_bandits.logs.scan` returns.
@@ -224,8 +225,8 @@ def _range(log: Any, given: tuple[float, float] | None) -> tuple[float, float]:
         if ((log.rewards == 0.0) | (log.rewards == 1.0)).all():
             return 0.0, 1.0
         raise InputError(
-            "reward_range: expected the lowest and the highest reward that is possible, since rewards are not all 0 or 1; "
-            f"those so far go from {log.rewards.min():g} to {log.rewards.max():g}."
+            "reward_range: expected the lowest and the highest reward that is possible, since rewards are not all 0 "
+            f"or 1; those so far go from {log.rewards.min():g} to {log.rewards.max():g}."
         )
     low, high = map(float, given)
     outside = np.flatnonzero((log.rewards < low) | (log.rewards > high))
@@ -245,35 +246,28 @@ def _terms(
     extent: tuple[float, float], log: Log, play: Play, other: Play | None, fitted: CrossFit | None
 ) -> tuple[BoundedTerms, FloatArray, FloatArray, _Ratio, FloatArray]:
     """Return the terms of a part of a log, the weights of its rounds, and what the diagnostics add up."""
-    low, high = extent
     terms, weights, wanted, start = [], [], np.zeros(len(log.names)), 0
-    known = log.known_probabilities
+    known, caps = log.known_probabilities, (0.0,) if fitted is None else CAPS
     for part, probabilities, predicted in looked_at(log, play, fitted, every_action=True):
         rows, each = slice(start, start + len(part)), np.arange(len(part))
-        start += len(part)
-        own = probabilities[each, part.played] / part.propensities
-        if other is None and (fitted is None or known is None):
-            terms.append(weighted_terms(own, part.rewards, low, high, paired=True))
-        else:
-            second = other.rows(rows).probabilities(part, rows.start) if other is not None else known[rows]  # type: ignore[index]
-            table = known[rows] if known is not None else _of_played(part)
-            model = np.full(probabilities.shape, np.nan) if predicted is None else predicted
-            caps = (0.0,) if fitted is None else CAPS
-            terms.append(
-                modelled_terms(probabilities - second, table, part.played, part.rewards, model, low, high, caps)
-            )
-        weights.append(own)
+        start = rows.stop
+        weights.append(probabilities[each, part.played] / part.propensities)
         wanted += probabilities.sum(axis=0)
-    joined = BoundedTerms(
-        *(np.concatenate([getattr(one, side) for one in terms], axis=1) for side in ("lower", "upper"))
-    )
+        if other is None and fitted is None:
+            terms.append(weighted_terms(weights[-1], part.rewards, *extent, paired=True))
+            continue
+        table = _of_played(part) if known is None else known[rows]
+        second = table if other is None else other.rows(rows).probabilities(part, rows.start)
+        model = np.full(probabilities.shape, np.nan) if predicted is None else predicted
+        terms.append(modelled_terms(probabilities - second, table, part.played, part.rewards, model, *extent, caps))
+    lower, upper = (np.concatenate([getattr(one, side) for one in terms], axis=1) for side in ("lower", "upper"))
     played = np.bincount(log.played, minlength=len(log.names)).astype(float)
     ratio = _Ratio.of(len(log.names)) if known is None else _Ratio.seen(log.played, known)
-    return joined, np.concatenate(weights), wanted, ratio, played
+    return BoundedTerms(lower, upper), np.concatenate(weights), wanted, ratio, played
 
 
 def _of_played(log: Log) -> FloatArray:
-    """Return the propensities of what was played in a table of zeros, which is all that weights without a model need."""
+    """Return the propensities of what was played in a table of zeros, all that weights without a model need."""
     table = np.zeros((len(log), len(log.names)))
     table[np.arange(len(log)), log.played] = log.propensities
     return table
@@ -333,7 +327,7 @@ class _Ratio:
         return _Ratio(self.surplus + other.surplus, self.covariance + other.covariance)
 
     def probability(self) -> float:
-        """Return the probability of plays at least as uneven, χ² with as many degrees as actions that vary, less one."""
+        """Return the probability of plays at least as uneven: χ² with the rank of the covariance as its degrees."""
         values, vectors = np.linalg.eigh(self.covariance)
         kept = values > 1e-9 * max(float(values[-1]), 1e-300)
         if not kept.any():
@@ -351,7 +345,7 @@ def _problems(overlap: Overlap, likely: float | None) -> tuple[str, ...]:
     ]
     if likely is not None and likely < RATIO_PROBABILITY:
         found.append(
-            f"What was played does not agree with the logged probabilities (p = {likely:.1g}): they are not those of the "
-            "play, or rows are missing."
+            f"What was played does not agree with the logged probabilities (p = {likely:.1g}): they are not those of "
+            "the play, or rows are missing."
         )
     return tuple(found)

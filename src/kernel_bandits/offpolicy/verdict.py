@@ -14,7 +14,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, needs
 from kernel_bandits.logs.log import Log
 from kernel_bandits.offpolicy.candidates import Candidate, Play
-from kernel_bandits.offpolicy.overlap import UNSEEN_SHARE, Overlap, overlap_of
+from kernel_bandits.offpolicy.overlap import Overlap, overlap_of
 from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel
 from kernel_bandits.offpolicy.sequences import (
     CAPS,
@@ -337,12 +337,11 @@ class _Ratio:
 
 
 def _problems(overlap: Overlap, likely: float | None) -> tuple[str, ...]:
-    """Return what makes the interval wrong, in words; too few rounds only make it long."""
-    found = [
-        warning
-        for warning in overlap.warnings
-        if (overlap.unseen > UNSEEN_SHARE and "never played" in warning) or "mean weight" in warning
-    ]
+    """Return what makes the interval wrong, in words.
+
+    Too few rounds, and actions that the log never tries, only make it long: their share counts as the whole range.
+    """
+    found = [warning for warning in overlap.warnings if "mean weight" in warning]
     if likely is not None and likely < RATIO_PROBABILITY:
         found.append(
             f"What was played does not agree with the logged probabilities (p = {likely:.1g}): they are not those of "

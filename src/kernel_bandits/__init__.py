@@ -11,7 +11,8 @@ The packages, in the order in which data flows through a round:
 - :mod:`~kernel_bandits.policy` choose an action (``Policy``).
 - :mod:`~kernel_bandits.tables` encode rows as joint points, for a policy over a table (``Features``).
 - :mod:`~kernel_bandits.presets` assemble all that: ``ek_ucb``, ``k_ucb`` and the other algorithms by name.
-- :mod:`~kernel_bandits.logs` read and learn logs; :mod:`~kernel_bandits.offpolicy` estimates values from them.
+- :mod:`~kernel_bandits.logs` read and learn logs; :mod:`~kernel_bandits.offpolicy` estimates values from them
+  and says whether to switch (``verdict``).
 - :mod:`~kernel_bandits.loop` runs a policy in an environment and records every round (``RunResult``).
 - :mod:`~kernel_bandits.integrations` adapt policies and environments to scikit-learn, Gymnasium, coba and river.
 
@@ -54,6 +55,7 @@ from kernel_bandits.kernels import (
 )
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.loop import RunResult, run
+from kernel_bandits.offpolicy import learn_from, verdict
 from kernel_bandits.persistence import register
 from kernel_bandits.policy import Decision, Policy, load
 from kernel_bandits.posterior import Prediction
@@ -150,6 +152,7 @@ __all__ = [
     "family_ucb",
     "inverse_gap_weighting",
     "k_ucb",
+    "learn_from",
     "lin_ucb",
     "load",
     "logs",
@@ -164,6 +167,7 @@ __all__ = [
     "theory",
     "thompson_sampling",
     "uniform",
+    "verdict",
 ]
 
 

@@ -22,8 +22,9 @@ COLUMNS = {
 
 def check(log):
     assert isinstance(log, Log)
-    np.testing.assert_allclose(log.contexts[:, 0], COLUMNS["context_age"])
-    np.testing.assert_array_equal(log.contexts[:, 1:], [[1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1]])
+    expected = zip(COLUMNS["context_age"], COLUMNS["context_city"], strict=True)
+    assert log.table() == [{"age": age, "city": city} for age, city in expected]
+    assert log.features.context == {"age": kb.Numeric(), "city": kb.Categorical(["Bern", "Oslo", "Rome"])}
     assert log.played.tolist() == COLUMNS["action"]
     assert log.rewards.tolist() == COLUMNS["reward"]
     assert log.propensities.tolist() == COLUMNS["propensity"]
@@ -65,9 +66,12 @@ def test_names_of_columns_and_of_actions(tmp_path):
     with pytest.raises(kb.InputError, match=r"reward: expected a column 'reward'.*name it with reward="):
         logs.read(path, context=["age"], action="offer", propensity="p")
     features = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
-    np.testing.assert_array_equal(
-        logs.read(write_csv(tmp_path / "other.csv", COLUMNS), actions=features).catalogue, features
-    )
+    plain = {name: values for name, values in COLUMNS.items() if name != "context_city"}
+    numbers = logs.read(write_csv(tmp_path / "numbers.csv", plain), actions=features)
+    np.testing.assert_array_equal(numbers.catalogue, features)
+    table = logs.read(write_csv(tmp_path / "table.csv", COLUMNS), actions=features)
+    assert table.catalogue[2] == {"arm": 2, "feature_0": 1.0, "feature_1": 1.0}
+    assert table.names == (0, 1, 2)
 
 
 def test_decisions_and_records_are_logs(tmp_path):
@@ -102,8 +106,9 @@ def test_the_open_bandit_format(tmp_path):
     assert log.played.tolist() == [4, 0, 2]
     assert log.rewards.tolist() == [0.0, 1.0, 0.0]
     assert log.propensities.tolist() == [0.2, 0.1, 0.7]
-    # the position counts as a level of its own
-    np.testing.assert_array_equal(log.contexts, [[1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]])
+    # the position is a name and no quantity
+    assert log.table()[1] == {"user_feature_0": "y", "position": "position 3"}
+    assert log.names == (0, 1, 2, 3, 4)
 
 
 def test_vowpal_wabbit_lines(tmp_path):

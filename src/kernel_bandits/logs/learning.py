@@ -14,9 +14,9 @@ import numpy as np
 from kernel_bandits.arrays import as_count
 from kernel_bandits.errors import InputError
 from kernel_bandits.logs.partitions import (
-    FramePart,
     Layout,
     ParquetPart,
+    frame_parts,
     here,
     on_cluster,
     parquet_parts,
@@ -118,10 +118,4 @@ def _parts(dataset: Any, client: Any) -> tuple[list[Any], list[str]]:
     if isinstance(dataset, (str, Path)):
         parts: tuple[list[ParquetPart], list[str]] = parquet_parts(dataset)
         return parts
-    if not hasattr(dataset, "to_delayed"):
-        raise InputError(f"dataset: expected a path or a Dask DataFrame, got {type(dataset).__name__}.")
-    if client is None:
-        raise InputError("client: expected the Dask client whose workers hold the DataFrame, got none.")
-    delayed = client.compute(list(dataset.to_delayed()))
-    frames = [client.submit(FramePart, frame, number, pure=False) for number, frame in enumerate(delayed)]
-    return frames, list(dataset.columns)
+    return frame_parts(dataset, client), list(dataset.columns)

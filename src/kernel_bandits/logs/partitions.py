@@ -11,6 +11,7 @@ import numpy as np
 
 from kernel_bandits.arrays import LARGEST_REWARD, FloatArray
 from kernel_bandits.errors import InputError, needs
+from kernel_bandits.logs.columns import Columns
 from kernel_bandits.logs.log import refuse
 from kernel_bandits.posterior.basis import AnchorBasis
 from kernel_bandits.posterior.sums import Sums, sums_of
@@ -71,6 +72,18 @@ class ParquetPart:
     group: int
     rows: int
 
+    @property
+    def name(self) -> str:
+        """What an error calls it."""
+        return f"{Path(self.path).name}, row group {self.group}"
+
+    def columns(self) -> Columns:
+        """Return all columns."""
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(self.path) as file:
+            return Columns.of(file.read_row_group(self.group))
+
     def batches(self, layout: Layout) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Yield points and rewards, a batch at a time."""
         from pyarrow import parquet
@@ -82,7 +95,7 @@ class ParquetPart:
                 for place, name in enumerate(layout.columns):
                     # gaps become NaN, which the layout refuses
                     table[:, place] = batch.column(name).to_numpy(zero_copy_only=False)
-                yield layout.split(table, f"{Path(self.path).name}, row group {self.group}", start)
+                yield layout.split(table, self.name, start)
                 start += batch.num_rows
 
 
@@ -98,11 +111,20 @@ class FramePart:
         """The number of rows."""
         return len(self.frame)
 
+    @property
+    def name(self) -> str:
+        """What an error calls it."""
+        return f"partition {self.number}"
+
+    def columns(self) -> Columns:
+        """Return all columns."""
+        return Columns.of(self.frame)
+
     def batches(self, layout: Layout) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Yield points and rewards, a batch at a time."""
         for start in range(0, len(self.frame), BATCH_ROWS):
             rows = self.frame.iloc[start : start + BATCH_ROWS]
-            yield layout.split(rows[layout.columns].to_numpy(dtype=np.float64), f"partition {self.number}", start)
+            yield layout.split(rows[layout.columns].to_numpy(dtype=np.float64), self.name, start)
 
 
 def part_sums(part: ParquetPart | FramePart, basis: AnchorBasis, layout: Layout) -> Sums:
@@ -139,6 +161,16 @@ def parquet_parts(path: str | Path) -> tuple[list[ParquetPart], list[str]]:
     if not parts:
         raise InputError(f"dataset: {path} holds no rows.")
     return parts, list(found.schema.names)
+
+
+def frame_parts(frame: Any, client: Any) -> list[Any]:
+    """Return the partitions of a Dask DataFrame, each as a future :class:`FramePart`."""
+    if not hasattr(frame, "to_delayed"):
+        raise InputError(f"dataset: expected a path or a Dask DataFrame, got {type(frame).__name__}.")
+    if client is None:
+        raise InputError("client: expected the Dask client whose workers hold the DataFrame, got none.")
+    delayed = client.compute(list(frame.to_delayed()))
+    return [client.submit(FramePart, part, number, pure=False) for number, part in enumerate(delayed)]
 
 
 def here(function: Callable[..., Any], parts: Sequence[Any], *arguments: Any) -> Iterator[Any]:

@@ -10,8 +10,8 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
+from kernel_bandits.logs.columns import read_json_lines
 from kernel_bandits.logs.log import Log, refuse
-from kernel_bandits.logs.tables import read_json_lines
 
 # Features of a line by name; more distinct names than this would not fit a dense table.
 MOST_FEATURES = 5_000

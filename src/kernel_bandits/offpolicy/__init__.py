@@ -1,8 +1,10 @@
 """Off-policy evaluation: what a candidate would have earned, from a log of another policy.
 
 Swappable: the candidate (a policy, an action, a function, a table), the reward model, the estimator and the interval.
-:func:`evaluate` and :func:`compare` use logs with a catalogue of actions, :func:`evaluate_continuous` logs with
-densities, and :func:`replay` is for policies that learn.
+:func:`verdict` answers "should we switch?" as often as it is asked. :func:`evaluate` and :func:`compare` estimate by
+several estimators from logs with a catalogue of actions, :func:`evaluate_continuous` from logs with densities.
+:func:`replay` is for policies that learn, and :func:`learn_from` starts one from a log. :mod:`sequences` are the
+intervals that may be watched.
 """
 
 from kernel_bandits.logs.log import ContinuousLog, Log
@@ -12,27 +14,47 @@ from kernel_bandits.offpolicy.estimators import (
     direct_method,
     doubly_robust,
     inverse_propensity,
+    marginalised,
+    marginalised_doubly_robust,
     self_normalised,
     shrunk_doubly_robust,
     switch_doubly_robust,
 )
 from kernel_bandits.offpolicy.intervals import interval
+from kernel_bandits.offpolicy.learning import LearnedFrom, learn_from
 from kernel_bandits.offpolicy.overlap import Overlap, overlap_of
 from kernel_bandits.offpolicy.replay import Replay, replay
 from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel
+from kernel_bandits.offpolicy.sequences import (
+    ArmDifference,
+    BoundedMean,
+    BoundedTerms,
+    CandidateValue,
+    SubGaussianMean,
+    modelled_terms,
+    weighted_terms,
+)
 from kernel_bandits.offpolicy.valuation import Comparison, Estimate, Valuation, compare, evaluate, fitted_model
+from kernel_bandits.offpolicy.verdict import Verdict, verdict
 
 __all__ = [
+    "ArmDifference",
+    "BoundedMean",
+    "BoundedTerms",
+    "CandidateValue",
     "Comparison",
     "ContinuousLog",
     "CrossFit",
     "Estimate",
+    "LearnedFrom",
     "Log",
     "Overlap",
     "Replay",
     "RewardModel",
     "Rounds",
+    "SubGaussianMean",
     "Valuation",
+    "Verdict",
     "compare",
     "direct_method",
     "doubly_robust",
@@ -41,10 +63,16 @@ __all__ = [
     "fitted_model",
     "interval",
     "inverse_propensity",
+    "learn_from",
+    "marginalised",
+    "marginalised_doubly_robust",
+    "modelled_terms",
     "overlap_of",
     "replay",
     "self_normalised",
     "shrunk_doubly_robust",
     "smoothed_weights",
     "switch_doubly_robust",
+    "verdict",
+    "weighted_terms",
 ]

@@ -121,10 +121,9 @@ def evaluate_continuous(
     wanted = continuous_actions(log, candidate, box)
     predicted, direct = np.zeros(len(log)), np.zeros(len(log))
     if model is not None:
-        fitted = model.fit(log.contexts, log.actions, log.rewards)
-        rounds = np.arange(len(log))
-        predicted = fitted.predict(np.hstack([log.contexts, log.actions]), rounds)
-        direct = fitted.predict(np.hstack([log.contexts, wanted]), rounds)
+        fitted = model.fit(log)
+        predicted = fitted.predict_points(np.hstack([log.contexts, log.actions]))
+        direct = fitted.predict_points(np.hstack([log.contexts, wanted]))
     spread = log.actions.std(axis=0)
     if not (spread > 0.0).all():
         raise InputError("log: one coordinate of the action never varied; drop it.")
@@ -154,7 +153,7 @@ def evaluate_continuous(
     low, high = interval(difference, level, interval_method, np.random.default_rng(seed))
     gain = Estimate(float(difference.mean()), low, high, float(difference.std() / np.sqrt(len(difference))))
     overlap = overlap_of(tried[used[first]].weights)
-    return Valuation(estimates, overlap, float(log.rewards.mean()), gain, level, terms)
+    return Valuation(estimates, overlap, float(log.rewards.mean()), gain, level, terms, np.ones(len(log)))
 
 
 def _best_bandwidth(tried: Mapping[float, Rounds], family: Callable[[Rounds], FloatArray]) -> tuple[float, FloatArray]:

@@ -4,7 +4,7 @@ import math
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy.special import ndtr, stdtrit
+from scipy.special import ndtr, ndtri, stdtrit
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
@@ -16,21 +16,32 @@ GROUPS = 2048
 
 
 def interval(
-    terms: FloatArray, level: float, method: Method, generator: np.random.Generator, width: float | None = None
+    terms: FloatArray,
+    level: float,
+    method: Method,
+    generator: np.random.Generator,
+    width: float | None = None,
 ) -> tuple[float, float]:
-    """Return an interval that holds the mean of the terms' distribution with probability ``level``.
+    """Return an interval that contains the mean of the terms' distribution with probability ``level``.
 
     Args:
         terms: independent, shape (n,).
         level: such as 0.95.
         method: ``"bootstrap"`` for percentiles of resampled means, corrected for the skewness of the terms;
-            ``"bernstein"`` for the empirical Bernstein bound, valid for every n if ``width`` is, and wider.
+            ``"bernstein"`` for the empirical Bernstein bound, valid for every n, and wider.
         generator: of the resampling.
-        width: the length of an interval that holds every possible term; by default that of those observed.
+        width: for ``"bernstein"``, the length of an interval that contains every possible term, observed or not.
     """
     if not 0.0 < level < 1.0:
         raise InputError(f"level: expected a probability between 0 and 1, got {level!r}.")
     if method == "bernstein":
+        if width is None or not 0.0 < width < math.inf:
+            raise InputError(
+                "term_width: 'bernstein' needs the length of an interval that contains every possible term, got "
+                f"{width!r}; for weights up to w and rewards from 0 to 1 it is w, and 1 + 2w with a model."
+            )
+        if np.ptp(terms) > width:
+            raise InputError(f"term_width: the terms extend over {np.ptp(terms):.4g}, more than {width:.4g}.")
         half = bernstein_half_width(terms, 1.0 - level, width)
         mean = float(terms.mean())
         return mean - half, mean + half
@@ -39,16 +50,28 @@ def interval(
     raise InputError(f"interval: expected 'bootstrap' or 'bernstein', got {method!r}.")
 
 
-def bernstein_half_width(terms: FloatArray, failure_probability: float, width: float | None = None) -> float:
+def bernstein_half_width(terms: FloatArray, failure_probability: float, width: float) -> float:
     """Return the half-width of the two-sided empirical Bernstein interval (Maurer & Pontil 2009, Theorem 4)."""
     count = len(terms)
     if count < 2:
         return math.inf
-    extent = float(np.ptp(terms)) if width is None else width
     # √(2V·log(2/δ)/n) + 7·b·log(2/δ)/(3(n − 1)), with δ/2 for each side
     logarithm = math.log(4.0 / failure_probability)
     variance = float(terms.var(ddof=1))
-    return math.sqrt(2.0 * variance * logarithm / count) + 7.0 * extent * logarithm / (3.0 * (count - 1))
+    return math.sqrt(2.0 * variance * logarithm / count) + 7.0 * width * logarithm / (3.0 * (count - 1))
+
+
+def studentised(terms: FloatArray, weights: FloatArray, level: float) -> tuple[float, float, float, float]:
+    """Return the weighted mean Q = Σhx/Σh, both ends of its normal interval and its error √(Σh²(x − Q)²)/Σh.
+
+    On the log of a policy that learns, the plain mean of unbiased terms need not be normal; with weights that even out
+    their variances it is (Hadad, Hirshberg, Zhan, Wager and Athey 2021, Theorem 2).
+    """
+    total = float(weights.sum())
+    value = float(weights @ terms) / total
+    error = float(np.sqrt(np.sum((weights * (terms - value)) ** 2))) / total
+    half = float(ndtri(0.5 * (1.0 + level))) * error
+    return value, value - half, value + half, error
 
 
 def bootstrap(terms: FloatArray, level: float, generator: np.random.Generator) -> tuple[float, float]:
@@ -76,7 +99,7 @@ def _percentiles(terms: FloatArray, level: float) -> FloatArray:
     if count < 2 or largest == 0.0:
         return tails
     # in a unit whose cube is a number
-    deviations /= largest
+    deviations = deviations / largest
     square = float(deviations @ deviations)
     # a = z₀ = Σd³/(6(Σd²)^{3/2}), the skewness of a mean over six, which is 1/6 at most
     acceleration = float(np.sum(deviations**3)) / (6.0 * square**1.5)

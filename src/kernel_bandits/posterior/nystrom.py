@@ -29,7 +29,7 @@ from kernel_bandits.posterior.basis import (
     require_finite_between_points,
     require_resolution,
 )
-from kernel_bandits.posterior.history import BLOCK_ROWS, Block, Blocks, History, Thinned
+from kernel_bandits.posterior.history import BLOCK_ROWS, Blocks, History, Outside, Thinned
 from kernel_bandits.posterior.ridge import Deferred, Mass, RidgeRegression, batch_rows, sequential_factor
 from kernel_bandits.values import Pending, evolve, fact
 
@@ -38,11 +38,12 @@ FEWEST, MOST_AWAITED, MOST_SETTLED = 8, 128, 1024
 
 
 class Awaited(NamedTuple):
-    """A point whose reward is awaited: (d,), its φ when it was played, and what the anchors then left of it."""
+    """A point whose reward is awaited: (d,), its φ when it was played, what the anchors then left, whether it is one."""
 
     point: FloatArray
     features: FloatArray
     residual: float
+    is_anchor: bool = False
 
 
 @dataclass(slots=True)
@@ -166,7 +167,7 @@ class NystromPosterior(Posterior):
     def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         features, residual = self.basis.coordinates(gram, prior)
         # h = Pφ
-        solved = linalg.times(features, self.with_pending.covariance)
+        solved = self.with_pending.inverse.times(features)
         mean = linalg.times_vector(features, self.regression.weights)
         # std² = λσ² = residual + λ·φᵀPφ
         explained = np.vecdot(features, solved)
@@ -179,7 +180,7 @@ class NystromPosterior(Posterior):
         means, stds = np.empty(len(keys)), np.empty(len(keys))
         for row, one in enumerate(awaited):
             # std² = residual + λ·φᵀPφ
-            solved = linalg.symmetric_times_vector(self.regression.covariance, one.features)
+            solved = self.regression.inverse.times_vector(one.features)
             variance = one.residual + self.regularization * float(one.features @ solved)
             means[row] = one.features @ self.regression.weights
             stds[row] = math.sqrt(max(variance, 0.0))
@@ -200,8 +201,8 @@ class NystromPosterior(Posterior):
             # mean = Σ_j k(s, z_j)·[Jᵀw]_j
             return basis.anchors.copy(), gram[0] * basis.weights(regression.weights), None
         # mean = Σ_i r_i·φ(s_i)ᵀPφ(s) with φ(s_i)ᵀPφ(s) = k_Z(s_i)ᵀJᵀPφ(s)
-        features = linalg.times_upper(gram, basis.factor)[0]
-        coefficients = basis.weights(linalg.times_vector(regression.covariance, features))
+        features = basis.whitening.times(gram)[0]
+        coefficients = basis.weights(regression.inverse.times_vector(features))
         values, rewards = [np.empty(0)], [np.empty(0)]
         for points, counts, sums in self.history.blocks():
             values.append(sums * linalg.times_vector(basis.gram(points), coefficients))
@@ -284,14 +285,14 @@ class NystromPosterior(Posterior):
             if grown is not None:
                 after, candidate, features, residual = grown
                 appended = True
-                solved = linalg.symmetric_times_vector(after.with_pending.covariance, features)
+                solved = after.with_pending.inverse.times_vector(features)
                 known = solved, float(features @ solved), float(features @ after.regression.weights)
         regression, with_pending = after._regressions_after(features, reward, weight, known)
         after = evolve(
             after,
             regression=regression,
             with_pending=with_pending,
-            history=None if self.history is None else self.history.appended(point, reward, weight),
+            history=None if self.history is None else self.history.appended(point, reward, weight, appended),
             dimension=len(point),
             round_index=self.round_index + 1,
             # ρ grows by what the anchors do not explain
@@ -325,7 +326,7 @@ class NystromPosterior(Posterior):
             after = regression.learned(features, solved, variance, mean, reward)
             return after, after
         with_pending = with_pending.learned(features, solved, variance, 0.0, 0.0)
-        solved = linalg.symmetric_times_vector(regression.covariance, features)
+        solved = regression.inverse.times_vector(features)
         return regression.learned(features, solved, float(features @ solved), mean, reward), with_pending
 
     def _with_anchor(self, point: FloatArray, candidate: Candidate) -> _Grown | None:
@@ -336,31 +337,32 @@ class NystromPosterior(Posterior):
             if direction is None:
                 return None
             basis, features, residual, candidate = direction
-            mass = basis.project(() if self.history is None else self.history.blocks(), [self.round_index])
+            mass = basis.project(() if self.history is None else self.history.outside(), [self.round_index])
             regression = with_pending = self.regression.bordered(mass)
             if self.with_pending is not self.regression:
-                awaited = basis.project(self._awaited_block(), [len(self.awaited)])
-                with_pending = self.with_pending.bordered(Mass(*map(np.add, mass, awaited)))
-        trace = max(self.residual_trace - mass.square.item(), 0.0)
+                awaited = basis.project(self._awaited_outside(), [len(self.awaited)])
+                both = [each for each in (mass, awaited) if each is not None]
+                total = Mass(*map(sum, zip(*both, strict=True))) if both else None
+                with_pending = self.with_pending.bordered(total)
+        trace = self.residual_trace if mass is None else max(self.residual_trace - mass.square.item(), 0.0)
         grown = evolve(self, basis=basis, regression=regression, with_pending=with_pending, residual_trace=trace)
         return _Grown(grown, candidate, features, residual)
 
     def _direction(self, point: FloatArray, candidate: Candidate) -> _Direction | None:
         """Return the basis with one more anchor, and the point in it; None if it adds no direction."""
-        coefficients, square = self.basis.direction(point, candidate.features)
-        if not square > least_direction(candidate.prior_variance, self.regularization):
+        direction = self.basis.direction(point, candidate.features)
+        if direction is None:
             return None
-        pivot = math.sqrt(square)
-        basis = self.basis.extended(point, coefficients, pivot, float(candidate.prior_variance))
-        features, residual = np.append(candidate.features, pivot), max(float(candidate.residual) - square, 0.0)
-        return _Direction(basis, features, residual, candidate._replace(residual=square))
+        square = direction.square
+        features, residual = np.append(candidate.features, math.sqrt(square)), max(float(candidate.residual) - square, 0.0)
+        return _Direction(self.basis.extended(point, direction), features, residual, candidate._replace(residual=square))
 
-    def _awaited_block(self) -> list[Block]:
-        """Awaited points as a block of the history, where later directions find them."""
-        if self.history is None or not self.awaited:
+    def _awaited_outside(self) -> list[Outside]:
+        """Awaited points that are no anchors as a block of the history, where a further direction finds them."""
+        points = [awaited.point for awaited in self.awaited.values() if not awaited.is_anchor]
+        if self.history is None or not points:
             return []
-        points = np.array([awaited.point for awaited in self.awaited.values()])
-        return [(points, np.ones(len(points)), np.zeros(len(points)))]
+        return [Outside(np.array(points), np.ones(len(points)), np.zeros(len(points)), np.arange(len(points)))]
 
     def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
         posterior, start, window = self, 0, len(keys)
@@ -390,7 +392,7 @@ class NystromPosterior(Posterior):
         after = evolve(
             after,
             with_pending=after.with_pending.counted(features),
-            awaited=self.awaited.with_items({key: Awaited(point, features.copy(), residual)}),
+            awaited=self.awaited.with_items({key: Awaited(point, features.copy(), residual, appended)}),
             dimension=len(point),
             dictionary=self.dictionary if proposal.resample else self.dictionary.after(candidate, proposal, appended),
         )
@@ -434,14 +436,16 @@ class NystromPosterior(Posterior):
     def _settled_one(self, key: int, reward: float) -> Self:
         awaited = self._current(key)
         regression = self.regression.learned_at(awaited.features, reward)
-        history = None if self.history is None else self.history.appended(awaited.point, reward)
+        history = None if self.history is None else self.history.appended(awaited.point, reward, 1.0, awaited.is_anchor)
         return self._released([key], regression, history, awaited.residual)
 
     def _settled_together(self, keys: Sequence[int], rewards: FloatArray) -> Self:
         awaited = [self._current(key) for key in keys]
         regression, _, _ = self.regression.learned_many(np.array([one.features for one in awaited]), rewards)
         points, residual = np.array([one.point for one in awaited]), np.array([one.residual for one in awaited])
-        history = None if self.history is None else self.history.extended(points, rewards)
+        history = self.history
+        if history is not None:
+            history = history.extended(points, rewards, anchors=[row for row, one in enumerate(awaited) if one.is_anchor])
         return self._released(keys, regression, history, float(residual.sum()))
 
     def _released(
@@ -473,7 +477,7 @@ class NystromPosterior(Posterior):
         if self.history is None:
             # c = 0 on directions that were added after the point was played, as for all of the past
             return awaited._replace(features=np.append(awaited.features, np.zeros(missing)))
-        return self._in_coordinates({key: awaited.point})[key]
+        return self._in_coordinates({key: awaited.point})[key]._replace(is_anchor=awaited.is_anchor)
 
     def _in_coordinates(self, points: Mapping[int, FloatArray]) -> dict[int, Awaited]:
         """Points by key in the coordinates of the anchors there are, whatever the regression knows of them."""
@@ -496,22 +500,26 @@ class NystromPosterior(Posterior):
 
     def _resampled(self) -> Self:
         """Redraw the dictionary from every point played, awaited ones included."""
-        blocks = [*self.kept_history.blocks(), *self._awaited_block()]
+        blocks = [(points, counts) for points, counts, _ in self.kept_history.blocks()]
+        if self.awaited:
+            awaited = np.array([awaited.point for awaited in self.awaited.values()])
+            blocks.append((awaited, np.ones(len(awaited))))
         played = PlayedPoints(
-            np.concatenate([points for points, _, _ in blocks]),
-            np.concatenate([counts for _, counts, _ in blocks]),
-            lambda: np.concatenate([self._variances(points) for points, _, _ in blocks]),
+            np.concatenate([points for points, _ in blocks]),
+            np.concatenate([counts for _, counts in blocks]),
+            lambda: np.concatenate([self._variances(points) for points, _ in blocks]),
         )
         drawn, dictionary = self.dictionary.redrawn(played)
         anchors = as_points("redrawn", drawn, played.points.shape[1])
         rebuilt, _, _ = self._rebuilt(anchors, self.history)
-        return evolve(rebuilt, dictionary=dictionary.adopting(rebuilt.with_pending.covariance))
+        history = self.kept_history.with_anchors(rebuilt.basis.anchors)
+        return evolve(rebuilt, history=history, dictionary=dictionary.adopting(rebuilt.with_pending.covariance))
 
     def _variances(self, points: FloatArray) -> FloatArray:
         """Return σ² of the paper at points, shape (n,)."""
         with np.errstate(invalid="ignore", over="ignore"):
             features, residual, _ = self.basis(points)
-            explained = np.vecdot(features, linalg.times(features, self.with_pending.covariance))
+            explained = np.vecdot(features, self.with_pending.inverse.times(features))
         require_finite_between_points(self.basis.kernel, residual, explained)
         return residual / self.regularization + explained
 
@@ -562,7 +570,7 @@ class NystromPosterior(Posterior):
             inverse, _ = linalg.inverse_and_log_determinant(second_moment)
         return evolve(
             carried,
-            history=None if self.history is None else history,
+            history=None if self.history is None else history.with_anchors(carried.basis.anchors),
             dimension=points.shape[1],
             round_index=len(points),
             dictionary=self.dictionary.adopting(inverse),
@@ -692,7 +700,7 @@ class _LogLearning:
         require_resolution(kernel, float(prior.max()), ridge)
         variance = np.zeros(len(points))
         if self._dictionary.uses_variance:
-            solved = linalg.times(features, self._waiting.learned().covariance)
+            solved = self._waiting.learned().inverse.times(features)
             # φᵀPφ of each point after the ones before it; σ² = residual/λ + φᵀPφ
             explained = np.diagonal(sequential_factor(features, solved)) ** 2 - 1.0
             variance = residual / ridge + explained
@@ -732,16 +740,17 @@ class _LogLearning:
         self._trace += left
         self._count += 1
         if self._history is not None:
-            self._history = self._history.appended(point, reward)
+            self._history = self._history.appended(point, reward, 1.0, appended)
         return True
 
     def _completed(self, dimension: int) -> NystromPosterior:
         """Return the posterior with all that was learned so far, and the past of its anchors."""
         if self._since:
             assert self._history is not None
-            mass = self._basis.project(self._history.blocks(), self._since)
-            self._waiting.add_mass(mass)
-            self._trace = max(self._trace - float(np.trace(mass.square)), 0.0)
+            mass = self._basis.project(self._history.outside(), self._since)
+            if mass is not None:
+                self._waiting.add_mass(mass)
+                self._trace = max(self._trace - float(np.trace(mass.square)), 0.0)
             self._since = []
         regression = self._waiting.learned()
         return evolve(

@@ -66,6 +66,9 @@ class KorsDictionary(LeverageDictionary):
         kept = np.empty((0, 0)) if self.is_full(len(inverse)) else inverse
         return evolve(self, draws=len(inverse), _inverse=self._scores(kept))
 
+    def settled(self) -> Self:
+        return evolve(self, _inverse=self._inverse.settled())
+
     def _measure(self, candidate: Candidate) -> FloatArray | float:
         features = candidate.features
         if self.max_size is not None and features.shape[-1] >= self.max_size:

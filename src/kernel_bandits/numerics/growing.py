@@ -6,7 +6,7 @@ values that grew from the same one share. Rows are as long as the matrix may get
 
 from __future__ import annotations
 
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import blas
@@ -34,6 +34,19 @@ def padded(rows: FloatArray, width: int) -> FloatArray:
     return wide
 
 
+class _Terms(NamedTuple):
+    """Terms ± vvᵀ: vectors v as rows, zeros behind, and signs."""
+
+    rows: Rows
+    signs: Rows
+
+    @property
+    def arrays(self) -> tuple[FloatArray, FloatArray]:
+        """Views of the rows and signs."""
+        (rows,), (signs,) = self.rows.blocks(), self.signs.blocks()
+        return rows, signs
+
+
 class Symmetric:
     """S = [[M, 0], [0, c·I]] + Σ ± vvᵀ: a matrix M as it was, coordinates that it did not have, and terms that wait.
 
@@ -43,11 +56,11 @@ class Symmetric:
         size: n.
     """
 
-    __slots__ = ("_corner", "_matrix", "_signs", "_terms", "size")
+    __slots__ = ("_corner", "_matrix", "_terms", "size")
 
-    def __init__(self, matrix: FloatArray, corner: float) -> None:
-        self._matrix, self._corner, self.size = matrix, corner, len(matrix)
-        self._terms = self._signs = Rows(FEWEST_WAITING)
+    def __init__(self, matrix: FloatArray, corner: float, size: int | None = None, terms: _Terms | None = None) -> None:
+        self._matrix, self._corner, self._terms = matrix, corner, terms
+        self.size = len(matrix) if size is None else size
 
     @property
     def matrix(self) -> FloatArray:
@@ -58,43 +71,44 @@ class Symmetric:
     def trace(self) -> float:
         """The trace of S."""
         trace = float(np.trace(self._matrix)) + self._corner * (self.size - len(self._matrix))
-        if len(self._terms):
-            (terms,), (signs,) = self._terms.blocks(), self._signs.blocks()
-            trace += float(signs @ np.vecdot(terms, terms))
+        if self._terms is not None:
+            rows, signs = self._terms.arrays
+            trace += float(signs @ np.vecdot(rows, rows))
         return trace
 
-    def bordered(self) -> Self:
+    def bordered(self) -> Symmetric:
         """Return [[S, 0], [0, c]]."""
-        has_room = not len(self._terms) or self.size < next(self._terms.blocks()).shape[1]
-        return evolve(self if has_room else self.settled(), size=self.size + 1)
+        has_room = self._terms is None or self.size < self._terms.arrays[0].shape[1]
+        known = self if has_room else self.settled()
+        return Symmetric(known._matrix, self._corner, self.size + 1, known._terms)
 
-    def plus(self, vector: FloatArray, sign: float) -> Self:
+    def plus(self, vector: FloatArray, sign: float) -> Symmetric:
         """Return S ± vvᵀ for a sign of ±1."""
         terms, size = self._terms, self.size
-        if not len(terms):
+        if terms is None:
             if len(self._matrix) == size and sign < 0.0:
-                return evolve(self, _matrix=linalg.minus_outer(self._matrix, vector))
+                return Symmetric(linalg.minus_outer(self._matrix, vector), self._corner)
             length = _waiting(size)
-            started = evolve(self, _terms=Rows(length), _signs=Rows(length))
-            terms, signs, width = started._terms, started._signs, size + length
+            terms, width = _Terms(Rows(length), Rows(length)), size + length
         else:
-            signs, width = self._signs, next(terms.blocks()).shape[1]
-        after = evolve(self, _terms=terms.appended(padded(vector, width)), _signs=signs.appended(sign))
-        return after.settled() if len(after._terms) == terms.length else after
+            width = terms.arrays[0].shape[1]
+        terms = _Terms(terms.rows.appended(padded(vector, width)), terms.signs.appended(sign))
+        after = Symmetric(self._matrix, self._corner, size, terms)
+        return after.settled() if len(terms.rows) == terms.rows.length else after
 
-    def settled(self) -> Self:
+    def settled(self) -> Symmetric:
         """Return the same with nothing that waits."""
-        size, known = self.size, len(self._matrix)
-        if known == size and not len(self._terms):
+        size, known, terms = self.size, len(self._matrix), self._terms
+        if known == size and terms is None:
             return self
         matrix = np.zeros((size, size))
         matrix[:known, :known] = self._matrix
         matrix.flat[known * (size + 1) :: size + 1] = self._corner
-        if len(self._terms):
-            (terms,), signs = self._terms.blocks(), self._signs.array
+        if terms is not None:
+            rows, signs = terms.arrays
             for sign in (-1.0, 1.0):
-                linalg.add_gram(matrix, terms[signs == sign, :size], sign)
-        return evolve(self, _matrix=matrix, _terms=Rows(FEWEST_WAITING), _signs=Rows(FEWEST_WAITING))
+                linalg.add_gram(matrix, rows[signs == sign, :size], sign)
+        return Symmetric(matrix, self._corner)
 
     def times(self, rows: FloatArray) -> FloatArray:
         """Return rows·S."""
@@ -104,8 +118,8 @@ class Symmetric:
         else:
             product = self._corner * rows
             product[:, :known] = linalg.times(rows[:, :known].copy(), self._matrix)
-        if len(self._terms):
-            (terms,), (signs,) = self._terms.blocks(), self._signs.blocks()
+        if self._terms is not None:
+            terms, signs = self._terms.arrays
             # Σ ± (rows·v)vᵀ
             inner = linalg.times_transpose(padded(rows, terms.shape[1]), terms)
             inner *= signs
@@ -120,17 +134,26 @@ class Symmetric:
         else:
             product = self._corner * vector
             product[:known] = linalg.symmetric_times_vector(self._matrix, vector[:known])
-        if len(self._terms):
-            (terms,), (signs,) = self._terms.blocks(), self._signs.blocks()
+        if self._terms is not None:
+            terms, signs = self._terms.arrays
             inner = linalg.times_vector(terms, padded(vector, terms.shape[1]))
             product += linalg.transpose_times_vector(terms, signs * inner)[: self.size]
         return product
 
     def quadratic_forms(self, rows: FloatArray) -> FloatArray:
         """Return vᵀSv for each row v."""
-        if len(self._matrix) == self.size and not len(self._terms):
-            return linalg.quadratic_forms(rows, self._matrix)
-        return np.vecdot(self.times(rows), rows)
+        known = len(self._matrix)
+        if known == self.size:
+            forms = linalg.quadratic_forms(rows, self._matrix)
+        else:
+            behind = rows[:, known:]
+            forms = linalg.quadratic_forms(rows[:, :known].copy(), self._matrix)
+            forms += self._corner * np.vecdot(behind, behind)
+        if self._terms is not None:
+            terms, signs = self._terms.arrays
+            inner = linalg.times_transpose(padded(rows, terms.shape[1]), terms)
+            forms += np.square(inner, out=inner).dot(signs)
+        return forms
 
 
 class InverseFactor:

@@ -30,7 +30,14 @@ from kernel_bandits.posterior.basis import (
     require_resolution,
 )
 from kernel_bandits.posterior.history import BLOCK_ROWS, Blocks, History, Outside, Thinned
-from kernel_bandits.posterior.ridge import Deferred, Mass, RidgeRegression, batch_rows, sequential_factor
+from kernel_bandits.posterior.ridge import (
+    RECENT_ROWS,
+    Deferred,
+    Mass,
+    RidgeRegression,
+    batch_rows,
+    sequential_factor,
+)
 from kernel_bandits.values import Pending, evolve, fact
 
 # A few points are awaited and settled faster one by one; at most so many enter by one matrix product or one change.
@@ -48,10 +55,9 @@ class Awaited(NamedTuple):
 
 @dataclass(slots=True)
 class _NystromEvaluation(Evaluation):
-    """Adds φ and Pφ, shapes (A, m), and φᵀPφ, k(s, s) − ‖φ‖² and k(s, s), each (A,)."""
+    """Adds φ, shape (A, m), and φᵀPφ, k(s, s) − ‖φ‖² and k(s, s), each (A,)."""
 
     features: FloatArray
-    solved: FloatArray
     explained: FloatArray
     residual: FloatArray
     prior_variance: FloatArray
@@ -166,13 +172,11 @@ class NystromPosterior(Posterior):
 
     def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         features, residual = self.basis.coordinates(gram, prior)
-        # h = Pφ
-        solved = self.with_pending.inverse.times(features)
         mean = linalg.times_vector(features, self.regression.weights)
         # std² = λσ² = residual + λ·φᵀPφ
-        explained = np.vecdot(features, solved)
+        explained = self.with_pending.inverse.quadratic_forms(features)
         std = linalg.safe_sqrt(residual + self.regularization * explained)
-        return _NystromEvaluation(mean, std, features, solved, explained, residual, prior)
+        return _NystromEvaluation(mean, std, features, explained, residual, prior)
 
     def evaluate_awaited(self, keys: Sequence[int], points: FloatArray) -> Prediction:
         del points  # by the regression that does not count them, since their φ are known
@@ -190,7 +194,8 @@ class NystromPosterior(Posterior):
         features = evaluation.features
         # K − ΦΦᵀ + λ·ΦPΦᵀ, where noise that a kernel puts on its diagonal alone counts as in the std
         covariance = self.kernel(points, points.copy()) - linalg.times_transpose(features, features)
-        covariance += self.regularization * linalg.times_transpose(features, evaluation.solved)
+        solved = self.with_pending.inverse.times(features)
+        covariance += self.regularization * linalg.times_transpose(features, solved)
         np.fill_diagonal(covariance, evaluation.std**2)
         return covariance
 
@@ -246,7 +251,8 @@ class NystromPosterior(Posterior):
         # d mean = wᵀdφ and d std² = d residual + 2λ(Pφ)ᵀdφ with d residual = dk(s, s) − 2φᵀdφ, or 0 where it is cut off
         slopes = bonus * linalg.half_inverse(evaluation.std)
         own = np.where(evaluation.residual > 0.0, slopes, 0.0)
-        by_features = 2.0 * self.regularization * slopes[:, None] * evaluation.solved
+        by_features = self.with_pending.inverse.times(evaluation.features)
+        by_features *= 2.0 * self.regularization * slopes[:, None]
         by_features += self.regression.weights - 2.0 * own[:, None] * evaluation.features
         return self.basis.pulled_back(by_features), own
 
@@ -279,15 +285,14 @@ class NystromPosterior(Posterior):
         candidate = self._candidate(point, evaluation, row)
         proposal = self.dictionary.propose(candidate)
         after, features, residual, appended = self, candidate.features, float(candidate.residual), False
-        known = evaluation.solved[row], evaluation.explained.item(row), evaluation.mean.item(row)
         if proposal.draw and not proposal.resample:
             grown = self._with_anchor(point, candidate)
             if grown is not None:
                 after, candidate, features, residual = grown
                 appended = True
-                solved = after.with_pending.inverse.times_vector(features)
-                known = solved, float(features @ solved), float(features @ after.regression.weights)
-        regression, with_pending = after._regressions_after(features, reward, weight, known)
+        regression = with_pending = after.regression.learned_at(features, reward, weight)
+        if after.with_pending is not after.regression:
+            with_pending = after.with_pending.counted(features, weight)
         after = evolve(
             after,
             regression=regression,
@@ -299,7 +304,7 @@ class NystromPosterior(Posterior):
             residual_trace=after.residual_trace + (residual if weight == 1.0 else weight * residual),
             dictionary=self.dictionary if proposal.resample else self.dictionary.after(candidate, proposal, appended),
         )
-        return after._resampled() if proposal.resample else after
+        return after._resampled() if proposal.resample else after._settled_now_and_then()
 
     def _candidate(self, point: FloatArray, evaluation: _NystromEvaluation, row: int) -> Candidate:
         """Return one of the evaluated points as a rule sees it."""
@@ -312,22 +317,6 @@ class NystromPosterior(Posterior):
         features, anchors = evaluation.features[row], self.basis.anchors
         candidate: Candidate = fast(Candidate, (point, anchors, features, residual, prior, variance))
         return candidate
-
-    def _regressions_after(
-        self, features: FloatArray, reward: float, weight: float, known: tuple[FloatArray, float, float]
-    ) -> tuple[RidgeRegression, RidgeRegression]:
-        """Return both regressions with a reward, given h = Pφ and φᵀh of the one with pending points, and φᵀw."""
-        regression, with_pending = self.regression, self.with_pending
-        solved, variance, mean = known
-        if weight != 1.0:
-            after = regression.learned_at(features, reward, weight)
-            return after, after if with_pending is regression else with_pending.counted(features, weight)
-        if with_pending is regression:
-            after = regression.learned(features, solved, variance, mean, reward)
-            return after, after
-        with_pending = with_pending.learned(features, solved, variance, 0.0, 0.0)
-        solved = regression.inverse.times_vector(features)
-        return regression.learned(features, solved, float(features @ solved), mean, reward), with_pending
 
     def _with_anchor(self, point: FloatArray, candidate: Candidate) -> _Grown | None:
         """Return the posterior with one more anchor, of which the past learns; None if the point adds no direction."""
@@ -396,7 +385,13 @@ class NystromPosterior(Posterior):
             dimension=len(point),
             dictionary=self.dictionary if proposal.resample else self.dictionary.after(candidate, proposal, appended),
         )
-        return after._resampled() if proposal.resample else after
+        return after._resampled() if proposal.resample else after._settled_now_and_then()
+
+    def _settled_now_and_then(self) -> Self:
+        """Let the last anchors join the others, for the rounds in which none comes."""
+        if self.with_pending.rounds % RECENT_ROWS:
+            return self
+        return evolve(self, basis=self.basis.settled(), dictionary=self.dictionary.settled())
 
     def _awaiting_quietly(self, keys: Sequence[int], points: FloatArray) -> tuple[Self, int]:
         """Return the posterior that awaits the leading points that leave the anchors alone, and how many they are."""
@@ -519,7 +514,7 @@ class NystromPosterior(Posterior):
         """Return σ² of the paper at points, shape (n,)."""
         with np.errstate(invalid="ignore", over="ignore"):
             features, residual, _ = self.basis(points)
-            explained = np.vecdot(features, self.with_pending.inverse.times(features))
+            explained = self.with_pending.inverse.quadratic_forms(features)
         require_finite_between_points(self.basis.kernel, residual, explained)
         return residual / self.regularization + explained
 

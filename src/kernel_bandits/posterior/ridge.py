@@ -73,6 +73,7 @@ class RidgeRegression:
         log_determinant: log det(A/λ).
         drift: how far P was from A⁻¹ when it was last checked, relative.
         refactorizations: how often P was recomputed because it had drifted.
+        rounds: how many observations P has learned.
     """
 
     __slots__ = (
@@ -82,12 +83,12 @@ class RidgeRegression:
         "_precision",
         "_recent",
         "_recent_rewards",
-        "_rounds",
-        "drift",
+                "drift",
         "inverse",
         "log_determinant",
         "refactorizations",
         "regularization",
+        "rounds",
         "weights",
     )
 
@@ -103,7 +104,7 @@ class RidgeRegression:
         self._borders: tuple[FloatArray, ...] = ()
         self._moment = np.zeros(size)
         self._recent = self._recent_rewards = Rows(RECENT_ROWS)
-        self._rounds = 0
+        self.rounds = 0
         self._drift_limit = DRIFT_TOLERANCE
 
     size: int = fact("weights.size")
@@ -133,11 +134,11 @@ class RidgeRegression:
             inverse=self.inverse.plus(solved / math.sqrt(scale), -1.0),
             weights=self.weights + solved * ((reward - mean) / scale),
             log_determinant=self.log_determinant + math.log(scale),
-            _recent=self._with_recent(features),
+            _recent=self._with_recent(features) if self._borders else self._recent.appended(features),
             _recent_rewards=self._recent_rewards.appended(reward),
-            _rounds=self._rounds + 1,
+            rounds=self.rounds + 1,
         )
-        if after._rounds % RECENT_ROWS == 0:
+        if after.rounds % RECENT_ROWS == 0:
             after._absorb_recent()
             after._check_drift(features)
             after._refine()
@@ -148,14 +149,14 @@ class RidgeRegression:
         if weight != 1.0:
             features, reward = math.sqrt(weight) * features, math.sqrt(weight) * reward
         solved = self.inverse.times_vector(features)
-        return self.learned(features, solved, float(features @ solved), float(features @ self.weights), reward)
+        return self.learned(features, solved, float(features.dot(solved)), float(features.dot(self.weights)), reward)
 
     def counted(self, features: FloatArray, weight: float = 1.0) -> Self:
         """Return it with a point whose reward is never asked for; w means nothing from then on."""
         if weight != 1.0:
             features = math.sqrt(weight) * features
         solved = self.inverse.times_vector(features)
-        return self.learned(features, solved, float(features @ solved), 0.0, 0.0)
+        return self.learned(features, solved, float(features.dot(solved)), 0.0, 0.0)
 
     def counted_each(self, features: Sequence[FloatArray]) -> RidgeRegression:
         """Return it with points whose rewards are never asked for, one after the other or, if many, together."""
@@ -278,7 +279,7 @@ class RidgeRegression:
         """Bring A up to date with points that P has learned, and check the drift."""
         self._absorb_recent()
         linalg.add_gram(self._precision, features, 1.0)
-        self._rounds += len(features)
+        self.rounds += len(features)
         self._check_drift(features[-1])
 
     def _forget(self, features: FloatArray) -> None:
@@ -306,7 +307,7 @@ class RidgeRegression:
         self.log_determinant = log_determinant - self.size * math.log(self.regularization)
 
     def _with_recent(self, features: FloatArray) -> Rows:
-        """Return the features that wait to enter A with one more row; they have zeros where they had no coordinate."""
+        """Return the features that wait to enter A with further ones; zeros stand where they had no coordinate."""
         recent, size = self._recent, len(features)
         width = next(recent.blocks()).shape[1] if len(recent) else size
         if size == width:
@@ -414,7 +415,7 @@ class Deferred:
         for features, rewards in [*large, *([_stacked(small, size)] if small else [])]:
             linalg.add_gram(own._precision, features, 1.0)
             own._moment += linalg.transpose_times_vector(features, rewards)
-        own._rounds += self._rows
+        own.rounds += self._rows
         self._waiting, self._rows, self._stale = [], 0, True
 
 

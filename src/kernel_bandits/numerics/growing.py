@@ -228,8 +228,6 @@ class InverseFactor:
 
     def solve(self, column: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return φ = L⁻¹k and r = −L⁻ᵀφ."""
-        if not self.size:
-            return column, column
         (packed,) = self._lower.blocks()
         # the rows of L are the columns of the upper triangle that Fortran sees
         features = blas.dtpsv(self.size, packed, column, trans=1)

@@ -168,13 +168,13 @@ class AnchorBasis:
         alone, is no direction that another could share.
         """
         prior = float(self.kernel(point[None, :], point[None, :].copy())[0, 0])
-        least = least_direction(prior, self.regularization)
-        if prior - float(features @ features) <= least:
-            return None
-        # a step of Cholesky: φ = L⁻¹k_Z(z), l² = k(z, z) − ‖φ‖² and r = −L⁻ᵀφ
-        features, coefficients = self.whitening.solve(self.gram(point[None, :])[0])
-        square = prior - float(features @ features)
-        require_finite_between_points(self.kernel, square)
+        square, least = prior - float(features @ features), least_direction(prior, self.regularization)
+        coefficients = features
+        if len(features) and not square <= least:
+            # a step of Cholesky: φ = L⁻¹k_Z(z), l² = k(z, z) − ‖φ‖² and r = −L⁻ᵀφ
+            features, coefficients = self.whitening.solve(self.gram(point[None, :])[0])
+            square = prior - float(features @ features)
+            require_finite_between_points(self.kernel, square)
         return Direction(features, coefficients, square) if square > least else None
 
     def extended(self, point: FloatArray, direction: Direction) -> Self:

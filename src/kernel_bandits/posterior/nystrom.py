@@ -342,9 +342,9 @@ class NystromPosterior(Posterior):
         direction = self.basis.direction(point, candidate.features)
         if direction is None:
             return None
-        square = direction.square
+        basis, square = self.basis.extended(point, direction), direction.square
         features, residual = np.append(candidate.features, math.sqrt(square)), max(float(candidate.residual) - square, 0.0)
-        return _Direction(self.basis.extended(point, direction), features, residual, candidate._replace(residual=square))
+        return _Direction(basis, features, residual, candidate._replace(residual=square))
 
     def _awaited_outside(self) -> list[Outside]:
         """Awaited points that are no anchors as a block of the history, where a further direction finds them."""
@@ -440,7 +440,8 @@ class NystromPosterior(Posterior):
         points, residual = np.array([one.point for one in awaited]), np.array([one.residual for one in awaited])
         history = self.history
         if history is not None:
-            history = history.extended(points, rewards, anchors=[row for row, one in enumerate(awaited) if one.is_anchor])
+            anchors = [row for row, one in enumerate(awaited) if one.is_anchor]
+            history = history.extended(points, rewards, anchors=anchors)
         return self._released(keys, regression, history, float(residual.sum()))
 
     def _released(

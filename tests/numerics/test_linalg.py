@@ -58,26 +58,6 @@ def test_products_small_and_large(size, rows, seed):
     np.testing.assert_allclose(gram, np.eye(size) + matrix.T @ matrix, atol=1e-10)
 
 
-@given(size=sizes, seed=seeds)
-def test_bordered_inverse_is_the_inverse_of_the_bordered_matrix(size, seed):
-    generator = np.random.default_rng(seed)
-    whole = positive_definite(generator, size + 1)
-    inner, column, corner = whole[:size, :size], whole[:size, size], whole[size, size]
-    np.testing.assert_array_equal(linalg.border_symmetric(inner, column, corner), whole)
-    inverse = np.linalg.inv(inner)
-    solved = inverse @ column
-    bordered = linalg.border_inverse(inverse, solved, corner - column @ solved)
-    np.testing.assert_allclose(bordered @ whole, np.eye(size + 1), atol=1e-8)
-
-
-@given(size=sizes, seed=seeds)
-def test_bordered_inverse_factor_is_the_inverse_of_the_bordered_factor(size, seed):
-    factor = np.linalg.cholesky(positive_definite(np.random.default_rng(seed), size + 1))
-    inner, row, pivot = factor[:size, :size], factor[size, :size], factor[size, size]
-    bordered = linalg.border_inverse_factor(np.linalg.inv(inner).T.copy(), -np.linalg.solve(inner.T, row), pivot)
-    np.testing.assert_allclose(bordered.T @ factor, np.eye(size + 1), atol=1e-8)
-
-
 @given(size=sizes | st.sampled_from([61, 130, 199, 203]), seed=seeds)
 def test_rank_one_update_keeps_exact_symmetry(size, seed):
     generator = np.random.default_rng(seed)

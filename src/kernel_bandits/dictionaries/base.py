@@ -141,6 +141,10 @@ class Dictionary(ABC):
             "has no redrawn; write one that returns the next anchors, shape (m, d), and the dictionary."
         )
 
+    def settled(self) -> Self:
+        """Return the same dictionary, in the form that is fastest where no anchor comes; called now and then."""
+        return self
+
     def adopting(self, inverse: FloatArray) -> Self:
         """Return the dictionary with anchors that were not drawn one by one, but redrawn or from a whole history.
 

@@ -10,7 +10,7 @@ from kernel_bandits.arrays import FloatArray, as_positive
 from kernel_bandits.dictionaries.base import Candidate, Dictionary
 from kernel_bandits.dictionaries.leverage import LeverageDictionary, LeverageRule, leverage_score
 from kernel_bandits.errors import UnavailableError
-from kernel_bandits.numerics.linalg import border_symmetric, minus_outer, quadratic_forms, symmetric_times_vector
+from kernel_bandits.numerics.growing import Symmetric
 from kernel_bandits.values import evolve
 
 
@@ -55,12 +55,19 @@ class KorsDictionary(LeverageDictionary):
 
     def __init__(self, rule: Kors, leverage_regularization: float, coins: np.random.Generator) -> None:
         super().__init__(rule, leverage_regularization, coins)
-        self._inverse = np.empty((0, 0))
+        self._inverse = self._scores(np.empty((0, 0)))
+
+    def _scores(self, inverse: FloatArray) -> Symmetric:
+        # a direction seen for the first time has weight 1/μ in Q before the point itself counts
+        return Symmetric(inverse, 1.0 / self.leverage_regularization)
 
     def adopting(self, inverse: FloatArray) -> Self:
         # drawn points with weights 1/p would have estimated the sum
         kept = np.empty((0, 0)) if self.is_full(len(inverse)) else inverse
-        return evolve(self, draws=len(inverse), _inverse=kept)
+        return evolve(self, draws=len(inverse), _inverse=self._scores(kept))
+
+    def settled(self) -> Self:
+        return evolve(self, _inverse=self._inverse.settled())
 
     def _measure(self, candidate: Candidate) -> FloatArray | float:
         features = candidate.features
@@ -71,8 +78,8 @@ class KorsDictionary(LeverageDictionary):
             )
         # φᵀQφ
         if features.ndim == 1:
-            return float(symmetric_times_vector(self._inverse, features).dot(features))
-        return quadratic_forms(features, self._inverse)
+            return float(self._inverse.times_vector(features).dot(features))
+        return self._inverse.quadratic_forms(features)
 
     def _score(self, residual: FloatArray | float, measure: FloatArray | float) -> FloatArray | float:
         mu = self.leverage_regularization
@@ -82,12 +89,10 @@ class KorsDictionary(LeverageDictionary):
     def _drawing(self, candidate: Candidate, probability: float, appended: bool) -> tuple[Self, FloatArray]:
         features, inverse = candidate.features, self._inverse
         if appended:
-            # a direction seen for the first time has weight 1/μ in Q before the point itself counts
-            inverse = border_symmetric(inverse, np.zeros(len(features)), 1.0 / self.leverage_regularization)
-            features = np.append(features, np.sqrt(candidate.residual))
+            inverse, features = inverse.bordered(), np.append(features, np.sqrt(candidate.residual))
         # Q ← (Q⁻¹ + φφᵀ/p)⁻¹ = Q − vvᵀ with v = Qφ/√(p + φᵀQφ)
-        solved = symmetric_times_vector(inverse, features)
+        solved = inverse.times_vector(features)
         fall = solved / math.sqrt(probability + float(features @ solved))
         # once no score is asked for any more, m² numbers need not be kept
-        kept = np.empty((0, 0)) if self.is_full(len(features)) else minus_outer(inverse, fall)
+        kept = self._scores(np.empty((0, 0))) if self.is_full(len(features)) else inverse.plus(fall, -1.0)
         return evolve(self, _inverse=kept), fall

@@ -176,43 +176,10 @@ def mirror_upper(matrix: FloatArray) -> None:
         np.copyto(corner, corner.T, where=_BELOW_DIAGONAL[: stop - start, : stop - start])
 
 
-def border_inverse_factor(factor: FloatArray, coefficients: FloatArray, pivot: float) -> FloatArray:
-    """Return the transposed inverse Cholesky factor Jᵀ after adding the row [φᵀ, l] to L.
-
-    With J = L⁻¹, the new row of J (column of Jᵀ) is [r, 1]/l where r = −Jᵀφ.
-    """
-    size = len(coefficients)
-    bordered = np.zeros((size + 1, size + 1))
-    bordered[:size, :size] = factor
-    bordered[:size, size] = coefficients / pivot
-    bordered[size, size] = 1.0 / pivot
-    return bordered
-
-
-def border_symmetric(matrix: FloatArray, column: FloatArray, corner: float) -> FloatArray:
-    """Return [[M, v], [vᵀ, c]]."""
-    size = len(column)
-    bordered = np.empty((size + 1, size + 1))
-    bordered[:size, :size] = matrix
-    bordered[size, :size] = bordered[:size, size] = column
-    bordered[size, size] = corner
-    return bordered
-
-
-def border_inverse(inverse: FloatArray, solved: FloatArray, schur: float) -> FloatArray:
-    """Return the inverse of [[A, a], [aᵀ, c]] from P = A⁻¹, Pa and the Schur complement s = c − aᵀPa.
-
-    It is [[P + Pa(Pa)ᵀ/s, −Pa/s], [·, 1/s]].
-    """
-    bordered = border_symmetric(inverse, solved / -schur, 1.0 / schur)
-    bordered[:-1, :-1] += np.outer(solved / schur, solved)
-    return bordered
-
-
 def independent_rows(
     gram: FloatArray, tolerance: float, mean_residual: float = 0.0, limit: int | None = None
-) -> tuple[NDArray[np.intp], FloatArray]:
-    """Select independent rows of a Gram matrix; return their indices and Jᵀ, the inverse factor of their block.
+) -> tuple[NDArray[np.intp], FloatArray, FloatArray]:
+    """Select independent rows of a Gram matrix; return their indices, and Jᵀ = L⁻ᵀ and L with LLᵀ their block.
 
     This is pivoted Cholesky of the Gram matrix scaled to unit diagonal: each selected row is the one that the previous
     ones explain least. It stops when the largest residual is at most the tolerance, when the mean residual is at most
@@ -221,7 +188,7 @@ def independent_rows(
     scale = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     alive = np.flatnonzero(scale > 0)
     if not len(alive):
-        return alive, np.empty((0, 0))
+        return alive, np.empty((0, 0)), np.empty((0, 0))
     scale = scale[alive]
     correlation = gram[np.ix_(alive, alive)] / np.outer(scale, scale)
     with factorisation_threads(len(correlation)):
@@ -234,9 +201,11 @@ def independent_rows(
         if limit is not None:
             rank = min(rank, limit)
         pivots = pivots[:rank] - 1
-        inverse, _ = lapack.dtrtri(factor[:rank, :rank], lower=1)
-    # K = D·C·D with the correlation C = LLᵀ, so J = L⁻¹D⁻¹
-    return alive[pivots], np.ascontiguousarray((np.tril(inverse) / scale[pivots]).T)
+        factor = np.tril(factor[:rank, :rank])
+        inverse, _ = lapack.dtrtri(factor, lower=1)
+    # K = D·C·D with the correlation C = FFᵀ, so L = DF and J = F⁻¹D⁻¹
+    scale = scale[pivots]
+    return alive[pivots], np.ascontiguousarray((np.tril(inverse) / scale).T), scale[:, None] * factor
 
 
 def factorise(symmetric: FloatArray) -> float:

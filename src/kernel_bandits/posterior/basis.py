@@ -4,11 +4,11 @@ Everything beyond needs no more of a basis than its coordinates, the gradient th
 φ, the radii and the dictionary rules stay as they are for any other basis.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernel_bandits import kernels
 from kernel_bandits.arrays import FloatArray
@@ -16,8 +16,10 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, require_gram
 from kernel_bandits.kernels.base import Sections, with_defaults
 from kernel_bandits.numerics import linalg
-from kernel_bandits.posterior.history import Block
+from kernel_bandits.numerics.growing import InverseFactor
+from kernel_bandits.posterior.history import Outside
 from kernel_bandits.posterior.ridge import Mass
+from kernel_bandits.values import evolve
 
 # The kernels of this library return a fresh array, which may be overwritten.
 KERNELS = f"{kernels.__name__}."
@@ -26,14 +28,9 @@ KERNELS = f"{kernels.__name__}."
 DIRECTION_TOLERANCE, NOISE_TOLERANCE = 1e-6, 1e-3
 # Below this share of k(s, s) a residual is rounding, and would add a row of noise to J.
 ROUNDING_TOLERANCE = 1e-12
-# Up to this bound on the condition of K_ZZ, directions are orthogonal to the anchors within 1e-9 as they are.
-WELL_CONDITIONED = 1e7
 EPSILON = float(np.finfo(float).eps)
 # One cross-Gram block of at most this many bytes is held at a time, and never a t×m matrix.
 BLOCK_BYTES = 2 * 2**20
-# Extended precision is wider than double on most machines, but not on all.
-EXTENDED = np.longdouble
-EXTENDED_IS_WIDER = bool(np.finfo(EXTENDED).eps < np.finfo(np.float64).eps)
 
 
 def least_direction(prior_variance: FloatArray | float, regularization: float) -> FloatArray:
@@ -65,26 +62,32 @@ class Coordinates(NamedTuple):
     prior_variance: FloatArray
 
 
+class Direction(NamedTuple):
+    """What a point z adds to the span of the anchors: k(z, ·) + Σ r_j k(z_j, ·) with r = −Jᵀφ(z), and its square l²."""
+
+    features: FloatArray
+    coefficients: FloatArray
+    square: float
+
+
 class AnchorBasis:
     """φ(s) = J k_Z(s) with J = L⁻¹ and LLᵀ = K_ZZ: orthonormal coordinates in the span of the anchors.
 
-    Never changed in place: whoever keeps one keeps the coordinates of its moment. The anchors Z have shape (m, d); the
-    factor is Jᵀ, shape (m, m): products with it from the right run along rows of memory. The trace is that of K_ZZ.
+    Never changed in place: whoever keeps one keeps the coordinates of its moment. The anchors Z have shape (m, d).
     """
 
-    __slots__ = ("_owns_gram", "anchors", "factor", "kernel", "regularization", "trace")
+    __slots__ = ("_owns_gram", "anchors", "kernel", "regularization", "whitening")
 
     def __init__(
         self,
         kernel: KernelLike,
         regularization: float,
         anchors: FloatArray | None = None,
-        factor: FloatArray | None = None,
-        trace: float = 0.0,
+        whitening: InverseFactor | None = None,
     ) -> None:
-        self.kernel, self.regularization, self.trace = kernel, regularization, trace
+        self.kernel, self.regularization = kernel, regularization
         self.anchors = np.empty((0, 0)) if anchors is None else anchors
-        self.factor = np.empty((0, 0)) if factor is None else factor
+        self.whitening = InverseFactor() if whitening is None else whitening
         self._owns_gram = type(kernel).__module__.startswith(KERNELS)
 
     @classmethod
@@ -107,11 +110,16 @@ class AnchorBasis:
         largest = float(np.diagonal(gram).max(initial=0.0))
         share = mean_residual / largest if largest > 0.0 else 0.0
         least = float(least_direction(largest, regularization)) / largest if largest > 0.0 else 0.0
-        kept, factor = linalg.independent_rows(gram, least, share, limit)
-        return cls(kernel, regularization, candidates[kept], factor, float(np.diagonal(gram)[kept].sum()))
+        kept, upper, lower = linalg.independent_rows(gram, least, share, limit)
+        return cls(kernel, regularization, candidates[kept], InverseFactor(upper, lower))
 
     def __len__(self) -> int:
         return len(self.anchors)
+
+    @property
+    def factor(self) -> FloatArray:
+        """Jᵀ, shape (m, m): products with it from the right run along rows of memory."""
+        return self.whitening.upper
 
     def sections_in(self, context: FloatArray) -> Sections | None:
         """Return the kernel between actions in one context (d_x,) and the anchors; None where nothing is gained."""
@@ -138,69 +146,51 @@ class AnchorBasis:
 
     def coordinates(self, gram: FloatArray, prior: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return φ and the residual of points from their :meth:`gram`, which is overwritten, and k(s, s)."""
-        features = self.projected(gram)
+        # φ = J k_Z(s), one row each
+        features = self.whitening.times(gram)
         # residual = k(s, s) − ‖φ‖², the squared distance of k(s, ·) to the span of the anchors
         return features, linalg.not_negative(prior - np.vecdot(features, features))
 
-    def projected(self, gram: FloatArray) -> FloatArray:
-        """Return φ of points from their :meth:`gram`, which is overwritten."""
-        # φ = J k_Z(s), one row each
-        return linalg.times_upper(gram, self.factor)
-
     def weights(self, vector: FloatArray) -> FloatArray:
         """Jᵀv: the function vᵀφ is Σ_j [Jᵀv]_j·k(·, z_j)."""
-        return linalg.upper_times_vector(self.factor, vector)
+        return self.whitening.transpose_times_vector(vector)
 
     def pulled_back(self, by_features: FloatArray) -> FloatArray:
         """Return the slopes by k_Z(s) of what has these slopes (A, m) by φ(s), which are overwritten."""
         # dφ = J dk_Z
-        return linalg.times_upper_transpose(by_features, self.factor)
+        return self.whitening.times_transpose(by_features)
 
     @np.errstate(invalid="ignore", over="ignore")
-    def direction(self, point: FloatArray, features: FloatArray) -> tuple[FloatArray, float]:
-        """Return what a point z adds to the span of the anchors: k(z, ·) + Σ r_j k(z_j, ·) with r = −Jᵀφ(z).
+    def direction(self, point: FloatArray, features: FloatArray) -> Direction | None:
+        """Return what a point z adds to the span of the anchors, given φ(z); None if that is nothing.
 
-        Return r, shape (m,), and the squared length of the direction. k(z, z) is that of two copies of the point: white
-        noise, which scikit-learn's ``WhiteKernel`` puts on ``diag`` alone, is no direction that another could share.
+        k(z, z) is that of two copies of the point: white noise, which scikit-learn's ``WhiteKernel`` puts on ``diag``
+        alone, is no direction that another could share.
         """
-        own = float(self.kernel(point[None, :], point[None, :].copy())[0, 0])
-        coefficients = -self.weights(features)
-        square = own - float(features @ features)
-        if not EXTENDED_IS_WIDER or square <= least_direction(own, self.regularization) or not len(features):
-            return coefficients, square
-        # cond K_ZZ = ‖K_ZZ‖·‖J‖² ≤ trace K_ZZ · ‖J‖²_F
-        if self.trace * float(np.vdot(self.factor, self.factor)) <= WELL_CONDITIONED:
+        prior = float(self.kernel(point[None, :], point[None, :].copy())[0, 0])
+        square, least = prior - float(features @ features), least_direction(prior, self.regularization)
+        coefficients = features
+        if len(features) and not square <= least:
+            # a step of Cholesky: φ = L⁻¹k_Z(z), l² = k(z, z) − ‖φ‖² and r = −L⁻ᵀφ
+            features, coefficients = self.whitening.solve(self.gram(point[None, :])[0])
+            square = prior - float(features @ features)
             require_finite_between_points(self.kernel, square)
-            return coefficients, square
-        # Rounding leaves the direction not quite orthogonal to the anchors, and J amplifies that from one to the next
-        # (K_ZZ may have condition 1e13): r ← r − JᵀJ(k_Z(z) + K_ZZ r), in extended precision where it cancels.
-        column = self.gram(point[None, :])[0].astype(EXTENDED)
-        misfit = (column + self._extended_gram_times(coefficients)).astype(np.float64)
-        coefficients -= self.weights(linalg.times_upper(misfit[None, :], self.factor)[0])
-        # l² = k(z, z) + rᵀk_Z(z)
-        square = own + float(coefficients @ column)
-        require_finite_between_points(self.kernel, square)
-        return coefficients, square
+        return Direction(features, coefficients, square) if square > least else None
 
-    def _extended_gram_times(self, vector: FloatArray) -> NDArray[np.longdouble]:
-        """K_ZZ·v in extended precision, with kernel values that are recomputed block by block."""
-        anchors, wide = self.anchors, vector.astype(EXTENDED)
-        rows = max(1, BLOCK_BYTES // (16 * len(anchors)))
-        blocks = (self.gram(anchors[start : start + rows]) for start in range(0, len(anchors), rows))
-        return np.concatenate([gram.astype(EXTENDED) @ wide for gram in blocks])
+    def extended(self, point: FloatArray, direction: Direction) -> Self:
+        """Return the basis with one more anchor, which adds this direction."""
+        anchors = np.concatenate([self.anchors.reshape(len(self.anchors), len(point)), point[None, :]])
+        features, coefficients, square = direction
+        whitening = self.whitening.bordered(features, coefficients, math.sqrt(square))
+        return type(self)(self.kernel, self.regularization, anchors, whitening)
 
-    def extended(self, point: FloatArray, coefficients: FloatArray, pivot: float, prior_variance: float) -> Self:
-        """Return the basis with one more anchor z, whose :meth:`direction` has these coefficients and this length.
-
-        ``prior_variance`` is k(z, z).
-        """
-        anchors = np.concatenate([self.anchors.reshape(len(self.factor), len(point)), point[None, :]])
-        factor = linalg.border_inverse_factor(self.factor, coefficients, pivot)
-        return type(self)(self.kernel, self.regularization, anchors, factor, self.trace + prior_variance)
+    def settled(self) -> Self:
+        """Return the same basis, whose coordinates are computed fastest where no anchor comes any more."""
+        return evolve(self, whitening=self.whitening.settled())
 
     @np.errstate(invalid="ignore", over="ignore")
-    def project(self, blocks: Iterable[Block], since: Sequence[int]) -> Mass:
-        """Return the past in the coordinates of the last q anchors.
+    def project(self, blocks: Iterable[Outside], since: Sequence[int]) -> Mass | None:
+        """Return the past in the coordinates of the last q anchors; None if there are no blocks.
 
         Φ(s_i) = J k_Z(s_i), O(t·m), kernel recomputed block by block.
 
@@ -208,25 +198,27 @@ class AnchorBasis:
         already. Where repeats are merged, every anchor must be newer than all observations.
         """
         size, further = len(self.anchors), len(since)
-        added = np.asarray(since)
+        added, newest = np.asarray(since), self.whitening.last_rows(further)
         gram_sum, square, moment = np.zeros((size, further)), np.zeros((further, further)), np.zeros(further)
-        rows, first = max(1, BLOCK_BYTES // (8 * size)), 0
-        for block_points, block_counts, block_rewards in blocks:
-            for start in range(0, len(block_points), rows):
-                points, rewards = block_points[start : start + rows], block_rewards[start : start + rows]
-                counts = block_counts[start : start + rows]
+        rows, is_empty = max(1, BLOCK_BYTES // (8 * size)), True
+        for block in blocks:
+            for start in range(0, len(block.points), rows):
+                some = slice(start, start + rows)
+                points, counts, order = block.points[some], block.counts[some], block.order[some]
                 # anchors that were there before the first of these points know them all
-                known = int(np.searchsorted(added, first, side="right"))
+                known = int(np.searchsorted(added, order[0], side="right"))
                 if known == further:
                     break
+                is_empty = False
                 gram = self.kernel(points, self.anchors)
-                coordinates = linalg.times(gram, np.ascontiguousarray(self.factor[:, size - further + known :]))
-                coordinates *= np.arange(first, first + len(points))[:, None] < added[known:]
+                coordinates = linalg.times_transpose(gram, np.ascontiguousarray(newest[known:]))
+                coordinates *= order[:, None] < added[known:]
                 weighted = coordinates if (counts == 1.0).all() else counts[:, None] * coordinates
                 gram_sum[:, known:] += linalg.transpose_times(gram, weighted)
                 square[known:, known:] += linalg.transpose_times(coordinates, weighted)
-                moment[known:] += rewards @ coordinates
-                first += len(points)
+                moment[known:] += block.rewards[some] @ coordinates
+        if is_empty:
+            return None
         require_finite_between_points(self.kernel, square, moment)
         # Σ φcᵀ = J Σ k_Z cᵀ
-        return Mass(linalg.times_upper(np.ascontiguousarray(gram_sum.T), self.factor).T, square, moment)
+        return Mass(self.whitening.times(np.ascontiguousarray(gram_sum.T)).T, square, moment)

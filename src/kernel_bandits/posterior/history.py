@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import Any, Protocol, Self, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.values import Rows, evolve
@@ -15,6 +16,15 @@ from kernel_bandits.values import Rows, evolve
 Block: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
 BLOCK_ROWS = 512
 _ONES = np.ones(BLOCK_ROWS)
+
+
+class Outside(NamedTuple):
+    """Observations that are no anchors: points (b, d), counts (b,), sums of rewards (b,), and their row numbers (b,)."""
+
+    points: FloatArray
+    counts: FloatArray
+    rewards: FloatArray
+    order: NDArray[np.intp]
 
 
 class Blocks(Protocol):
@@ -70,10 +80,12 @@ class History:
     Where repeats are merged, a pass costs as many rows as there are different points.
     """
 
-    __slots__ = ("_points", "_repeats", "_rewards", "_weights")
+    __slots__ = ("_anchors", "_points", "_repeats", "_rewards", "_weights")
 
     def __init__(self, merge_repeats: bool = False) -> None:
         self._points = self._rewards = Rows(BLOCK_ROWS)
+        # the rows that are known to be anchors
+        self._anchors = Rows(BLOCK_ROWS)
         self._weights: Rows | None = None
         self._repeats = _Repeats() if merge_repeats else None
 
@@ -81,21 +93,30 @@ class History:
         """Return how many rows a pass costs: observations, or different points where repeats are merged."""
         return len(self._points)
 
-    def appended(self, point: FloatArray, reward: float, weight: float = 1.0) -> Self:
+    def appended(self, point: FloatArray, reward: float, weight: float = 1.0, is_anchor: bool = False) -> Self:
         """Return it with one more observation."""
-        weights, repeats, points = self._weights, self._repeats, self._points
+        weights, repeats, points, anchors = self._weights, self._repeats, self._points, self._anchors
         if weights is None and weight != 1.0:
             weights = Rows.of(np.ones(len(self._rewards)), BLOCK_ROWS)
         if weights is not None:
             weights = weights.appended(weight)
         if repeats is not None:
             repeats = repeats.appended(point, points)
+        if is_anchor and repeats is None:
+            anchors = anchors.appended(len(points))
         if repeats is None or repeats.order.last == len(points):
             points = points.appended(point)
-        return evolve(self, _points=points, _rewards=self._rewards.appended(reward), _weights=weights, _repeats=repeats)
+        rewards = self._rewards.appended(reward)
+        return evolve(self, _anchors=anchors, _points=points, _rewards=rewards, _weights=weights, _repeats=repeats)
 
-    def extended(self, points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None) -> Self:
-        """Return it with further observations in order."""
+    def extended(
+        self,
+        points: FloatArray,
+        rewards: FloatArray,
+        weights: FloatArray | None = None,
+        anchors: Sequence[int] = (),
+    ) -> Self:
+        """Return it with further observations in order; ``anchors`` says which of them are."""
         if self._repeats is not None:
             grown, each = self, np.ones(len(points)) if weights is None else weights
             for point, reward, weight in zip(points, rewards.tolist(), each.tolist(), strict=True):
@@ -107,7 +128,10 @@ class History:
         if kept is not None:
             kept = kept.extended(np.ones(len(points)) if weights is None else weights)
         grown_points, grown_rewards = self._points.extended(points), self._rewards.extended(rewards)
-        return evolve(self, _points=grown_points, _rewards=grown_rewards, _weights=kept)
+        known = self._anchors
+        for row in anchors:
+            known = known.appended(len(self._points) + row)
+        return evolve(self, _anchors=known, _points=grown_points, _rewards=grown_rewards, _weights=kept)
 
     def blocks(self) -> Iterator[Block]:
         """Return views of different points (b, d), their counts and sums of rewards (b,), b ≤ ``BLOCK_ROWS``."""
@@ -121,6 +145,29 @@ class History:
             else:
                 own = next(weights)
                 yield points, own, own * rewards
+
+    def outside(self) -> Iterator[Outside]:
+        """Yield the observations that are not known to be anchors, block by block."""
+        anchors, first = self._anchors.array, 0
+        for points, counts, sums in self.blocks():
+            start, stop = np.searchsorted(anchors, (first, first + len(points)))
+            others = np.ones(len(points), dtype=bool)
+            if stop > start:
+                others[anchors[start:stop] - first] = False
+            if others.all():
+                yield Outside(points, counts, sums, np.arange(first, first + len(points)))
+            elif stop - start < len(points):
+                (order,) = others.nonzero()
+                yield Outside(points[order], counts[order], sums[order], first + order)
+            first += len(points)
+
+    def with_anchors(self, anchors: FloatArray) -> Self:
+        """Return it for a basis of these anchors (m, d), which may be among the observed points."""
+        if self._repeats is not None:
+            return self
+        known = {anchor.tobytes() for anchor in anchors}
+        rows = [row for row, point in enumerate(self.rows) if point.tobytes() in known]
+        return evolve(self, _anchors=Rows.of(np.array(rows, dtype=np.intp), BLOCK_ROWS))
 
     def _merged_blocks(self, order: Any) -> Iterator[Block]:
         if not len(order):

@@ -29,8 +29,15 @@ from kernel_bandits.posterior.basis import (
     require_finite_between_points,
     require_resolution,
 )
-from kernel_bandits.posterior.history import BLOCK_ROWS, Block, Blocks, History, Thinned
-from kernel_bandits.posterior.ridge import Deferred, Mass, RidgeRegression, batch_rows, sequential_factor
+from kernel_bandits.posterior.history import BLOCK_ROWS, Blocks, History, Outside, Thinned
+from kernel_bandits.posterior.ridge import (
+    RECENT_ROWS,
+    Deferred,
+    Mass,
+    RidgeRegression,
+    batch_rows,
+    sequential_factor,
+)
 from kernel_bandits.values import Pending, evolve, fact
 
 # A few points are awaited and settled faster one by one; at most so many enter by one matrix product or one change.
@@ -38,19 +45,19 @@ FEWEST, MOST_AWAITED, MOST_SETTLED = 8, 128, 1024
 
 
 class Awaited(NamedTuple):
-    """A point whose reward is awaited: (d,), its φ when it was played, and what the anchors then left of it."""
+    """A point whose reward is awaited: (d,), its φ when it was played, what the anchors then left, whether it is one."""
 
     point: FloatArray
     features: FloatArray
     residual: float
+    is_anchor: bool = False
 
 
 @dataclass(slots=True)
 class _NystromEvaluation(Evaluation):
-    """Adds φ and Pφ, shapes (A, m), and φᵀPφ, k(s, s) − ‖φ‖² and k(s, s), each (A,)."""
+    """Adds φ, shape (A, m), and φᵀPφ, k(s, s) − ‖φ‖² and k(s, s), each (A,)."""
 
     features: FloatArray
-    solved: FloatArray
     explained: FloatArray
     residual: FloatArray
     prior_variance: FloatArray
@@ -171,13 +178,11 @@ class NystromPosterior(Posterior):
 
     def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         features, residual = self.basis.coordinates(gram, prior)
-        # h = Pφ
-        solved = linalg.times(features, self.with_pending.covariance)
         mean = linalg.times_vector(features, self.regression.weights)
         # std² = λσ² = residual + λ·φᵀPφ
-        explained = np.vecdot(features, solved)
+        explained = self.with_pending.inverse.quadratic_forms(features)
         std = linalg.safe_sqrt(residual + self.regularization * explained)
-        return _NystromEvaluation(mean, std, features, solved, explained, residual, prior)
+        return _NystromEvaluation(mean, std, features, explained, residual, prior)
 
     def evaluate_awaited(self, keys: Sequence[int], points: FloatArray) -> Prediction:
         del points  # by the regression that does not count them, since their φ are known
@@ -185,7 +190,7 @@ class NystromPosterior(Posterior):
         means, stds = np.empty(len(keys)), np.empty(len(keys))
         for row, one in enumerate(awaited):
             # std² = residual + λ·φᵀPφ
-            solved = linalg.symmetric_times_vector(self.regression.covariance, one.features)
+            solved = self.regression.inverse.times_vector(one.features)
             variance = one.residual + self.regularization * float(one.features @ solved)
             means[row] = one.features @ self.regression.weights
             stds[row] = math.sqrt(max(variance, 0.0))
@@ -195,7 +200,8 @@ class NystromPosterior(Posterior):
         features = evaluation.features
         # K − ΦΦᵀ + λ·ΦPΦᵀ, where noise that a kernel puts on its diagonal alone counts as in the std
         covariance = self.kernel(points, points.copy()) - linalg.times_transpose(features, features)
-        covariance += self.regularization * linalg.times_transpose(features, evaluation.solved)
+        solved = self.with_pending.inverse.times(features)
+        covariance += self.regularization * linalg.times_transpose(features, solved)
         np.fill_diagonal(covariance, evaluation.std**2)
         return covariance
 
@@ -206,8 +212,8 @@ class NystromPosterior(Posterior):
             # mean = Σ_j k(s, z_j)·[Jᵀw]_j
             return basis.anchors.copy(), gram[0] * basis.weights(regression.weights), None
         # mean = Σ_i r_i·φ(s_i)ᵀPφ(s) with φ(s_i)ᵀPφ(s) = k_Z(s_i)ᵀJᵀPφ(s)
-        features = linalg.times_upper(gram, basis.factor)[0]
-        coefficients = basis.weights(linalg.times_vector(regression.covariance, features))
+        features = basis.whitening.times(gram)[0]
+        coefficients = basis.weights(regression.inverse.times_vector(features))
         values, rewards = [np.empty(0)], [np.empty(0)]
         for points, counts, sums in self.history.blocks():
             values.append(sums * linalg.times_vector(basis.gram(points), coefficients))
@@ -251,7 +257,8 @@ class NystromPosterior(Posterior):
         # d mean = wᵀdφ and d std² = d residual + 2λ(Pφ)ᵀdφ with d residual = dk(s, s) − 2φᵀdφ, or 0 where it is cut off
         slopes = bonus * linalg.half_inverse(evaluation.std)
         own = np.where(evaluation.residual > 0.0, slopes, 0.0)
-        by_features = 2.0 * self.regularization * slopes[:, None] * evaluation.solved
+        by_features = self.with_pending.inverse.times(evaluation.features)
+        by_features *= 2.0 * self.regularization * slopes[:, None]
         by_features += self.regression.weights - 2.0 * own[:, None] * evaluation.features
         return self.basis.pulled_back(by_features), own
 
@@ -284,27 +291,26 @@ class NystromPosterior(Posterior):
         candidate = self._candidate(point, evaluation, row)
         proposal = self.dictionary.propose(candidate)
         after, features, residual, appended = self, candidate.features, float(candidate.residual), False
-        known = evaluation.solved[row], evaluation.explained.item(row), evaluation.mean.item(row)
         if proposal.draw and not proposal.resample:
             grown = self._with_anchor(point, candidate)
             if grown is not None:
                 after, candidate, features, residual = grown
                 appended = True
-                solved = linalg.symmetric_times_vector(after.with_pending.covariance, features)
-                known = solved, float(features @ solved), float(features @ after.regression.weights)
-        regression, with_pending = after._regressions_after(features, reward, weight, known)
+        regression = with_pending = after.regression.learned_at(features, reward, weight)
+        if after.with_pending is not after.regression:
+            with_pending = after.with_pending.counted(features, weight)
         after = evolve(
             after,
             regression=regression,
             with_pending=with_pending,
-            history=None if self.history is None else self.history.appended(point, reward, weight),
+            history=None if self.history is None else self.history.appended(point, reward, weight, appended),
             dimension=len(point),
             round_index=self.round_index + 1,
             # ρ grows by what the anchors do not explain
             residual_trace=after.residual_trace + (residual if weight == 1.0 else weight * residual),
             dictionary=self.dictionary if proposal.resample else self.dictionary.after(candidate, proposal, appended),
         )
-        return after._resampled() if proposal.resample else after
+        return after._resampled() if proposal.resample else after._settled_now_and_then()
 
     def _candidate(self, point: FloatArray, evaluation: _NystromEvaluation, row: int) -> Candidate:
         """Return one of the evaluated points as a rule sees it."""
@@ -318,22 +324,6 @@ class NystromPosterior(Posterior):
         candidate: Candidate = fast(Candidate, (point, anchors, features, residual, prior, variance))
         return candidate
 
-    def _regressions_after(
-        self, features: FloatArray, reward: float, weight: float, known: tuple[FloatArray, float, float]
-    ) -> tuple[RidgeRegression, RidgeRegression]:
-        """Return both regressions with a reward, given h = Pφ and φᵀh of the one with pending points, and φᵀw."""
-        regression, with_pending = self.regression, self.with_pending
-        solved, variance, mean = known
-        if weight != 1.0:
-            after = regression.learned_at(features, reward, weight)
-            return after, after if with_pending is regression else with_pending.counted(features, weight)
-        if with_pending is regression:
-            after = regression.learned(features, solved, variance, mean, reward)
-            return after, after
-        with_pending = with_pending.learned(features, solved, variance, 0.0, 0.0)
-        solved = linalg.symmetric_times_vector(regression.covariance, features)
-        return regression.learned(features, solved, float(features @ solved), mean, reward), with_pending
-
     def _with_anchor(self, point: FloatArray, candidate: Candidate) -> _Grown | None:
         """Return the posterior with one more anchor, of which the past learns; None if the point adds no direction."""
         # the kernel between anchors and history, in products of a millisecond or so
@@ -342,31 +332,32 @@ class NystromPosterior(Posterior):
             if direction is None:
                 return None
             basis, features, residual, candidate = direction
-            mass = basis.project(() if self.history is None else self.history.blocks(), [self.round_index])
+            mass = basis.project(() if self.history is None else self.history.outside(), [self.round_index])
             regression = with_pending = self.regression.bordered(mass)
             if self.with_pending is not self.regression:
-                awaited = basis.project(self._awaited_block(), [len(self.awaited)])
-                with_pending = self.with_pending.bordered(Mass(*map(np.add, mass, awaited)))
-        trace = max(self.residual_trace - mass.square.item(), 0.0)
+                awaited = basis.project(self._awaited_outside(), [len(self.awaited)])
+                both = [each for each in (mass, awaited) if each is not None]
+                total = Mass(*map(sum, zip(*both, strict=True))) if both else None
+                with_pending = self.with_pending.bordered(total)
+        trace = self.residual_trace if mass is None else max(self.residual_trace - mass.square.item(), 0.0)
         grown = evolve(self, basis=basis, regression=regression, with_pending=with_pending, residual_trace=trace)
         return _Grown(grown, candidate, features, residual)
 
     def _direction(self, point: FloatArray, candidate: Candidate) -> _Direction | None:
         """Return the basis with one more anchor, and the point in it; None if it adds no direction."""
-        coefficients, square = self.basis.direction(point, candidate.features)
-        if not square > least_direction(candidate.prior_variance, self.regularization):
+        direction = self.basis.direction(point, candidate.features)
+        if direction is None:
             return None
-        pivot = math.sqrt(square)
-        basis = self.basis.extended(point, coefficients, pivot, float(candidate.prior_variance))
-        features, residual = np.append(candidate.features, pivot), max(float(candidate.residual) - square, 0.0)
+        basis, square = self.basis.extended(point, direction), direction.square
+        features, residual = np.append(candidate.features, math.sqrt(square)), max(float(candidate.residual) - square, 0.0)
         return _Direction(basis, features, residual, candidate._replace(residual=square))
 
-    def _awaited_block(self) -> list[Block]:
-        """Awaited points as a block of the history, where later directions find them."""
-        if self.history is None or not self.awaited:
+    def _awaited_outside(self) -> list[Outside]:
+        """Awaited points that are no anchors as a block of the history, where a further direction finds them."""
+        points = [awaited.point for awaited in self.awaited.values() if not awaited.is_anchor]
+        if self.history is None or not points:
             return []
-        points = np.array([awaited.point for awaited in self.awaited.values()])
-        return [(points, np.ones(len(points)), np.zeros(len(points)))]
+        return [Outside(np.array(points), np.ones(len(points)), np.zeros(len(points)), np.arange(len(points)))]
 
     def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
         posterior, start, window = self, 0, len(keys)
@@ -396,11 +387,17 @@ class NystromPosterior(Posterior):
         after = evolve(
             after,
             with_pending=after.with_pending.counted(features),
-            awaited=self.awaited.with_items({key: Awaited(point, features.copy(), residual)}),
+            awaited=self.awaited.with_items({key: Awaited(point, features.copy(), residual, appended)}),
             dimension=len(point),
             dictionary=self.dictionary if proposal.resample else self.dictionary.after(candidate, proposal, appended),
         )
-        return after._resampled() if proposal.resample else after
+        return after._resampled() if proposal.resample else after._settled_now_and_then()
+
+    def _settled_now_and_then(self) -> Self:
+        """Let the last anchors join the others, for the rounds in which none comes."""
+        if self.with_pending.rounds % RECENT_ROWS:
+            return self
+        return evolve(self, basis=self.basis.settled(), dictionary=self.dictionary.settled())
 
     def _awaiting_quietly(self, keys: Sequence[int], points: FloatArray) -> tuple[Self, int]:
         """Return the posterior that awaits the leading points that leave the anchors alone, and how many they are."""
@@ -440,14 +437,17 @@ class NystromPosterior(Posterior):
     def _settled_one(self, key: int, reward: float) -> Self:
         awaited = self._current(key)
         regression = self.regression.learned_at(awaited.features, reward)
-        history = None if self.history is None else self.history.appended(awaited.point, reward)
+        history = None if self.history is None else self.history.appended(awaited.point, reward, 1.0, awaited.is_anchor)
         return self._released([key], regression, history, awaited.residual)
 
     def _settled_together(self, keys: Sequence[int], rewards: FloatArray) -> Self:
         awaited = [self._current(key) for key in keys]
         regression, _, _ = self.regression.learned_many(np.array([one.features for one in awaited]), rewards)
         points, residual = np.array([one.point for one in awaited]), np.array([one.residual for one in awaited])
-        history = None if self.history is None else self.history.extended(points, rewards)
+        history = self.history
+        if history is not None:
+            anchors = [row for row, one in enumerate(awaited) if one.is_anchor]
+            history = history.extended(points, rewards, anchors=anchors)
         return self._released(keys, regression, history, float(residual.sum()))
 
     def _released(
@@ -479,7 +479,7 @@ class NystromPosterior(Posterior):
         if self.history is None:
             # c = 0 on directions that were added after the point was played, as for all of the past
             return awaited._replace(features=np.append(awaited.features, np.zeros(missing)))
-        return self._in_coordinates({key: awaited.point})[key]
+        return self._in_coordinates({key: awaited.point})[key]._replace(is_anchor=awaited.is_anchor)
 
     def _all_current(self) -> dict[int, Awaited]:
         """Return all awaited points as :meth:`_current` does, those that were played before the last anchor at once."""
@@ -509,22 +509,26 @@ class NystromPosterior(Posterior):
 
     def _resampled(self) -> Self:
         """Redraw the dictionary from every point played, awaited ones included."""
-        blocks = [*self.kept_history.blocks(), *self._awaited_block()]
+        blocks = [(points, counts) for points, counts, _ in self.kept_history.blocks()]
+        if self.awaited:
+            awaited = np.array([awaited.point for awaited in self.awaited.values()])
+            blocks.append((awaited, np.ones(len(awaited))))
         played = PlayedPoints(
-            np.concatenate([points for points, _, _ in blocks]),
-            np.concatenate([counts for _, counts, _ in blocks]),
-            lambda: np.concatenate([self._variances(points) for points, _, _ in blocks]),
+            np.concatenate([points for points, _ in blocks]),
+            np.concatenate([counts for _, counts in blocks]),
+            lambda: np.concatenate([self._variances(points) for points, _ in blocks]),
         )
         drawn, dictionary = self.dictionary.redrawn(played)
         anchors = as_points("redrawn", drawn, played.points.shape[1])
         rebuilt, _, _ = self._rebuilt(anchors, self.history)
-        return evolve(rebuilt, dictionary=dictionary.adopting(rebuilt.with_pending.covariance))
+        history = self.kept_history.with_anchors(rebuilt.basis.anchors)
+        return evolve(rebuilt, history=history, dictionary=dictionary.adopting(rebuilt.with_pending.covariance))
 
     def _variances(self, points: FloatArray) -> FloatArray:
         """Return σ² of the paper at points, shape (n,)."""
         with np.errstate(invalid="ignore", over="ignore"):
             features, residual, _ = self.basis(points)
-            explained = np.vecdot(features, linalg.times(features, self.with_pending.covariance))
+            explained = self.with_pending.inverse.quadratic_forms(features)
         require_finite_between_points(self.basis.kernel, residual, explained)
         return residual / self.regularization + explained
 
@@ -575,7 +579,7 @@ class NystromPosterior(Posterior):
             inverse, _ = linalg.inverse_and_log_determinant(second_moment)
         return evolve(
             carried,
-            history=None if self.history is None else history,
+            history=None if self.history is None else history.with_anchors(carried.basis.anchors),
             dimension=points.shape[1],
             round_index=len(points),
             dictionary=self.dictionary.adopting(inverse),
@@ -705,7 +709,7 @@ class _LogLearning:
         require_resolution(kernel, float(prior.max()), ridge)
         variance = np.zeros(len(points))
         if self._dictionary.uses_variance:
-            solved = linalg.times(features, self._waiting.learned().covariance)
+            solved = self._waiting.learned().inverse.times(features)
             # φᵀPφ of each point after the ones before it; σ² = residual/λ + φᵀPφ
             explained = np.diagonal(sequential_factor(features, solved)) ** 2 - 1.0
             variance = residual / ridge + explained
@@ -745,16 +749,17 @@ class _LogLearning:
         self._trace += left
         self._count += 1
         if self._history is not None:
-            self._history = self._history.appended(point, reward)
+            self._history = self._history.appended(point, reward, 1.0, appended)
         return True
 
     def _completed(self, dimension: int) -> NystromPosterior:
         """Return the posterior with all that was learned so far, and the past of its anchors."""
         if self._since:
             assert self._history is not None
-            mass = self._basis.project(self._history.blocks(), self._since)
-            self._waiting.add_mass(mass)
-            self._trace = max(self._trace - float(np.trace(mass.square)), 0.0)
+            mass = self._basis.project(self._history.outside(), self._since)
+            if mass is not None:
+                self._waiting.add_mass(mass)
+                self._trace = max(self._trace - float(np.trace(mass.square)), 0.0)
             self._since = []
         regression = self._waiting.learned()
         return evolve(

@@ -13,6 +13,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.numerics import linalg
 from kernel_bandits.numerics.blas_threads import factorisation_threads
+from kernel_bandits.numerics.growing import Symmetric, padded
 from kernel_bandits.values import Rows, evolve, fact
 
 # Features wait until this many can enter A by one matrix product; the drift check follows: a few gemv per 64 rounds.
@@ -61,54 +62,63 @@ def sequential_factor(features: FloatArray, solved: FloatArray) -> FloatArray:
 class RidgeRegression:
     """A = λI + Σ φφᵀ, P = A⁻¹, b = Σ rφ and w = Pb, with log det(A/λ).
 
-    P and w are tracked by rank-one steps. A and b are kept beside them, without the last observations; every
-    ``RECENT_ROWS`` of these enter, w is refined, and P is recomputed from A if APφ has left φ by more than
+    P and w are tracked by rank-one steps. A and b are kept beside them, without the last observations and coordinates;
+    every ``RECENT_ROWS`` of these enter, w is refined, and P is recomputed from A if APφ has left φ by more than
     ``DRIFT_TOLERANCE``.
 
     Attributes:
         regularization: λ.
-        covariance: P, shape (m, m).
+        inverse: P, of shape (m, m).
         weights: w, shape (m,).
         log_determinant: log det(A/λ).
         drift: how far P was from A⁻¹ when it was last checked, relative.
         refactorizations: how often P was recomputed because it had drifted.
+        rounds: how many observations P has learned.
     """
 
     __slots__ = (
+        "_borders",
         "_drift_limit",
         "_moment",
         "_precision",
         "_recent",
         "_recent_rewards",
-        "_rounds",
-        "covariance",
-        "drift",
+                "drift",
+        "inverse",
         "log_determinant",
         "refactorizations",
         "regularization",
+        "rounds",
         "weights",
     )
 
     def __init__(self, regularization: float, size: int = 0) -> None:
         self.regularization = regularization
-        self.covariance = np.eye(size) / regularization
+        self.inverse = Symmetric(np.eye(size) / regularization, 1.0 / regularization)
         self.weights = np.zeros(size)
         self.log_determinant = 0.0
         self.drift = 0.0
         self.refactorizations = 0
         self._precision = np.eye(size) * regularization
+        # the further columns of A down to its diagonal, of coordinates that it does not have yet
+        self._borders: tuple[FloatArray, ...] = ()
         self._moment = np.zeros(size)
         self._recent = self._recent_rewards = Rows(RECENT_ROWS)
-        self._rounds = 0
+        self.rounds = 0
         self._drift_limit = DRIFT_TOLERANCE
 
     size: int = fact("weights.size")
     """How many features there are: m."""
 
     @property
+    def covariance(self) -> FloatArray:
+        """P, shape (m, m); not to be changed."""
+        return self.inverse.matrix
+
+    @property
     def effective_dimension(self) -> float:
         """The trace of (A − λI)A⁻¹, which is m − λ·trace P."""
-        return self.size - self.regularization * float(np.trace(self.covariance))
+        return self.size - self.regularization * self.inverse.trace
 
     def shrinkage(self, features: FloatArray) -> float:
         """Return by what observations at features Φ (n, m) divide the variance φᵀPφ of any φ at most."""
@@ -130,14 +140,14 @@ class RidgeRegression:
             )
         after = evolve(
             self,
-            covariance=linalg.minus_outer(self.covariance, solved / math.sqrt(scale)),
+            inverse=self.inverse.plus(solved / math.sqrt(scale), -1.0),
             weights=self.weights + solved * ((reward - mean) / scale),
             log_determinant=self.log_determinant + math.log(scale),
-            _recent=self._recent.appended(features),
+            _recent=self._with_recent(features) if self._borders else self._recent.appended(features),
             _recent_rewards=self._recent_rewards.appended(reward),
-            _rounds=self._rounds + 1,
+            rounds=self.rounds + 1,
         )
-        if after._rounds % RECENT_ROWS == 0:
+        if after.rounds % RECENT_ROWS == 0:
             after._absorb_recent()
             after._check_drift(features)
             after._refine()
@@ -147,15 +157,15 @@ class RidgeRegression:
         """Return it with a reward of noise variance λ/weight at features φ: √weight·r at √weight·φ."""
         if weight != 1.0:
             features, reward = math.sqrt(weight) * features, math.sqrt(weight) * reward
-        solved = linalg.symmetric_times_vector(self.covariance, features)
-        return self.learned(features, solved, float(features @ solved), float(features @ self.weights), reward)
+        solved = self.inverse.times_vector(features)
+        return self.learned(features, solved, float(features.dot(solved)), float(features.dot(self.weights)), reward)
 
     def counted(self, features: FloatArray, weight: float = 1.0) -> Self:
         """Return it with a point whose reward is never asked for; w means nothing from then on."""
         if weight != 1.0:
             features = math.sqrt(weight) * features
-        solved = linalg.symmetric_times_vector(self.covariance, features)
-        return self.learned(features, solved, float(features @ solved), 0.0, 0.0)
+        solved = self.inverse.times_vector(features)
+        return self.learned(features, solved, float(features.dot(solved)), 0.0, 0.0)
 
     def counted_each(self, features: Sequence[FloatArray]) -> RidgeRegression:
         """Return it with points whose rewards are never asked for, one after the other or, if many, together."""
@@ -210,22 +220,32 @@ class RidgeRegression:
         after._solve()
         return after
 
-    def bordered(self, mass: Mass) -> Self:
-        """Return it with one more coordinate, in which the past has the given mass."""
-        known = evolve(self)
-        known._absorb_recent()
+    def bordered(self, mass: Mass | None) -> Self:
+        """Return it with one more coordinate, in which the past has the given mass; None for none."""
+        size, level = self.size, self.regularization
+        if mass is None:
+            # A ← [[A, 0], [0, λ]]
+            return evolve(
+                self,
+                inverse=self.inverse.bordered(),
+                weights=np.append(self.weights, 0.0),
+                _borders=(*self._borders, _unit(size, level)),
+                _moment=np.append(self._moment, 0.0),
+            )
         cross, square, moment = mass.cross[:-1, 0], mass.square.item(), mass.moment.item()
-        # A ← [[A, a], [aᵀ, λ + cc]]; its inverse by the Schur complement s = λ + cc − aᵀPa ≥ λ
-        solved = linalg.symmetric_times_vector(self.covariance, cross)
-        schur = max(self.regularization + square - float(cross @ solved), self.regularization)
+        # A ← [[A, a], [aᵀ, λ + cc]]; by the Schur complement s = λ + cc − aᵀPa ≥ λ its inverse is
+        # P ← [[P, 0], [0, 0]] + uuᵀ/s with u = [Pa, −1], and [[P, 0], [0, 1/λ]] is at hand
+        solved = self.inverse.times_vector(cross)
+        schur = max(level + square - float(cross @ solved), level)
         error = (moment - float(cross @ self.weights)) / schur
+        inverse = self.inverse.bordered().plus(_unit(size, 1.0 / math.sqrt(level)), -1.0)
         return evolve(
-            known,
-            covariance=linalg.border_inverse(self.covariance, solved, schur),
+            self,
+            inverse=inverse.plus(np.append(solved, -1.0) / math.sqrt(schur), 1.0),
             weights=np.append(self.weights - error * solved, error),
-            log_determinant=self.log_determinant + math.log(schur / self.regularization),
-            _precision=linalg.border_symmetric(known._precision, cross, self.regularization + square),
-            _moment=np.append(known._moment, moment),
+            log_determinant=self.log_determinant + math.log(schur / level),
+            _borders=(*self._borders, np.append(cross, level + square)),
+            _moment=np.append(self._moment, moment),
         )
 
     def loaded(self, second_moment: FloatArray, moment: FloatArray) -> Self:
@@ -233,6 +253,7 @@ class RidgeRegression:
         after = evolve(
             self,
             _precision=second_moment + self.regularization * np.eye(len(moment)),
+            _borders=(),
             _moment=moment,
             _recent=Rows(RECENT_ROWS),
             _recent_rewards=Rows(RECENT_ROWS),
@@ -250,15 +271,16 @@ class RidgeRegression:
 
     def _apart(self) -> Self:
         """Return a copy that may be written to."""
-        return evolve(self, covariance=self.covariance.copy(), _precision=self._precision.copy())
+        inverse = Symmetric(self.covariance.copy(), 1.0 / self.regularization)
+        return evolve(self, inverse=inverse, _precision=self._precision.copy())
 
     def _narrow(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Bring P and the log-determinant up to date with points Φ (b, m); return L with LLᵀ = I + ΦPΦᵀ, and L⁻¹ΦP."""
-        solved = linalg.times(features, self.covariance)
+        solved = self.inverse.times(features)
         factor = sequential_factor(features, solved)
         # P ← P − WᵀW with W = L⁻¹ΦP (Woodbury); log det grows by log det LLᵀ
         reduced = linalg.lower_solve(factor, solved)
-        linalg.add_gram(self.covariance, reduced, -1.0)
+        linalg.add_gram(self.inverse.matrix, reduced, -1.0)
         self.log_determinant += 2.0 * float(np.log(np.diagonal(factor)).sum())
         return factor, reduced
 
@@ -266,11 +288,11 @@ class RidgeRegression:
         """Bring A up to date with points that P has learned, and check the drift."""
         self._absorb_recent()
         linalg.add_gram(self._precision, features, 1.0)
-        self._rounds += len(features)
+        self.rounds += len(features)
         self._check_drift(features[-1])
 
     def _forget(self, features: FloatArray) -> None:
-        solved = linalg.times_vector(self.covariance, features)
+        solved = self.inverse.times_vector(features)
         # 1 − φᵀPφ = 1/(1 + φᵀP₋φ) with the P₋ without the observation
         left = 1.0 - float(features @ solved)
         linalg.add_gram(self._precision, features[None, :], -1.0)
@@ -278,7 +300,7 @@ class RidgeRegression:
             self._solve()
             return
         # P ← P + hhᵀ/(1 − φᵀPφ) and w ← w + h(φᵀw)/(1 − φᵀPφ), the update run backwards
-        linalg.add_gram(self.covariance, solved[None, :] / math.sqrt(left), 1.0)
+        linalg.add_gram(self.inverse.matrix, solved[None, :] / math.sqrt(left), 1.0)
         self.weights = self.weights + solved * (float(features @ self.weights) / left)
         self.log_determinant += math.log(left)
 
@@ -288,31 +310,53 @@ class RidgeRegression:
         self.refactorizations += 1
 
     def _solve(self) -> None:
-        self.covariance, log_determinant = linalg.inverse_and_log_determinant(self._precision)
-        self.weights = linalg.symmetric_times_vector(self.covariance, self._moment)
+        covariance, log_determinant = linalg.inverse_and_log_determinant(self._precision)
+        self.inverse = Symmetric(covariance, 1.0 / self.regularization)
+        self.weights = linalg.symmetric_times_vector(covariance, self._moment)
         self.log_determinant = log_determinant - self.size * math.log(self.regularization)
 
+    def _with_recent(self, features: FloatArray) -> Rows:
+        """Return the features that wait to enter A with further ones; zeros stand where they had no coordinate."""
+        recent, size = self._recent, len(features)
+        width = next(recent.blocks()).shape[1] if len(recent) else size
+        if size == width:
+            return recent.appended(features)
+        if size > width:
+            width = size + RECENT_ROWS
+            recent = Rows.of(padded(recent.array, width), RECENT_ROWS)
+        return recent.appended(padded(features, width))
+
     def _absorb_recent(self) -> None:
-        """Set A ← A + Σ φφᵀ and b ← b + Σ rφ over the observations that wait."""
+        """Set A ← A + Σ φφᵀ and b ← b + Σ rφ over the observations that wait, in all coordinates."""
+        size, known = self.size, len(self._precision)
+        if size > known:
+            precision = np.zeros((size, size))
+            precision[:known, :known] = self._precision
+            for place, border in enumerate(self._borders, start=known):
+                precision[place, : place + 1] = precision[: place + 1, place] = border
+            self._precision, self._borders = precision, ()
         if len(self._recent):
             (rows,), (rewards,) = self._recent.blocks(), self._recent_rewards.blocks()
-            self._precision = self._precision.copy()
+            if rows.shape[1] != size:
+                rows = padded(rows[:, :size], size)
+            if size == known:
+                self._precision = self._precision.copy()
             linalg.add_gram(self._precision, rows, 1.0)
             self._moment = self._moment + linalg.transpose_times_vector(rows, rewards)
             self._recent = self._recent_rewards = Rows(RECENT_ROWS)
 
     def _check_drift(self, probe: FloatArray) -> None:
         """Measure how far P has left A⁻¹ along the probe, and refactor if it is too far."""
-        self.drift = _drift(self._precision, self.covariance, probe)
+        self.drift = _drift(self._precision, self.inverse, probe)
         if self.drift > self._drift_limit:
             self._refactor()
             # What a fresh factorisation leaves is the condition of A, not drift: never chase it.
-            self._drift_limit = max(DRIFT_TOLERANCE, 10.0 * _drift(self._precision, self.covariance, probe))
+            self._drift_limit = max(DRIFT_TOLERANCE, 10.0 * _drift(self._precision, self.inverse, probe))
 
     def _refine(self) -> None:
         # w ← w + P(b − Aw)
         misfit = self._moment - linalg.symmetric_times_vector(self._precision, self.weights)
-        self.weights = self.weights + linalg.symmetric_times_vector(self.covariance, misfit)
+        self.weights = self.weights + self.inverse.times_vector(misfit)
 
 
 class Deferred:
@@ -380,8 +424,15 @@ class Deferred:
         for features, rewards in [*large, *([_stacked(small, size)] if small else [])]:
             linalg.add_gram(own._precision, features, 1.0)
             own._moment += linalg.transpose_times_vector(features, rewards)
-        own._rounds += self._rows
+        own.rounds += self._rows
         self._waiting, self._rows, self._stale = [], 0, True
+
+
+def _unit(size: int, value: float) -> FloatArray:
+    """Return a vector with this value behind so many zeros."""
+    vector = np.zeros(size + 1)
+    vector[size] = value
+    return vector
 
 
 def _stacked(blocks: Sequence[tuple[FloatArray, FloatArray]], size: int) -> tuple[FloatArray, FloatArray]:
@@ -393,9 +444,9 @@ def _stacked(blocks: Sequence[tuple[FloatArray, FloatArray]], size: int) -> tupl
     return features, np.concatenate([rewards for _, rewards in blocks])
 
 
-def _drift(precision: FloatArray, covariance: FloatArray, probe: FloatArray) -> float:
+def _drift(precision: FloatArray, inverse: Symmetric, probe: FloatArray) -> float:
     """Return ‖APφ − φ‖/‖φ‖ along a probe φ, shape (m,)."""
     length = float(np.linalg.norm(probe))
-    product = linalg.symmetric_times_vector(precision, linalg.symmetric_times_vector(covariance, probe))
+    product = linalg.symmetric_times_vector(precision, inverse.times_vector(probe))
     error = float(np.linalg.norm(product - probe))
     return error / length if length else 0.0

@@ -131,10 +131,6 @@ class Learner(ABC, Generic[M]):
     def reseeded(self, entropy: int) -> Learner[M]:
         """Return the learner whose posteriors have fresh coins."""
 
-    def look_again(self, points: FloatArray) -> None:
-        """Take note of the points (n, d) that a model begins again with."""
-        del points  # a stationary kernel measures its columns
-
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
         """Take note of a box that actions are chosen from."""
         del low, high  # a stationary kernel measures its columns
@@ -298,11 +294,7 @@ class MixedLearner(Learner[MixedModel]):
             self._columns = replace(self._columns, box=None).within(box.low, box.high)
         elif not self._arms and len(points) > 1 and context_columns < points.shape[1]:
             self._offered = action_units(points[:, context_columns:], self._columns, None)
-        # a box is described by its low corner
-        self.look_again(points)
-
-    def look_again(self, points: FloatArray) -> None:
-        # what is common to the points
+        # what is common to the points; a box is described by its low corner
         mean = points.mean(axis=0)
         self._far = np.where(np.abs(mean) > FAR, mean, 0.0) if np.abs(mean).max() > FAR else None
 

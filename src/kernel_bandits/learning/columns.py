@@ -154,16 +154,23 @@ class Columns:
             low, high = np.minimum(low, self.box[0]), np.maximum(high, self.box[1])
         return replace(self, box=(tuple(low.tolist()), tuple(high.tolist())))
 
-    def recognised(self, points: FloatArray) -> Columns:
+    def recognised_contexts(self, contexts: FloatArray) -> NDArray[np.intp]:
+        """Return the variable of each column of contexts (n, d_x), shape (d_x,)."""
+        if self.variables is None:
+            return category_labels(contexts)
+        return np.unique(np.asarray(self.variables[: self.contexts], dtype=np.intp), return_inverse=True)[1]
+
+    def recognised(self, points: FloatArray, shown: FloatArray | None = None) -> Columns:
         """Return the same with the categories among the columns of joint points (t, d), unless variables are known.
 
-        Those of contexts and of actions are told apart. Of a box all columns are settings.
+        Those of contexts and of actions are told apart. Of a box all columns are settings. Contexts that were shown
+        without rewards (n, d_x) count as those that were played.
         """
         if self.variables is not None:
             return self
         contexts, actions = points[:, : self.contexts], points[:, self.contexts :]
         of_actions = np.arange(actions.shape[1]) if self.box is not None else category_labels(actions)
-        of_contexts = category_labels(contexts)
+        of_contexts = category_labels(contexts if shown is None else np.concatenate([shown, contexts]))
         labels = np.concatenate([of_contexts, of_contexts.max(initial=-1) + 1 + of_actions])
         return replace(self, variables=tuple(labels.tolist()))
 

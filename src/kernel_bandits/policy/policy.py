@@ -811,6 +811,20 @@ class Policy(ABC):
             )
 
     @final
+    def describe(self, contexts: ArrayLike) -> None:
+        """Show the policy contexts (n, d_x) whose rewards are not known, such as those of last month's visitors.
+
+        Where nothing else is set it measures the columns on them: their spread, tails and categories. The first
+        decisions then need no fit to know in what units contexts differ.
+        """
+        with self._lock:
+            state = self._state
+            seen = as_points("contexts", contexts, state.dimensions[0])
+            require_finite("contexts", seen)
+            if isinstance(state.model, Posterior) and len(seen):
+                self._commit(state, evolve(state, model=state.model.shown(seen)))
+
+    @final
     def group_columns(self, labels: NDArray[np.intp]) -> None:
         """Say, before the first round, which columns of joint points encode one variable, shape (d,)."""
         with self._lock:

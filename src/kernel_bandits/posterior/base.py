@@ -269,6 +269,11 @@ class Posterior(Model):
             posterior = posterior.awaiting([key], point[None, :])
         return posterior
 
+    def shown(self, contexts: FloatArray) -> Self:
+        """Return the posterior that has measured the columns of further contexts (n, d_x), without rewards."""
+        del contexts  # a kernel that is given knows its columns
+        return self
+
     def grouped(self, labels: NDArray[np.intp]) -> Self:
         """Return the posterior that knows, before the first round, which columns encode one variable, shape (d,)."""
         del labels  # a kernel that is given knows its columns

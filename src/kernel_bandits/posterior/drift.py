@@ -420,6 +420,9 @@ class ForgettingPosterior(Posterior):
     def in_box(self, low: FloatArray, high: FloatArray) -> Self:
         return self._with(self.within.in_box(low, high))
 
+    def shown(self, contexts: FloatArray) -> Self:
+        return self._with(self.within.shown(contexts))
+
     def grouped(self, labels: NDArray[np.intp]) -> Self:
         return self._with(self.within.grouped(labels))
 

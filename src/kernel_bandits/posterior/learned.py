@@ -140,6 +140,13 @@ class LearnedPosterior(Posterior):
         # a box has a design of its own
         return evolve(self, learner=learner, places=None)
 
+    def shown(self, contexts: FloatArray) -> Self:
+        learner, within = copy.copy(self.learner), self.within
+        learner.show(contexts)
+        if self.model is None and not self.round_index and not self.awaited_count:
+            within = learner.build(None, UNKNOWN_NOISE, 0)
+        return evolve(self, learner=learner, within=within)
+
     def grouped(self, labels: NDArray[np.intp]) -> Self:
         if self.round_index:
             return self

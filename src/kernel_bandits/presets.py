@@ -665,8 +665,7 @@ class _LearnedRenewals:
         del number  # the sample is drawn by the number of observations
         # what the columns and the box are is known to the learner of the posterior before
         learner = before.learner if isinstance(before, LearnedPosterior) else self.learner
-        # what forgets has a test of its own, or none
-        fresh = LearnedPosterior(copy.copy(learner), replace(self.learning, fall_back=False), self.seed)
+        fresh = LearnedPosterior(copy.copy(learner), self.learning, self.seed)
         return fresh if before is None else evolve(fresh, failures=before.failures)
 
     def reseeded(self, entropy: int) -> _LearnedRenewals:

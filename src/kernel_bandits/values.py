@@ -183,6 +183,18 @@ class Pending(Mapping[int, V]):
         for chunk in self._chunks.values():
             yield from chunk
 
+    def since(self, key: int) -> Iterator[int]:
+        """Yield the keys from this one on, in order."""
+        first = max(key, 0) // CHUNK
+        for number in sorted(number for number in self._chunks if number >= first):
+            yield from (one for one in sorted(self._chunks[number]) if one >= key)
+
+    def before(self, key: int) -> Iterator[int]:
+        """Yield the keys before this one."""
+        for number, chunk in self._chunks.items():
+            if number * CHUNK < key:
+                yield from (one for one in chunk if one < key)
+
     def with_items(self, items: Mapping[int, V]) -> Pending[V]:
         """Return it with further entries, or others in their place."""
         changed = Pending[V]()

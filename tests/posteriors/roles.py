@@ -4,11 +4,6 @@ from itertools import count, islice
 
 import numpy as np
 
-import kernel_bandits as kb
-
-# The default, without its test of losses.
-UNWATCHED = kb.KernelLearning(fall_back=False)
-
 
 def visitors(arms, swap, seed):
     """Yield contexts, which come in clusters, and the arm that is right for each: another one after the swap."""

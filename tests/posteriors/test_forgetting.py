@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from roles import UNWATCHED, classified
+from roles import classified
 from test_weights import generalised_least_squares
 
 import kernel_bandits as kb
@@ -327,13 +327,13 @@ def test_a_residual_is_measured_in_standard_deviations_of_the_reward(unit):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_kernel_that_is_still_learned_is_no_change(seed):
     # many arms: for some hundred rounds the model is too sure of what it knows
-    kept, restarted = kb.ek_ucb(learn_kernel=UNWATCHED, seed=seed), kb.ek_ucb(forgetting=kb.Restart(), seed=seed)
+    kept, restarted = kb.ek_ucb(seed=seed), kb.ek_ucb(forgetting=kb.Restart(), seed=seed)
     expected = classified(kept, 12, 450, np.inf, seed)
     np.testing.assert_array_equal(classified(restarted, 12, 450, np.inf, seed), expected)
 
 
 def test_a_learned_policy_that_restarts_recovers_where_arms_change_their_roles():
-    options = ({"learn_kernel": UNWATCHED}, {"forgetting": kb.Restart()})
+    options = ({}, {"forgetting": kb.Restart()})
     stays, restarts = (
         np.mean([classified(kb.ek_ucb(**each, seed=seed), 4, 700, 400, seed)[450:] for seed in range(3)])
         for each in options

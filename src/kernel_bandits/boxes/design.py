@@ -65,12 +65,10 @@ class BoxDesign:
     def next_action(self, posterior: Posterior, context: FloatArray, box: Box) -> FloatArray | None:
         """Return the next point of the design, shape (d_a,); None where one is to be chosen."""
         awaited = posterior.awaited_points
-        since, changes = posterior.trusted_since, posterior.kernel_changes
-        played = posterior.round_index - since + len(awaited)
+        played = posterior.round_index + len(awaited)
         free = int((box.high > box.low).sum())
         # before the first fit, and where all rewards are equal, there is no shape yet
-        is_learned = bool(changes) and changes[-1].round_index > since
-        shows_nothing = posterior.shape == FLAT or not is_learned
+        shows_nothing = posterior.shape == FLAT or not posterior.kernel_changes
         size = self._size(posterior, free)
         if not free:
             return None
@@ -95,7 +93,7 @@ class BoxDesign:
 
     def _hint(self, posterior: Posterior, box: Box, played: int) -> FloatArray:
         """Return where the rewards speak most for a peak, shape (d_a,), whatever the sensors."""
-        observed = posterior.observed_points[posterior.trusted_since :]
+        observed = posterior.observed_points
         awaited = list(posterior.awaited_points.values())
         points = np.concatenate([observed, awaited]) if awaited else observed
         # a fixed coordinate has neither widths nor walls
@@ -103,7 +101,7 @@ class BoxDesign:
         width = HINT_WIDTH * math.sqrt(free.sum())
         places = box.fractions(points[:, -box.dimension :])[:, free]
         surplus = np.zeros(len(places))
-        rewards = posterior.observed_rewards[posterior.trusted_since :]
+        rewards = posterior.observed_rewards
         surplus[: len(observed)] = _surplus(rewards, observed[:, : -box.dimension])
 
         def strength(fractions: FloatArray) -> FloatArray:
@@ -149,9 +147,9 @@ class BoxDesign:
 
 def _has_hints(posterior: Posterior) -> bool:
     """Return whether rewards are there, and differ."""
-    if posterior.approximation == "history-free" or posterior.round_index == posterior.trusted_since:
+    if posterior.approximation == "history-free" or not posterior.round_index:
         return False
-    return float(np.ptp(posterior.observed_rewards[posterior.trusted_since :])) > 0.0
+    return float(np.ptp(posterior.observed_rewards)) > 0.0
 
 
 def _surplus(rewards: FloatArray, contexts: FloatArray) -> FloatArray:

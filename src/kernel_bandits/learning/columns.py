@@ -26,6 +26,8 @@ ALIKE: FloatArray = np.empty(0)
 Rewards = TypeVar("Rewards", float, FloatArray)
 # The first and the last decile of a normal distribution are this many standard deviations apart.
 NORMAL_DECILES = 2.563
+# Of so many extreme rewards it is looked whether they have neighbours.
+LARGEST_HANDFUL = 64
 # Rewards that differ by less than this share of themselves are equal up to rounding.
 ROUNDING = 2.0**-48
 # Rewards vary by at least and at most this much in the unit they are learned in: variances are their squares.
@@ -152,16 +154,23 @@ class Columns:
             low, high = np.minimum(low, self.box[0]), np.maximum(high, self.box[1])
         return replace(self, box=(tuple(low.tolist()), tuple(high.tolist())))
 
-    def recognised(self, points: FloatArray) -> Columns:
+    def recognised_contexts(self, contexts: FloatArray) -> NDArray[np.intp]:
+        """Return the variable of each column of contexts (n, d_x), shape (d_x,)."""
+        if self.variables is None:
+            return category_labels(contexts)
+        return np.unique(np.asarray(self.variables[: self.contexts], dtype=np.intp), return_inverse=True)[1]
+
+    def recognised(self, points: FloatArray, shown: FloatArray | None = None) -> Columns:
         """Return the same with the categories among the columns of joint points (t, d), unless variables are known.
 
-        Those of contexts and of actions are told apart. Of a box all columns are settings.
+        Those of contexts and of actions are told apart. Of a box all columns are settings. Contexts that were shown
+        without rewards (n, d_x) count as those that were played.
         """
         if self.variables is not None:
             return self
         contexts, actions = points[:, : self.contexts], points[:, self.contexts :]
         of_actions = np.arange(actions.shape[1]) if self.box is not None else category_labels(actions)
-        of_contexts = category_labels(contexts)
+        of_contexts = category_labels(contexts if shown is None else np.concatenate([shown, contexts]))
         labels = np.concatenate([of_contexts, of_contexts.max(initial=-1) + 1 + of_actions])
         return replace(self, variables=tuple(labels.tolist()))
 
@@ -486,8 +495,11 @@ class RewardUnits:
     unit: float = 1.0
 
     @classmethod
-    def of(cls, rewards: FloatArray, unit: float = 1.0) -> RewardUnits:
-        """Return the units of the rewards (n,) seen so far; with another unit than before only if it must be."""
+    def of(cls, rewards: FloatArray, unit: float = 1.0, may_be_cut: bool = True) -> RewardUnits:
+        """Return the units of the rewards (n,) seen so far; with another unit than before only if it must be.
+
+        Unless they may be cut all of them count in full.
+        """
         low, lower, middle, upper, high = np.quantile(rewards, (0.1, 0.25, 0.5, 0.75, 0.9)).tolist()
         deviations = np.abs(rewards - middle)
         largest = float(deviations.max())
@@ -497,18 +509,41 @@ class RewardUnits:
         if count >= defaults.FEWEST_REWARDS_WITH_TAILS:
             robust = (high - low) / NORMAL_DECILES
             are_spread = upper - lower > ROUNDING * max(abs(lower), abs(upper))
-            is_heavy = are_spread and _is_heavy(deviations, robust)
+            is_heavy = may_be_cut and are_spread and _is_heavy(deviations, robust)
             bound = math.log(count) * robust if is_heavy else math.sqrt(count) * largest
         extent = min(largest, bound)
         if not LEAST_DEVIATION <= extent / unit <= LARGEST_DEVIATION:
             unit = 1.0 if extent >= LEAST_DEVIATION else math.ldexp(1.0, math.frexp(extent)[1])
         return cls(middle - bound, middle + bound, unit)
 
+    def cuts(self, rewards: FloatArray) -> bool:
+        """Return whether some of the rewards do not count in full."""
+        return bool((rewards < self.low).any() or (rewards > self.high).any())
+
     def bounded(self, rewards: Rewards) -> Rewards:
         """Return what of rewards counts, in the units of the data."""
         if isinstance(rewards, float):
             return min(max(rewards, self.low), self.high)
         return np.clip(rewards, self.low, self.high)
+
+
+def return_to_their_places(points: FloatArray, rewards: FloatArray, units: RewardUnits) -> bool:
+    """Return whether rewards beyond what counts are to be expected: most of them lie next to another such one.
+
+    Outliers have any neighbours. Jackpots have jackpots, where the action was the same.
+
+    Args:
+        points: joint points, shape (n, d).
+        rewards: shape (n,).
+        units: of the rewards.
+    """
+    is_beyond = (rewards < units.low) | (rewards > units.high)
+    beyond = np.flatnonzero(is_beyond)[:LARGEST_HANDFUL]
+    spread = points.std(axis=0)
+    columns = (points / np.where(spread > 0.0, spread, 1.0))[:, spread > 0.0]
+    distances = np.array([np.vecdot(columns - columns[row], columns - columns[row]) for row in beyond])
+    distances[np.arange(len(beyond)), beyond] = math.inf
+    return bool(2 * is_beyond[distances.argmin(axis=1)].sum() > len(beyond))
 
 
 def _is_heavy(deviations: FloatArray, robust: float) -> bool:

@@ -10,6 +10,8 @@ the priors, field by field in :mod:`~kernel_bandits.learning.prior`, and what us
 # Observations between two fits grow by this factor unless ``KernelLearning(growth=…)`` says another.
 # Regret and cost: python benchmarks/learning.py results.jsonl
 REFIT_GROWTH = 2.0
+# After a reward beyond what counts so far, this factor is enough: it may be the first of a kind.
+SURPRISED_GROWTH = 1.2
 # As long as there are fewer observations than this, each counts, and the mixed kernel is learned more often,
 FEW_OBSERVATIONS = 96
 # at intervals of this factor.
@@ -116,6 +118,14 @@ ZERO_INFLATED_SHARE = 0.1
 # and was earned more often than this.
 ZERO_INFLATED_COUNT = 2
 
+# Where an arm was hardly tried: src/kernel_bandits/posterior/places.py
+
+# Contexts this far apart, in standard deviations times √n, are in one place. In two columns that is a sixth of what a
+# uniform variable spans; in ten of them hardly any two contexts are in one place. python -m benchmarks.showdown
+PLACE_WIDTH = 0.35
+# At most so many plays are remembered, and then every second: a look at them takes as long as a decision.
+REMEMBERED_PLAYS = 2048
+
 # When a model no longer holds: python benchmarks/default/changes.py
 
 # Observations before residuals are tested: fewer are about the prior.
@@ -128,11 +138,9 @@ TOLERATED_SHIFT = 0.5
 RESIDUAL_SHARE = 1.0 / 64.0
 # and residuals after which that is no plain mean any more.
 RESIDUAL_COUNT = 64
-# What was learned is dropped if the statistic passes this limit,
-FALL_LIMIT = 12.0
-# or this times log n if that is more. A model that holds passes h in one of about e^h rounds: at h = 2·log n the chance
-# in round n is about 1/n², whose sum over all later rounds is small.
-FALL_LIMIT_GROWTH = 2.0
+# Rewards have changed if the statistic passes this: a model that holds passes 12 once in about 700,000 rounds (Siegmund
+# 1985), and a shift of one standard deviation is seen after about 24.
+CHANGE_LIMIT = 12.0
 # From this share of the limit on, which a model that holds passes in one of about 400 rounds, a fit does not begin the
 # test again.
-FALL_SUSPECT_SHARE = 0.5
+SUSPECT_SHARE = 0.5

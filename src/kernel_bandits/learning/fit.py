@@ -55,8 +55,6 @@ class KernelLearning:
         from_scratch: start from nothing: only the family of the kernel counts, not its lengthscale nor λ. Until the
             first fit, decisions go by standard deviations alone.
         warm_up: without a history, how many observations are kept for learning; then the kernel is frozen.
-        fall_back: where no kernel is given, or only its family counts, and the history is kept: drop what was learned
-            once rewards stay below what was predicted of them.
     """
 
     first_round: int = 4
@@ -65,7 +63,6 @@ class KernelLearning:
     groups: tuple[int, ...] | None = None
     warm_up: int = 512
     from_scratch: bool = False
-    fall_back: bool = True
 
     def __post_init__(self) -> None:
         for name in ("first_round", "sample_size", "warm_up"):
@@ -78,8 +75,6 @@ class KernelLearning:
                 f"warm_up: expected at least first_round={self.first_round}, got {self.warm_up}; without a history the "
                 "kernel is learned from the first warm_up observations."
             )
-        if not isinstance(self.fall_back, bool):
-            raise InputError(f"fall_back: expected True or False, got {self.fall_back!r}.")
         if self.groups is not None:
             object.__setattr__(self, "groups", _labels(self.groups))
 

@@ -1,8 +1,7 @@
 """Learning the mixed kernel of a table: how much of the reward is noise, constant, linear and smooth.
 
-The fit minimises −log of the prior less a score of the observations, times a power. The score is the log evidence or,
-for named arms with rewards of two values, its mean with that of rewards left out. It moves the parameters away from
-their prior where the data ask for it. Everything is in units of the spread of the columns and of the rewards.
+The fit minimises −log of the prior less the log evidence of the observations. It moves the parameters away from their
+prior where the data ask for it. Everything is in units of the spread of the columns and of the rewards.
 
 Named arms share nothing unless the evidence says that they are correlated. Often they are: where one of two offers is
 right for a visitor the other is not, so what one earned says as much of the other.
@@ -12,10 +11,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 
@@ -28,7 +26,6 @@ from kernel_bandits.learning.blocks import (
     Block,
     BlockScore,
     Observations,
-    balanced_score,
     block_evidence,
     surprises,
 )
@@ -54,7 +51,6 @@ NORMAL_MEDIAN = 0.6745
 PRESENT = math.exp(0.5 * blocks.ABSENT)
 # The value of an objective where there is none.
 IMPOSSIBLE = 1e12
-Score: TypeAlias = Callable[..., BlockScore]
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,7 @@ class MixedModel:
         bonus: how many standard deviations an upper bound lies above the mean.
         contexts: units of the context columns.
         actions: units of the action columns; None where they name arms.
-        power: by which the evidence counted; 0 where only level and spread of the rewards were learned.
+        is_provisional: whether only level and spread of the rewards were learned.
         evidence: the log evidence of the sample, in nats.
         warp: of the columns that the kernel compares.
         shape: what the rewards of a box show of the settings; ``CURVED`` elsewhere.
@@ -82,7 +78,7 @@ class MixedModel:
     bonus: float
     contexts: ColumnUnits
     actions: ColumnUnits | None
-    power: float
+    is_provisional: bool
     evidence: float
     warp: Warp
     shape: int = CURVED
@@ -157,15 +153,11 @@ class MixedObjective:
         observations: blocks of one kind.
         prior: of θ.
         two_valued: whether rewards have two values.
-        power: by which the score counts.
         arms: how many arms there are, where they are correlated.
-        score: ``block_evidence`` or a function such as it.
 
     Attributes:
         blocks: the observations.
         prior: of θ.
-        power: by which the score counts.
-        score: how well θ explains observations.
         medians: of θ under the prior.
         low: lower bounds of θ.
         high: upper bounds of θ.
@@ -176,11 +168,9 @@ class MixedObjective:
         observations: Sequence[Block],
         prior: MixedPrior,
         two_valued: bool,
-        power: float,
         arms: int = 0,
-        score: Score = block_evidence,
     ) -> None:
-        self.blocks, self.prior, self.power, self.score = observations, prior, power, score
+        self.blocks, self.prior = observations, prior
         self.medians = prior.medians(observations[0])
         self._widths = prior.widths(observations[0], two_valued)
         self.low, self.high = self.medians - prior.reach, self.medians + prior.reach
@@ -209,11 +199,11 @@ class MixedObjective:
     def __call__(self, parameters: FloatArray) -> tuple[float, FloatArray]:
         """Return the value and its gradient; a large value where the score cannot be computed."""
         try:
-            score = self.score(parameters, self.blocks, mean_precision=1.0)
+            score = block_evidence(parameters, self.blocks, mean_precision=1.0)
         except KernelBanditsError:
             return IMPOSSIBLE, np.zeros(len(parameters))
         penalty, gradient = self.penalty(parameters)
-        return penalty - self.power * score.value, gradient - self.power * score.gradient
+        return penalty - score.value, gradient - score.gradient
 
     def penalty(self, parameters: FloatArray) -> tuple[float, FloatArray]:
         """Return −log of the prior of θ, up to a constant, and its gradient."""
@@ -277,9 +267,8 @@ class WarpObjective:
     def __call__(self, both: FloatArray) -> tuple[float, FloatArray]:
         """Return the value at θ and the numbers of a warp and its gradient; a large value where there is none."""
         parameters, numbers = both[: self._count], both[self._count :]
-        power = self._objective.power
         try:
-            score = self._objective.score(
+            score = block_evidence(
                 parameters, self._objective.blocks, mean_precision=1.0, warp=self._sizes.warp(numbers)
             )
         except KernelBanditsError:
@@ -288,7 +277,7 @@ class WarpObjective:
         # −log of a Cauchy density of scale τ is log(1 + ρ²/τ²), with the slope 2ρ/(τ² + ρ²)
         penalty += float(np.log1p((numbers / self._widths) ** 2).sum())
         slope = np.append(slope, 2.0 * numbers / (self._widths**2 + numbers**2))
-        return penalty - power * score.value, slope - power * score.gradient
+        return penalty - score.value, slope - score.gradient
 
     def minimum(self, starts: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, Warp, float]:
         """Return the best θ and warp found from the best of some starts, and the value.
@@ -348,6 +337,7 @@ class MixedSample:
         before: the model before, if there was one.
         prior: of the parameters; by default ``ARM_PRIOR`` for arms, ``BOX_PRIOR`` in a box and ``DESCRIBED_PRIOR``
             elsewhere.
+        shown: further contexts, without rewards, shape (m, d_x): columns are measured on them too.
     """
 
     def __init__(
@@ -358,6 +348,7 @@ class MixedSample:
         arms: bool,
         before: MixedModel | None,
         prior: MixedPrior | None = None,
+        shown: FloatArray | None = None,
     ) -> None:
         if prior is None:
             prior = ARM_PRIOR if arms else DESCRIBED_PRIOR if columns.box is None else BOX_PRIOR
@@ -366,8 +357,9 @@ class MixedSample:
         self._in_box = columns.box is not None
         contexts, actions = points[:, :split], points[:, split:]
         # what moves described actions is linear in the contexts as they are
+        measured = contexts if shown is None else np.concatenate([shown, contexts])
         self._contexts = ColumnUnits.of_contexts(
-            contexts, columns.of(slice(0, split), dimension), None if before is None else before.contexts, may_bend=arms
+            measured, columns.of(slice(0, split), dimension), None if before is None else before.contexts, may_bend=arms
         )
         self._actions = None if arms else action_units(actions, columns, None if before is None else before.actions)
         self._centre, self._spread = float(rewards.mean()), float(rewards.std())
@@ -387,18 +379,10 @@ class MixedSample:
         """Observations of all arms, as those of correlated arms."""
         return self._observations.together(self._prior.correlated_sample_size)
 
-    @cached_property
-    def _power(self) -> float:
-        """How much the evidence counts.
-
-        The variance of a sample variance is (κ − 1)/2 times what it is for Gaussian rewards, κ their kurtosis: rare
-        rewards and outliers tell as much less of variances.
-        """
-        if len(self._rewards) < self._prior.observations * self._observations.arm_count:
-            return 0.0
-        kurtosis = float((self._rewards**4).mean())
-        power = min(1.0, 2.0 / max(kurtosis - 1.0, 1e-9))
-        return power * (self._prior.two_valued_power if self._is_two_valued else 1.0)
+    @property
+    def _are_few(self) -> bool:
+        """Whether rewards are too few to learn more of them than their level and spread."""
+        return len(self._rewards) < self._prior.observations * self._observations.arm_count
 
     @cached_property
     def _is_two_valued(self) -> bool:
@@ -408,13 +392,13 @@ class MixedSample:
         return self._arms or len(np.unique(self._observations.actions[self._rewards > 0.0], axis=0)) > 1
 
     def fit(self, before: MixedModel | None) -> MixedModel:
-        """Return the model with the best score and prior together, near the prior where the evidence is thin."""
+        """Return the model with the best evidence and prior together, near the prior where the evidence is thin."""
         keep_freed_arrays()
         with in_one_thread():
             return self._fit(before)
 
     def _fit(self, before: MixedModel | None) -> MixedModel:
-        if self._power == 0.0:
+        if self._are_few:
             objective = self._objective(self._blocks)
             return self._model(objective, objective.medians)
         objective, parameters = self._columns_alike(before)
@@ -457,13 +441,11 @@ class MixedSample:
         return apart, False
 
     def _objective(self, observations: list[Block], arms: int = 0) -> MixedObjective:
-        score, prior = block_evidence, self._prior
-        if self._arms and self._is_two_valued:
-            score = balanced_score
-            if self._power:
-                less = prior.two_valued_noise / max(self._observations.arm_count, 2)
-                prior = replace(prior, signal=prior.signal - less)
-        return MixedObjective(observations, prior, self._is_two_valued, self._power, arms, score)
+        prior = self._prior
+        if self._arms and self._is_two_valued and not self._are_few:
+            less = prior.two_valued_noise / max(self._observations.arm_count, 2)
+            prior = replace(prior, signal=prior.signal - less)
+        return MixedObjective(observations, prior, self._is_two_valued, arms)
 
     @property
     def _may_move(self) -> bool:
@@ -559,7 +541,7 @@ class MixedSample:
             self._bonus(mean, math.sqrt(variance)),
             self._contexts,
             self._actions,
-            objective.power,
+            self._are_few,
             evidence.value,
             warp,
         )

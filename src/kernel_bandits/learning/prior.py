@@ -104,7 +104,6 @@ class MixedPrior:
         reach: no parameter leaves its median by more than this factor, as a logarithm.
         observations: per function, before anything but the level and the spread of the rewards is learned. Fewer say
             more of the policy that chose them than of the reward.
-        two_valued_power: by which the evidence of two-valued rewards is raised: they are not Gaussian.
         sample_size: at most this many observations of one function are looked at, and twice that of several.
         correlated_sample_size: the same of correlated arms.
         iterations: of the optimiser.
@@ -134,7 +133,6 @@ class MixedPrior:
     moves_width: float = 0.1
     reach: float = 5.0
     observations: int = 16
-    two_valued_power: float = 0.5
     sample_size: int = 400
     correlated_sample_size: int = 600
     iterations: int = 15

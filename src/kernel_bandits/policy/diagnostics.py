@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.learning.defaults import FIRST_TESTED_ROUND, TOLERATED_SHIFT
+from kernel_bandits.learning.defaults import CHANGE_LIMIT, FIRST_TESTED_ROUND, TOLERATED_SHIFT
 from kernel_bandits.posterior.base import KernelChange, Posterior
-from kernel_bandits.posterior.drift import ForgettingPosterior, next_mean_square, next_statistics, residual
+from kernel_bandits.posterior.drift import Cusum, ForgettingPosterior, residual
 
-# With this limit of the CUSUM test a stream of standard normals alarms once in about 10,000 rounds (Siegmund 1985).
-LIMIT = 8.0
-# A warning ends after this many rewards without another alarm. A shift that stays raises one sooner from 1.25 standard
-# deviations on; one of 1.0 is warned of in 98 % of all rounds, and one of 0.8 in 86 %.
+# A warning ends after this many rewards without another alarm.
 CALM = 64
+_FRESH = Cusum(TOLERATED_SHIFT, CHANGE_LIMIT)
 # A reward that is about to be learned, the mean and std predicted of it, λ and its unit, t, and how often the kernel
 # has changed.
 Predicted: TypeAlias = tuple[float, float, float, float, float, int, int]
@@ -26,55 +23,43 @@ TOGETHER = 64
 
 @dataclass(frozen=True, slots=True)
 class Residuals:
-    """Standardised residuals z = (reward − mean)/√(std² + λ) of the rewards as they came.
+    """Standardised residuals z = (reward − mean)/√(std² + λ) of the rewards, in the order in which they are learned.
 
-    The test measures them in units of their own scale where it is above 1: a model that has just been fitted may be too
-    sure of itself, which is no change of the process.
+    The test is that of :class:`~kernel_bandits.Restart`, which acts where this warns.
 
     Attributes:
-        count: how many there were.
-        mean_square: the running mean of z², near 1 for a model that holds.
-        above: the CUSUM statistic of rewards above what was predicted.
-        below: the same below.
-        changed_at: the observation at which a change was seen last; None if none was.
+        test: of the residuals so far.
+        changed_at: the observation from which on rewards were not as predicted; None if they always were.
         shifted_up: whether rewards were larger than predicted then.
-        kernel_changes: how often the kernel had changed.
         calm: rewards since a change was seen last.
     """
 
-    count: int = 0
-    mean_square: float = 1.0
-    above: float = 0.0
-    below: float = 0.0
+    test: Cusum = _FRESH
     changed_at: int | None = None
     shifted_up: bool = False
-    kernel_changes: int = 0
     calm: int = 0
 
     def after(self, predicted: Iterable[Predicted]) -> Residuals:
         """Return these with further rewards, oldest first, and what was predicted of them."""
-        count, square, above, below = self.count, self.mean_square, self.above, self.below
-        changed_at, shifted_up, changes, calm = self.changed_at, self.shifted_up, self.kernel_changes, self.calm
+        test, changed_at, shifted_up, calm = self.test, self.changed_at, self.shifted_up, self.calm
         for reward, mean, std, regularization, unit, round_index, kernel_changes in predicted:
-            z = residual(reward, mean, std, regularization, unit)
-            if kernel_changes != changes:
-                above, below, changes = 0.0, 0.0, kernel_changes
             if round_index < FIRST_TESTED_ROUND:
                 continue
-            square = next_mean_square(square, count, z)
-            above, below = next_statistics(above, below, z / math.sqrt(square) if square > 1.0 else z, TOLERATED_SHIFT)
-            count += 1
-            calm += 1
-            if above > LIMIT or below > LIMIT:
-                changed_at, shifted_up, above, below, calm = round_index, above > below, 0.0, 0.0, 0
-        return Residuals(count, square, above, below, changed_at, shifted_up, changes, calm)
+            test, calm = (
+                test.after(residual(reward, mean, std, regularization, unit), round_index, kernel_changes),
+                calm + 1,
+            )
+            if test.changed_at is not None:
+                changed_at, shifted_up, calm = test.changed_at, test.above > test.below, 0
+                test = test.anew(round_index + 1)
+        return Residuals(test, changed_at, shifted_up, calm)
 
     def warning(self, advice: str) -> str | None:
         """Return in words what has changed, and what to do; None if nothing has, or if that is long past."""
         if self.changed_at is None or self.calm >= CALM:
             return None
         return (
-            f"rewards around observation {self.changed_at} were {'above' if self.shifted_up else 'below'} what was "
+            f"rewards from observation {self.changed_at} on were {'above' if self.shifted_up else 'below'} what was "
             f"predicted of them for longer than chance explains: the process seems to have changed; {advice}."
         )
 
@@ -99,11 +84,8 @@ class Diagnostics:
             lengthscales relative to the spread of their columns, which show the columns that matter.
         residual_mean_square: the running mean of z², with z = (reward − mean)/√(std² + λ) of each reward before it was
             learned: near 1 if the model holds, above it if rewards surprise. 1 before there are enough.
-        trusted_since: the first observation that still counts. It is 0 unless rewards stayed below what a learned model
-            predicted of them, so that what came before was dropped.
         failed_refits: how often a kernel could not be learned, so that the one before stayed.
-        warnings: in words, what has gone wrong: a process that has changed, what was dropped, a kernel that cannot be
-            learned.
+        warnings: in words, what has gone wrong: a process that has changed, a kernel that cannot be learned.
     """
 
     observations: int
@@ -119,7 +101,6 @@ class Diagnostics:
     prior_mean: float
     kernel_changes: tuple[KernelChange, ...]
     residual_mean_square: float = 1.0
-    trusted_since: int = 0
     failed_refits: int = 0
     warnings: tuple[str, ...] = ()
 
@@ -150,11 +131,7 @@ def diagnose(
     observations: int, pending: int, posteriors: Sequence[Posterior], residuals: Residuals, memory: int
 ) -> Diagnostics:
     """Return the diagnostics of a policy with these posteriors that has learned this number of rewards."""
-    trusted_since = max((posterior.trusted_since for posterior in posteriors), default=0)
-    falls = [fall for fall in map(_fall, posteriors) if fall is not None]
-    # a model that has just dropped what came before needs no advice
-    changed = None if falls else residuals.warning(_advice(posteriors, residuals.shifted_up))
-    found = (changed, *falls, *map(_failure, posteriors))
+    found = (residuals.warning(_advice(posteriors)), *map(_failure, posteriors))
     # several models share one kernel
     first = next(iter(posteriors), None)
     return Diagnostics(
@@ -170,33 +147,20 @@ def diagnose(
         regularization=None if first is None else first.regularization,
         prior_mean=0.0 if first is None else first.prior_mean,
         kernel_changes=() if first is None else first.kernel_changes,
-        residual_mean_square=residuals.mean_square,
-        trusted_since=trusted_since,
+        residual_mean_square=residuals.test.mean_square,
         failed_refits=sum(posterior.failures.count for posterior in posteriors),
         warnings=tuple(warning for warning in found if warning is not None),
     )
 
 
-def _advice(posteriors: Sequence[Posterior], shifted_up: bool) -> str:
+def _advice(posteriors: Sequence[Posterior]) -> str:
     """Return what to do where rewards are not as predicted."""
     for posterior in posteriors:
         if isinstance(posterior, ForgettingPosterior):
             if posterior.forgetting.detector() is None:
                 return "a shorter half-life or window follows it faster"
-            return "if that goes on, what came before is dropped"
-        if posterior.falls_back and not shifted_up:
-            return "if that goes on, the policy drops what came before and starts again"
-    return "a policy with forgetting=kernel_bandits.Restart() drops what no longer holds"
-
-
-def _fall(posterior: Posterior) -> str | None:
-    """Return in words that what was learned first no longer counts, for as long as less counts than was dropped."""
-    if posterior.round_index >= 2 * posterior.trusted_since:
-        return None
-    return (
-        f"from observation {posterior.trusted_since} on rewards stayed below what was predicted of them, so what was "
-        "learned before it no longer counts."
-    )
+            return "what came before is dropped"
+    return "nothing was dropped; a policy with forgetting=kernel_bandits.Restart() drops what no longer holds"
 
 
 def _failure(posterior: Posterior) -> str | None:

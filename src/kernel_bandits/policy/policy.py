@@ -157,6 +157,14 @@ class Explanation:
     prior_mean: float
 
 
+class Told(NamedTuple):
+    """A reward that was told and not learned yet: the joint point (d,), the reward and its weight."""
+
+    point: FloatArray
+    reward: float
+    weight: float
+
+
 class State:
     """All that a policy knows, as a value: a call ends by putting another one in its place.
 
@@ -167,6 +175,8 @@ class State:
         issued: how many decisions of ``ask`` there were; the next one has this number.
         pending: the joint points (d,) of the decisions that await their reward, by number, oldest first.
         fates: what happened to the last decisions that no longer do: the reward, or words.
+        told: rewards that wait for those of earlier decisions, by number, where the model learns in order.
+        longest_wait: the most decisions that were asked for, itself included, before one of them was told.
         guards: the constraints with what was measured; None for none.
         residuals: of all rewards but the last ones against what was predicted of them.
         predicted: the last ones, with what was predicted.
@@ -177,15 +187,18 @@ class State:
         "fates",
         "guards",
         "issued",
+        "longest_wait",
         "model",
         "pending",
         "predicted",
         "residuals",
         "rewards_learned",
+        "told",
     )
 
     def __init__(self, model: Model) -> None:
         self.model: Any = model
+        self.told, self.longest_wait = Pending[Told](), 0
         self.rewards_learned = self.issued = 0
         self.dimensions: tuple[int | None, int | None] = (None, None)
         self.pending, self.fates = Pending[FloatArray](), Pending[float | str]()
@@ -202,6 +215,11 @@ class State:
         if len(predicted) < TOGETHER:
             return {"predicted": predicted}
         return {"predicted": Rows(TOGETHER), "residuals": self.residuals.after(predicted.array.tolist())}
+
+    @property
+    def barrier(self) -> int:
+        """The first decision that is still to be told; one that waits longer than any did is not waited for."""
+        return next(self.pending.since(self.issued - self.longest_wait + 1), self.issued)
 
     def settling(self, fates: Mapping[int, float | str]) -> dict[str, Any]:
         """Return what changes by decisions that are settled, each with its reward or words as :data:`EXPIRED`."""
@@ -540,6 +558,9 @@ class Policy(ABC):
 
     @np.errstate(invalid="ignore", over="ignore")
     def _ask(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None) -> Decision:
+        if self._state.told:
+            # a decision that is late by now is no longer waited for
+            self._commit(self._state, _caught_up(self._state))
         decision, choice, point = self._decide(context, actions, mask)
         state = self._state
         decision = replace(decision, id=state.issued)
@@ -641,15 +662,16 @@ class Policy(ABC):
         """Return the state with the rewards of open decisions; outputs are those of a single one."""
         points = np.array([state.pending[key] for key in keys])
         guards = _measured(self, state.guards, points[0], outputs)
-        compared = state
-        if weight == 1.0 and isinstance(state.model, Posterior):
-            predicted = state.model.evaluate_awaited(keys, points)
-            for numbers in zip(rewards, predicted.mean.tolist(), predicted.std.tolist(), strict=True):
-                compared = evolve(compared, **compared.comparing(*numbers))
-        model = state.model.settled(keys, points, np.array(rewards), None if weight == 1.0 else np.array([weight]))
+        counted = state.rewards_learned + len(keys)
         settled = state.settling(dict(zip(keys, rewards, strict=True)))
-        learned = state.rewards_learned + len(keys)
-        return evolve(compared, model=model, guards=guards, rewards_learned=learned, **settled)
+        if not state.model.learns_in_order:
+            return evolve(
+                _learning(state, keys, points, rewards, weight), guards=guards, rewards_learned=counted, **settled
+            )
+        told = zip(keys, map(Told, points, rewards, repeat(weight)), strict=False)
+        longest = max(state.longest_wait, state.issued - min(keys))
+        after = evolve(state, guards=guards, rewards_learned=counted, longest_wait=longest, **settled)
+        return _caught_up(evolve(after, told=state.told.with_items(dict(told))))
 
     @final
     def expire(self, id: int | Decision) -> None:
@@ -671,7 +693,8 @@ class Policy(ABC):
         state = self._state
         with threads_for(state.model.dictionary_size, min(len(keys), MANY_ROWS)):
             model = state.model.abandoned(keys)
-        self._commit(state, evolve(state, model=model, **state.settling(dict.fromkeys(keys, EXPIRED))))
+        after = evolve(state, model=model, **state.settling(dict.fromkeys(keys, EXPIRED)))
+        self._commit(state, _caught_up(after) if after.told else after)
 
     @final
     def select_many(self, contexts: ArrayLike, actions: ArrayLike | Box) -> list[Decision]:
@@ -787,6 +810,20 @@ class Policy(ABC):
                 f"{verb}: decision {id} {fate}; a reward counts once, and nothing was changed. To learn another "
                 "reward of the same action, pass its row and action: update(decision.context, decision.action, reward)."
             )
+
+    @final
+    def describe(self, contexts: ArrayLike) -> None:
+        """Show the policy contexts (n, d_x) whose rewards are not known, such as those of last month's visitors.
+
+        Where nothing else is set it measures the columns on them: their spread, tails and categories. The first
+        decisions then need no fit to know in what units contexts differ.
+        """
+        with self._lock:
+            state = self._state
+            seen = as_points("contexts", contexts, state.dimensions[0])
+            require_finite("contexts", seen)
+            if isinstance(state.model, Posterior) and len(seen):
+                self._commit(state, evolve(state, model=state.model.shown(seen)))
 
     @final
     def group_columns(self, labels: NDArray[np.intp]) -> None:
@@ -1029,6 +1066,36 @@ class Policy(ABC):
 
     def __copy__(self) -> Self:
         return copy.deepcopy(self)
+
+
+def _learning(state: State, keys: list[int], points: FloatArray, rewards: list[float], weight: float) -> State:
+    """Return the state whose model has the rewards of awaited points (n, d) in it, all of one weight."""
+    model, compared = state.model, state
+    if weight == 1.0 and isinstance(model, Posterior):
+        predicted = model.evaluate_awaited(keys, points)
+        for numbers in zip(rewards, predicted.mean.tolist(), predicted.std.tolist(), strict=True):
+            compared = evolve(compared, **compared.comparing(*numbers))
+    weights = None if weight == 1.0 else np.full(len(keys), weight)
+    return evolve(compared, model=model.settled(keys, points, np.array(rewards), weights))
+
+
+def _caught_up(state: State) -> State:
+    """Return the state whose model has learned the rewards of all decisions before the first that is still to be told.
+
+    Purchases are told early and silences late: rewards as they come are better than those of their decisions. In the
+    order of decisions they are not.
+    """
+    barrier = state.barrier
+    keys = sorted(state.told.before(barrier))
+    first = 0
+    while first < len(keys):
+        weight, last = state.told[keys[first]].weight, first
+        while last < len(keys) and state.told[keys[last]].weight == weight:
+            last += 1
+        some = [state.told[key] for key in keys[first:last]]
+        points, rewards = np.array([one.point for one in some]), [one.reward for one in some]
+        state, first = _learning(state, keys[first:last], points, rewards, weight), last
+    return evolve(state, told=state.told.without(keys)) if keys else state
 
 
 def _measured(

@@ -21,7 +21,6 @@ from kernel_bandits.dictionaries.base import rule_or_none
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.policy.exploration import Exploration, floor_words
 from kernel_bandits.policy.policy import Choice, Policy, are_tied, scattered, tie_shares
-from kernel_bandits.policy.short_list import Plays
 from kernel_bandits.posterior.base import Posterior
 from kernel_bandits.values import evolve
 
@@ -121,65 +120,53 @@ class UpperConfidenceBound(Policy):
         return action, float(density(action[None, :])[0])
 
     def choose(self, points: FloatArray) -> Choice:
-        guards, design = self._state.guards, self.design
-        if guards is not None:
-            return self._safe_choice(points, guards, self._plays_before())
-        # with nothing set, actions on offer may be overdue
-        plays = None if design is None else Plays.due(self.posterior, len(points), self.dimensions[0] or 0)
-        return self._best(points, plays)[0] if self.exploration is None else self._chosen(points, plays)
+        guards = self._state.guards
+        return self._chosen(points) if guards is None else self._safe_choice(points, guards)
 
-    def _safe_choice(self, points: FloatArray, guards: Guards, plays: Plays | None) -> Choice:
+    def _safe_choice(self, points: FloatArray, guards: Guards) -> Choice:
         """Choose among the points that keep all constraints."""
         allowed, excess = guards.allowed(points)
         rows = np.flatnonzero(allowed)
         if not len(rows):
             guards.require_flag()
             rows = np.array([excess.argmin()])
-        if plays is not None and plays.rounds_until_due(len(rows)):
-            plays = None
-        choice = self._chosen(points[rows], plays)
+        choice = self._chosen(points[rows])
         table = choice.probabilities
         if table is not None:
             table = scattered(table, rows, len(points))
         return replace(choice, index=int(rows[choice.index]), probabilities=table, safe=bool(allowed.any()))
 
-    def _plays_before(self) -> Plays | None:
-        """Return the plays so far if the kernel is learned."""
-        return None if self.design is None else Plays(self.posterior, self.dimensions[0] or 0)
-
-    def _chosen(self, points: FloatArray, plays: Plays | None) -> Choice:
+    def _chosen(self, points: FloatArray) -> Choice:
         if self.exploration is None:
-            return self._best(points, plays)[0]
-        return self._explore(points, self.exploration, plays)
+            return self._best(points)[0]
+        return self._explore(points, self.exploration)
 
-    def _best(
-        self, points: FloatArray, plays: Plays | None = None
-    ) -> tuple[Choice, FloatArray, NDArray[np.intp] | None]:
-        """Return the point with the largest bound; and the bounds of the points that may have it, and their rows."""
+    def _best(self, points: FloatArray) -> tuple[Choice, FloatArray, NDArray[np.intp] | None]:
+        """Return the point to play; and the bounds of the points that may be played, and their rows.
+
+        It has the largest bound, unless one that was hardly tried in such a place is due.
+        """
         posterior, bonus = self._state.model, self.bonus
-        if plays is None:
-            contenders, evaluation = posterior.contenders(points, bonus)
-            means, stds = evaluation.mean, evaluation.std
-        else:
-            evaluation = posterior.evaluate_finite(points)
-            due = plays.overdue(points, evaluation)
-            contenders = due if len(due) else np.arange(len(points))
-            means, stds = evaluation.mean[contenders], evaluation.std[contenders]
+        contenders, evaluation = posterior.contenders(points, bonus)
+        means, stds = evaluation.mean, evaluation.std
         # one standard deviation is the default
         upper_bounds = means + (stds if bonus == 1.0 else bonus * stds)
         row = self.argmax(upper_bounds, posterior.prior_mean)
-        upper_bound = upper_bounds.item(row)
         # argmax finds a NaN before any number, so if this bound is finite all are.
-        if not math.isfinite(upper_bound):
+        if not math.isfinite(upper_bounds.item(row)):
             posterior.require_finite(evaluation)
         index = row if contenders is None else int(contenders[row])
-        mean, std = means.item(row), stds.item(row)
-        computed = (evaluation, row if plays is None else index)
-        return Choice(index, mean, std, upper_bound, None, computed), upper_bounds, contenders
+        due = posterior.due(points, means) if contenders is None else None
+        if due is not None:
+            row = index = due
+        choice = Choice(index, means.item(row), stds.item(row), upper_bounds.item(row), None, (evaluation, row))
+        if due is not None:
+            return choice, upper_bounds[due : due + 1], np.array([due])
+        return choice, upper_bounds, contenders
 
-    def _explore(self, points: FloatArray, exploration: Exploration, plays: Plays | None) -> Choice:
+    def _explore(self, points: FloatArray, exploration: Exploration) -> Choice:
         """Return the best with probability 1 − ε and otherwise any action, with all probabilities either way."""
-        best, upper_bounds, contenders = self._best(points, plays)
+        best, upper_bounds, contenders = self._best(points)
         shares = tie_shares(upper_bounds, self.posterior.prior_mean)
         if contenders is not None:
             shares = scattered(shares, contenders, len(points))
@@ -194,24 +181,13 @@ class UpperConfidenceBound(Policy):
         return replace(chosen, propensity=probabilities.item(row), probabilities=probabilities)
 
     def choose_many(self, points: FloatArray) -> list[Choice]:
-        plays, choices = self._plays_before(), list[Choice]()
-        while len(choices) < len(points):
-            some = self._choose_next(points[len(choices) :], plays)
-            if plays is not None:
-                # a play that was forced is not due again in the next round
-                plays.add(offered[choice.index] for offered, choice in zip(points[len(choices) :], some, strict=False))
-            choices += some
+        guards, choices = self._state.guards, list[Choice]()
+        if guards is not None:
+            return [self._safe_choice(offered, guards) for offered in points]
+        size = max(1, ROWS_AT_ONCE // points.shape[1])
+        for start in range(0, len(points), size):
+            choices += self._choose_block(points[start : start + size])
         return choices
-
-    def _choose_next(self, points: FloatArray, plays: Plays | None) -> list[Choice]:
-        """Choose one of the points (n, A, d) in each of the leading rounds, at least one."""
-        if self.guards is not None:
-            return [self._safe_choice(points[0], self.guards, plays)]
-        number_of_actions = points.shape[1]
-        wait = math.inf if plays is None else plays.rounds_until_due(number_of_actions)
-        if not wait:
-            return [self._chosen(points[0], plays)]
-        return self._choose_block(points[: int(min(wait, max(1, ROWS_AT_ONCE // number_of_actions)))])
 
     def _choose_block(self, points: FloatArray) -> list[Choice]:
         """Choose one of the points (n, A, d) in each of n rounds by one matrix product."""
@@ -224,6 +200,10 @@ class UpperConfidenceBound(Policy):
         counts, rows = tied.sum(axis=1), upper_bounds.argmax(axis=1)
         for row in np.flatnonzero(counts > 1):
             rows[row] = self.argmax(upper_bounds[row], level)
+        for number, offered in enumerate(points):
+            due = self.posterior.due(offered, means[number])
+            if due is not None:
+                rows[number], counts[number], tied[number] = due, 1, np.arange(points.shape[1]) == due
         if self.exploration is None:
             chosen = np.arange(len(points)), rows
             columns = [rows, means[chosen], stds[chosen], upper_bounds[chosen]]

@@ -117,9 +117,14 @@ class Model(ABC):
 
     :meth:`learned` has observations in it. :meth:`awaiting` knows of points whose rewards are to come, which
     :meth:`settled` brings, in whatever order, or :meth:`abandoned` gives up. All take a block of n ≥ 1.
+
+    Attributes:
+        learns_in_order: whether rewards are to be learned in the order of their decisions, whenever they come.
     """
 
     __slots__ = ()
+
+    learns_in_order: bool = False
 
     @abstractmethod
     def learned(
@@ -218,8 +223,6 @@ class Posterior(Model):
         is_provisional: whether rewards are still too few to learn more of them than their level and spread.
         kernel_changes: how the kernel has changed so far; empty unless it is learned.
         failures: how often a kernel could not be learned, so that the one before stayed.
-        trusted_since: the first observation that still counts: a learned model drops what came before rewards fell.
-        falls_back: whether rewards that stay below what was predicted of them end the trust in what was learned before.
         learns_kernel: whether the kernel is learned from the rewards; radii with a guarantee do not hold then.
         forgets: whether observations lose their weight as they age; nor do they then.
     """
@@ -243,8 +246,6 @@ class Posterior(Model):
     is_provisional: bool = False
     kernel_changes: tuple[KernelChange, ...] = ()
     failures: Failures = Failures()
-    trusted_since: int = 0
-    falls_back: bool = False
     learns_kernel: bool = False
     forgets: bool = False
 
@@ -271,6 +272,11 @@ class Posterior(Model):
         for key, point in points.items():
             posterior = posterior.awaiting([key], point[None, :])
         return posterior
+
+    def shown(self, contexts: FloatArray) -> Self:
+        """Return the posterior that has measured the columns of further contexts (n, d_x), without rewards."""
+        del contexts  # a kernel that is given knows its columns
+        return self
 
     def grouped(self, labels: NDArray[np.intp]) -> Self:
         """Return the posterior that knows, before the first round, which columns encode one variable, shape (d,)."""
@@ -344,6 +350,14 @@ class Posterior(Model):
     def counted(self, rewards: FloatArray) -> FloatArray:
         """Return what of rewards counts, shape (n,): all of it, unless their tails are heavy."""
         return rewards
+
+    def due(self, points: FloatArray, means: FloatArray) -> int | None:
+        """Return which of the points (A, d) of one context is to be tried, whatever is expected of it, if one is.
+
+        The means (A,) are those of the points.
+        """
+        del points, means  # what is to be expected is known where the kernel is given
+        return None
 
     def means(self, points: FloatArray) -> FloatArray:
         """Return the expected rewards at finite points (A, d), shape (A,), without their standard deviations.

@@ -1,7 +1,6 @@
 """Notice that rewards have left their predictions, and forget what no longer holds.
 
-Tests of residuals, the trust of a learned model in what it has learned, the rules by which observations are forgotten,
-and the posterior that forgets by them.
+The test of residuals, the rules by which observations are forgotten, and the posterior that forgets by them.
 """
 
 from __future__ import annotations
@@ -21,13 +20,12 @@ from kernel_bandits.arrays import FloatArray, as_count, as_positive
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.learning.defaults import (
-    FALL_LIMIT,
-    FALL_LIMIT_GROWTH,
-    FALL_SUSPECT_SHARE,
+    CHANGE_LIMIT,
     FIRST_TESTED_ROUND,
     LARGEST_RESIDUAL,
     RESIDUAL_COUNT,
     RESIDUAL_SHARE,
+    SUSPECT_SHARE,
     TOLERATED_SHIFT,
 )
 from kernel_bandits.posterior.base import Bound, Evaluated, Evaluation, Posterior, Prediction
@@ -48,25 +46,13 @@ def residual(reward: float, mean: float, std: float, variance: float, unit: floa
     )
 
 
-def next_statistics(above: float, below: float, z: float, tolerated: float) -> tuple[float, float]:
-    """Return the two statistics of a CUSUM test (Page 1954) after one more residual."""
-    above, below = above + z - tolerated, below - z - tolerated
-    return above if above > 0.0 else 0.0, below if below > 0.0 else 0.0
-
-
-def next_mean_square(mean_square: float, count: int, z: float) -> float:
-    """Return the running mean of z² after one more residual, given how many there were; it starts at 1."""
-    return mean_square + (RESIDUAL_SHARE if count > RESIDUAL_COUNT else max(RESIDUAL_SHARE, 1.0 / (count + 2))) * (
-        z * z - mean_square
-    )
-
-
 @dataclass(frozen=True)
 class Cusum:
     """Two-sided CUSUM test of standardised residuals; frozen, so that a failed update changes nothing.
 
     It measures residuals in units of their own scale where that is above 1, and begins again when the kernel has
-    changed: a kernel that was learned from few rewards is too sure of itself, which is no change of the process.
+    changed: a kernel that was learned from few rewards is too sure of itself, which is no change of the process. It
+    goes on if it is close to an alarm: the fit then learned from both sides of a change.
 
     Attributes:
         tolerated: shifts below this many standard deviations are no change.
@@ -98,10 +84,15 @@ class Cusum:
             time: of its decision, in rounds.
             kernel_changes: how often the kernel has changed.
         """
-        mean_square = next_mean_square(self.mean_square, self.count, z)
-        before = self if kernel_changes == self.kernel_changes else self.anew(time)
+        count = self.count
+        # the running mean of z² starts at 1
+        share = RESIDUAL_SHARE if count > RESIDUAL_COUNT else max(RESIDUAL_SHARE, 1.0 / (count + 2))
+        mean_square = self.mean_square + share * (z * z - self.mean_square)
+        is_suspect = max(self.above, self.below) > SUSPECT_SHARE * self.limit
+        before = self if kernel_changes == self.kernel_changes or is_suspect else self.anew(time)
         scaled = z / math.sqrt(mean_square) if mean_square > 1.0 else z
-        above, below = next_statistics(before.above, before.below, scaled, self.tolerated)
+        above = max(before.above + scaled - self.tolerated, 0.0)
+        below = max(before.below - scaled - self.tolerated, 0.0)
         return Cusum(
             self.tolerated,
             self.limit,
@@ -109,7 +100,7 @@ class Cusum:
             below,
             before.above_since if above else time + 1,
             before.below_since if below else time + 1,
-            self.count + 1,
+            count + 1,
             mean_square,
             kernel_changes,
         )
@@ -124,58 +115,6 @@ class Cusum:
     def anew(self, time: int) -> Cusum:
         """Return a test that has seen no shift yet, of residuals of the same scale."""
         return replace(self, above=0.0, below=0.0, above_since=time, below_since=time)
-
-
-# The weight of an observation that no longer counts. Not 0: the history divides by it. A million of them weigh as much
-# as a thousandth of one that counts.
-FORGOTTEN = 1e-9
-# A test that has seen nothing yet.
-_FRESH = Cusum(TOLERATED_SHIFT, FALL_LIMIT)
-
-
-@dataclass(frozen=True)
-class Trust:
-    """Which observations a learned model rests on; frozen, so that a failed update changes nothing.
-
-    Attributes:
-        is_watched: whether rewards are tested at all.
-        since: observations before this one count for nothing.
-        test: of the rewards that came after it.
-    """
-
-    is_watched: bool = True
-    since: int = 0
-    test: Cusum = _FRESH
-
-    def after(self, reward: float, mean: float, std: float, posterior: Posterior) -> Trust:
-        """Return it with one more reward, and what a posterior predicted of it."""
-        if not self.is_watched or posterior.is_provisional or posterior.round_index - self.since < FIRST_TESTED_ROUND:
-            return self
-        z = residual(reward, mean, std, posterior.regularization, posterior.unit)
-        # A fit begins the test again, unless it is close to an alarm: the fit then learns from both sides of a change.
-        is_suspect = self.test.below > FALL_SUSPECT_SHARE * FALL_LIMIT
-        changes = self.test.kernel_changes if is_suspect else len(posterior.kernel_changes)
-        test = self.test.after(z, posterior.round_index, changes)
-        return Trust(self.is_watched, self.since, test)
-
-    @property
-    def changed_at(self) -> int | None:
-        """The change point: the observation from which on rewards fell short for too long to be chance, or None."""
-        limit = max(self.test.limit, FALL_LIMIT_GROWTH * math.log(max(self.test.count, 1)))
-        return self.test.below_since if self.test.below > limit else None
-
-    def again(self) -> Trust:
-        """Return the trust in what came from there on alone."""
-        since = self.changed_at
-        return self if since is None else Trust(self.is_watched, since, self.test.anew(since))
-
-    def weights(self, given: FloatArray | None, count: int) -> FloatArray | None:
-        """Return the weights of all observations so far, shape (count,), of those they were given; None for 1 each."""
-        if not self.since:
-            return given
-        weights = np.ones(count) if given is None else given.copy()
-        weights[: self.since] = np.minimum(weights[: self.since], FORGOTTEN)
-        return weights
 
 
 # An observation leaves after this many half-lives, when its weight has fallen below 1 %.
@@ -305,7 +244,7 @@ class Restart(Forgetting):
         tolerated: shifts below this many standard deviations are no change.
     """
 
-    limit: float = 12.0
+    limit: float = CHANGE_LIMIT
     tolerated: float = TOLERATED_SHIFT
 
     def __post_init__(self) -> None:
@@ -481,11 +420,17 @@ class ForgettingPosterior(Posterior):
     def in_box(self, low: FloatArray, high: FloatArray) -> Self:
         return self._with(self.within.in_box(low, high))
 
+    def shown(self, contexts: FloatArray) -> Self:
+        return self._with(self.within.shown(contexts))
+
     def grouped(self, labels: NDArray[np.intp]) -> Self:
         return self._with(self.within.grouped(labels))
 
     def counted(self, rewards: FloatArray) -> FloatArray:
         return self.within.counted(rewards)
+
+    def due(self, points: FloatArray, means: FloatArray) -> int | None:
+        return self.within.due(points, means)
 
     def weight_of(self, noise_variance: float) -> float:
         return self.within.weight_of(noise_variance)

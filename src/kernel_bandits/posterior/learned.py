@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,13 +14,14 @@ from numpy.typing import NDArray
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.learning.columns import Rewards, RewardUnits
-from kernel_bandits.learning.defaults import UNKNOWN_NOISE
+from kernel_bandits.learning.columns import Rewards, RewardUnits, return_to_their_places
+from kernel_bandits.learning.defaults import SURPRISED_GROWTH, UNKNOWN_NOISE
 from kernel_bandits.learning.fit import KernelLearning
+from kernel_bandits.learning.mixed import MixedModel
 from kernel_bandits.posterior.base import Bound, Evaluated, Evaluation, Failures, KernelChange, Posterior, Prediction
-from kernel_bandits.posterior.drift import Trust
 from kernel_bandits.posterior.history import History, rewards_at
 from kernel_bandits.posterior.learners import Learner, Refit
+from kernel_bandits.posterior.places import Places
 from kernel_bandits.values import Rows, evolve, fact
 
 
@@ -37,10 +39,6 @@ class LearnedPosterior(Posterior):
     data. Where nothing was known of the rewards, what is learned of them is bounded as :class:`RewardUnits` says; they
     are kept as they were, and bounded anew at each change.
 
-    Where nothing was known it also notices that rewards stay below what was predicted of them. It then falls back to
-    its prior and to what came after the fall (:mod:`~kernel_bandits.posterior.drift`). A log that is learned in
-    bulk is not watched, nor are weighted observations.
-
     Args:
         learner: what is learned.
         learning: when.
@@ -51,7 +49,9 @@ class LearnedPosterior(Posterior):
         learner: the one given, with what it has noted of the columns.
         model: what was learned last; None before that, where nothing was given.
         units: of the rewards.
-        trust: in what was learned.
+        places: what was played where; None where actions are of a box or a kernel was given.
+        best: the best reward at the last fit, as far as it counts.
+        surprise: the share of rewards then whose value was seen once.
     """
 
     __slots__ = (
@@ -59,6 +59,7 @@ class LearnedPosterior(Posterior):
         "_next",
         "_rewards",
         "_seed",
+        "best",
         "bonus",
         "failures",
         "is_provisional",
@@ -66,14 +67,16 @@ class LearnedPosterior(Posterior):
         "learner",
         "learning",
         "model",
+        "places",
         "prior_mean",
         "shape",
-        "trust",
+        "surprise",
         "units",
         "within",
     )
 
     learns_kernel = True
+    learns_in_order = True
 
     def __init__(self, learner: Learner[Any], learning: KernelLearning, seed: np.random.SeedSequence) -> None:
         start = learner.start
@@ -89,9 +92,10 @@ class LearnedPosterior(Posterior):
         # Rewards as they came, where the history is kept: those that the posterior within learns are bounded and
         # rounded, and equal ones would differ after some changes of the prior mean.
         self._rewards = Rows()
+        self.best, self.surprise = 0.0, 0.0
+        self.places: Places | None = Places() if start is None else None
         # A history-free stream until the kernel is frozen.
         self._kept = History() if self._is_history_free else None
-        self.trust = Trust(learning.fall_back and start is None and self._kept is None)
 
     kernel = fact("within.kernel")
     regularization: float = fact("within.regularization")
@@ -108,8 +112,6 @@ class LearnedPosterior(Posterior):
     awaited_points: dict[int, FloatArray] = fact("within.awaited_points")
     awaited_count: int = fact("within.awaited_count")
     unit: float = fact("units.unit")
-    trusted_since: int = fact("trust.since")
-    falls_back: bool = fact("trust.is_watched")
 
     @property
     def observations(self) -> tuple[FloatArray, FloatArray]:
@@ -130,12 +132,20 @@ class LearnedPosterior(Posterior):
         learner.describe(context_columns, points, box)
         if self.model is None:
             within = learner.build(None, UNKNOWN_NOISE, 0)
-        return evolve(self, learner=learner, within=within)
+        return evolve(self, learner=learner, within=within, places=self.places if box is None else None)
 
     def in_box(self, low: FloatArray, high: FloatArray) -> Self:
         learner = copy.copy(self.learner)
         learner.within_box(low, high)
-        return evolve(self, learner=learner)
+        # a box has a design of its own
+        return evolve(self, learner=learner, places=None)
+
+    def shown(self, contexts: FloatArray) -> Self:
+        learner, within = copy.copy(self.learner), self.within
+        learner.show(contexts)
+        if self.model is None and not self.round_index and not self.awaited_count:
+            within = learner.build(None, UNKNOWN_NOISE, 0)
+        return evolve(self, learner=learner, within=within)
 
     def grouped(self, labels: NDArray[np.intp]) -> Self:
         if self.round_index:
@@ -208,11 +218,21 @@ class LearnedPosterior(Posterior):
             return 0.0 * rewards
         return (self.units.bounded(rewards) - self.prior_mean) / self.unit
 
+    def due(self, points: FloatArray, means: FloatArray) -> int | None:
+        if self.places is None or self.model is None:
+            return None
+        return self.places.due(points, means, self.best, self.surprise)
+
+    def _played(self, points: FloatArray) -> Places | None:
+        return None if self.places is None else self.places.played(points)
+
     def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
-        return evolve(self, within=self.within.awaiting(keys, points, _known(evaluated)))
+        within = self.within.awaiting(keys, points, _known(evaluated))
+        return evolve(self, within=within, places=self._played(points))
 
     def counting(self, points: Mapping[int, FloatArray]) -> Self:
-        return evolve(self, within=self.within.counting(points))
+        played = self.places if not points else self._played(np.array(list(points.values())))
+        return evolve(self, within=self.within.counting(points), places=played)
 
     def abandoned(self, keys: Collection[int]) -> Self:
         return evolve(self, within=self.within.abandoned(keys))
@@ -226,10 +246,9 @@ class LearnedPosterior(Posterior):
     ) -> Self:
         if len(points) == 1 and weights is None:
             evaluation, row = (self.evaluate_finite(points), 0) if evaluated is None else evaluated
-            predicted = evaluation.mean.item(row), evaluation.std.item(row)
-            trust = self.trust.after(rewards.item(0), *predicted, self)
             within = self.within.learned(points, self._centred(rewards), None, (evaluation.within, row))
-            return self._keeping(within, points, rewards, None, trust)._refitted_if_due()
+            kept = self._keeping(within, points, rewards, None)
+            return evolve(kept, places=self._played(points))._refitted_if_due()
         self.learner.check(points)
         posterior, start = self, 0
         while start < len(points):
@@ -238,7 +257,8 @@ class LearnedPosterior(Posterior):
             some = slice(start, start + count)
             own = None if weights is None else weights[some]
             within = posterior.within.learned(points[some], posterior._centred(rewards[some]), own)
-            kept = posterior._keeping(within, points[some], rewards[some], own, posterior.trust)
+            kept = posterior._keeping(within, points[some], rewards[some], own)
+            kept = evolve(kept, places=posterior._played(points[some]))
             posterior, start = kept._refitted_if_due(), start + count
         return posterior
 
@@ -248,12 +268,8 @@ class LearnedPosterior(Posterior):
         posterior = self
         for row, key in enumerate(keys):
             one, own = slice(row, row + 1), None if weights is None else weights[row : row + 1]
-            trust = posterior.trust
-            if trust.is_watched and own is None:
-                predicted = posterior.evaluate_awaited([key], points[one])
-                trust = trust.after(rewards.item(row), predicted.mean.item(0), predicted.std.item(0), posterior)
             within = posterior.within.settled([key], points[one], posterior._centred(rewards[one]), own)
-            posterior = posterior._keeping(within, points[one], rewards[one], own, trust)._refitted_if_due()
+            posterior = posterior._keeping(within, points[one], rewards[one], own)._refitted_if_due()
         return posterior
 
     def _keeping(
@@ -262,14 +278,20 @@ class LearnedPosterior(Posterior):
         points: FloatArray,
         rewards: FloatArray,
         weights: FloatArray | None,
-        trust: Trust,
     ) -> Self:
-        """Return it with observations as they came, which the posterior within has learned."""
+        """Return it with observations as they came, which the posterior within has learned.
+
+        One beyond what counts may be the first of a kind: it is not left for the next fit.
+        """
+        following, changes = self._next, self.kernel_changes
+        if following is not None and changes and rewards.max() > self.units.high:
+            following = min(following, max(within.round_index, math.ceil(SURPRISED_GROWTH * changes[-1].round_index)))
         if self._kept is not None:
-            return evolve(self, within=within, _kept=self._kept.extended(points, rewards, weights))
+            kept = self._kept.extended(points, rewards, weights)
+            return evolve(self, within=within, _next=following, _kept=kept)
         if self._is_history_free:
             return evolve(self, within=within)
-        return evolve(self, within=within, trust=trust, _rewards=self._rewards.extended(rewards))
+        return evolve(self, within=within, _next=following, _rewards=self._rewards.extended(rewards))
 
     def of_history(
         self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
@@ -287,14 +309,13 @@ class LearnedPosterior(Posterior):
             return super(LearnedPosterior, posterior).of_history(points, rewards, candidates, weights)
         within = posterior.learner.build(refit.kernel, refit.regularization, 1)
         within = within.of_history(points, units.bounded(rewards) / units.unit - refit.mean, refit.sample, weights)
-        adopted = posterior._adopting(refit, within, units)
-        kept = adopted._keeping(within, points, rewards, weights, self.trust)
+        adopted = posterior._adopting(refit, within, units, rewards)
+        kept = adopted._keeping(within, points, rewards, weights)
+        kept = evolve(kept, places=adopted._played(points))
         return evolve(kept, _next=kept.learner.next_round(self.learning, kept.round_index))
 
     def _refitted_if_due(self) -> Self:
-        """Return it with the kernel learned if it is time to, or begun again if the model no longer holds."""
-        if self.trust.changed_at is not None:
-            return self._fallen_back()
+        """Return it with the kernel learned if it is time to."""
         if self._next is None or self.round_index < self._next:
             return self
         posterior = evolve(self, learner=copy.copy(self.learner))
@@ -303,64 +324,26 @@ class LearnedPosterior(Posterior):
             posterior = posterior._relearned()
         except KernelBanditsError as reason:
             posterior = evolve(posterior, failures=self.failures.after(self.round_index, reason))
-        following = posterior._round_of_next_fit()
+        following = posterior.learner.next_round(self.learning, self.round_index)
         if self._is_history_free and following > self.learning.warm_up:
             return evolve(posterior, _next=None, _kept=None)
         return evolve(posterior, _next=following)
-
-    def _round_of_next_fit(self) -> int:
-        since = self.trust.since
-        return since + self.learner.next_round(self.learning, self.round_index - since)
 
     def _relearned(self) -> Self:
         """Return it with the kernel that explains a sample best, if it is better by enough."""
         kept = self._kept
         points, rewards = self.observations if kept is None else (kept.points, kept.rewards)
         generator = _sampler(self._seed, self.round_index)
-        since = self.trust.since
-        units, refit = self._refitted(points[since:], rewards[since:], generator)
+        units, refit = self._refitted(points, rewards, generator)
         if refit is None:
             if self.model is None:
                 # rewards that are all equal say nothing but their level, which is then what to expect
-                return evolve(self, prior_mean=float(rewards[since:].mean()))
+                return evolve(self, prior_mean=float(rewards.mean()))
             return self
         within = self._rebuilt(refit, points, units.bounded(rewards) / units.unit - refit.mean, self.dictionary_points)
         if not self.learner.accepts(self.within, within, refit, generator):
             return self
-        return self._adopting(refit, within, units)
-
-    def _fallen_back(self) -> Self:
-        """Return it begun again with what came since rewards fell.
-
-        If that cannot be computed the model stays, and its test begins again.
-        """
-        try:
-            return evolve(self, learner=copy.copy(self.learner))._begun_again()
-        except KernelBanditsError as reason:
-            trust = replace(self.trust, test=self.trust.test.anew(self.round_index))
-            return evolve(self, trust=trust, failures=self.failures.after(self.round_index, reason))
-
-    def _begun_again(self) -> Self:
-        """Return it with a model of what is still trusted; before there is enough of it, know the level alone."""
-        posterior = evolve(self, trust=self.trust.again(), model=None, units=RewardUnits())
-        since = posterior.trust.since
-        points, rewards = self.observations
-        kept, earned = points[since:], rewards[since:]
-        posterior.learner.look_again(kept)
-        units, refit = posterior.units, None
-        if len(kept) >= self.learning.first_round:
-            units, refit = posterior._refitted(kept, earned, _sampler(self._seed, self.round_index))
-        mean = float(earned.mean()) if refit is None else refit.mean
-        centred = np.zeros(len(points)) if refit is None else units.bounded(rewards) / units.unit - mean
-        # what the old anchors stand for no longer counts
-        within = posterior._rebuilt(refit, points, centred, kept)
-        if refit is not None:
-            posterior = posterior._adopting(refit, within, units)
-        else:
-            posterior = evolve(
-                posterior, within=within, prior_mean=mean, is_provisional=True, bonus=1.0, shape=Posterior.shape
-            )
-        return evolve(posterior, _next=posterior._round_of_next_fit())
+        return self._adopting(refit, within, units, rewards)
 
     # What overflows on the way is refused by name, or another model is found.
     @np.errstate(divide="ignore", invalid="ignore", over="ignore")
@@ -371,14 +354,23 @@ class LearnedPosterior(Posterior):
         if self.learner.start is not None:
             return self.units, self.learner.refit(points, rewards, self.model, generator)
         units = RewardUnits.of(rewards, self.unit)
+        if units.cuts(rewards) and return_to_their_places(points, rewards, units):
+            units = RewardUnits.of(rewards, self.unit, may_be_cut=False)
         model = self.model if units.unit == self.unit else None
         return units, self.learner.refit(points, units.bounded(rewards) / units.unit, model, generator)
 
-    def _adopting(self, refit: Refit[Any], within: Posterior, units: RewardUnits) -> Self:
-        """Return it with a model, its posterior and the units of all rewards so far."""
+    def _adopting(self, refit: Refit[Any], within: Posterior, units: RewardUnits, rewards: FloatArray) -> Self:
+        """Return it with a model, its posterior, and the units of the rewards so far, shape (t,)."""
+        values, counts = np.unique(rewards, return_counts=True)
+        places, model = self.places, refit.model
+        if places is not None and isinstance(model, MixedModel):
+            places = places.measured(len(model.contexts.centre), model.contexts, model.actions)
         return evolve(
             self,
             within=within,
+            best=min(values.item(-1), units.high),
+            surprise=float((counts == 1).sum()) / len(rewards),
+            places=places,
             prior_mean=units.unit * refit.mean,
             bonus=refit.bonus,
             shape=refit.shape,
@@ -388,23 +380,18 @@ class LearnedPosterior(Posterior):
             kernel_changes=(*self.kernel_changes, refit.change(within, units.unit)),
         )
 
-    def _rebuilt(
-        self, refit: Refit[Any] | None, points: FloatArray, centred: FloatArray, anchors: FloatArray
-    ) -> Posterior:
-        """Return the posterior of a model, or of nothing known, with all observations and what is awaited.
+    def _rebuilt(self, refit: Refit[Any], points: FloatArray, centred: FloatArray, anchors: FloatArray) -> Posterior:
+        """Return the posterior of a model with all observations and what is awaited.
 
         Args:
-            refit: the model; None where nothing is known.
+            refit: the model.
             points: all that were observed, shape (t, d).
             centred: their rewards in units of the model, less its mean, shape (t,).
             anchors: points to choose anchors from besides the sample, such as those before, shape (m, d).
         """
-        kernel, regularization = (None, UNKNOWN_NOISE) if refit is None else (refit.kernel, refit.regularization)
-        within = self.learner.build(kernel, regularization, len(self.kernel_changes) + 1)
+        within = self.learner.build(refit.kernel, refit.regularization, len(self.kernel_changes) + 1)
         # The kernel was learned without them: they change what is known of f, not how rough it is.
-        weights = self.trust.weights(self.observed_weights, len(points))
-        awaited = self.awaited_points
-        candidates = anchors if refit is None else refit.sample
+        weights, awaited, candidates = self.observed_weights, self.awaited_points, refit.sample
         if len(candidates) < len(points) or awaited:
             # what anchors stand for is to be explained too, whether or not it was sampled
             candidates = _candidates(candidates, anchors.reshape(-1, points.shape[1]), list(awaited.values()))

@@ -131,13 +131,13 @@ class Learner(ABC, Generic[M]):
     def reseeded(self, entropy: int) -> Learner[M]:
         """Return the learner whose posteriors have fresh coins."""
 
-    def look_again(self, points: FloatArray) -> None:
-        """Take note of the points (n, d) that a model begins again with."""
-        del points  # a stationary kernel measures its columns
-
     def within_box(self, low: FloatArray, high: FloatArray) -> None:
         """Take note of a box that actions are chosen from."""
         del low, high  # a stationary kernel measures its columns
+
+    def show(self, contexts: FloatArray) -> None:
+        """Take note of contexts (n, d_x) without rewards."""
+        del contexts  # a stationary kernel measures the columns of joint points
 
     def group_columns(self, labels: NDArray[np.intp]) -> None:
         """Take note of which columns encode one variable, shape (d,)."""
@@ -270,7 +270,7 @@ class MixedLearner(Learner[MixedModel]):
         columns: what they are; the number of context columns is that of the first round.
     """
 
-    saved = ("_build", "_build_arm", "_columns", "_arms", "_far", "_offered")
+    saved = ("_build", "_build_arm", "_columns", "_arms", "_far", "_offered", "_shown")
 
     def __init__(self, build: PosteriorFactory, build_arm: PosteriorFactory, columns: Columns | None = None) -> None:
         self._build, self._build_arm = build, build_arm
@@ -279,6 +279,8 @@ class MixedLearner(Learner[MixedModel]):
         self._far: FloatArray | None = None
         # units of the described actions that were offered first
         self._offered: ColumnUnits | None = None
+        # contexts without rewards
+        self._shown: FloatArray | None = None
 
     @property
     def start(self) -> None:
@@ -289,7 +291,16 @@ class MixedLearner(Learner[MixedModel]):
         twin._build, twin._build_arm = (reseeded_factory(build, entropy) for build in (self._build, self._build_arm))
         return twin
 
+    def show(self, contexts: FloatArray) -> None:
+        known = contexts if self._shown is None else np.concatenate([self._shown, contexts])
+        self._shown = known[:: -(-len(known) // MOST_ROWS)].copy()
+
     def describe(self, context_columns: int, points: FloatArray, box: Box | None) -> None:
+        if self._shown is not None and self._shown.shape[1] != context_columns:
+            raise InputError(
+                f"context: expected {self._shown.shape[1]} columns as in the contexts that describe was given, got "
+                f"{context_columns}."
+            )
         self._columns = replace(self._columns, contexts=context_columns)
         self._arms = box is None and are_arms(points[:, context_columns:])
         self._offered = None
@@ -298,11 +309,7 @@ class MixedLearner(Learner[MixedModel]):
             self._columns = replace(self._columns, box=None).within(box.low, box.high)
         elif not self._arms and len(points) > 1 and context_columns < points.shape[1]:
             self._offered = action_units(points[:, context_columns:], self._columns, None)
-        # a box is described by its low corner
-        self.look_again(points)
-
-    def look_again(self, points: FloatArray) -> None:
-        # what is common to the points
+        # what is common to the points; a box is described by its low corner
         mean = points.mean(axis=0)
         self._far = np.where(np.abs(mean) > FAR, mean, 0.0) if np.abs(mean).max() > FAR else None
 
@@ -334,6 +341,15 @@ class MixedLearner(Learner[MixedModel]):
             # the units of settings are those of the box; of the sensors nothing is known, and one may be 1e9
             return unknown_kernel(self._columns)
         contexts = self._columns.contexts
+        if self._shown is not None and contexts:
+            known = self._columns.recognised_contexts(self._shown)
+            units = ColumnUnits.of_contexts(self._shown, known, None, may_bend=self._arms)
+            shares = PRIOR.bias, PRIOR.linear, PRIOR.smooth, PRIOR.lengthscale
+            measured = units.kernel(*shares, decorrelated=PRIOR.decorrelated)
+            if self._arms:
+                return PerArm(measured, contexts)
+            if self._offered is not None:
+                return TensorProduct(measured, self._of_actions(), contexts)
         centre: FloatArray | float = 0.0
         scale: FloatArray | float = 1.0
         if self._far is not None:
@@ -345,9 +361,13 @@ class MixedLearner(Learner[MixedModel]):
             return PerArm(unknown, contexts)
         if self._offered is None:
             return unknown
+        return TensorProduct(unknown, self._of_actions(), contexts) if contexts else self._of_actions()
+
+    def _of_actions(self) -> Kernel:
+        """Return the kernel of described actions before anything is known."""
+        assert self._offered is not None
         # far from what was played: with a linear part only the extremes would be looked at
-        actions = self._offered.kernel(0.0, 0.0, 0.5, DESCRIBED_PRIOR.action_lengthscale, own=0.5)
-        return TensorProduct(unknown, actions, contexts) if contexts else actions
+        return self._offered.kernel(0.0, 0.0, 0.5, DESCRIBED_PRIOR.action_lengthscale, own=0.5)
 
     def refit(
         self, points: FloatArray, rewards: FloatArray, model: MixedModel | None, generator: np.random.Generator
@@ -360,11 +380,12 @@ class MixedLearner(Learner[MixedModel]):
         if np.ptp(rewards[drawn]) == 0.0:
             return None
         # at most so many rows, spread over the history: one product of matrices
-        columns = self._columns.recognised(points[:: -(-len(points) // MOST_ROWS)])
+        some = points[:: -(-len(points) // MOST_ROWS)]
+        columns = self._columns.recognised(some, self._shown)
         before = model if model is None or (model.actions is None) == self._arms else None
         if before is not None:
             before = before.with_variables(columns, points.shape[1])
-        sample = MixedSample(points[drawn], rewards[drawn], columns, self._arms, before)
+        sample = MixedSample(points[drawn], rewards[drawn], columns, self._arms, before, shown=self._shown)
         found = sample.fit(before)
         gain = math.inf if before is None else sample.evidence_gained(found, before)
         relative = found.relative_lengthscales(points.shape[1])
@@ -380,7 +401,7 @@ class MixedLearner(Learner[MixedModel]):
             found.shares,
             found.correlation,
             found.shape,
-            found.power == 0.0,
+            found.is_provisional,
         )
 
 

@@ -314,6 +314,13 @@ class Codec:
                     "its index."
                 )
 
+    def described(self, rows: Sequence[RowLike]) -> Codec:
+        """Return the codec that has learned the levels of rows of contexts."""
+        known = self.rows
+        for row in rows:
+            known = known.learned(row)
+        return replace(self, rows=known)
+
     def learned(self, row: RowLike, action: Action) -> Codec:
         """Return the codec that encodes a row and an action for good as this one encodes them."""
         return replace(self, rows=self.rows.learned(row), choices=self.choices.learned(action))

@@ -234,6 +234,20 @@ class TablePolicy:
             raise InputError("policy: expected one that has learned nothing yet; build it with features= at once.")
         self.inner, self.features, self.codec = policy, features, features.codec()
 
+    def describe(self, frame: FrameLike) -> None:
+        """Show the policy rows whose rewards are not known, such as last month's visitors, before its first decision.
+
+        It learns their levels, and measures the columns on them: spread, tails, and how common each level is.
+
+        Args:
+            frame: contexts, as they will come.
+        """
+        with self._alone():
+            rows = as_rows("frame", frame)
+            codec = self.codec.described(rows)
+            vectors, _ = codec.contexts(rows)
+            self._change(codec, lambda: self.inner.describe(vectors))
+
     def select(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
         """Choose an action for a row. Changes neither the model nor what is known of levels.
 

@@ -1,0 +1,1 @@
+"""The problems of the Deep Bayesian Bandits Showdown, beside published figures."""

@@ -162,7 +162,10 @@ def runs() -> Iterator[tuple[str, Callable[[], Trace]]]:
         for label, build in presets.items():
             for seed in (0, 1):
                 yield f"{name} {label} {seed}", lambda b=build, n=name, s=seed: play(b(s), n, s)
-        yield f"{name} late 0", lambda k=kernel, n=name: play(kb.ek_ucb(k, regularization=0.01, seed=0), n, 0, late=True)
+        yield (
+            f"{name} late 0",
+            lambda k=kernel, n=name: play(kb.ek_ucb(k, regularization=0.01, seed=0), n, 0, late=True),
+        )
     kernel = kb.Gaussian(0.1)
     others: dict[str, Callable[[], Any]] = {
         "cbkb": lambda: kb.cbkb(kernel, seed=0),

@@ -225,7 +225,9 @@ def test_what_a_table_cannot_be_is_named(table):
     with pytest.raises(kb.InputError, match="row 3: action: expected an action, got none"):
         logs.read(table.assign(arm=table["arm"].where(table.index != 3, None)), context=CONTEXT, action="arm")
     with pytest.raises(kb.InputError, match="row 5: propensity"):
-        logs.read(table.assign(propensity=table["propensity"].where(table.index != 5, 1.5)), context=CONTEXT, action="arm")
+        logs.read(
+            table.assign(propensity=table["propensity"].where(table.index != 5, 1.5)), context=CONTEXT, action="arm"
+        )
     log = logs.read(table, context=CONTEXT, action="arm")
     with pytest.raises(kb.InputError, match=r"features=log\.features"):
         offpolicy.evaluate(log, kb.lin_ucb(seed=0), model=None)

@@ -9,6 +9,7 @@ from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
 from kernel_bandits import presets
+from kernel_bandits.dictionaries import Dictionary, Proposal
 from kernel_bandits.policy import ThompsonSampling
 
 # a family of kernels has tests of its own, in test_family.py
@@ -222,11 +223,28 @@ def test_a_kernel_that_is_not_finite_is_reported_and_changes_nothing(variant, va
     play(policy, 5)
 
 
+class EveryThird(kb.DictionaryRule):
+    def start(self, regularization, generator):
+        return ThirdDictionary()
+
+
+class ThirdDictionary(Dictionary):
+    def __init__(self, count=0):
+        self.count = count
+
+    def propose(self, candidate):
+        return Proposal(draw=self.count % 3 == 0)
+
+    def after(self, candidate, proposal, appended):
+        return ThirdDictionary(self.count + 1)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_kernel_that_fails_in_the_pass_over_the_history_changes_nothing(value):
     kernel = PoisonedKernel(value)
-    policy = build("ek_ucb", kernel=kernel, dictionary=kb.Kors(oversampling=1e9))
-    play(policy, 20)
+    policy = build("ek_ucb", kernel=kernel, dictionary=EveryThird())
+    # what is no anchor is passed over when one is added
+    play(policy, 21)
     before = pickle.dumps(policy)
     kernel.most_rows = 5
     with pytest.raises(kb.InputError, match="not finite between observed points"):

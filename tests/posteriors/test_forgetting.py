@@ -351,11 +351,13 @@ def test_residuals_of_a_model_that_is_too_sure_raise_no_alarm():
 
 
 def test_another_kernel_begins_the_test_again():
-    test = kb.Restart(limit=4.0).detector()
-    for time in range(6):
-        test = test.after(1.0, time, kernel_changes=1)
-    assert test.above == pytest.approx(3.0)
-    test = test.after(1.0, 6, kernel_changes=2)
-    assert test.above == pytest.approx(0.5)
-    assert test.above_since == 6
-    assert test.mean_square == 1.0
+    for limit, above, since in ((12.0, 0.5, 6), (4.0, 3.5, 0)):
+        test = kb.Restart(limit=limit).detector()
+        for time in range(6):
+            test = test.after(1.0, time, kernel_changes=1)
+        assert test.above == pytest.approx(3.0)
+        # one that is close to an alarm goes on
+        test = test.after(1.0, 6, kernel_changes=2)
+        assert test.above == pytest.approx(above)
+        assert test.above_since == since
+        assert test.mean_square == 1.0

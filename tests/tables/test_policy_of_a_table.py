@@ -128,6 +128,7 @@ CALLS = {
         lambda t, _: t.tell_many([2, 0], [0.6, 0.2], outputs=HEATS),
         lambda a, _: a.tell_many([2, 0], [0.6, 0.2], outputs=HEATS),
     ),
+    "describe": (lambda t, _: t.describe(ROWS), lambda a, _: a.describe(VECTORS)),
     "expire": (lambda t, _: t.expire(1), lambda a, _: a.expire(1)),
     "expire_before": (lambda t, _: t.expire_before(2), lambda a, _: a.expire_before(2)),
     "predict": (lambda t, _: t.predict(ROW), lambda a, _: a.predict(VECTOR, ARMS)),

@@ -205,12 +205,15 @@ class State:
         self.guards: Guards | None = None
         self.residuals, self.predicted = Residuals(), Rows(TOGETHER)
 
-    def comparing(self, reward: float, mean: float, std: float) -> dict[str, Any]:
-        """Return what changes by a reward and what was predicted of it; a few are compared at once, which is faster."""
+    def comparing(self, reward: float, mean: float, std: float, ahead: int = 0) -> dict[str, Any]:
+        """Return what changes by a reward and what was predicted of it; a few are compared at once, which is faster.
+
+        ``ahead`` of the reward are so many others that are learned with it.
+        """
         posterior = self.model
         assert isinstance(posterior, Posterior)
         changes = len(posterior.kernel_changes)
-        numbers = (reward, mean, std, posterior.regularization, posterior.unit, posterior.round_index, changes)
+        numbers = (reward, mean, std, posterior.regularization, posterior.unit, posterior.round_index + ahead, changes)
         predicted = self.predicted.appended(numbers)
         if len(predicted) < TOGETHER:
             return {"predicted": predicted}
@@ -558,9 +561,6 @@ class Policy(ABC):
 
     @np.errstate(invalid="ignore", over="ignore")
     def _ask(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None) -> Decision:
-        if self._state.told:
-            # a decision that is late by now is no longer waited for
-            self._commit(self._state, _caught_up(self._state))
         decision, choice, point = self._decide(context, actions, mask)
         state = self._state
         decision = replace(decision, id=state.issued)
@@ -573,7 +573,8 @@ class Policy(ABC):
             issued=state.issued + 1,
             pending=state.pending.with_items({state.issued: point.copy()}),
         )
-        self._commit(state, after)
+        # a decision that is late by now is no longer waited for
+        self._commit(state, _caught_up(after) if after.told else after)
         return decision
 
     @final
@@ -593,7 +594,8 @@ class Policy(ABC):
             with threads_for(state.model.dictionary_size, min(len(keys), MANY_ROWS)):
                 model = state.model.awaiting(keys, points)
             pending = state.pending.with_items(dict(zip(keys, points.copy(), strict=True)))
-            self._commit(before, evolve(state, model=model, issued=state.issued + len(keys), pending=pending))
+            after = evolve(state, model=model, issued=state.issued + len(keys), pending=pending)
+            self._commit(before, _caught_up(after) if after.told else after)
         return keys
 
     @final
@@ -630,7 +632,8 @@ class Policy(ABC):
         """Learn the rewards of decisions of :meth:`ask`, as :meth:`tell`: all of them, or none.
 
         The outputs (n,) are those of constraints by name, NaN where one was not measured. Many rewards are learned at
-        the speed of matrix products where the policy can; the model is that of :meth:`tell` one by one, up to rounding.
+        the speed of matrix products where the policy can; the model is that of :meth:`tell` one by one, up to rounding,
+        in the order of decisions where it learns in that order.
         """
         if not isinstance(ids, Iterable):
             raise InputError(f"ids: expected those of several decisions, got {ids!r}.")
@@ -1073,8 +1076,9 @@ def _learning(state: State, keys: list[int], points: FloatArray, rewards: list[f
     model, compared = state.model, state
     if weight == 1.0 and isinstance(model, Posterior):
         predicted = model.evaluate_awaited(keys, points)
-        for numbers in zip(rewards, predicted.mean.tolist(), predicted.std.tolist(), strict=True):
-            compared = evolve(compared, **compared.comparing(*numbers))
+        told = zip(rewards, predicted.mean.tolist(), predicted.std.tolist(), strict=True)
+        for ahead, numbers in enumerate(told):
+            compared = evolve(compared, **compared.comparing(*numbers, ahead))
     weights = None if weight == 1.0 else np.full(len(keys), weight)
     return evolve(compared, model=model.settled(keys, points, np.array(rewards), weights))
 

@@ -349,7 +349,10 @@ class NystromPosterior(Posterior):
         if direction is None:
             return None
         basis, square = self.basis.extended(point, direction), direction.square
-        features, residual = np.append(candidate.features, math.sqrt(square)), max(float(candidate.residual) - square, 0.0)
+        features, residual = (
+            np.append(candidate.features, math.sqrt(square)),
+            max(float(candidate.residual) - square, 0.0),
+        )
         return _Direction(basis, features, residual, candidate._replace(residual=square))
 
     def _awaited_outside(self) -> list[Outside]:

@@ -83,7 +83,7 @@ class RidgeRegression:
         "_precision",
         "_recent",
         "_recent_rewards",
-                "drift",
+        "drift",
         "inverse",
         "log_determinant",
         "refactorizations",

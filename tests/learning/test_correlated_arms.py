@@ -160,7 +160,7 @@ def test_nothing_set_finds_that_one_arm_is_right_where_the_other_is_wrong():
         assert right_or_wrong(policy, 400, seed) > 0.8
         correlations.append(policy.posteriors[0].kernel.action_kernel(np.eye(2))[0, 1])
     # a run that is nearly always right sees little of what the other arm would have earned
-    assert np.median(correlations) < -0.9
+    assert np.median(correlations) < -0.7
 
 
 def test_correlated_arms_are_saved_and_resumed(tmp_path):

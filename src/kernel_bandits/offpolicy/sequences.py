@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammainc, gammaln, xlogy
 
 from kernel_bandits.arrays import FloatArray, as_floats
@@ -360,3 +360,142 @@ class ArmDifference:
         extent = self.high - self.low
         low, high = _two_sided(self.sums, extent / self.least_share, self.level)
         return _ends(np.maximum(low, -extent), np.minimum(high, extent))
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedTerms:
+    """What rounds of a log say of a candidate's value, or of the difference of two, each shape (n,) or (…, n).
+
+    Attributes:
+        lower: terms with the value, counted from the lowest reward, as expectation, which are bounded from below.
+        upper: terms with the negative of it as expectation, which are bounded from below, too.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+
+
+def weighted_terms(weights: FloatArray, rewards: FloatArray, low: float, high: float, paired: bool) -> BoundedTerms:
+    """Return the terms of inverse propensity weights w alone.
+
+    For a value, w(r − low) and w(high − r) − (high − low); for what a candidate gains over the log itself, which is
+    ``paired``, (w − 1)(r − low) and (w − 1)(high − r).
+    """
+    if paired:
+        return BoundedTerms((weights - 1.0) * (rewards - low), (weights - 1.0) * (high - rewards))
+    return BoundedTerms(weights * (rewards - low), weights * (high - rewards) - (high - low))
+
+
+def modelled_terms(
+    difference: FloatArray,
+    probabilities: FloatArray,
+    played: NDArray[np.intp],
+    rewards: FloatArray,
+    predicted: FloatArray,
+    low: float,
+    high: float,
+    cap: float,
+) -> BoundedTerms:
+    """Return doubly robust terms, whose model is cut so that they stay bounded (Waudby-Smith et al. 2024, section 2).
+
+    Let δ(a) be the probability of the candidate, less that of what it is compared with, s = δ/p, and R = high − low.
+    The gain g(a, r) = s⁺(r − low) + s⁻(high − r) is never negative, and with its prediction ĝ
+
+        X = g(A, r) − ĝ(A)∧κR + Σ_a p(a)·(ĝ(a)∧κR) − R·Σ_a δ⁻(a)
+
+    has the expectation Σ_a δ(a)·(μ(a) − low), whatever ĝ is, and X ≥ −(κ + 1)R. The upper terms are those of −δ.
+
+    Args:
+        difference: δ, shape (n, A).
+        probabilities: p of every action, shape (n, A).
+        played: A, shape (n,).
+        rewards: r, shape (n,).
+        predicted: of every action, from earlier rounds alone, shape (n, A); NaN where there is no prediction.
+        low: the lowest reward that is possible.
+        high: the highest.
+        cap: κ.
+    """
+    extent, each = high - low, np.arange(len(played))
+    model = np.clip(np.where(np.isnan(predicted), 0.5 * (low + high), predicted), low, high)
+    found = []
+    for delta in (difference, -difference):
+        # an action that the log never plays carries no weight
+        ratio = np.divide(delta, probabilities, out=np.zeros_like(delta), where=probabilities > 0.0)
+        more, less = np.maximum(ratio, 0.0), np.maximum(-ratio, 0.0)
+        cut = np.minimum(more * (model - low) + less * (high - model), cap * extent)
+        gain = more[each, played] * (rewards - low) + less[each, played] * (high - rewards)
+        offset = np.vecdot(probabilities, cut) - extent * np.maximum(-delta, 0.0).sum(axis=1)
+        found.append(gain - cut[each, played] + offset)
+    return BoundedTerms(*found)
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateValue:
+    """The value of a candidate, or with ``paired`` its difference to another candidate or to the log.
+
+    Valid for logs of policies that learn, as long as each propensity is the one with which that round was played.
+
+    Args:
+        low: the lowest reward that is possible.
+        high: the highest.
+        level: of the intervals.
+        paired: whether the terms are those of a difference.
+        cap: κ of :func:`modelled_terms`; 0 for :func:`weighted_terms`.
+
+    Attributes:
+        lower: sums of the lower terms.
+        upper: sums of the upper terms.
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+    level: float = 0.95
+    paired: bool = False
+    cap: float = 0.0
+    lower: Sums = field(default=Sums())
+    upper: Sums = field(default=Sums())
+
+    def __post_init__(self) -> None:
+        require_range(self.low, self.high)
+        require_level(self.level)
+        if not 0.0 <= self.cap < np.inf:
+            raise InputError(f"cap: expected a finite number of at least 0, got {self.cap!r}.")
+
+    def path(self, terms: BoundedTerms) -> Self:
+        """Return the sequence after each of the rounds: what it returns are arrays."""
+        extent, sums = self.high - self.low, []
+        ranges = ((-extent, extent),) * 2 if self.paired else ((0.0, extent), (-extent, 0.0))
+        for side, before, (least, most) in zip((terms.lower, terms.upper), (self.lower, self.upper), ranges, strict=True):
+            values = _block("terms", side)
+            guesses = np.clip(before.means_before(values, 0.5 * (least + most)), least, most)
+            sums.append(before.path(values, guesses))
+        return replace(self, lower=sums[0], upper=sums[1])
+
+    def after(self, terms: BoundedTerms) -> Self:
+        """Return the sequence after a block of rounds."""
+        if not np.size(terms.lower):
+            return self
+        path = self.path(terms)
+        return replace(path, lower=path.lower.last(), upper=path.upper.last())
+
+    @property
+    def count(self) -> Numbers:
+        """The number of rounds so far."""
+        return self.lower.count
+
+    @property
+    def estimate(self) -> Numbers:
+        """The estimate so far, which is unbiased; NaN without rounds."""
+        return 0.5 * (_mean(self.lower) - _mean(self.upper)) + (0.0 if self.paired else self.low)
+
+    @property
+    def interval(self) -> tuple[Numbers, Numbers]:
+        """The interval of the value, valid at all times at once."""
+        extent, failure = self.high - self.low, 0.5 * (1.0 - self.level)
+        # a guess is at most R above the range of the terms from 0, and in a difference R more
+        scale = extent * (self.cap + (2.0 if self.paired else 1.0))
+        start = 0.0 if self.paired else self.low
+        low = start + self.lower.lower_bound(scale, failure)
+        high = start - self.upper.lower_bound(scale, failure)
+        least, most = (-extent, extent) if self.paired else (self.low, self.high)
+        return _ends(np.clip(low, least, most), np.clip(high, least, most))

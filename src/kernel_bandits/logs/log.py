@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.arrays import FloatArray, as_points, as_vector
 from kernel_bandits.errors import InputError
-from kernel_bandits.policy.policy import Decision
+from kernel_bandits.policy.policy import Decision, Policy
+from kernel_bandits.tables.arms import ARM, Arms
+from kernel_bandits.tables.features import Features
+from kernel_bandits.tables.policy import NamedDecision, TablePolicy
+from kernel_bandits.tables.rows import as_rows, is_frame
+from kernel_bandits.tables.values import level_of
+
+PolicyT = TypeVar("PolicyT", bound=Policy)
+# Columns are inferred from at most this many rows; describe by features= what these do not show.
+MOST_INFERRED = 20_000
+# Numbers of actions are rows of a catalogue; larger ones are rather identifiers.
+MOST_ACTIONS = 10_000
 
 
 def refuse(where: str, row: int, expected: str, got: object) -> InputError:
@@ -50,57 +62,109 @@ def _same_length(**columns: Any) -> None:
 class Log:
     """A log of n rounds with a catalogue of A actions, checked row by row.
 
+    Contexts are numbers, or a table: a pandas, polars or pyarrow frame, a list of dicts. Where they are a table, actions
+    are named or described as for a policy with the same ``features``.
+
     Args:
-        contexts: shape (n, d_x); empty for a problem without contexts.
-        played: the row of the action that was played, in the catalogue, shape (n,).
+        contexts: shape (n, d_x), empty for a problem without contexts; or a table with a row for each round.
+        played: the row of the action that was played, in the catalogue, shape (n,); or, for a table, the arm's name, or
+            the row of an action that is described by columns.
         rewards: shape (n,).
         propensities: the probability with which it was played, above 0 and at most 1, shape (n,).
-        actions: the catalogue, shape (A, d_a); by default one column per action, as many as were played.
-        names: of the actions, in the order of the catalogue; by default their numbers.
+        actions: the catalogue, shape (A, d_a); by default one column per action, as many as were played. For a table,
+            arms or described actions, as for :meth:`TablePolicy.select`; by default those described and those played.
+        names: of the actions, in the order of the catalogue; by default their numbers. For a table they are the arms.
         probabilities: of every action in every round, shape (n, A), where they were logged.
+        offered: which actions were on offer, shape (n, A); by default all of them.
+        features: what the columns of a table are; by default inferred. A log of numbers has none.
+        left_out: how many decisions have no reward and are not among the rows.
     """
 
-    contexts: FloatArray
-    played: NDArray[np.intp]
+    contexts: Any
+    played: Any
     rewards: FloatArray
     propensities: FloatArray
-    actions: FloatArray | None = None
+    actions: Any = None
     names: tuple[Any, ...] = ()
     probabilities: FloatArray | None = None
+    offered: NDArray[np.bool_] | None = None
+    features: Features | None = None
+    left_out: int = 0
 
     def __post_init__(self) -> None:
         rewards = _finite("reward", as_vector("rewards", self.rewards))
         propensities = as_vector("propensities", self.propensities)
+        if not len(rewards):
+            raise InputError("log: expected at least one row, got none.")
+        valid = (propensities > 0.0) & (propensities <= 1.0)
+        require_rows("propensity", propensities, valid, "a probability above 0 and at most 1")
+        as_table = self.features is not None or is_table(self.contexts)
+        found = (self._of_table if as_table else self._of_numbers)(len(rewards))
+        _same_length(contexts=found["contexts"], played=found["played"], rewards=rewards, propensities=propensities)
+        for name, value in {**found, "rewards": rewards, "propensities": propensities}.items():
+            object.__setattr__(self, name, value)
+        if self.offered is not None:
+            object.__setattr__(self, "offered", self._checked_offers(self.offered))
+        if self.probabilities is not None:
+            object.__setattr__(self, "probabilities", self._checked_probabilities(self.probabilities))
+
+    def _of_numbers(self, count: int) -> dict[str, Any]:
         played = np.asarray(self.played)
         if played.ndim != 1 or played.dtype.kind not in "iu":
             raise InputError(
-                f"played: expected the number of an action per row, got {played.dtype} of shape {played.shape}."
+                f"played: expected the number of an action per row, got {played.dtype} of shape {played.shape}; names "
+                "of arms go with contexts that are a table."
             )
-        contexts = _contexts(self.contexts, len(rewards))
-        _same_length(contexts=contexts, played=played, rewards=rewards, propensities=propensities)
-        if not len(rewards):
-            raise InputError("log: expected at least one row, got none.")
-        _finite("context", contexts)
-        valid = (propensities > 0.0) & (propensities <= 1.0)
-        require_rows("propensity", propensities, valid, "a probability above 0 and at most 1")
-        count = int(played.max()) + 1 if self.actions is None else len(as_points("actions", self.actions))
-        known = (played >= 0) & (played < count)
-        require_rows("action", played, known, f"one of {count} actions, numbered from 0")
-        actions = np.eye(count) if self.actions is None else _finite("actions", as_points("actions", self.actions))
-        names = tuple(self.names) or tuple(range(count))
-        if len(names) != count:
-            raise InputError(f"names: expected one for each of {count} actions, got {len(names)}.")
-        for name, value in {
+        contexts = _finite("context", _contexts(self.contexts, count))
+        known = int(played.max(initial=0)) + 1 if self.actions is None else len(as_points("actions", self.actions))
+        valid = (played >= 0) & (played < known)
+        require_rows("action", played, valid, f"one of {known} actions, numbered from 0")
+        actions = np.eye(known) if self.actions is None else _finite("actions", as_points("actions", self.actions))
+        names = tuple(self.names) or tuple(range(known))
+        if len(names) != known:
+            raise InputError(f"names: expected one for each of {known} actions, got {len(names)}.")
+        return {"contexts": contexts, "played": played.astype(np.intp), "actions": actions, "names": names}
+
+    def _of_table(self, count: int) -> dict[str, Any]:
+        contexts = self.contexts if is_frame(self.contexts) else as_rows("contexts", self.contexts)
+        played = as_plain_actions(self.played)
+        described = [] if self.features is None else _described(self.features)
+        offer = [*described, *(() if self.actions is None else as_plain_actions(self.actions))]
+        actions: dict[Any, Any] = {}
+        for action in (*offer, *played):
+            key = key_of(action)
+            # the arm alone may stand for the row that describes it
+            if key not in actions or not isinstance(actions[key], Mapping):
+                actions[key] = action
+        if len(actions) > MOST_ACTIONS:
+            raise InputError(
+                f"played: expected at most {MOST_ACTIONS} different actions, got {len(actions)}; describe continuous "
+                "actions by a ContinuousLog."
+            )
+        names = list(actions)
+        features = self.features
+        if features is None:
+            rows = [action for action in actions.values() if isinstance(action, Mapping)]
+            features = Features.infer(table_rows(contexts, _sample(count)), rows if rows else Arms(names))
+        places = {key: place for place, key in enumerate(names)}
+        found = np.array([places[key_of(action)] for action in played], dtype=np.intp)
+        return {
             "contexts": contexts,
-            "played": played.astype(np.intp),
-            "rewards": rewards,
-            "propensities": propensities,
-            "actions": actions,
-            "names": names,
-        }.items():
-            object.__setattr__(self, name, value)
-        if self.probabilities is not None:
-            object.__setattr__(self, "probabilities", self._checked_probabilities(self.probabilities))
+            "played": found,
+            "actions": tuple(actions.values()),
+            "names": tuple(names),
+            "features": features,
+        }
+
+    def _checked_offers(self, offered: ArrayLike) -> NDArray[np.bool_]:
+        table = np.asarray(offered, dtype=bool)
+        if table.shape != (len(self), len(self.catalogue)):
+            raise InputError(
+                f"offered: expected shape ({len(self)}, {len(self.catalogue)}), one for each round and action, got "
+                f"{table.shape}."
+            )
+        require_rows("offered", table, table[np.arange(len(self)), self.played], "the action that was played among them")
+        return table
 
     def _checked_probabilities(self, probabilities: ArrayLike) -> FloatArray:
         table = as_points("probabilities", probabilities, len(self.catalogue))
@@ -113,48 +177,170 @@ class Log:
         return table
 
     @property
-    def catalogue(self) -> FloatArray:
-        """The actions on offer, shape (A, d_a)."""
-        assert self.actions is not None
+    def catalogue(self) -> Any:
+        """The actions: numbers, shape (A, d_a), or for a table a tuple of arms and rows."""
         return self.actions
+
+    @property
+    def played_actions(self) -> Any:
+        """What was played in each round, as a policy learns it."""
+        if self.features is None:
+            return self.actions[self.played]
+        return [self.actions[place] for place in self.played]
 
     def __len__(self) -> int:
         return len(self.rewards)
 
+    def table(self, chosen: slice | NDArray[Any] = slice(None)) -> Any:
+        """Return contexts of some rounds as a policy takes them: numbers, or rows as dicts."""
+        return self.contexts[chosen] if self.features is None else table_rows(self.contexts, chosen)
+
     def rows(self, chosen: slice | NDArray[Any]) -> Log:
         """Return a log of some of the rows."""
-        table = None if self.probabilities is None else self.probabilities[chosen]
-        return replace(
-            self,
-            contexts=self.contexts[chosen],
-            played=self.played[chosen],
-            rewards=self.rewards[chosen],
-            propensities=self.propensities[chosen],
-            probabilities=table,
-        )
+        part = copy.copy(self)
+        for name in ("played", "rewards", "propensities", "probabilities", "offered"):
+            value = getattr(self, name)
+            object.__setattr__(part, name, None if value is None else value[chosen])
+        object.__setattr__(part, "contexts", self.table(chosen))
+        return part
 
-    @property
-    def points(self) -> FloatArray:
-        """The joint points that were played, shape (n, d_x + d_a)."""
-        return np.hstack([self.contexts, self.catalogue[self.played]])
+    def taught(self, policy: PolicyT, weights: FloatArray | None = None) -> PolicyT:
+        """Return a copy of a policy that has learned the log, each round with its weight."""
+        policy = copy.deepcopy(policy)
+        if isinstance(policy, TablePolicy) != (self.features is not None):
+            raise InputError(
+                "policy: expected one over a table, such as kb.ek_ucb(features=log.features), since the log is one."
+                if self.features is not None
+                else "policy: expected one over arrays, since the log holds numbers; one over a table takes a log of a "
+                "table, Log(frame, …)."
+            )
+        contexts, actions = seen_by(policy, self.table(), self.played_actions)
+        if weights is None:
+            policy.update_many(contexts, actions, self.rewards)
+        else:
+            for row in range(len(self)):
+                policy.update(contexts[row], actions[row], float(self.rewards[row]), weight=float(weights[row]))
+        return policy
 
     @classmethod
-    def of_decisions(cls, decisions: Sequence[Decision], rewards: ArrayLike, actions: ArrayLike) -> Log:
-        """Build a log from decisions of a policy that chooses at random among the same actions in every round."""
+    def of_decisions(
+        cls,
+        decisions: Sequence[Decision] | Sequence[NamedDecision],
+        rewards: ArrayLike,
+        actions: Any = None,
+        features: Features | None = None,
+    ) -> Log:
+        """Build a log from decisions of a policy that chooses at random among the same actions in every round.
+
+        Args:
+            decisions: of a policy over arrays, or over a table.
+            rewards: of the decisions, shape (n,).
+            actions: that were on offer, in their order; may be left out for arms that ``features`` names.
+            features: of the policy, for decisions over a table; inferred where left out.
+        """
         for row, decision in enumerate(decisions):
             if decision.propensity is None:
                 raise refuse(
                     "propensity", row, "a decision at random", "none (give the policy an exploration_floor=, …)"
                 )
         tables = [decision.probabilities for decision in decisions]
-        return cls(
-            np.array([decision.context for decision in decisions]),
-            np.array([decision.index for decision in decisions]),
-            as_vector("rewards", rewards),
-            np.array([decision.propensity for decision in decisions], dtype=float),
-            as_points("actions", actions),
-            probabilities=None if any(table is None for table in tables) else np.array(tables),
-        )
+        propensities = np.array([decision.propensity for decision in decisions], dtype=float)
+        named = [decision for decision in decisions if isinstance(decision, NamedDecision)]
+        contexts: Any = [decision.context for decision in decisions]
+        played: Any = [decision.action for decision in named]
+        if not named:
+            contexts, played = np.array(contexts), np.array([decision.index for decision in decisions])
+            actions = as_points("actions", actions)
+        log = cls(contexts, played, as_vector("rewards", rewards), propensities, actions, features=features)
+        # arms that appeared meanwhile leave earlier probabilities shorter than the catalogue
+        if any(table is None or len(table) != len(log.names) for table in tables):
+            return log
+        return replace_probabilities(log, np.array(tables))
+
+
+def replace_probabilities(log: Log, probabilities: FloatArray) -> Log:
+    """Return a log with the probabilities of every action, which are checked."""
+    other = copy.copy(log)
+    object.__setattr__(other, "probabilities", other._checked_probabilities(probabilities))
+    return other
+
+
+def is_table(value: Any) -> bool:
+    """Return whether contexts are a table rather than numbers."""
+    return is_frame(value) or (isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], Mapping))
+
+
+def table_rows(table: Any, chosen: slice | NDArray[Any]) -> list[dict[str, Any]]:
+    """Return some rows of a table as dicts, in Python's own values."""
+    if isinstance(table, (list, tuple)):
+        return list(table[chosen]) if isinstance(chosen, slice) else [table[i] for i in np.arange(len(table))[chosen]]
+    if hasattr(table, "iloc"):
+        part = table.iloc[chosen]
+    elif isinstance(chosen, slice) and hasattr(table, "slice"):
+        start, stop, _ = chosen.indices(len(table))
+        part = table.slice(start, stop - start)
+    else:
+        part = table.take(np.arange(len(table))[chosen]) if hasattr(table, "take") else table[chosen]
+    return list(as_rows("contexts", part))
+
+
+def _sample(count: int) -> NDArray[np.intp]:
+    """Return at most ``MOST_INFERRED`` rows, evenly spread, to infer columns from."""
+    return np.unique(np.linspace(0, count - 1, min(count, MOST_INFERRED)).astype(np.intp))
+
+
+def seen_by(policy: Policy, contexts: Any, actions: Any) -> tuple[Any, Any]:
+    """Return contexts and actions with the columns that a policy reads; one over arrays reads all."""
+    if not isinstance(policy, TablePolicy):
+        return contexts, actions
+    features = policy.features
+    return [_columns(row, features.context) for row in contexts], [_action(one, features.actions) for one in actions]
+
+
+def action_features(log: Log, action: Any) -> Mapping[str, Any]:
+    """Return the columns of an action of a table, wherever they were described."""
+    known = log.features.actions if log.features is not None else None
+    if isinstance(action, Mapping):
+        return action
+    return {ARM: action, **(known.rows.get(action, {}) if isinstance(known, Arms) else {})}
+
+
+def _columns(row: Mapping[str, Any], side: Any) -> Any:
+    """Return the columns of a row that are described; what is missing is for the policy to refuse."""
+    if not isinstance(side, Mapping) or row.keys() == side.keys():
+        return row
+    return {name: row[name] for name in side if name in row}
+
+
+def _action(action: Any, side: Any) -> Any:
+    if not isinstance(action, Mapping):
+        return action
+    if not isinstance(side, Arms):
+        return _columns(action, side)
+    if side.columns is None:
+        return action.get(ARM, action)
+    return {ARM: action[ARM], **_columns(action, side.columns)} if ARM in action else action
+
+
+def as_plain_actions(actions: Any) -> list[Any]:
+    """Return actions as names and rows, one by one."""
+    if is_frame(actions):
+        return list(as_rows("actions", actions))
+    if isinstance(actions, Mapping):
+        return [{ARM: name, **row} for name, row in actions.items()]
+    return [dict(one) if isinstance(one, Mapping) else level_of(one) for one in actions]
+
+
+def key_of(action: Any) -> Any:
+    """Return what tells actions apart: the name of the arm, or the values of the row."""
+    if not isinstance(action, Mapping):
+        return action
+    return action[ARM] if ARM in action else tuple(sorted((str(name), str(value)) for name, value in action.items()))
+
+
+def _described(features: Features) -> list[Any]:
+    """Return the arms that a description names."""
+    return list(features.actions.labels) if isinstance(features.actions, Arms) else []
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,10 +374,15 @@ class ContinuousLog:
     def __len__(self) -> int:
         return len(self.rewards)
 
-    @property
-    def points(self) -> FloatArray:
-        """The joint points that were played, shape (n, d_x + d_a)."""
-        return np.hstack([self.contexts, self.actions])
+    def rows(self, chosen: slice | NDArray[Any]) -> ContinuousLog:
+        """Return a log of some of the rows."""
+        return ContinuousLog(*(part[chosen] for part in (self.contexts, self.actions, self.rewards, self.densities)))
+
+    def taught(self, policy: PolicyT) -> PolicyT:
+        """Return a copy of a policy that has learned the log."""
+        policy = copy.deepcopy(policy)
+        policy.update_many(self.contexts, self.actions, self.rewards)
+        return policy
 
     @classmethod
     def of_decisions(cls, decisions: Sequence[Decision], rewards: ArrayLike) -> ContinuousLog:

@@ -20,9 +20,12 @@ from kernel_bandits.offpolicy.intervals import interval
 from kernel_bandits.offpolicy.overlap import Overlap, overlap_of
 from kernel_bandits.offpolicy.replay import Replay, replay
 from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel
+from kernel_bandits.offpolicy.sequences import ArmDifference, BoundedMean, SubGaussianMean
 from kernel_bandits.offpolicy.valuation import Comparison, Estimate, Valuation, compare, evaluate, fitted_model
 
 __all__ = [
+    "ArmDifference",
+    "BoundedMean",
     "Comparison",
     "ContinuousLog",
     "CrossFit",
@@ -32,6 +35,7 @@ __all__ = [
     "Replay",
     "RewardModel",
     "Rounds",
+    "SubGaussianMean",
     "Valuation",
     "compare",
     "direct_method",

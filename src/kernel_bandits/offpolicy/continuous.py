@@ -121,10 +121,9 @@ def evaluate_continuous(
     wanted = continuous_actions(log, candidate, box)
     predicted, direct = np.zeros(len(log)), np.zeros(len(log))
     if model is not None:
-        fitted = model.fit(log.contexts, log.actions, log.rewards)
-        rounds = np.arange(len(log))
-        predicted = fitted.predict(np.hstack([log.contexts, log.actions]), rounds)
-        direct = fitted.predict(np.hstack([log.contexts, wanted]), rounds)
+        fitted = model.fit(log)
+        predicted = fitted.predict_points(np.hstack([log.contexts, log.actions]))
+        direct = fitted.predict_points(np.hstack([log.contexts, wanted]))
     spread = log.actions.std(axis=0)
     if not (spread > 0.0).all():
         raise InputError("log: one coordinate of the action never varied; drop it.")

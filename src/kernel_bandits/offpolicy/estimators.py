@@ -4,12 +4,20 @@ In all of them w = π(a)/p(a) is the weight of the played action, r its reward, 
 estimate Σ_a π(a)·q(a) of the round.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.errors import InputError
+from kernel_bandits.logs.log import Log
+
+# The least share of the mean information that a round counts as, so that a single early round cannot decide.
+LEAST_INFORMATION = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +29,21 @@ class Rounds:
         rewards: r.
         predicted: q(a) of the played action.
         direct: v = Σ_a π(a)·q(a).
+        marginal: π(e)/p(e), the weight of all actions that share the embedding e of the played one; None without one.
     """
 
     weights: FloatArray
     rewards: FloatArray
     predicted: FloatArray
     direct: FloatArray
+    marginal: FloatArray | None = None
+
+    @classmethod
+    def joined(cls, parts: Sequence[Rounds]) -> Rounds:
+        """Return the rounds of all parts, in order."""
+        names = ("weights", "rewards", "predicted", "direct")
+        marginal = None if parts[0].marginal is None else np.concatenate([part.marginal for part in parts])  # type: ignore[misc]
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names), marginal)
 
 
 def inverse_propensity(rounds: Rounds) -> FloatArray:
@@ -65,6 +82,52 @@ def switch_doubly_robust(rounds: Rounds, threshold: float) -> FloatArray:
     """Switch-DR (Wang et al. 2017): DR where w ≤ τ, and the model alone elsewhere."""
     kept = np.where(rounds.weights <= threshold, rounds.weights, 0.0)
     return rounds.direct + kept * (rounds.rewards - rounds.predicted)
+
+
+def marginal_weights(probabilities: FloatArray, log: Log, labels: NDArray[np.intp]) -> FloatArray:
+    """Return w(e) = Σ_{a: e(a) = e} π(a) / Σ_{a: e(a) = e} p(a) at the embedding e of the played action (MIPS).
+
+    Args:
+        probabilities: π, shape (n, A).
+        log: with the probabilities p of every action.
+        labels: of the embedding of each action, shape (A,).
+    """
+    if log.probabilities is None:
+        raise InputError("embedding: the marginal weights need the log's probabilities of every action; log them, too.")
+    same = labels[None, :] == labels[log.played][:, None]
+    return (probabilities * same).sum(axis=1) / (log.probabilities * same).sum(axis=1)
+
+
+def marginalised(rounds: Rounds) -> FloatArray:
+    """MIPS (Saito & Joachims 2022): w(e)·r. Unbiased if actions matter through their embedding alone."""
+    assert rounds.marginal is not None
+    return rounds.marginal * rounds.rewards
+
+
+def marginalised_doubly_robust(rounds: Rounds) -> FloatArray:
+    """DR with the weights of MIPS: v + w(e)·(r − q). Unbiased if MIPS is, or if the model is right."""
+    assert rounds.marginal is not None
+    return rounds.direct + rounds.marginal * (rounds.rewards - rounds.predicted)
+
+
+def stabilising_weights(spreads: FloatArray, known: bool) -> FloatArray:
+    """Return weights h of the rounds that even out the variances of their terms (Hadad et al. 2021).
+
+    h_t = 1/√φ_t, where φ_t = E Σ_a π²(a)/p_t(a) is what the variance of a term is proportional to. It must not depend on
+    the round itself: it is that of the round where no context enters it, and otherwise the mean of a tenth of the
+    rounds so far, the last ones.
+
+    Args:
+        spreads: Σ_a π²(a)/p(a) of each round, shape (n,).
+        known: whether they are known before the round.
+    """
+    expected = spreads
+    if not known:
+        totals, counts = np.append(0.0, np.cumsum(spreads)), np.arange(len(spreads))
+        since = np.minimum(counts - np.maximum(counts // 10, 1), counts).clip(0)
+        recent = (totals[counts] - totals[since]) / np.maximum(counts - since, 1)
+        expected = np.where(counts > 0, recent, 1.0)
+    return 1.0 / np.sqrt(np.maximum(expected, LEAST_INFORMATION))
 
 
 def squared_error(terms: FloatArray, unbiased: FloatArray) -> float:

@@ -4,7 +4,7 @@ import math
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy.special import ndtr, stdtrit
+from scipy.special import ndtr, ndtri, stdtrit
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
@@ -49,6 +49,19 @@ def bernstein_half_width(terms: FloatArray, failure_probability: float, width: f
     logarithm = math.log(4.0 / failure_probability)
     variance = float(terms.var(ddof=1))
     return math.sqrt(2.0 * variance * logarithm / count) + 7.0 * extent * logarithm / (3.0 * (count - 1))
+
+
+def studentised(terms: FloatArray, weights: FloatArray, level: float) -> tuple[float, float, float, float]:
+    """Return the weighted mean Q = Σhx/Σh, both ends of its normal interval and its error √(Σh²(x − Q)²)/Σh.
+
+    On the log of a policy that learns, the plain mean of unbiased terms need not be normal; with weights that even out
+    their variances it is (Hadad, Hirshberg, Zhan, Wager and Athey 2021, Theorem 2).
+    """
+    total = float(weights.sum())
+    value = float(weights @ terms) / total
+    error = float(np.sqrt(np.sum((weights * (terms - value)) ** 2))) / total
+    half = float(ndtri(0.5 * (1.0 + level))) * error
+    return value, value - half, value + half, error
 
 
 def bootstrap(terms: FloatArray, level: float, generator: np.random.Generator) -> tuple[float, float]:

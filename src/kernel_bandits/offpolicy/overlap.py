@@ -12,6 +12,8 @@ FEW_EFFECTIVE = 100.0
 HEAVY_SHARE = 0.05
 # More than this share of the candidate's probability on actions that were never played leaves the answer to the model.
 UNSEEN_SHARE = 0.02
+# More than this share of decisions without a reward could hide what the others do not show.
+LEFT_OUT_SHARE = 0.05
 # The mean weight is 1 if the propensities are right; this many standard errors off, they are not.
 MEAN_WEIGHT_ERRORS = 5.0
 
@@ -28,6 +30,7 @@ class Overlap:
         mean_weight: w̄; 1 in expectation where the log has tried all that the candidate does.
         used: the share of rounds with a weight above 0.
         unseen: the candidate's mean probability of actions that the log never played.
+        left_out: decisions without a reward, which are not among the rounds.
         warnings: what the log cannot say, in words.
     """
 
@@ -38,6 +41,7 @@ class Overlap:
     mean_weight: float
     used: float
     unseen: float
+    left_out: int = 0
     warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -48,7 +52,7 @@ class Overlap:
         return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
 
 
-def overlap_of(weights: FloatArray, unseen: float = 0.0) -> Overlap:
+def overlap_of(weights: FloatArray, unseen: float = 0.0, left_out: int = 0) -> Overlap:
     """Return the diagnostics of weights (n,)."""
     count, total, squares = len(weights), float(weights.sum()), float(weights @ weights)
     size = total * total / squares if squares else 0.0
@@ -61,6 +65,7 @@ def overlap_of(weights: FloatArray, unseen: float = 0.0) -> Overlap:
         mean_weight=total / count,
         used=float(np.count_nonzero(weights)) / count,
         unseen=unseen,
+        left_out=left_out,
     )
     return replace(found, warnings=tuple(_warnings(found, weights)))
 
@@ -83,6 +88,11 @@ def _warnings(found: Overlap, weights: FloatArray) -> list[str]:
         words.append(
             f"the candidate plays actions that the log never played with probability {found.unseen:.2f}; there only "
             "the model speaks, without data."
+        )
+    if found.left_out > LEFT_OUT_SHARE * (found.rounds + found.left_out):
+        words.append(
+            f"{found.left_out:,} of {found.rounds + found.left_out:,} decisions have no reward and are left out; if "
+            "good rewards come sooner than bad ones, or the other way round, the rest is not like them."
         )
     error = float(weights.std()) / np.sqrt(found.rounds)
     if abs(found.mean_weight - 1.0) > MEAN_WEIGHT_ERRORS * error + 1e-9 and found.unseen <= UNSEEN_SHARE:

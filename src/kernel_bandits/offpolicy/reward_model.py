@@ -1,10 +1,9 @@
-"""A kernel model of the rewards of a log, cross-fitted: no round is predicted by a model that has learned it."""
+"""A kernel model of the rewards of a log: no round is predicted by a model that has learned it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +12,17 @@ from kernel_bandits.arrays import FloatArray, as_count
 from kernel_bandits.dictionaries import Kors
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.policy import UpperConfidenceBound
-from kernel_bandits.posterior.base import Posterior
+from kernel_bandits.logs.log import ContinuousLog, Log, seen_by
+from kernel_bandits.policy.policy import Policy
 from kernel_bandits.presets import ek_ucb
+from kernel_bandits.tables.policy import TablePolicy
 
 # Points predicted at once.
 ROWS_AT_ONCE = 8192
+# A model that predicts what comes has learned at least this many rounds, and is fitted again when there are twice as many.
+FIRST_ROWS = 50
+# "apart": a fold is predicted by a model of the others. "before": a round is predicted by a model of earlier ones.
+Split: TypeAlias = Literal["apart", "before"]
 
 
 @dataclass(frozen=True)
@@ -47,45 +51,96 @@ class RewardModel:
         as_count("most_rows", self.most_rows)
         as_count("most_anchors", self.most_anchors)
 
-    def fit(self, contexts: FloatArray, actions: FloatArray, rewards: FloatArray) -> CrossFit:
-        """Learn one model for each fold of a log: contexts (n, d_x), actions that were played (n, d_a), rewards."""
-        count = len(rewards)
-        if count < 2 * self.folds:
-            raise InputError(f"log: expected at least {2 * self.folds} rows for {self.folds} folds, got {count}.")
-        generator = np.random.default_rng(self.seed)
-        folds = generator.permutation(np.arange(count) % self.folds)
-        models = []
-        for fold in range(self.folds):
-            rows = np.flatnonzero(folds != fold)
-            if len(rows) > self.most_rows:
-                rows = np.sort(generator.choice(rows, self.most_rows, replace=False))
-            policy = self._policy()
-            policy.update_many(contexts[rows], actions[rows], rewards[rows])
-            models.append(policy.posterior)
-        return CrossFit(tuple(models), folds)
+    def fit(self, log: Log | ContinuousLog, split: Split = "apart") -> CrossFit:
+        """Learn models of a log, each of rounds that it does not predict.
 
-    def _policy(self) -> UpperConfidenceBound:
+        Args:
+            log: to be learned.
+            split: ``"apart"`` for folds drawn at random; ``"before"`` for models of the rounds before a round alone,
+                which an interval that is valid at all times needs.
+        """
+        fresh = self.policy(log)
+        folds, others = cross_fitted(len(log), self.folds, self.most_rows, self.seed, split)
+        models = tuple(None if not len(rows) else log.rows(rows).taught(fresh) for rows in others)
+        return CrossFit(models, folds)
+
+    def policy(self, log: Log | ContinuousLog) -> Policy:
+        """Return what learns: a policy over the log's table, or over arrays."""
         # where most points are far from each other, anchors would be as many as rounds, at a cost of n³
-        limit: dict[str, Any] = {} if self.kernel is None else {"dictionary": Kors(max_size=self.most_anchors)}
-        return ek_ucb(self.kernel, regularization=self.regularization, seed=self.seed, **limit)
+        options: dict[str, Any] = {} if self.kernel is None else {"dictionary": Kors(max_size=self.most_anchors)}
+        if isinstance(log, Log) and log.features is not None:
+            options["features"] = log.features
+        return ek_ucb(self.kernel, regularization=self.regularization, seed=self.seed, **options)
+
+
+def cross_fitted(
+    count: int, folds: int, most_rows: int, seed: int, split: Split
+) -> tuple[NDArray[np.intp], list[NDArray[np.intp]]]:
+    """Return the fold of each of n rounds, and for each fold the rounds that its model learns."""
+    if count < 2 * folds:
+        raise InputError(f"log: expected at least {2 * folds} rows for {folds} folds, got {count}.")
+    generator = np.random.default_rng(seed)
+    if split == "apart":
+        drawn = generator.permutation(np.arange(count) % folds)
+        others = [np.flatnonzero(drawn != fold) for fold in range(folds)]
+    else:
+        ends = [0, *(FIRST_ROWS * 2**power for power in range(64) if FIRST_ROWS * 2**power < count)]
+        drawn = np.searchsorted(ends, np.arange(count), side="right") - 1
+        others = [np.arange(end) for end in ends]
+    limited = [
+        rows if len(rows) <= most_rows else np.sort(generator.choice(rows, most_rows, replace=False)) for rows in others
+    ]
+    return drawn.astype(np.intp), limited
 
 
 @dataclass(frozen=True)
 class CrossFit:
-    """The models of a log, and the fold of each of its rounds, shape (n,)."""
+    """The models of a log, and the fold of each of its rounds, shape (n,); without a model, rewards are NaN."""
 
-    models: tuple[Posterior, ...]
+    models: tuple[Policy | None, ...]
     folds: NDArray[np.intp]
 
-    def predict(self, points: FloatArray, rounds: NDArray[np.intp]) -> FloatArray:
-        """Return the predicted rewards at points (k, d) of rounds (k,), by models that did not learn these rounds."""
-        folds, predicted = self.folds[rounds], np.empty(len(points))
+    def rows(self, chosen: slice) -> CrossFit:
+        """Return the models of some of the rounds."""
+        return replace(self, folds=self.folds[chosen])
+
+    def predict(self, log: Log, needed: NDArray[np.bool_]) -> FloatArray:
+        """Return the predicted rewards of needed actions in every round of a log, shape (n, A); 0 for the others."""
+        rewards = np.zeros(needed.shape)
         for fold, model in enumerate(self.models):
-            for part in _parts(np.flatnonzero(folds == fold)):
-                predicted[part] = model.means(points[part])
-        return predicted
+            rounds = np.flatnonzero(self.folds == fold)
+            if not len(rounds):
+                continue
+            each, chosen = np.nonzero(needed[rounds])
+            if model is None:
+                rewards[rounds[each], chosen] = np.nan
+                continue
+            contexts, actions = encoded(model, log, rounds)
+            found = [
+                model.posteriors[0].means(np.hstack([contexts[each[part]], actions[chosen[part]]]))
+                for part in _parts(len(each))
+            ]
+            rewards[rounds[each], chosen] = np.concatenate([np.empty(0), *found])
+        return rewards
+
+    def predict_points(self, points: FloatArray) -> FloatArray:
+        """Return the predicted reward at one point (n, d) in every round."""
+        rewards = np.full(len(points), np.nan)
+        for fold, model in enumerate(self.models):
+            rounds = np.flatnonzero(self.folds == fold)
+            if model is not None and len(rounds):
+                means = [model.posterior.means(points[rounds[part]]) for part in _parts(len(rounds))]
+                rewards[rounds] = np.concatenate(means)
+        return rewards
 
 
-def _parts(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        yield rows[start : start + ROWS_AT_ONCE]
+def encoded(model: Policy, log: Log, rounds: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
+    """Return contexts (k, d_x) of some rounds and the catalogue (A, d_a) as a model has them."""
+    contexts, actions = seen_by(model, log.table(rounds), log.catalogue)
+    if not isinstance(model, TablePolicy):
+        return contexts, actions
+    return model.codec.contexts(contexts)[0], model.codec.actions(actions)[0]
+
+
+def _parts(count: int) -> list[slice]:
+    return [slice(start, start + ROWS_AT_ONCE) for start in range(0, count, ROWS_AT_ONCE)]

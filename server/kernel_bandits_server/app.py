@@ -24,11 +24,11 @@ from litestar.middleware import DefineMiddleware
 from litestar.middleware.rate_limit import RateLimitConfig
 from litestar.openapi import OpenAPIConfig, ResponseSpec
 from litestar.openapi.plugins import JsonRenderPlugin
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from litestar.response import Stream
 
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.tables.arms import ARM
+from kernel_bandits.tables import Arms
 from kernel_bandits.tables.values import shown
 from kernel_bandits_server import insight, metrics
 from kernel_bandits_server.choosing import Asked, arm_of, choose
@@ -81,7 +81,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_random_parts.clear)
 P = TypeVar("P")
 Json = dict[str, Any]
-OldId = Annotated[str, Parameter(max_length=256)]
 
 
 def fresh_id() -> str:
@@ -97,11 +96,11 @@ def fresh_id() -> str:
 
 @post(f"{LOOP}/decisions", dto=Body[DecisionRequest], return_dto=None, role="decide",
       responses={200: ResponseSpec(Decision, description="Made by an earlier request")})
-async def decide(loop: str, data: DecisionRequest, state: State) -> Response[Decision]:
+async def decide(loop: FromPath[str], data: JSONBody[DecisionRequest], state: State) -> Response[Decision]:
     """Choose an action."""
     runtime: Runtime = state.runtime
     settings = runtime.worker(loop).settings
-    _check(data, runtime.settings.service.limits)
+    _check(data, runtime.settings.service.limits, isinstance(settings.features.actions, Arms))
     command = Decide(
         data.id or fresh_id(),
         data.id is not None,
@@ -129,7 +128,7 @@ async def decide(loop: str, data: DecisionRequest, state: State) -> Response[Dec
     return Response(found, status_code=200 if repeated else 201)
 
 
-def _check(data: DecisionRequest, limits: Limits) -> None:
+def _check(data: DecisionRequest, limits: Limits, has_arms: bool) -> None:
     for name, given in (("actions", data.actions), ("excluded", data.excluded)):
         if given is not None and len(given) > limits.actions:
             raise RefusedError(413, "too_many", f"{name}: expected at most {limits.actions}, got {len(given)}.")
@@ -138,18 +137,18 @@ def _check(data: DecisionRequest, limits: Limits) -> None:
     if data.actions is not None and not data.actions:
         raise InputError("actions: expected at least one action, got none.")
     if isinstance(data.actions, list):
-        _require_distinct(data.actions)
+        _require_distinct(data.actions, has_arms)
 
 
-def _require_distinct(offer: list[Any]) -> None:
+def _require_distinct(offer: list[Any], has_arms: bool) -> None:
     """Refuse an action that stands there twice: each place would have a part of its probability."""
     seen: set[Any] = set()
     for action in offer:
-        name = arm_of(action)
-        # 1, 1.0 and true are one arm; rows without a name are compared as they are
-        key = name if name is not None and not isinstance(name, (dict, list)) else repr(sorted(action.items()))
-        if isinstance(action, dict) and ARM not in action:
-            key = repr(sorted((column, float(v) if isinstance(v, int) else v) for column, v in action.items()))
+        # 1 and 1.0 are one arm, whatever its features are this time
+        key = arm_of(action) if has_arms else None
+        if key is None or isinstance(key, (dict, list)):
+            row = action if isinstance(action, dict) else {"": action}
+            key = repr(sorted((name, float(one) if isinstance(one, int) else one) for name, one in row.items()))
         if key in seen:
             raise InputError(
                 f"actions: expected each action once, got {shown(action)} again; leave the repeats out."
@@ -189,7 +188,7 @@ def _decision(event: Event, details: bool) -> Decision:
 
 
 @post(f"{DECISION}/reward", dto=Body[RewardRequest], return_dto=None, role="reward", status_code=200)
-async def reward(loop: str, id: OldId, data: RewardRequest, state: State) -> Outcome:
+async def reward(loop: FromPath[str], id: FromPath[str], data: JSONBody[RewardRequest], state: State) -> Outcome:
     """Say what a decision earned."""
     runtime: Runtime = state.runtime
     _require_range(runtime, loop, data.reward, "reward")
@@ -198,7 +197,7 @@ async def reward(loop: str, id: OldId, data: RewardRequest, state: State) -> Out
 
 
 @post(f"{LOOP}/rewards", dto=Body[RewardsRequest], return_dto=None, role="reward", status_code=200)
-async def rewards(loop: str, data: RewardsRequest, state: State) -> Outcomes:
+async def rewards(loop: FromPath[str], data: JSONBody[RewardsRequest], state: State) -> Outcomes:
     """Say what many decisions earned, each on its own; a malformed body is refused whole."""
     runtime: Runtime = state.runtime
     _require_few(data.rewards, "rewards", runtime)
@@ -230,19 +229,19 @@ def _outcome(result: Json) -> Outcome:
 
 
 @post(f"{DECISION}/activate", role="decide", status_code=200)
-async def activate(loop: str, id: OldId, state: State) -> Outcome:
+async def activate(loop: FromPath[str], id: FromPath[str], state: State) -> Outcome:
     """Say that a deferred decision was played."""
     return _outcome(await state.runtime.carry_out(loop, Activate(id)))
 
 
 @post(f"{DECISION}/expire", role="reward", status_code=200)
-async def expire(loop: str, id: OldId, state: State) -> Outcome:
+async def expire(loop: FromPath[str], id: FromPath[str], state: State) -> Outcome:
     """Give up on the reward of a decision."""
     return _outcome(await state.runtime.carry_out(loop, Expire(id)))
 
 
 @post(f"{LOOP}/import", dto=Body[ImportRequest], return_dto=None, role="administer", status_code=200)
-async def import_rows(loop: str, data: ImportRequest, state: State) -> Imported:
+async def import_rows(loop: FromPath[str], data: JSONBody[ImportRequest], state: State) -> Imported:
     """Learn rounds of another log, for a warm start; all of them or none."""
     runtime: Runtime = state.runtime
     _require_few(data.rows, "rows", runtime)
@@ -254,14 +253,14 @@ async def import_rows(loop: str, data: ImportRequest, state: State) -> Imported:
 
 
 @put(f"{LOOP}/arms/{{arm:str}}", dto=Body[ArmRequest], return_dto=None, role="administer")
-async def add_arm(loop: str, arm: str, data: ArmRequest, state: State) -> Json:
+async def add_arm(loop: FromPath[str], arm: FromPath[str], data: JSONBody[ArmRequest], state: State) -> Json:
     """Add an arm, describe it anew, or bring a retired one back."""
     _require_arm_name(arm)
     return {"arm": arm, **await state.runtime.carry_out(loop, Change({"arm": arm, "features": data.features}))}
 
 
 @delete(f"{LOOP}/arms/{{arm:str}}", role="administer", status_code=200)
-async def retire_arm(loop: str, arm: str, state: State, pending: str = "keep") -> Json:
+async def retire_arm(loop: FromPath[str], arm: FromPath[str], state: State, pending: FromQuery[str] = "keep") -> Json:
     """Retire an arm: it is no longer offered. Its pending decisions are kept, or expire."""
     _require_arm_name(arm)
     if pending not in ("keep", "expire"):
@@ -275,7 +274,7 @@ def _require_arm_name(arm: str) -> None:
 
 
 @put(f"{LOOP}/challenger", dto=Body[ShareRequest], return_dto=None, role="administer")
-async def promote(loop: str, data: ShareRequest, state: State) -> Json:
+async def promote(loop: FromPath[str], data: JSONBody[ShareRequest], state: State) -> Json:
     """Give the challenger a share of the traffic: 0.1, 0.25, 0.5, 1; or 0 to step back."""
     return dict(await state.runtime.carry_out(loop, Change({"share": data.share, "by": "hand"})))
 
@@ -289,7 +288,7 @@ async def _events(runtime: Runtime, loop: str, id: str) -> dict[str, Event]:
 
 
 @get(DECISION, role="read")
-async def decision(loop: str, id: OldId, state: State) -> Decision:
+async def decision(loop: FromPath[str], id: FromPath[str], state: State) -> Decision:
     """Return a decision and what became of it."""
     events = await _events(state.runtime, loop, id)
     found, rewarded = _decision(events["decision"], True), events.get("reward")
@@ -299,7 +298,7 @@ async def decision(loop: str, id: OldId, state: State) -> Decision:
 
 
 @get(f"{DECISION}/explanation", role="read")
-async def explanation(loop: str, id: OldId, state: State) -> Json:
+async def explanation(loop: FromPath[str], id: FromPath[str], state: State) -> Json:
     """Explain a decision by past rounds."""
     event = (await _events(state.runtime, loop, id))["decision"]
     return dict(await state.runtime.carry_out(loop, Query(lambda replica: insight.explanation(replica, event))))
@@ -312,7 +311,7 @@ async def loops(state: State) -> Json:
 
 
 @get(LOOP, role="read")
-async def one_loop(loop: str, state: State) -> Json:
+async def one_loop(loop: FromPath[str], state: State) -> Json:
     """Return rewards, arms, groups, model and warnings of a loop."""
     runtime: Runtime = state.runtime
     found = await _summary(runtime, loop, 0.0)
@@ -342,13 +341,13 @@ async def _summary(runtime: Runtime, loop: str, seconds: float) -> Json:
 
 
 @get(f"{LOOP}/verdict", role="read")
-async def verdict(loop: str, state: State) -> Json:
+async def verdict(loop: FromPath[str], state: State) -> Json:
     """Return whether the loop beats the rule of today, by an interval that may be looked at every day."""
     return dict(await state.runtime.compute(loop, "verdict", insight.verdicts, 1.0))
 
 
 @get(f"{LOOP}/segments", role="read")
-async def segments(loop: str, state: State, column: str) -> Json:
+async def segments(loop: FromPath[str], state: State, column: FromQuery[str]) -> Json:
     """Return the share and the mean reward of each arm in each segment of a column."""
     return dict(
         await state.runtime.compute(loop, f"by {column}", lambda replica: insight.segments(replica, column), 1.0)
@@ -356,7 +355,7 @@ async def segments(loop: str, state: State, column: str) -> Json:
 
 
 @get(f"{LOOP}/response", role="read")
-async def response(loop: str, state: State, variable: str) -> Json:
+async def response(loop: FromPath[str], state: State, variable: FromQuery[str]) -> Json:
     """Return the expected reward of each arm over one variable."""
     what = f"response {variable}"
     return await _read_apart(
@@ -365,14 +364,14 @@ async def response(loop: str, state: State, variable: str) -> Json:
 
 
 @get(f"{LOOP}/digest", role="administer")
-async def digest(loop: str, state: State) -> Json:
+async def digest(loop: FromPath[str], state: State) -> Json:
     """Return a digest of all bits of a loop's state, to compare processes with each other and with a replay."""
     query = Query(lambda replica: {"events": replica.applied, "digest": replica.digest()})
     return dict(await state.runtime.carry_out(loop, query))
 
 
 @get(f"{LOOP}/watch", role="read", media_type="text/event-stream")
-async def watch(loop: str, state: State) -> Stream:
+async def watch(loop: FromPath[str], state: State) -> Stream:
     """Send the state of a loop whenever it changes, and now and then while decisions wait, as server-sent events."""
     state.runtime.worker(loop)
     return Stream(_changes(state, loop), media_type="text/event-stream; charset=utf-8")
@@ -397,7 +396,7 @@ async def _changes(state: State, loop: str) -> AsyncIterator[bytes]:
 
 @get(f"{LOOP}/log", role="read", media_type="application/x-ndjson")
 async def export_log(
-    loop: str, state: State, after: Annotated[int, Parameter(ge=0, lt=2**62)] = 0, rewarded: bool = False
+    loop: FromPath[str], state: State, after: Annotated[int, QueryParameter(ge=0, lt=2**62)] = 0, rewarded: FromQuery[bool] = False
 ) -> Stream:
     """Export the log of a loop, a JSON object a line: every decision and imported round, with all that is known.
 
@@ -529,7 +528,7 @@ class Gate:
                     f"the header Host: without API keys the service is for this machine alone, got {got}. Call it as "
                     "localhost or 127.0.0.1, or give it API keys.",
                 )
-            if any(origin.partition("://")[2] not in hosts for origin in origins):
+            if any(not _is_of(origin, hosts) for origin in origins):
                 raise RefusedError(
                     403,
                     "foreign_origin",
@@ -537,6 +536,13 @@ class Gate:
                     f"programs, got one from {shown(origins[0])}; give it API keys, and call it from a server of yours.",
                 )
         await self._app(scope, receive, send)
+
+
+def _is_of(origin: str, hosts: list[str]) -> bool:
+    """Return whether a page comes from the host that it calls; a scheme has a port of its own."""
+    scheme, _, authority = origin.partition("://")
+    port = {"http": ":80", "https": ":443"}.get(scheme)
+    return port is not None and authority.removesuffix(port) in [host.removesuffix(port) for host in hosts]
 
 
 def is_loopback(host: str) -> bool:
@@ -575,9 +581,9 @@ def refuse(request: Request[Any, Any, Any], reason: Exception) -> Response[Refus
         code = codes.get(status, "refused")
     else:
         status, code, message = 500, "internal", "the request failed inside the service; nothing was lost."
-        _log.error("a request failed", exc_info=reason, extra={"path": request.url.path})
-    if status >= 400 and request.url.path != "/readyz":
-        facts = {"path": request.url.path, "status": status, "code": code, "key": state_of(request)}
+        _log.error("a request failed", exc_info=reason, extra={"path": request.scope["path"]})
+    if status >= 400 and request.scope["path"] != "/readyz":
+        facts = {"path": request.scope["path"], "status": status, "code": code, "key": state_of(request)}
         _log.log(logging.ERROR if status >= 500 else logging.WARNING, "refused", extra=facts)
     headers = {**SAFE_HEADERS, **(getattr(reason, "headers", None) or {})}
     return Response({"error": {"code": code, "message": message}}, status_code=status, headers=headers,
@@ -596,7 +602,7 @@ def build_app(runtime: Runtime, keys: Keys | None = None) -> Litestar:
     """Return the application of a service."""
     limits, keys = runtime.settings.service.limits, keys or Keys()
     state = State({"runtime": runtime, "callers": keys, "stopping": lambda: False})
-    middleware: list[Any] = [metrics.middleware(), DefineMiddleware(Gate, keys=keys)]
+    middleware: list[Any] = [DefineMiddleware(Gate, keys=keys), metrics.middleware()]
     if limits.requests_per_second:
         middleware.append(
             RateLimitConfig(

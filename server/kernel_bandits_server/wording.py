@@ -51,7 +51,9 @@ def in_words(error: Exception, kind: Any, value: Any = None) -> tuple[list[str],
         text = f"expected {advice}"
     for name, word in _TYPES.items():
         text = text.replace(f"`{name}`", word).replace(f"`{name} | null`", word)
-    text = text.replace("Expected", "expected").replace("`", "").replace(" | null", "")
+    for sign, word in {">=": "of at least", "<=": "of at most", " > ": " above ", " < ": " below "}.items():
+        text = text.replace(sign, word)
+    text = re.sub(r"\.0\b", "", text.replace("Expected", "expected").replace("`", "").replace(" | null", ""))
     if value is not None:
         text = f"{text.partition(', got')[0]}, got {shown(value)}"
     return path, f"{text[:1].lower()}{text[1:]}."

@@ -71,8 +71,6 @@ SAFE_HEADERS = {
 }
 # Statuses of HTTP for what became of a reward, an activation or an expiry.
 STATUS = {"unknown": 404, "conflict": 409}
-# Seconds between two looks at whether a loop has changed, for those who watch; and before a sign of life.
-WATCH, KEEP_ALIVE = 0.5, 15.0
 LOG_PAGE = 1_000
 # Random parts of the next ids: the system is asked for many at a time. A copy of the process must not use them too.
 _RANDOM_BYTES, _AT_A_TIME = 10, 256
@@ -314,7 +312,8 @@ async def loops(state: State) -> Json:
 async def one_loop(loop: FromPath[str], state: State) -> Json:
     """Return rewards, arms, groups, model and warnings of a loop."""
     runtime: Runtime = state.runtime
-    found = await _summary(runtime, loop, 0.0)
+    summary = await runtime.compute(loop, "summary", insight.summary, 0.5)
+    found = insight.at(summary, runtime.worker(loop).clock())
     learned = await _read_apart(runtime, loop, "model", lambda replica: (replica.policy,), insight.model)
     warnings = [*found["warnings"], *learned["warnings"]]
     return {**found, "warnings": warnings, "model": learned, "leads": runtime.leader.leads}
@@ -333,11 +332,6 @@ async def _read_apart(
         stored = known[(loop, what)] = now, await asyncio.to_thread(read, *given)
     found: P = stored[1]
     return found
-
-
-async def _summary(runtime: Runtime, loop: str, seconds: float) -> Json:
-    found = await runtime.compute(loop, "summary", insight.summary, seconds)
-    return insight.at(found, runtime.worker(loop).clock())
 
 
 @get(f"{LOOP}/verdict", role="read")
@@ -368,30 +362,6 @@ async def digest(loop: FromPath[str], state: State) -> Json:
     """Return a digest of all bits of a loop's state, to compare processes with each other and with a replay."""
     query = Query(lambda replica: {"events": replica.applied, "digest": replica.digest()})
     return dict(await state.runtime.carry_out(loop, query))
-
-
-@get(f"{LOOP}/watch", role="read", media_type="text/event-stream")
-async def watch(loop: FromPath[str], state: State) -> Stream:
-    """Send the state of a loop whenever it changes, and now and then while decisions wait, as server-sent events."""
-    state.runtime.worker(loop)
-    return Stream(_changes(state, loop), media_type="text/event-stream; charset=utf-8")
-
-
-async def _changes(state: State, loop: str) -> AsyncIterator[bytes]:
-    runtime: Runtime = state.runtime
-    worker, sent, waits, quiet = runtime.worker(loop), -1, False, 0.0
-    while not state.stopping():
-        idle = quiet >= KEEP_ALIVE
-        # those that wait have grown older
-        if worker.ready and (worker.applied != sent or (idle and waits)):
-            found = await _summary(runtime, loop, WATCH)
-            sent, waits, quiet = found["events"], found["pending"] > 0, 0.0
-            yield f"event: state\ndata: {json.dumps(found, allow_nan=False)}\n\n".encode()
-        elif idle:
-            quiet = 0.0
-            yield b": alive\n\n"
-        await asyncio.sleep(WATCH)
-        quiet += WATCH
 
 
 @get(f"{LOOP}/log", role="read", media_type="application/x-ndjson")
@@ -601,7 +571,7 @@ def state_of(request: Request[Any, Any, Any]) -> str:
 def build_app(runtime: Runtime, keys: Keys | None = None) -> Litestar:
     """Return the application of a service."""
     limits, keys = runtime.settings.service.limits, keys or Keys()
-    state = State({"runtime": runtime, "callers": keys, "stopping": lambda: False})
+    state = State({"runtime": runtime, "callers": keys})
     middleware: list[Any] = [DefineMiddleware(Gate, keys=keys), metrics.middleware()]
     if limits.requests_per_second:
         middleware.append(
@@ -613,7 +583,7 @@ def build_app(runtime: Runtime, keys: Keys | None = None) -> Litestar:
         )
     operations: list[Any] = [
         decide, reward, rewards, activate, expire, import_rows, add_arm, retire_arm, promote, decision, explanation,
-        loops, one_loop, verdict, segments, response, digest, watch, export_log, health, ready, prometheus, document,
+        loops, one_loop, verdict, segments, response, digest, export_log, health, ready, prometheus, document,
     ]  # fmt: skip
     pages = [
         _page("/", "index.html", "text/html"),
@@ -645,7 +615,7 @@ def build_app(runtime: Runtime, keys: Keys | None = None) -> Litestar:
         exception_handlers={Exception: refuse},
         response_headers=SAFE_HEADERS,
         request_max_body_size=limits.body_bytes,
-        compression_config=CompressionConfig(backend="gzip", minimum_size=2_000, exclude=["/watch$"]),
+        compression_config=CompressionConfig(backend="gzip", minimum_size=2_000),
         openapi_config=OpenAPIConfig(
             title="Decision service",
             version="1",

@@ -119,10 +119,7 @@ def serve(
     if workers > 1:
         uvicorn.run("kernel_bandits_server.serve:application", factory=True, workers=workers, **options)
         return
-    app = application()
-    server = uvicorn.Server(uvicorn.Config(app, **options))
-    # those who watch are let go when the server is told to stop, and not after all others
-    app.state.stopping = lambda: server.should_exit
+    server = uvicorn.Server(uvicorn.Config(application(), **options))
     server.run()
     if not server.started:
         raise InputError(f"port: {host}:{port} cannot be bound; choose another port.")

@@ -65,7 +65,6 @@ class Local:
         app = build_app(self.runtime, keys)
         config = uvicorn.Config(app, port=int(self.address.rpartition(":")[2]), log_config=None, access_log=False)
         self.server = uvicorn.Server(config)
-        app.state.stopping = lambda: self.server.should_exit
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
         wait_until_ready(self.address)

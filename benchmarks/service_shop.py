@@ -1,8 +1,8 @@
 """A shop with late purchases: what the page says against what the simulator knows, at every hour.
 
 Purchases are told 2.5 hours after the visit, and nothing is told of visits without one, which count as 0 after 12
-hours. There are nights without traffic, an arm is retired and another added half-way, and the service is recovered from its log
-in the middle. The loop runs as in the service, with a clock of the simulator's.
+hours. There are nights without traffic, an arm is retired and another added half-way, and the service is recovered from
+its log in the middle. The loop runs as in the service, with a clock of the simulator's.
 
 Run: python benchmarks/service_shop.py [--days 4] [--visits 150] [--seed 0] [--keep FILE]
 """
@@ -54,7 +54,7 @@ class Shop:
         settings = parse_settings(LOOP)
         self.settings, self.store, self.now = settings.loops["shop"], Store(database), 1_767_222_000.0
         self.worker = Worker(self.settings, settings.service, self.store, lambda: True, self._finish)
-        self.worker.clock = lambda: self.now  # type: ignore[assignment,method-assign] # the simulator's clock
+        self.worker.clock = lambda: self.now  # type: ignore[assignment] # the simulator's clock
         self.worker.start()
 
     @staticmethod
@@ -110,9 +110,7 @@ def main() -> None:
                     shop(Reward(due))
                 count = generator.poisson(given.visits / 4) if 7 <= hour % 24 < 23 else 0
                 ages = generator.uniform(18, 80, count)
-                visits = [
-                    Decide(f"v{given.seed}-{next(counter)}", False, {"age": float(age)}) for age in ages
-                ]
+                visits = [Decide(f"v{given.seed}-{next(counter)}", False, {"age": float(age)}) for age in ages]
                 for age, (event, _) in zip(ages, shop(*visits) if visits else [], strict=True):
                     arm, group = event.body["arm"], event.body["group"]
                     expected = rate_of(arm, float(age))
@@ -136,17 +134,25 @@ def main() -> None:
         found = shop(Query(insight.summary))[0]
         split = shop(Query(lambda replica: insight.segments(replica, "age")))[0]["segments"]
         known = truth[: found["maturity"]["counted"]]
-        lift = np.mean([p for _, p, _, g in known if g != "control"]) - np.mean([p for _, p, _, g in known if g == "control"])
+        lift = np.mean([p for _, p, _, g in known if g != "control"]) - np.mean(
+            [p for _, p, _, g in known if g == "control"]
+        )
         verdict = found["verdict"]
-        print(markdown([{
-            "hours looked at": hours,
-            "truth beyond 1.96 errors": f"{misses / hours:.1%}",
-            "furthest, in errors": round(worst, 2),
-            "furthest an average of what was told would be": round(naive, 3),
-            "lift on the page": f"{verdict['low']:.3f} to {verdict['high']:.3f}",
-            "true lift": f"{lift:.3f}",
-            "verdict": verdict["verdict"],
-        }]))
+        print(
+            markdown(
+                [
+                    {
+                        "hours looked at": hours,
+                        "truth beyond 1.96 errors": f"{misses / hours:.1%}",
+                        "furthest, in errors": round(worst, 2),
+                        "furthest an average of what was told would be": round(naive, 3),
+                        "lift on the page": f"{verdict['low']:.3f} to {verdict['high']:.3f}",
+                        "true lift": f"{lift:.3f}",
+                        "verdict": verdict["verdict"],
+                    }
+                ]
+            )
+        )
         print(found["maturity"]["words"], found["warnings"])
         for one in split:
             shares = ", ".join(f"{arm['arm']} {arm['share']:.0%} ({arm['mean']:.2f})" for arm in one["arms"])

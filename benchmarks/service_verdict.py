@@ -60,16 +60,14 @@ def simulate(
                             events.append(Event("expiry", command.id, {"source": "caller"}))
                             continue
                         body = {"reward": float(generator.random() < rate), "source": "caller"}
-                    events.append(Event(kind, command.id, body))  # type: ignore[arg-type] # one of two kinds
+                    events.append(Event(kind, command.id, body))
             first = replica.applied + 1
             replica.apply([event.at(first + i, time) for i, event in enumerate(events)])
         found.append(verdict(replica.tally.view().trial, float(day + 1)))
     return found
 
 
-def row_of(
-    name: str, runs: Sequence[Sequence[dict[str, Any]]], truth: float
-) -> dict[str, Any]:
+def row_of(name: str, runs: Sequence[Sequence[dict[str, Any]]], truth: float) -> dict[str, Any]:
     """Return one line of the table."""
     first = {
         word: [next((day for day, one in enumerate(run, 1) if one["verdict"] == word), None) for run in runs]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import logging
 import os
 import re
@@ -44,6 +43,7 @@ from kernel_bandits_server.messages import (
     ImportRequest,
     Outcome,
     Outcomes,
+    Problem,
     Refusal,
     RewardRequest,
     RewardsRequest,
@@ -92,8 +92,13 @@ def fresh_id() -> str:
     return f"{time.time_ns() // 1_000_000:011x}-{part}"
 
 
-@post(f"{LOOP}/decisions", dto=Body[DecisionRequest], return_dto=None, role="decide",
-      responses={200: ResponseSpec(Decision, description="Made by an earlier request")})
+@post(
+    f"{LOOP}/decisions",
+    dto=Body[DecisionRequest],
+    return_dto=None,
+    role="decide",
+    responses={200: ResponseSpec(Decision, description="Made by an earlier request")},
+)
 async def decide(loop: FromPath[str], data: JSONBody[DecisionRequest], state: State) -> Response[Decision]:
     """Choose an action."""
     runtime: Runtime = state.runtime
@@ -148,9 +153,7 @@ def _require_distinct(offer: list[Any], has_arms: bool) -> None:
             row = action if isinstance(action, dict) else {"": action}
             key = repr(sorted((name, float(one) if isinstance(one, int) else one) for name, one in row.items()))
         if key in seen:
-            raise InputError(
-                f"actions: expected each action once, got {shown(action)} again; leave the repeats out."
-            )
+            raise InputError(f"actions: expected each action once, got {shown(action)} again; leave the repeats out.")
         seen.add(key)
 
 
@@ -160,7 +163,7 @@ async def _other_loop(runtime: Runtime, other: str, data: DecisionRequest) -> di
     def ask(replica: Replica) -> dict[Any, float]:
         offer = replica.offer(data.actions)
         made = choose(replica.policy, Asked(data.context, offer, data.excluded))
-        table = made.probabilities or [float(place == made.index) for place in range(len(offer))]
+        table = made.probabilities or [float(place == made.place) for place in range(len(offer))]
         return {arm_of(action): share for action, share in zip(offer, table, strict=True)}
 
     found: dict[Any, float] = await runtime.carry_out(other, Query(ask))
@@ -215,7 +218,8 @@ def _require_range(runtime: Runtime, loop: str, number: float, place: str) -> No
     ends = runtime.worker(loop).settings.rewards
     if ends is not None and not ends[0] <= number <= ends[1]:
         raise InputError(
-            f"{place}: expected {ends[0]:g} to {ends[1]:g}, got {number:g}; say rewards = [low, high] in the loop's file."
+            f"{place}: expected {ends[0]:g} to {ends[1]:g}, got {number:g}; say rewards = [low, high] in "
+            "the loop's file."
         )
 
 
@@ -366,7 +370,10 @@ async def digest(loop: FromPath[str], state: State) -> Json:
 
 @get(f"{LOOP}/log", role="read", media_type="application/x-ndjson")
 async def export_log(
-    loop: FromPath[str], state: State, after: Annotated[int, QueryParameter(ge=0, lt=2**62)] = 0, rewarded: FromQuery[bool] = False
+    loop: FromPath[str],
+    state: State,
+    after: Annotated[int, QueryParameter(ge=0, lt=2**62)] = 0,
+    rewarded: FromQuery[bool] = False,
 ) -> Stream:
     """Export the log of a loop, a JSON object a line: every decision and imported round, with all that is known.
 
@@ -502,8 +509,8 @@ class Gate:
                 raise RefusedError(
                     403,
                     "foreign_origin",
-                    "the header Origin: without API keys the service takes requests from its own page and from "
-                    f"programs, got one from {shown(origins[0])}; give it API keys, and call it from a server of yours.",
+                    "the header Origin: without API keys the service takes requests from its own page and programs, "
+                    f"got one from {shown(origins[0])}; give it API keys, and call it from a server of yours.",
                 )
         await self._app(scope, receive, send)
 
@@ -544,10 +551,19 @@ def refuse(request: Request[Any, Any, Any], reason: Exception) -> Response[Refus
         if status == 400 and isinstance(extra, list) and extra:
             # parameters of the address
             status, message = 422, "; ".join(f"{one.get('key', 'the body')}: {one.get('message', '')}" for one in extra)
-            message = message.replace("'data'", "the body: expected a JSON object, got nothing.").removeprefix("the body: ")
+            message = message.replace("'data'", "the body: expected a JSON object, got nothing.").removeprefix(
+                "the body: "
+            )
         elif message.startswith("Missing required"):
             status = 422
-        codes = {400: "not_json", 404: "unknown_path", 405: "wrong_method", 413: "too_long", 422: "invalid", 429: "too_fast"}
+        codes = {
+            400: "not_json",
+            404: "unknown_path",
+            405: "wrong_method",
+            413: "too_long",
+            422: "invalid",
+            429: "too_fast",
+        }
         code = codes.get(status, "refused")
     else:
         status, code, message = 500, "internal", "the request failed inside the service; nothing was lost."
@@ -556,8 +572,7 @@ def refuse(request: Request[Any, Any, Any], reason: Exception) -> Response[Refus
         facts = {"path": request.scope["path"], "status": status, "code": code, "key": state_of(request)}
         _log.log(logging.ERROR if status >= 500 else logging.WARNING, "refused", extra=facts)
     headers = {**SAFE_HEADERS, **(getattr(reason, "headers", None) or {})}
-    return Response({"error": {"code": code, "message": message}}, status_code=status, headers=headers,
-                    media_type=MediaType.JSON)
+    return Response(Refusal(Problem(code, message)), status_code=status, headers=headers, media_type=MediaType.JSON)
 
 
 def state_of(request: Request[Any, Any, Any]) -> str:
@@ -577,7 +592,9 @@ def build_app(runtime: Runtime, keys: Keys | None = None) -> Litestar:
         middleware.append(
             RateLimitConfig(
                 rate_limit=("second", limits.requests_per_second),
-                identifier_for_request=lambda request: state_of(request) or (request.client.host if request.client else ""),
+                identifier_for_request=lambda request: (
+                    state_of(request) or (request.client.host if request.client else "")
+                ),
                 exclude=["/healthz", "/readyz"],
             ).middleware
         )

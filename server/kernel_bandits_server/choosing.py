@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ class Chosen(NamedTuple):
     """What a policy chose, as JSON has it.
 
     Attributes:
-        index: the place among the offered actions; −1 in a box.
+        place: its place among the offered actions; −1 in a box.
         action: as it was offered.
         probabilities: of all offered actions, in order; None where the policy does not know them.
         mean: its expected reward.
@@ -37,7 +38,7 @@ class Chosen(NamedTuple):
         offered: the number of actions that could have been chosen; 0 for a box.
     """
 
-    index: int
+    place: int
     action: Any
     probabilities: list[float] | None
     mean: float
@@ -179,7 +180,11 @@ def _learn_all(count: int, learn: Callable[[slice], None]) -> list[bool]:
     except REFUSED:
         if count == 1:
             return [False]
-    return [done for place in range(count) for done in _learn_all(1, lambda _, at=place: learn(slice(at, at + 1)))]
+    return [done for place in range(count) for done in _learn_all(1, partial(_learn_one, learn, place))]
+
+
+def _learn_one(learn: Callable[[slice], None], place: int, _: slice) -> None:
+    learn(slice(place, place + 1))
 
 
 def to_bytes(policy: TablePolicy, seed: int) -> bytes:

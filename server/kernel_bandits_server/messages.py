@@ -88,11 +88,11 @@ class Decision(Struct, omit_defaults=False):
     deferred: bool
     repeated: bool | UnsetType = UNSET
     played: Any | UnsetType = UNSET
-    mean: float | None | UnsetType = UNSET
-    std: float | None | UnsetType = UNSET
+    mean: float | UnsetType | None = UNSET
+    std: float | UnsetType | None = UNSET
     model: int | UnsetType = UNSET
     time: float | UnsetType = UNSET
-    reward: float | None | UnsetType = UNSET
+    reward: float | UnsetType | None = UNSET
     events: dict[str, float] | UnsetType = UNSET
 
 
@@ -208,10 +208,12 @@ class Body(AbstractDTO[T]):
 
     @classmethod
     def generate_field_definitions(cls, model_type: type[Any]) -> Any:
+        del model_type  # no second type is made
         return iter(list[DTOFieldDefinition]())
 
     @classmethod
     def detect_nested_field(cls, field_definition: FieldDefinition) -> bool:
+        del field_definition  # the type reads its parts itself
         return False
 
     @classmethod
@@ -222,6 +224,7 @@ class Body(AbstractDTO[T]):
     def create_openapi_schema(
         cls, field_definition: FieldDefinition, handler_id: str, schema_creator: Any
     ) -> Reference | Schema:
+        del handler_id  # every operation describes a body by its type
         found: Reference | Schema = schema_creator.for_field_definition(field_definition)
         return found
 

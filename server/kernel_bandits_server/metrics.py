@@ -29,7 +29,9 @@ def middleware() -> Any:
 def text(runtime: Runtime) -> bytes:
     """Return all numbers in Prometheus's text format, those of each loop among them."""
     registry = CollectorRegistry()
-    gauges = {name: Gauge(f"kernel_bandits_{name}", words, ["loop"], registry=registry) for name, words in _GAUGES.items()}
+    gauges = {
+        name: Gauge(f"kernel_bandits_{name}", words, ["loop"], registry=registry) for name, words in _GAUGES.items()
+    }
     for loop, worker in runtime.workers.items():
         for name, value in {**worker.gauges(), "leads": float(runtime.leader.leads)}.items():
             gauges[name].labels(loop).set(value)

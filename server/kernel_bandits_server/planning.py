@@ -85,7 +85,7 @@ def _draft(command: Decide, asked: Asked, ours: Chosen, theirs: Chosen | None, r
         body |= _of_a_group(command, asked, ours, theirs, replica)
     else:
         table = ours.probabilities
-        propensity = table[ours.index] if table else 1.0 if ours.offered == 1 else None
+        propensity = table[ours.place] if table else 1.0 if ours.offered == 1 else None
         body |= {"action": ours.action, "propensity": propensity, "probabilities": table}
         body |= {"mean": ours.mean, "std": ours.std}
     has_arms = isinstance(settings.features.actions, Arms)
@@ -97,9 +97,7 @@ def _draft(command: Decide, asked: Asked, ours: Chosen, theirs: Chosen | None, r
     return body
 
 
-def _of_a_group(
-    command: Decide, asked: Asked, ours: Chosen, theirs: Chosen | None, replica: Replica
-) -> dict[str, Any]:
+def _of_a_group(command: Decide, asked: Asked, ours: Chosen, theirs: Chosen | None, replica: Replica) -> dict[str, Any]:
     """Return what the group that a decision belongs to plays, and how likely the loop as a whole was to play that."""
     control, traffic = replica.settings.control, replica.share if theirs else 0.0
     share = control.share if control else 0.0
@@ -126,7 +124,7 @@ def _of_a_group(
         made = None
     else:
         made = theirs if group == "challenger" and theirs else ours
-        index = made.index
+        index = made.place
     body |= {"action": as_plain(asked.offer[index]), "propensity": mixed[index], "probabilities": mixed}
     body |= {"mean": made.mean if made else None, "std": made.std if made else None}
     if theirs is not None:
@@ -136,7 +134,7 @@ def _of_a_group(
 
 def _table(chosen: Chosen, asked: Asked) -> list[float]:
     """Return the probability of each action; a policy without coins plays what it chose."""
-    return chosen.probabilities or [float(place == chosen.index) for place in range(len(asked.offer))]
+    return chosen.probabilities or [float(place == chosen.place) for place in range(len(asked.offer))]
 
 
 def _of_today(control: Control, command: Decide, asked: Asked) -> list[float]:
@@ -339,7 +337,6 @@ class Plan:
         if not seen and one is None:
             return _unknown(id)
         return {"id": id, "status": "repeated" if "expiry" in seen else "late"}
-
 
     def _import(self, rows: Sequence[dict[str, Any]]) -> dict[str, int]:
         fresh = [row for row in rows if not self._seen(f"{APART}{row['id']}")]

@@ -6,8 +6,9 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from operator import attrgetter
-from typing import Any
+from typing import Any, ClassVar
 
 from kernel_bandits.errors import InputError
 from kernel_bandits.tables import Arms, TablePolicy
@@ -131,7 +132,7 @@ class Replica:
         """Return the state that a snapshot holds."""
         replica, state = object.__new__(cls), snapshot.state
         ends = [0, *state["ends"]]
-        files = [snapshot.policy[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+        files = [snapshot.policy[start:end] for start, end in pairwise(ends)]
         replica._begin_with(settings, list(map(from_bytes, files)))
         replica.applied, replica.time = snapshot.number, state["time"]
         replica.share, replica.share_since = state["share"], state["share_since"]
@@ -195,7 +196,8 @@ class Replica:
         if self.settings.strict and name not in self.added and name not in self._labels:
             known = [*self._labels, *self.added]
             raise InputError(
-                f"actions: unknown arm {shown(name)}{nearest(name, known)} Arms are strict; add it with PUT …/arms/NAME."
+                f"actions: unknown arm {shown(name)}{nearest(name, known)} Arms are strict; add it with PUT "
+                "…/arms/NAME."
             )
 
     @property
@@ -407,7 +409,7 @@ class Replica:
         if rows:
             self.tally.settle(rows)
 
-    _takers: dict[str, Callable[[Replica, Event], None]] = {
+    _takers: ClassVar[dict[str, Callable[[Replica, Event], None]]] = {
         "decision": _decide,
         "activation": _activate,
         "reward": _reward,

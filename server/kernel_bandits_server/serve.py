@@ -126,7 +126,7 @@ def serve(
 
 
 def application() -> Any:
-    """Return the application that the environment describes: ``KERNEL_BANDITS_FILE``, ``…_DATABASE``, ``…_KEY_FILE``."""
+    """Return the application that the environment describes: ``KERNEL_BANDITS_FILE`` and others."""
     given = {name: os.environ.get(f"{PREFIX}{name}", "") for name in ("FILE", "DATABASE", "KEY_FILE", "VERBOSE")}
     _configure_log(bool(given["VERBOSE"]))
     # products in one thread: the same bits in every process, and no threads that wait for each other

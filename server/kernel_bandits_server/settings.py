@@ -256,8 +256,11 @@ def parse_settings(text: str, source: str = "loop.toml") -> Settings:
     except _MistakeError as problem:
         problems.append(problem)
     for name, loop in loops.items():
-        if loop.control and loop.control.rule == "loop" and (loop.control.loop in (None, name)
-                                                             or loop.control.loop not in tables):
+        if (
+            loop.control
+            and loop.control.rule == "loop"
+            and (loop.control.loop in (None, name) or loop.control.loop not in tables)
+        ):
             others = ", ".join(other for other in tables if other != name) or "none"
             message = f"expected the name of another loop, got {loop.control.loop!r}. There are {others}."
             problems.append(_MistakeError(("loops", name, "control", "loop"), message))
@@ -322,7 +325,7 @@ def _range(here: Sequence[str], read: LoopTable) -> tuple[float, float] | None:
         if not -1e100 <= ends[0] < ends[1] <= 1e100:
             raise _MistakeError((*here, "rewards"), f"expected the lowest and the highest reward, got {list(ends)}.")
         if read.silence.reward is not None and not ends[0] <= read.silence.reward <= ends[1]:
-            message = f"expected a reward from {ends[0]:g} to {ends[1]:g}, got {read.silence.reward:g}; set rewards = [low, high]."
+            message = f"expected a reward from {ends[0]:g} to {ends[1]:g}, got {read.silence.reward:g}."
             raise _MistakeError((*here, "silence", "reward"), message)
     return ends
 
@@ -335,14 +338,14 @@ def _check_control(here: Sequence[str], read: LoopTable, features: Features) -> 
         raise _MistakeError((*here, place), "a loop that only watches decides nothing; leave it or apprentice out.")
     if control is None:
         return
-    place = (*here, "control")
+    here = (*here, "control")
     if (control.rule == "fixed") != (control.arm is not None) or (control.rule == "loop") != (control.loop is not None):
-        raise _MistakeError(place, 'expected arm = "…" with rule = "fixed", and loop = "…" with rule = "loop".')
+        raise _MistakeError(here, 'expected arm = "…" with rule = "fixed", and loop = "…" with rule = "loop".')
     if control.rule != "current" and not has_arms:
-        raise _MistakeError((*place, "rule"), 'the actions of this loop are no arms; use rule = "current".')
+        raise _MistakeError((*here, "rule"), 'the actions of this loop are no arms; use rule = "current".')
     known = features.actions.labels if isinstance(features.actions, Arms) else ()
     if control.arm is not None and control.arm not in known:
-        raise _MistakeError((*place, "arm"), f"unknown arm {control.arm!r}{nearest(control.arm, known)}")
+        raise _MistakeError((*here, "arm"), f"unknown arm {control.arm!r}{nearest(control.arm, known)}")
 
 
 def _features(here: Sequence[str], tables: Mapping[str, Any]) -> Features:
@@ -391,7 +394,9 @@ def _part(key: str, value: Any) -> Any:
         return value
     name = value.get("name", value.get("rule"))
     if name not in _PARTS:
-        raise InputError(f"{key}: expected the name of a kernel, radius or rule, got {shown(name)}{nearest(name, _PARTS)}")
+        raise InputError(
+            f"{key}: expected the name of a kernel, radius or rule, got {shown(name)}{nearest(name, _PARTS)}"
+        )
     inner = {own: _part(own, item) for own, item in value.items() if own not in ("name", "rule")}
     return _call(str(name), _PARTS[name], inner, {})
 
@@ -401,9 +406,7 @@ def _call(name: str, factory: Any, options: Mapping[str, Any], added: Mapping[st
     named = [key for key, one in takes.items() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     for option in options:
         if option not in named:
-            raise InputError(
-                f"{name}: unknown option {option!r}{nearest(option, named)} It takes {', '.join(named) or 'no options'}."
-            )
+            raise InputError(f"{name}: unknown option {option!r}{nearest(option, named)} It takes {', '.join(named)}.")
     for key in named:
         if takes[key].default is inspect.Parameter.empty and key not in options and key not in added:
             raise InputError(f"{name}: needs the option {key!r}; add it to its options.")

@@ -275,12 +275,13 @@ class Tally:
             sums = self._by_segment[place, number]
             total = float(sums[:, 0].sum())
             if total:
+                order = np.argsort(-sums[:, 0], kind="stable")
                 arms = [
-                    {"arm": names[arm], "share": float(one[0]) / total, **estimate(one)}
-                    for arm, one in enumerate(sums)
-                    if one[0]
+                    {"arm": names[arm], "share": float(sums[arm, 0]) / total, **estimate(sums[arm])}
+                    for arm in order
+                    if sums[arm, 0]
                 ]
-                found.append({"segment": label, "count": int(total), "arms": sorted(arms, key=lambda one: -one["share"])})
+                found.append({"segment": label, "count": int(total), "arms": arms})
         return found
 
     _NUMBERS = ("counts", "arms", "plays", "range", "width", "starts")
@@ -310,7 +311,7 @@ class Tally:
             shape, values = state[name]
             setattr(tally, name, np.array(values, dtype=getattr(tally, name).dtype).reshape(shape))
         tally._waiting = [
-            Settled(*(math.nan if one is None else one for one in row[:-1]), bytes.fromhex(row[-1]))
+            Settled._make([*(math.nan if one is None else one for one in row[:-1]), bytes.fromhex(row[-1])])
             for row in state["waiting"]
         ]
         tally.segments.load(state["segments"])

@@ -168,8 +168,16 @@ def verdict(trial: Trial | None, days: float) -> dict[str, Any]:
     found: dict[str, Any] = {"counts": counts, "means": means, "share": trial.share, "split": split, "level": LEVEL}
     if min(counts.values()) < FEWEST:
         words = f"Too early: {counts['control']} settled decisions of the control group, {FEWEST} are the least."
-        return {"verdict": "keep going", "lift": None, "low": None, "high": None, "relative": None, **found,
-                "days_left": None, "words": words}
+        return {
+            "verdict": "keep going",
+            "lift": None,
+            "low": None,
+            "high": None,
+            "relative": None,
+            **found,
+            "days_left": None,
+            "words": words,
+        }
     lift, (low, high) = float(trial.lift.estimate), trial.lift.interval
     base = means["control"] or 0.0
     relative = [one / base for one in (lift, low, high)] if base > 0.0 else None
@@ -179,9 +187,17 @@ def verdict(trial: Trial | None, days: float) -> dict[str, Any]:
         words = f"{split['words']} Until that is explained, do not trust the difference ({between})."
         return {"verdict": "check the split", **found, "words": words}
     if low > 0.0:
-        return {"verdict": "switch", **found, "words": f"Switch: the loop earns more than the rule of today, {between}."}
+        return {
+            "verdict": "switch",
+            **found,
+            "words": f"Switch: the loop earns more than the rule of today, {between}.",
+        }
     if high < 0.0:
-        return {"verdict": "stay", **found, "words": f"Stay: the rule of today earns more than the loop; the lift is {between}."}
+        return {
+            "verdict": "stay",
+            **found,
+            "words": f"Stay: the rule of today earns more than the loop; the lift is {between}.",
+        }
     left = _days_left(lift, high - low, days)
     found["days_left"] = left
     if left is None:

@@ -285,7 +285,10 @@ def test_a_pending_decision_grows_older_while_nothing_happens(tmp_path):
 def test_health_metrics_and_document(server):
     assert server("GET", "/readyz") == (200, {"status": "ready"})
     text = server("GET", "/metrics")[1].decode()
-    assert 'kernel_bandits_requests_total{app_name="kernel_bandits",method="POST",path="/v1/loops/{loop}/decisions",status_code="201"}' in text
+    assert (
+        'kernel_bandits_requests_total{app_name="kernel_bandits",method="POST",path="/v1/loops/{loop}/decisions",status_code="201"}'
+        in text
+    )
     assert 'kernel_bandits_ready{loop="offers"} 1.0' in text
     paths = server("GET", "/openapi.json")[1]["paths"]
     assert "/v1/loops/{loop}/decisions" in paths

@@ -109,7 +109,9 @@ def test_processes_toss_coins_of_their_own():
     snapshot = live.snapshot()
     row = {"age": 30.0, "country": "FR"}
     first, second = (Replica.restore(settings, snapshot) for _ in range(2))
-    chosen = [[choose(one.policy, Asked(row, ["red", "blue", "green"])).action for _ in range(200)] for one in (first, second)]
+    chosen = [
+        [choose(one.policy, Asked(row, ["red", "blue", "green"])).action for _ in range(200)] for one in (first, second)
+    ]
     assert chosen[0] != chosen[1]
 
 

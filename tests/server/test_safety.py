@@ -118,5 +118,7 @@ def test_the_log_is_json_without_contexts(server, caplog):
     assert server("POST", "/v1/loops/offers/decisions", {"context": row}, headers=headers)[0] == 422
     lines = [JsonLines().format(record) for record in caplog.records]
     found = [json.loads(line) for line in lines]
-    assert {"path": "/v1/loops/offers/decisions", "status": 422, "key": "decide", "code": "invalid"}.items() <= found[-1].items()
+    assert {"path": "/v1/loops/offers/decisions", "status": 422, "key": "decide", "code": "invalid"}.items() <= found[
+        -1
+    ].items()
     assert not any("secretland" in line or SECRETS["decide"] in line for line in lines)

@@ -1,6 +1,6 @@
 import pytest
-from kernel_bandits_server.wording import line_of
 from kernel_bandits_server.settings import SettingsError, parse_settings
+from kernel_bandits_server.wording import line_of
 
 GOOD = """\
 [loops.offers]
@@ -45,16 +45,28 @@ MISTAKES = {
     "arms twice": (GOOD.replace('["red", "blue"]', '["red", "red"]'), 10, "names"),
     "no arms": (GOOD.partition("[loops.offers.arms]")[0], 1, "either a table [actions] or a table [arms]"),
     "an option of the loop": (GOOD.replace('"ek_ucb"', '"ek_ucb"\noptions = { seed = 3 }'), 3, "beside policy"),
-    "an unknown kernel": (GOOD.replace('"ek_ucb"', '"ek_ucb"\noptions = { kernel = { name = "Gausian" } }'), 3, "did you mean 'Gaussian'"),
+    "an unknown kernel": (
+        GOOD.replace('"ek_ucb"', '"ek_ucb"\noptions = { kernel = { name = "Gausian" } }'),
+        3,
+        "did you mean 'Gaussian'",
+    ),
     "a share of all": (GOOD.replace("silence", 'control = { share = 1.0, rule = "uniform" }\nsilence'), 4, "below 1"),
     "an unknown rule": (GOOD.replace("silence", 'control = { share = 0.1, rule = "best" }\nsilence'), 4, "'best'"),
     "an arm that is none": (
-        GOOD.replace("silence", 'control = { share = 0.1, rule = "fixed", arm = "rd" }\nsilence'), 4, "did you mean 'red'"
+        GOOD.replace("silence", 'control = { share = 0.1, rule = "fixed", arm = "rd" }\nsilence'),
+        4,
+        "did you mean 'red'",
     ),
     "a loop that is none": (
-        GOOD.replace("silence", 'control = { share = 0.1, rule = "loop", loop = "x" }\nsilence'), 4, "another loop"
+        GOOD.replace("silence", 'control = { share = 0.1, rule = "loop", loop = "x" }\nsilence'),
+        4,
+        "another loop",
     ),
-    "a challenger without its kernel": (GOOD.replace("silence", 'challenger = { policy = "cbkb" }\nsilence'), 4, "kernel"),
+    "a challenger without its kernel": (
+        GOOD.replace("silence", 'challenger = { policy = "cbkb" }\nsilence'),
+        4,
+        "kernel",
+    ),
     "silence beyond the rewards": (GOOD.replace("silence", "rewards = [0.5, 1]\nsilence"), 5, "from 0.5 to 1"),
     "an unknown option": (GOOD.replace('"ek_ucb"', '"ek_ucb"\noptions = { sed = 3 }'), 3, "unknown option 'sed'"),
 }

@@ -6,7 +6,8 @@ from kernel_bandits_server import store as store_module
 from kernel_bandits_server import worker as worker_module
 from kernel_bandits_server.commands import Activate, Decide, Expire, Query, RefusedError, Reward
 from kernel_bandits_server.replica import Replica
-from kernel_bandits_server.settings import Limits, Service as ServiceSettings, parse_settings
+from kernel_bandits_server.settings import Limits, parse_settings
+from kernel_bandits_server.settings import Service as ServiceSettings
 from kernel_bandits_server.store import Store, StoreError, Transaction
 from kernel_bandits_server.worker import Worker, replay
 

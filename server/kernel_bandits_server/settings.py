@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from kernel_bandits import confidence, dictionaries, kernels, learning, presets
 from kernel_bandits.errors import InputError, KernelBanditsError
@@ -79,8 +79,28 @@ class Challenger(Struct, frozen=True, forbid_unknown_fields=True):
     automatic: bool = False
 
 
-class LoopTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """The table ``[loops.NAME]``; its attributes are those of :class:`LoopSettings`."""
+class LoopSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """A decision loop.
+
+    Attributes:
+        policy: the preset.
+        options: of the preset.
+        exploration_floor: the probability that is spread evenly over the offered actions.
+        silence: when a reward counts as missing, and what is learned then.
+        control: the share that goes on as today; None for none.
+        challenger: a second policy; None for none.
+        rewards: the lowest and the highest that are possible; others are refused. Intervals that may be watched need
+            them: 0 and 1 unless given, where there is a control group or a challenger.
+        apprentice: whether the loop only watches: the caller says what was played, and the policy learns from it.
+        anticipates: whether decisions that await their reward narrow the bounds, so that a burst explores.
+        seed: of the coins that are part of the model.
+        context: the columns of a context, by name.
+        arms: the arms, if actions have names; ``strict`` among them.
+        actions: the columns of an action, if they have none.
+        name: in addresses; that of its table.
+        strict: whether only arms that are described, or added by a request, may be offered.
+        described: what the tables say of columns and actions.
+    """
 
     policy: str = "ek_ucb"
     options: dict[str, Any] = {}
@@ -95,41 +115,15 @@ class LoopTable(Struct, frozen=True, forbid_unknown_fields=True):
     context: dict[str, Any] = {}
     arms: dict[str, Any] | None = None
     actions: dict[str, Any] | None = None
-
-
-class LoopSettings(Struct, frozen=True):
-    """A decision loop.
-
-    Attributes:
-        name: in addresses.
-        features: the columns of its table and its actions.
-        policy: the preset.
-        options: of the preset.
-        exploration_floor: the probability that is spread evenly over the offered actions.
-        silence: when a reward counts as missing, and what is learned then.
-        control: the share that goes on as today; None for none.
-        challenger: a second policy; None for none.
-        rewards: the lowest and the highest that are possible; others are refused. Intervals that may be watched need
-            them: 0 and 1 unless given, where there is a control group or a challenger.
-        strict: whether only arms that are described, or added by a request, may be offered.
-        apprentice: whether the loop only watches: the caller says what was played, and the policy learns from it.
-        anticipates: whether decisions that await their reward narrow the bounds, so that a burst explores.
-        seed: of the coins that are part of the model.
-    """
-
-    name: str
-    features: Features
-    policy: str = "ek_ucb"
-    options: dict[str, Any] = {}
-    exploration_floor: float = 0.0
-    silence: Silence = Silence()
-    control: Control | None = None
-    challenger: Challenger | None = None
-    rewards: tuple[float, float] | None = None
+    name: str = ""
     strict: bool = False
-    apprentice: bool = False
-    anticipates: bool = True
-    seed: int = 0
+    described: Any = None
+
+    @property
+    def features(self) -> Features:
+        """The columns of its table and its actions."""
+        found: Features = self.described
+        return found
 
     def new_policy(self) -> TablePolicy:
         """Return a policy that has learned nothing."""
@@ -138,11 +132,9 @@ class LoopSettings(Struct, frozen=True):
     def new_challenger(self) -> TablePolicy | None:
         """Return the second policy, which has learned nothing."""
         one = self.challenger
-        return (
-            None
-            if one is None
-            else build_policy(one.policy, one.options, self.features, one.exploration_floor, self.seed)
-        )
+        if one is None:
+            return None
+        return build_policy(one.policy, one.options, self.features, one.exploration_floor, self.seed)
 
     @property
     def fingerprint(self) -> str:
@@ -286,7 +278,10 @@ def _loop(name: str, table: Any) -> LoopSettings:
     here = ("loops", name)
     if not NAME.fullmatch(name):
         raise _MistakeError(here, "expected a name of letters, digits, - and _ that begins with a letter, 64 at most.")
-    read: LoopTable = _convert(here, table, LoopTable)
+    for key in ("name", "strict", "described"):
+        if isinstance(table, dict) and key in table:
+            raise _MistakeError((*here, key), f"unknown key {key!r}; strict stands in [loops.{name}.arms].")
+    read: LoopSettings = _convert(here, table, LoopSettings)
     arms = None if read.arms is None else dict(read.arms)
     strict = False if arms is None else arms.pop("strict", False)
     if not isinstance(strict, bool):
@@ -301,24 +296,10 @@ def _loop(name: str, table: Any) -> LoopSettings:
             at = "policy" if "unknown policy" in str(reason) or not one.options else "options"
             raise _MistakeError((*place, at), str(reason)) from reason
     _check_control(here, read, features)
-    return LoopSettings(
-        name,
-        features,
-        read.policy,
-        read.options,
-        read.exploration_floor,
-        read.silence,
-        read.control,
-        read.challenger,
-        _range(here, read),
-        strict,
-        read.apprentice,
-        read.anticipates,
-        read.seed,
-    )
+    return structs.replace(read, name=name, described=features, rewards=_range(here, read), strict=strict)
 
 
-def _range(here: Sequence[str], read: LoopTable) -> tuple[float, float] | None:
+def _range(here: Sequence[str], read: LoopSettings) -> tuple[float, float] | None:
     """Return the lowest and the highest reward that are possible."""
     ends = read.rewards or ((0.0, 1.0) if read.control or read.challenger else None)
     if ends is not None:
@@ -330,7 +311,7 @@ def _range(here: Sequence[str], read: LoopTable) -> tuple[float, float] | None:
     return ends
 
 
-def _check_control(here: Sequence[str], read: LoopTable, features: Features) -> None:
+def _check_control(here: Sequence[str], read: LoopSettings, features: Features) -> None:
     """Refuse a control group or a challenger that cannot be."""
     control, has_arms = read.control, isinstance(features.actions, Arms)
     if read.apprentice and (control or read.challenger):

@@ -8,13 +8,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits_server.commands import Change, Command, Decide, Query, RefusedError
-from kernel_bandits_server.events import Event, whole_blocks
+from kernel_bandits_server.events import whole_blocks
 from kernel_bandits_server.planning import Plan, draft_all
 from kernel_bandits_server.replica import Replica
 from kernel_bandits_server.settings import LoopSettings, Service, Settings
@@ -53,7 +52,7 @@ class Worker:
         service: of the service.
         store: the event log.
         leads: returns whether this process writes snapshots and settles silent decisions.
-        deliver: takes the commands that are done, in the worker's thread or that of its commits.
+        deliver: takes the commands that are done, in the worker's thread.
     """
 
     def __init__(
@@ -74,12 +73,8 @@ class Worker:
         self._queue: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._replica: Replica | None = None
         self._snapshot_number = 0
-        self._committed = 0
         self._looked = self._promoted = 0.0
         self._stopping = False
-        # commits while the thread learns; not before the database has taken something
-        self._committer = ThreadPoolExecutor(1, f"commits of {settings.name}")
-        self._trusts = False
         self._thread = threading.Thread(target=self._run, name=f"loop {settings.name}", daemon=True)
 
     @property
@@ -94,12 +89,9 @@ class Worker:
 
     @property
     def applied(self) -> int:
-        """The number of the last event that is taken into account.
-
-        It runs ahead of the log while events are committed, and falls back if they are not.
-        """
+        """The number of the last event that is taken into account."""
         replica = self._replica
-        return 0 if replica is None else max(replica.applied, self._committed)
+        return 0 if replica is None else replica.applied
 
     def gauges(self) -> dict[str, float]:
         """Return numbers that may be read from any thread."""
@@ -152,7 +144,6 @@ class Worker:
                 time.sleep(PAUSE)
             self._hand_back(commands)
         self._write_snapshot(force=True)
-        self._committer.shutdown()
 
     def _next_commands(self) -> tuple[list[Command], bool]:
         """Return commands that wait, after at most the lag, and whether to stop.
@@ -218,13 +209,17 @@ class Worker:
         if changing or (leads and next(replica.silent(self.clock()), None) is not None):
             try:
                 plan, transaction = self._plan(changing, replica, leads)
-                self._commit_and_apply(plan, transaction, replica, commands)
+                with transaction.rolled_back():
+                    transaction.log.append_prepared()
+                transaction.commit()
             except BaseException:
-                if commands:
-                    # what was planned did not happen, or nobody knows: the log is read before the next batch
-                    for command in changing:
-                        command.result = command.error = None
+                # what was planned did not happen, or nobody knows: the log is read before the next batch
+                for command in changing:
+                    command.result = command.error = None
                 raise
+            # what is committed counts whatever happens; whoever calls next finds it learned
+            self._hand_back(commands)
+            replica.apply(plan.events)
         else:
             self._hand_back(commands)
         if leads:
@@ -261,41 +256,6 @@ class Worker:
                 plan.add_silent()
             log.prepare(plan.events)
         return plan, transaction
-
-    def _commit_and_apply(
-        self, plan: Plan, transaction: Transaction, replica: Replica, commands: list[Command]
-    ) -> None:
-        """Learn events while the disk takes them, and hand commands back as soon as it has.
-
-        What is committed counts whatever happens; whoever calls next finds it learned. If it is not committed, the
-        state has learned what did not happen and is taken from the log again. The next events are then learned after
-        they are committed, until that works again.
-        """
-        events = plan.events
-        if not self._trusts:
-            self._commit(events, transaction, commands)
-            self._trusts = True
-            replica.apply(events)
-            return
-        # no thread may be had: what waits for one must not hold the lock of the database
-        with transaction.rolled_back():
-            committing = self._committer.submit(self._commit, events, transaction, commands)
-        try:
-            replica.apply(events)
-        finally:
-            reason = committing.exception()
-            if reason is not None:
-                self._replica, self._trusts = None, False
-                self.failure = "the database did not take the last events, and the log is being replayed"
-                raise reason
-
-    def _commit(self, events: Sequence[Event], transaction: Transaction, commands: list[Command]) -> None:
-        with transaction.rolled_back():
-            transaction.log.append_prepared()
-        transaction.commit()
-        if events:
-            self._committed = events[-1].number
-        self._hand_back(commands)
 
     def _recover(self) -> None:
         """Take the state from the latest snapshot and the events after it."""

@@ -293,7 +293,7 @@ def test_what_is_acknowledged_is_kept_if_the_model_fails_to_learn_it(service, mo
 def test_whoever_is_told_of_a_batch_finds_it_counted(service):
     for number in range(20):
         service.decide(f"d{number}")
-        assert service.worker.applied == number + 1
+        assert service.counts()["decisions"] == number + 1
 
 
 def test_a_bulk_of_all_kinds_of_ids_is_settled_one_by_one(service):
@@ -376,27 +376,6 @@ def test_a_refusing_database_loses_nothing(tmp_path, monkeypatch):
     service.worker.stop()
 
 
-def test_a_commit_that_gets_no_thread_leaves_the_database_unlocked(tmp_path, monkeypatch):
-    service = Service(tmp_path / "events.db")
-    # the first events are learned after their commit, in the worker's own thread
-    service.decide("a")
-    start, failures = threading.Thread.start, [RuntimeError("can't start new thread")]
-
-    def start_or_fail(thread):
-        if thread.name.startswith("commits of") and failures:
-            raise failures.pop()
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", start_or_fail)
-    with pytest.raises(RefusedError, match="repeat the request"):
-        service.decide("b")
-    assert not failures
-    service.decide("c")
-    assert [event.decision for event in service.store.read("offers")] == ["a", "c"]
-    service.worker.stop()
-    service.store.close()
-
-
 @pytest.fixture
 def idle(tmp_path):
     """A worker that does not run, and a function that hands it some of its commands."""
@@ -410,7 +389,6 @@ def idle(tmp_path):
             worker.submit(command)
 
     yield worker, commands, submit
-    worker._committer.shutdown()
     store.close()
 
 

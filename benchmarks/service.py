@@ -1,7 +1,8 @@
 """Load on the decision service: a closed loop of 64 connections, ten arms, twenty columns, 200 anchors.
 
-Decisions are compared with an empty endpoint of the same server that writes one row, in blocks that take turns. A
-decision is parsed, chosen, committed and counted by the model; an empty request is parsed and committed.
+Decisions are compared with an empty endpoint of the same framework in the same process that writes one row, in blocks
+that take turns. A decision is parsed, chosen, committed and counted by the model; an empty request is parsed and
+committed.
 
 Run: python benchmarks/service.py [--seconds 5] [--blocks 4] [--events 0] [--database ADDRESS]
 """
@@ -29,16 +30,15 @@ import numpy as np
 import uvicorn
 from kernel_bandits_server.app import build_app
 from kernel_bandits_server.commands import Command
-from kernel_bandits_server.endpoint import Endpoint, Front, Operation
 from kernel_bandits_server.events import Event
-from kernel_bandits_server.exchange import Call, Reply
-from kernel_bandits_server.keys import Keys, RateLimit
-from kernel_bandits_server.link import Link
-from kernel_bandits_server.metrics import Metrics
-from kernel_bandits_server.process import collect_rarely
+from kernel_bandits_server.messages import Body, Outcome
 from kernel_bandits_server.settings import parse_settings
 from kernel_bandits_server.store import Store
+from kernel_bandits_server.worker import Runtime
+from litestar import post
+from litestar.params import JSONBody
 from measure import markdown
+from msgspec import Struct
 
 COLUMNS, ARMS, ANCHORS, CONNECTIONS = 20, 10, 200, 64
 # Those that send rewards, a thousand in a request.
@@ -69,6 +69,10 @@ def loop_file(anticipates: bool) -> str:
     )
 
 
+class Nothing(Struct, forbid_unknown_fields=True):
+    """The body of an empty request."""
+
+
 class RowWriter:
     """The empty endpoint: writes one row for each request, many in one transaction, as a worker does."""
 
@@ -96,27 +100,26 @@ class RowWriter:
             assert command.done is not None
             command.done()
 
-    async def __call__(self, _: Front, call: Call) -> Reply:
+    async def write(self) -> None:
         """Write a row."""
-        call.json()
         self._loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = self._loop.create_future()
         self._queue.put(Command(done=lambda: future.set_result(None)))
         await future
-        return Reply({"id": "", "status": "written"}, 201)
 
 
 def run_server(port: int, database: str, anticipates: bool) -> None:
-    from starlette.routing import Route
+    runtime = Runtime(parse_settings(loop_file(anticipates)), database)
+    writer = RowWriter(Store(database))
 
-    link = Link(parse_settings(loop_file(anticipates)), database)
-    link.launch()
-    app = build_app(link)
-    empty = Operation("POST", "/v1/empty", "empty", "decide", RowWriter(Store(database)), "", {})
-    front = Front(link, Keys(), RateLimit(0.0), Metrics())
-    # behind the route of decisions, which is then found as in a server without the empty one
-    app.router.routes.insert(1, Route("/v1/empty", Endpoint(empty, front), methods=["POST"]))
-    collect_rarely()
+    @post("/v1/empty", dto=Body[Nothing], return_dto=None)
+    async def empty(data: JSONBody[Nothing]) -> Outcome:
+        del data  # it was read
+        await writer.write()
+        return Outcome("", "written")
+
+    app = build_app(runtime)
+    app.register(empty)
     uvicorn.run(app, port=port, log_config=None, access_log=False, server_header=False, date_header=False)
 
 

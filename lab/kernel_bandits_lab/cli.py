@@ -18,7 +18,7 @@ except ImportError as reason:
 
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.version import __version__
-from kernel_bandits_lab import log_commands, plots, service_command
+from kernel_bandits_lab import log_commands, plots
 from kernel_bandits_lab.archive import copy_source
 from kernel_bandits_lab.console import progress, report_failures, terminal_table
 from kernel_bandits_lab.differences import differences
@@ -373,7 +373,6 @@ def _write_report(title: str, sections: dict[Path, Section], path: Path, full_co
 
 register(app, _plain_errors)
 log_commands.register(app, _plain_errors)
-service_command.register(app, _plain_errors)
 
 
 @app.command("list")

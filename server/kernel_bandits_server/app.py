@@ -1,85 +1,654 @@
-"""The ASGI application: every operation of the service, and the page."""
+"""The service over HTTP: every operation, the page, and what is refused on the way."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator
+import asyncio
+import ipaddress
+import logging
+import os
+import re
+import secrets
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from kernel_bandits.errors import needs
-from kernel_bandits_server.commands import RefusedError
-from kernel_bandits_server.endpoint import Endpoint, Front, Operation
-from kernel_bandits_server.exchange import Call, Reply, error_reply
-from kernel_bandits_server.keys import Keys, RateLimit
-from kernel_bandits_server.link import Link
-from kernel_bandits_server.local import LocalOnly
-from kernel_bandits_server.metrics import Metrics
-from kernel_bandits_server.openapi import document
-from kernel_bandits_server.operations import operations
+from litestar import Litestar, MediaType, Request, Response, delete, get, post, put
+from litestar.config.compression import CompressionConfig
+from litestar.datastructures import State
+from litestar.exceptions import HTTPException
+from litestar.middleware import DefineMiddleware
+from litestar.middleware.rate_limit import RateLimitConfig
+from litestar.openapi import OpenAPIConfig, ResponseSpec
+from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from litestar.response import Stream
 
-with needs("Starlette", "kernel-bandits-server"):
-    from starlette.applications import Starlette
-    from starlette.exceptions import HTTPException
-    from starlette.middleware import Middleware
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.routing import Route
+from kernel_bandits.errors import InputError, KernelBanditsError
+from kernel_bandits.tables import Arms
+from kernel_bandits.tables.values import shown
+from kernel_bandits_server import insight, metrics
+from kernel_bandits_server.choosing import Asked, arm_of, choose
+from kernel_bandits_server.commands import Activate, Change, Decide, Expire, Import, Query, RefusedError, Reward
+from kernel_bandits_server.events import Event, encode_finite
+from kernel_bandits_server.keys import Keys
+from kernel_bandits_server.messages import (
+    ArmRequest,
+    Body,
+    Decision,
+    DecisionRequest,
+    Imported,
+    ImportRequest,
+    Outcome,
+    Outcomes,
+    Problem,
+    Refusal,
+    RewardRequest,
+    RewardsRequest,
+    ShareRequest,
+)
+from kernel_bandits_server.replica import Replica
+from kernel_bandits_server.settings import Limits
+from kernel_bandits_server.store import StoreError
+from kernel_bandits_server.worker import Runtime
 
+_log = logging.getLogger("kernel_bandits_server")
+LOOP, DECISION = "/v1/loops/{loop:str}", "/v1/loops/{loop:str}/decisions/{id:str}"
 PAGE = Path(__file__).with_name("page")
 # Nothing on the page comes from elsewhere, and no script stands in the page itself.
-_POLICY = b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"  # noqa: E501 (one header)
-_FILES = {
-    "": ("index.html", b"text/html; charset=utf-8"),
-    "page.js": ("page.js", b"text/javascript; charset=utf-8"),
-    "charts.js": ("charts.js", b"text/javascript; charset=utf-8"),
-    "page.css": ("page.css", b"text/css; charset=utf-8"),
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+SAFE_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+    "content-security-policy": CONTENT_POLICY,
 }
+# Statuses of HTTP for what became of a reward, an activation or an expiry.
+STATUS = {"unknown": 404, "conflict": 409}
+LOG_PAGE = 1_000
+# Random parts of the next ids: the system is asked for many at a time. A copy of the process must not use them too.
+_RANDOM_BYTES, _AT_A_TIME = 10, 256
+_random_parts: list[str] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random_parts.clear)
+P = TypeVar("P")
+Json = dict[str, Any]
 
 
-def build_app(link: Link, keys: Keys | None = None) -> Starlette:
-    """Return the application of a service; it takes requests once the process behind ``link`` was launched."""
-    # without keys everything is allowed, but for other machines and the pages of others
-    outside = [] if keys else [Middleware(LocalOnly)]
-    front = Front(link, keys or Keys(), RateLimit(link.settings.limits.requests_per_second), Metrics())
-    known = operations()
-    description = json.dumps(document(known, list(link.settings.loops))).encode()
-
-    async def openapi(_: Front, __: Call) -> Reply:
-        return Reply(description)
-
-    public = [
-        Operation("GET", "/openapi.json", "openapi", None, openapi, "This document"),
-        *(Operation("GET", f"/{path}", f"page {path}", None, _file(*file), "") for path, file in _FILES.items()),
-    ]
-    routes = [Route(one.path, Endpoint(one, front), methods=[one.method]) for one in (*known, *public)]
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        await link.attach()
-        try:
-            yield
-        finally:
-            await link.stop()
-
-    handlers: Any = {HTTPException: _http_error}
-    return Starlette(routes=routes, middleware=outside, lifespan=lifespan, exception_handlers=handlers)
+def fresh_id() -> str:
+    """Return an id that no other decision has; later ones sort after earlier ones, which databases like."""
+    try:
+        part = _random_parts.pop()
+    except IndexError:
+        digits, length = secrets.token_hex(_RANDOM_BYTES * _AT_A_TIME), 2 * _RANDOM_BYTES
+        _random_parts.extend(digits[start : start + length] for start in range(length, len(digits), length))
+        part = digits[:length]
+    return f"{time.time_ns() // 1_000_000:011x}-{part}"
 
 
-def _file(name: str, kind: bytes) -> Any:
+@post(
+    f"{LOOP}/decisions",
+    dto=Body[DecisionRequest],
+    return_dto=None,
+    role="decide",
+    responses={200: ResponseSpec(Decision, description="Made by an earlier request")},
+)
+async def decide(loop: FromPath[str], data: JSONBody[DecisionRequest], state: State) -> Response[Decision]:
+    """Choose an action."""
+    runtime: Runtime = state.runtime
+    settings = runtime.worker(loop).settings
+    _check(data, runtime.settings.service.limits, isinstance(settings.features.actions, Arms))
+    command = Decide(
+        data.id or fresh_id(),
+        data.id is not None,
+        data.context,
+        data.actions,
+        data.box,
+        tuple(data.excluded),
+        not data.deferred,
+        data.visitor,
+        data.current,
+        data.current is not None,
+        None,
+        data.played,
+        data.played is not None,
+        data.played_probability,
+    )
+    if settings.control is not None and settings.control.rule == "loop":
+        command.other = await _other_loop(runtime, str(settings.control.loop), data)
+    event, repeated = await runtime.carry_out(loop, command)
+    if runtime.settings.service.log_contexts:
+        facts = {"loop": loop, "id": event.decision, "context": event.body["context"]}
+        _log.info("decision", extra={**facts, "action": event.body["action"]})
+    found = _decision(event, data.details)
+    found.repeated = repeated
+    return Response(found, status_code=200 if repeated else 201)
+
+
+def _check(data: DecisionRequest, limits: Limits, has_arms: bool) -> None:
+    for name, given in (("actions", data.actions), ("excluded", data.excluded)):
+        if given is not None and len(given) > limits.actions:
+            raise RefusedError(413, "too_many", f"{name}: expected at most {limits.actions}, got {len(given)}.")
+    if data.box is not None and data.actions is not None:
+        raise InputError("box: expected an object with a range for each column, and no actions beside it.")
+    if data.actions is not None and not data.actions:
+        raise InputError("actions: expected at least one action, got none.")
+    if isinstance(data.actions, list):
+        _require_distinct(data.actions, has_arms)
+
+
+def _require_distinct(offer: list[Any], has_arms: bool) -> None:
+    """Refuse an action that stands there twice: each place would have a part of its probability."""
+    seen: set[Any] = set()
+    for action in offer:
+        # 1 and 1.0 are one arm, whatever its features are this time
+        key = arm_of(action) if has_arms else None
+        if key is None or isinstance(key, (dict, list)):
+            row = action if isinstance(action, dict) else {"": action}
+            key = repr(sorted((name, float(one) if isinstance(one, int) else one) for name, one in row.items()))
+        if key in seen:
+            raise InputError(f"actions: expected each action once, got {shown(action)} again; leave the repeats out.")
+        seen.add(key)
+
+
+async def _other_loop(runtime: Runtime, other: str, data: DecisionRequest) -> dict[Any, float]:
+    """Return the probability of each arm in the loop that the control group follows."""
+
+    def ask(replica: Replica) -> dict[Any, float]:
+        offer = replica.offer(data.actions)
+        made = choose(replica.policy, Asked(data.context, offer, data.excluded))
+        table = made.probabilities or [float(place == made.place) for place in range(len(offer))]
+        return {arm_of(action): share for action, share in zip(offer, table, strict=True)}
+
+    found: dict[Any, float] = await runtime.carry_out(other, Query(ask))
+    return found
+
+
+def _decision(event: Event, details: bool) -> Decision:
+    body = event.body
+    found = Decision(
+        event.decision,
+        body["action"],
+        body["arm"],
+        body["propensity"],
+        body["probabilities"],
+        body.get("group", "policy"),
+        not body["active"],
+    )
+    if "played" in body:
+        found.played = body["played"]
+    if details:
+        found.mean, found.std, found.model, found.time = body["mean"], body["std"], body["model"], event.time
+    return found
+
+
+@post(f"{DECISION}/reward", dto=Body[RewardRequest], return_dto=None, role="reward", status_code=200)
+async def reward(loop: FromPath[str], id: FromPath[str], data: JSONBody[RewardRequest], state: State) -> Outcome:
+    """Say what a decision earned."""
+    runtime: Runtime = state.runtime
+    _require_range(runtime, loop, data.reward, "reward")
+    results = await runtime.carry_out(loop, Reward([(id, data.reward)]))
+    return _outcome(results[0])
+
+
+@post(f"{LOOP}/rewards", dto=Body[RewardsRequest], return_dto=None, role="reward", status_code=200)
+async def rewards(loop: FromPath[str], data: JSONBody[RewardsRequest], state: State) -> Outcomes:
+    """Say what many decisions earned, each on its own; a malformed body is refused whole."""
+    runtime: Runtime = state.runtime
+    _require_few(data.rewards, "rewards", runtime)
+    for place, one in enumerate(data.rewards):
+        _require_range(runtime, loop, one.reward, f"rewards[{place}].reward")
+    results = await runtime.carry_out(loop, Reward([(one.id, one.reward) for one in data.rewards]))
+    return Outcomes(Counter(one["status"] for one in results), results)
+
+
+def _require_few(items: list[Any], place: str, runtime: Runtime) -> None:
+    most = runtime.settings.service.limits.batch
+    if len(items) > most:
+        raise RefusedError(413, "too_many", f"{place}: expected at most {most}, got {len(items)}.")
+
+
+def _require_range(runtime: Runtime, loop: str, number: float, place: str) -> None:
+    ends = runtime.worker(loop).settings.rewards
+    if ends is not None and not ends[0] <= number <= ends[1]:
+        raise InputError(
+            f"{place}: expected {ends[0]:g} to {ends[1]:g}, got {number:g}; say rewards = [low, high] in "
+            "the loop's file."
+        )
+
+
+def _outcome(result: Json) -> Outcome:
+    status = STATUS.get(result["status"])
+    if status is not None:
+        raise RefusedError(status, result["status"], result["message"])
+    return Outcome(**result)
+
+
+@post(f"{DECISION}/activate", role="decide", status_code=200)
+async def activate(loop: FromPath[str], id: FromPath[str], state: State) -> Outcome:
+    """Say that a deferred decision was played."""
+    return _outcome(await state.runtime.carry_out(loop, Activate(id)))
+
+
+@post(f"{DECISION}/expire", role="reward", status_code=200)
+async def expire(loop: FromPath[str], id: FromPath[str], state: State) -> Outcome:
+    """Give up on the reward of a decision."""
+    return _outcome(await state.runtime.carry_out(loop, Expire(id)))
+
+
+@post(f"{LOOP}/import", dto=Body[ImportRequest], return_dto=None, role="administer", status_code=200)
+async def import_rows(loop: FromPath[str], data: JSONBody[ImportRequest], state: State) -> Imported:
+    """Learn rounds of another log, for a warm start; all of them or none."""
+    runtime: Runtime = state.runtime
+    _require_few(data.rows, "rows", runtime)
+    rows = []
+    for place, row in enumerate(data.rows):
+        _require_range(runtime, loop, row.reward, f"rows[{place}].reward")
+        rows.append({name: getattr(row, name) for name in row.__struct_fields__})
+    return Imported(**await runtime.carry_out(loop, Import(rows)))
+
+
+@put(f"{LOOP}/arms/{{arm:str}}", dto=Body[ArmRequest], return_dto=None, role="administer")
+async def add_arm(loop: FromPath[str], arm: FromPath[str], data: JSONBody[ArmRequest], state: State) -> Json:
+    """Add an arm, describe it anew, or bring a retired one back."""
+    _require_arm_name(arm)
+    return {"arm": arm, **await state.runtime.carry_out(loop, Change({"arm": arm, "features": data.features}))}
+
+
+@delete(f"{LOOP}/arms/{{arm:str}}", role="administer", status_code=200)
+async def retire_arm(loop: FromPath[str], arm: FromPath[str], state: State, pending: FromQuery[str] = "keep") -> Json:
+    """Retire an arm: it is no longer offered. Its pending decisions are kept, or expire."""
+    _require_arm_name(arm)
+    if pending not in ("keep", "expire"):
+        raise InputError(f"pending: expected keep or expire, got {shown(pending)}.")
+    return dict(await state.runtime.carry_out(loop, Change({"retire": arm, "pending": pending})))
+
+
+def _require_arm_name(arm: str) -> None:
+    if len(arm) > 256:
+        raise InputError(f"arm: expected a name of at most 256 characters, got {len(arm)}.")
+
+
+@put(f"{LOOP}/challenger", dto=Body[ShareRequest], return_dto=None, role="administer")
+async def promote(loop: FromPath[str], data: JSONBody[ShareRequest], state: State) -> Json:
+    """Give the challenger a share of the traffic: 0.1, 0.25, 0.5, 1; or 0 to step back."""
+    return dict(await state.runtime.carry_out(loop, Change({"share": data.share, "by": "hand"})))
+
+
+async def _events(runtime: Runtime, loop: str, id: str) -> dict[str, Event]:
+    runtime.worker(loop)
+    events = await asyncio.to_thread(runtime.store.find, loop, id)
+    if "decision" not in events:
+        raise RefusedError(404, "unknown", f"decision {id} was not made in this loop.")
+    return events
+
+
+@get(DECISION, role="read")
+async def decision(loop: FromPath[str], id: FromPath[str], state: State) -> Decision:
+    """Return a decision and what became of it."""
+    events = await _events(state.runtime, loop, id)
+    found, rewarded = _decision(events["decision"], True), events.get("reward")
+    found.reward = None if rewarded is None else rewarded.body["reward"]
+    found.events = {kind: event.time for kind, event in events.items()}
+    return found
+
+
+@get(f"{DECISION}/explanation", role="read")
+async def explanation(loop: FromPath[str], id: FromPath[str], state: State) -> Json:
+    """Explain a decision by past rounds."""
+    event = (await _events(state.runtime, loop, id))["decision"]
+    return dict(await state.runtime.carry_out(loop, Query(lambda replica: insight.explanation(replica, event))))
+
+
+@get("/v1/loops", role="read")
+async def loops(state: State) -> Json:
+    """List the loops."""
+    return {"loops": list(state.runtime.workers)}
+
+
+@get(LOOP, role="read")
+async def one_loop(loop: FromPath[str], state: State) -> Json:
+    """Return rewards, arms, groups, model and warnings of a loop."""
+    runtime: Runtime = state.runtime
+    summary = await runtime.compute(loop, "summary", insight.summary, 0.5)
+    found = insight.at(summary, runtime.worker(loop).clock())
+    learned = await _read_apart(runtime, loop, "model", lambda replica: (replica.policy,), insight.model)
+    warnings = [*found["warnings"], *learned["warnings"]]
+    return {**found, "warnings": warnings, "model": learned, "leads": runtime.leader.leads}
+
+
+async def _read_apart(
+    runtime: Runtime, loop: str, what: str, arguments: Callable[[Replica], tuple[Any, ...]], read: Callable[..., P]
+) -> P:
+    """Return what takes long to read of a policy, outside the loop's thread; at most ten seconds old."""
+    known, now = runtime.known, time.monotonic()
+    stored = known.get((loop, what))
+    if stored is None or now - stored[0] > 10.0:
+        given = await runtime.carry_out(loop, Query(arguments))
+        if len(known) > 1_000:
+            known.clear()
+        stored = known[(loop, what)] = now, await asyncio.to_thread(read, *given)
+    found: P = stored[1]
+    return found
+
+
+@get(f"{LOOP}/verdict", role="read")
+async def verdict(loop: FromPath[str], state: State) -> Json:
+    """Return whether the loop beats the rule of today, by an interval that may be looked at every day."""
+    return dict(await state.runtime.compute(loop, "verdict", insight.verdicts, 1.0))
+
+
+@get(f"{LOOP}/segments", role="read")
+async def segments(loop: FromPath[str], state: State, column: FromQuery[str]) -> Json:
+    """Return the share and the mean reward of each arm in each segment of a column."""
+    return dict(
+        await state.runtime.compute(loop, f"by {column}", lambda replica: insight.segments(replica, column), 1.0)
+    )
+
+
+@get(f"{LOOP}/response", role="read")
+async def response(loop: FromPath[str], state: State, variable: FromQuery[str]) -> Json:
+    """Return the expected reward of each arm over one variable."""
+    what = f"response {variable}"
+    return await _read_apart(
+        state.runtime, loop, what, lambda replica: insight.response_of(replica, variable), insight.response
+    )
+
+
+@get(f"{LOOP}/digest", role="administer")
+async def digest(loop: FromPath[str], state: State) -> Json:
+    """Return a digest of all bits of a loop's state, to compare processes with each other and with a replay."""
+    query = Query(lambda replica: {"events": replica.applied, "digest": replica.digest()})
+    return dict(await state.runtime.carry_out(loop, query))
+
+
+@get(f"{LOOP}/log", role="read", media_type="application/x-ndjson")
+async def export_log(
+    loop: FromPath[str],
+    state: State,
+    after: Annotated[int, QueryParameter(ge=0, lt=2**62)] = 0,
+    rewarded: FromQuery[bool] = False,
+) -> Stream:
+    """Export the log of a loop, a JSON object a line: every decision and imported round, with all that is known.
+
+    With ``rewarded`` only those with a reward, in the columns that off-policy tools read.
+    """
+    runtime: Runtime = state.runtime
+    runtime.worker(loop)
+    first = await asyncio.to_thread(runtime.store.read, loop, after, LOG_PAGE)
+    return Stream(_pages(runtime, loop, first, rewarded), media_type="application/x-ndjson")
+
+
+async def _pages(runtime: Runtime, loop: str, events: list[Event], rewarded: bool) -> AsyncIterator[bytes]:
+    while events:
+        yield await asyncio.to_thread(_lines, runtime, loop, events, rewarded)
+        events = await asyncio.to_thread(runtime.store.read, loop, events[-1].number, LOG_PAGE)
+
+
+def _lines(runtime: Runtime, loop: str, events: list[Event], rewarded: bool) -> bytes:
+    made = [event for event in events if event.kind in ("decision", "imported")]
+    found = runtime.store.find_many(loop, [event.decision for event in made])
+    rows = [log_row(event, found[event.decision]) for event in made]
+    if rewarded:
+        names = ("id", "time", "context", "action", "reward", "propensity")
+        rows = [
+            {name: row[name] for name in names}
+            for row in rows
+            if row["active"] and row["reward"] is not None and row["propensity"] is not None
+        ]
+    return "".join(f"{encode_finite(row)}\n" for row in rows).encode()
+
+
+def log_row(event: Event, events: dict[str, Event]) -> Json:
+    """Return a decision as a row of a log: what was seen, offered and played, how likely, and what it earned."""
+    body, watched, imported = event.body, "played" in event.body, event.kind == "imported"
+    rewarded = events.get("reward")
+    earned: Json = body if imported else {} if rewarded is None else rewarded.body
+    action = body["played"] if watched else body["action"]
+    return {
+        "number": event.number,
+        "time": event.time,
+        "id": event.decision.removeprefix("#"),
+        "visitor": body.get("visitor"),
+        "group": "imported" if imported else body.get("group", "policy"),
+        "context": body["context"],
+        "actions": body.get("actions"),
+        "excluded": body.get("excluded", []),
+        # an arm without features is its name, however it was offered
+        "action": action["arm"] if isinstance(action, dict) and set(action) == {"arm"} else action,
+        "arm": body["played_arm"] if watched else body.get("arm", arm_of(action)),
+        "propensity": body["played_probability"] if watched else body["propensity"],
+        "probabilities": None if watched else body.get("probabilities"),
+        "offered": body.get("offered"),
+        "active": imported or body["active"] or "activation" in events,
+        "reward": earned.get("reward"),
+        "source": "imported" if imported else earned.get("source"),
+        "settled": imported or bool({"reward", "expiry"} & events.keys()),
+        "late_reward": events["late"].body["reward"] if "late" in events else None,
+    }
+
+
+@get("/healthz")
+async def health(state: State) -> Json:
+    """Return that the process runs, and whether it leads."""
+    return {"status": "alive", "leads": state.runtime.leader.leads}
+
+
+@get("/readyz", responses={503: ResponseSpec(Refusal, description="Not ready")})
+async def ready(state: State) -> Json:
+    """Return whether every loop decides and the database takes events."""
+    runtime: Runtime = state.runtime
+    waiting = {name: worker.failure for name, worker in runtime.workers.items() if not worker.ready}
+    if waiting:
+        raise RefusedError(503, "not_ready", "; ".join(f"{name}: {reason}" for name, reason in waiting.items()))
+    await runtime.check_writing()
+    return {"status": "ready"}
+
+
+@get("/metrics", role="read", media_type=MediaType.TEXT)
+async def prometheus(state: State) -> Response[bytes]:
+    """Return numbers for Prometheus."""
+    return Response(metrics.text(state.runtime), media_type=metrics.CONTENT_TYPE)
+
+
+@get("/openapi.json", include_in_schema=False)
+async def document(request: Request[Any, Any, Any]) -> Json:
+    """Return the description of every operation."""
+    return request.app.openapi_schema.to_schema()
+
+
+def _page(path: str, name: str, kind: str) -> Any:
     content = (PAGE / name).read_bytes()
 
-    async def send(_: Front, __: Call) -> Reply:
-        return Reply(content, 200, kind, ((b"content-security-policy", _POLICY),))
+    @get(path, include_in_schema=False, media_type=kind, name=f"page {name}", sync_to_thread=False)
+    def send() -> bytes:
+        return content
 
     return send
 
 
-async def _http_error(_: Request, reason: Exception) -> Response:
-    assert isinstance(reason, HTTPException)
-    code = {404: "unknown_path", 405: "wrong_method"}.get(reason.status_code, "refused")
-    reply = error_reply(RefusedError(reason.status_code, code, str(reason.detail)))
-    content = json.dumps(reply.content).encode()
-    headers = {"x-content-type-options": "nosniff", **(reason.headers or {})}
-    return Response(content, reason.status_code, headers, "application/json")
+class Gate:
+    """Lets those in whose key has the role of an operation; without keys, those who call from this machine.
+
+    A browser sends requests to 127.0.0.1 for any page that it shows. Such a page can post a decision or a reward (its
+    ``Origin`` is another), and it can read the response too if the name of its own server comes to mean 127.0.0.1 (DNS
+    rebinding; the ``Host`` is that name).
+
+    Args:
+        app: takes the others.
+        keys: that let callers in.
+    """
+
+    def __init__(self, app: Any, keys: Keys) -> None:
+        self._app, self._keys = app, keys
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Handle a request."""
+        role = scope["route_handler"].opt.get("role")
+        if self._keys and role is not None:
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+            self._keys.require(role, headers)
+        if not self._keys:
+            hosts = [value.decode("latin-1").strip().lower() for name, value in scope["headers"] if name == b"host"]
+            origins = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"origin"]
+            if not hosts or not all(map(_is_local, hosts)):
+                got = ", ".join(map(shown, hosts)) or "none"
+                raise RefusedError(
+                    403,
+                    "foreign_host",
+                    f"the header Host: without API keys the service is for this machine alone, got {got}. Call it as "
+                    "localhost or 127.0.0.1, or give it API keys.",
+                )
+            if any(not _is_of(origin, hosts) for origin in origins):
+                raise RefusedError(
+                    403,
+                    "foreign_origin",
+                    "the header Origin: without API keys the service takes requests from its own page and programs, "
+                    f"got one from {shown(origins[0])}; give it API keys, and call it from a server of yours.",
+                )
+        await self._app(scope, receive, send)
+
+
+def _is_of(origin: str, hosts: list[str]) -> bool:
+    """Return whether a page comes from the host that it calls; a scheme has a port of its own."""
+    scheme, _, authority = origin.partition("://")
+    port = {"http": ":80", "https": ":443"}.get(scheme)
+    return port is not None and authority.removesuffix(port) in [host.removesuffix(port) for host in hosts]
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or an address to bind to is this machine alone."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_local(authority: str) -> bool:
+    match = re.fullmatch(r"(?:\[([0-9a-f:.]*:[0-9a-f:.]*)\]|([a-z0-9.-]*?)\.?)(?::[0-9]*)?", authority)
+    return match is not None and is_loopback(match[1] or match[2])
+
+
+def refuse(request: Request[Any, Any, Any], reason: Exception) -> Response[Refusal]:
+    """Return the response to a request that is refused or failed; it says nothing of the inside."""
+    if isinstance(reason, RefusedError):
+        status, code, message = reason.status, reason.code, str(reason)
+    elif isinstance(reason, StoreError):
+        status, code, message = 503, "database", f"{reason} Repeat the request later."
+    elif isinstance(reason, KernelBanditsError):
+        status, code, message = 422, "invalid", str(reason)
+    elif isinstance(reason, HTTPException):
+        status, message = reason.status_code, str(reason.detail)
+        extra = getattr(reason, "extra", None)
+        if status == 400 and isinstance(extra, list) and extra:
+            # parameters of the address
+            status, message = 422, "; ".join(f"{one.get('key', 'the body')}: {one.get('message', '')}" for one in extra)
+            message = message.replace("'data'", "the body: expected a JSON object, got nothing.").removeprefix(
+                "the body: "
+            )
+        elif message.startswith("Missing required"):
+            status = 422
+        codes = {
+            400: "not_json",
+            404: "unknown_path",
+            405: "wrong_method",
+            413: "too_long",
+            422: "invalid",
+            429: "too_fast",
+        }
+        code = codes.get(status, "refused")
+    else:
+        status, code, message = 500, "internal", "the request failed inside the service; nothing was lost."
+        _log.error("a request failed", exc_info=reason, extra={"path": request.scope["path"]})
+    if status >= 400 and request.scope["path"] != "/readyz":
+        facts = {"path": request.scope["path"], "status": status, "code": code, "key": state_of(request)}
+        _log.log(logging.ERROR if status >= 500 else logging.WARNING, "refused", extra=facts)
+    headers = {**SAFE_HEADERS, **(getattr(reason, "headers", None) or {})}
+    return Response(Refusal(Problem(code, message)), status_code=status, headers=headers, media_type=MediaType.JSON)
+
+
+def state_of(request: Request[Any, Any, Any]) -> str:
+    """Return the name of the caller's key, for the log."""
+    try:
+        return str(request.app.state.callers.name_of(request.headers))
+    except Exception:  # the log goes on without it
+        return ""
+
+
+def build_app(runtime: Runtime, keys: Keys | None = None) -> Litestar:
+    """Return the application of a service."""
+    limits, keys = runtime.settings.service.limits, keys or Keys()
+    state = State({"runtime": runtime, "callers": keys})
+    middleware: list[Any] = [DefineMiddleware(Gate, keys=keys), metrics.middleware()]
+    if limits.requests_per_second:
+        middleware.append(
+            RateLimitConfig(
+                rate_limit=("second", limits.requests_per_second),
+                identifier_for_request=lambda request: (
+                    state_of(request) or (request.client.host if request.client else "")
+                ),
+                exclude=["/healthz", "/readyz"],
+            ).middleware
+        )
+    operations: list[Any] = [
+        decide, reward, rewards, activate, expire, import_rows, add_arm, retire_arm, promote, decision, explanation,
+        loops, one_loop, verdict, segments, response, digest, export_log, health, ready, prometheus, document,
+    ]  # fmt: skip
+    pages = [
+        _page("/", "index.html", "text/html"),
+        _page("/page.js", "page.js", "text/javascript"),
+        _page("/charts.js", "charts.js", "text/javascript"),
+        _page("/page.css", "page.css", "text/css"),
+    ]
+    words = {400: "Not JSON", 401: "No key", 403: "Not allowed", 404: "Unknown", 409: "Conflict", 413: "Too much",
+             422: "Invalid", 429: "Too fast", 503: "Repeat it later"}  # fmt: skip
+    refusals = {status: ResponseSpec(Refusal, description=text) for status, text in words.items()}
+
+    for operation in operations:
+        operation.responses = {**refusals, **(operation.responses or {})}
+
+    @asynccontextmanager
+    async def lifespan(_: Litestar) -> AsyncIterator[None]:
+        runtime.start()
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(runtime.stop)
+
+    return Litestar(
+        route_handlers=[*operations, *pages],
+        state=state,
+        lifespan=[lifespan],
+        middleware=middleware,
+        plugins=_tracing(),
+        exception_handlers={Exception: refuse},
+        response_headers=SAFE_HEADERS,
+        request_max_body_size=limits.body_bytes,
+        compression_config=CompressionConfig(backend="gzip", minimum_size=2_000),
+        openapi_config=OpenAPIConfig(
+            title="Decision service",
+            version="1",
+            path="/schema",
+            render_plugins=[JsonRenderPlugin()],
+        ),
+        logging_config=None,
+    )
+
+
+def _tracing() -> list[Any]:
+    """Return the plugin that traces requests, where OpenTelemetry is installed and told where to send traces."""
+    if not any(name.startswith("OTEL_") for name in os.environ):
+        return []
+    try:
+        from litestar.plugins.opentelemetry import OpenTelemetryConfig, OpenTelemetryPlugin
+    except Exception:  # an optional package
+        return []
+    return [OpenTelemetryPlugin(OpenTelemetryConfig())]

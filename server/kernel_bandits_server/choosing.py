@@ -1,4 +1,4 @@
-"""The seam to the policy: what the service asks of it, and the randomness that is not part of the model.
+"""What the service asks of a policy: choices for many rows, and what came of them.
 
 The coins of a decision (ties, exploration, draws) leave no trace in what is learned, since the event names the action
 that was chosen. So each process tosses coins of its own, and a saved policy holds them as they were at the beginning.
@@ -6,10 +6,9 @@ that was chosen. So each process tosses coins of its own, and a saved policy hol
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import repeat
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,40 +16,34 @@ import numpy as np
 
 from kernel_bandits import persistence
 from kernel_bandits.actions import Box
-from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.policy.policy import Choice, Decision, State
-from kernel_bandits.tables import TablePolicy
+from kernel_bandits.policy.policy import Choice
+from kernel_bandits.tables import NamedDecision, TablePolicy
+from kernel_bandits.tables.arms import ARM
 from kernel_bandits.tables.values import as_plain, nearest, shown
 
 # A policy that raises one of these has changed nothing.
 REFUSED = (KernelBanditsError, np.linalg.LinAlgError, ArithmeticError)
-# What holds no generator: thousands of numbers are looked at in a moment, thousands of objects are not.
-_PLAIN = frozenset({type(None), bool, int, float, str})
 
 
 class Chosen(NamedTuple):
     """What a policy chose, as JSON has it.
 
     Attributes:
+        place: its place among the offered actions; −1 in a box.
         action: as it was offered.
-        arm: its name; None where actions are described by features alone.
-        propensity: the probability with which it was chosen; None if the policy does not choose at random.
         probabilities: of all offered actions, in order; None where the policy does not know them.
         mean: its expected reward.
         std: the posterior standard deviation of its expected reward.
-        offered: the number of actions that could have been chosen.
-        vector: the encoded context, shape (d_x,), if it is encoded like this for good; None where that is not known.
+        offered: the number of actions that could have been chosen; 0 for a box.
     """
 
+    place: int
     action: Any
-    arm: Any
-    propensity: float | None
     probabilities: list[float] | None
     mean: float
     std: float
     offered: int
-    vector: FloatArray | None = None
 
 
 class Asked(NamedTuple):
@@ -58,13 +51,18 @@ class Asked(NamedTuple):
 
     Attributes:
         row: the context.
-        offer: actions, None for all known arms, or a box.
+        offer: actions, or a box.
         excluded: names of arms that may not be chosen.
     """
 
     row: Mapping[str, Any]
-    offer: Any = None
+    offer: Any
     excluded: Sequence[Any] = ()
+
+
+def arm_of(action: Any) -> Any:
+    """Return the name of an action's arm; None for a row of features without one."""
+    return action.get(ARM) if isinstance(action, dict) else action
 
 
 def choose(policy: TablePolicy, asked: Asked) -> Chosen:
@@ -73,21 +71,16 @@ def choose(policy: TablePolicy, asked: Asked) -> Chosen:
     if isinstance(offer, Box):
         if excluded:
             raise InputError("excluded: a box has no arms to leave out; offer a smaller box.")
-        decision, offered = policy.select(row, offer), 0
-    else:
-        actions = policy.codec.offered(offer)
-        mask = _mask(policy, actions, excluded) if excluded else None
-        decision = policy.select(row, actions, mask)
-        offered = len(actions) if mask is None else sum(mask)
-    return _chosen(decision.encoded, as_plain(decision.action), as_plain(decision.arm), offered)
+        made = policy.select(row, offer)
+        return _chosen(made, as_plain(made.action), 0)
+    mask = playable(offer, excluded) if excluded else None
+    made = policy.select(row, offer, mask)
+    return _chosen(made, as_plain(made.action), len(offer) if mask is None else sum(mask))
 
 
-def _chosen(
-    decision: Decision | Choice, action: Any, arm: Any, offered: int, vector: FloatArray | None = None
-) -> Chosen:
-    propensity = 1.0 if decision.propensity is None and offered == 1 else decision.propensity
-    table = None if decision.probabilities is None else decision.probabilities.tolist()
-    return Chosen(action, arm, propensity, table, decision.mean, decision.std, offered, vector)
+def _chosen(made: NamedDecision | Choice, action: Any, offered: int) -> Chosen:
+    table = None if made.probabilities is None else made.probabilities.tolist()
+    return Chosen(made.index, action, table, made.mean, made.std, offered)
 
 
 def choose_many(policy: TablePolicy, asked: Sequence[Asked]) -> list[Chosen | KernelBanditsError]:
@@ -97,46 +90,27 @@ def choose_many(policy: TablePolicy, asked: Sequence[Asked]) -> list[Chosen | Ke
     """
     found: list[Chosen | KernelBanditsError | None] = [None] * len(asked)
     alike: dict[str, list[int]] = {}
+    known: dict[int, str] = {}
     for place, (_, offer, excluded) in enumerate(asked):
         if not excluded and not isinstance(offer, Box):
-            alike.setdefault("" if offer is None else repr(offer), []).append(place)
+            # most share one list
+            key = known.get(id(offer))
+            if key is None:
+                key = known[id(offer)] = repr(offer)
+            alike.setdefault(key, []).append(place)
     for places in alike.values():
-        if len(places) > 1:
-            _choose_alike(policy, asked, places, found)
+        offer = asked[places[0]].offer
+        try:
+            choices = policy.choices([asked[place].row for place in places], offer)
+        except KernelBanditsError:
+            # each says what is wrong with it
+            continue
+        plain = [as_plain(action) for action in offer]
+        for place, choice in zip(places, choices, strict=True):
+            found[place] = _chosen(choice, plain[choice.index], len(offer))
     return [
         _choose_or_refuse(policy, one) if chosen is None else chosen for one, chosen in zip(asked, found, strict=True)
     ]
-
-
-def _choose_alike(
-    policy: TablePolicy,
-    asked: Sequence[Asked],
-    places: Sequence[int],
-    found: list[Chosen | KernelBanditsError | None],
-) -> None:
-    """Choose at places that have one offer; those that have to be looked at one by one are left out."""
-    table, rows = policy.codec, [asked[place].row for place in places]
-    try:
-        offered = table.offered(asked[places[0]].offer)
-        contexts, settled = table.contexts(rows)
-        choices = policy.inner.choices(contexts, table.actions(offered)[0])
-    except KernelBanditsError:
-        good = [place for place in places if _is_encoded(policy, asked[place].row)]
-        if 1 < len(good) < len(places):
-            _choose_alike(policy, asked, good, found)
-        return
-    # as JSON has them, once for all rows
-    named = [(as_plain(action), as_plain(table.arm_of(action))) for action in offered]
-    for place, choice, vector in zip(places, choices, contexts if settled else repeat(None), strict=False):
-        found[place] = _chosen(choice, *named[choice.index], len(offered), vector)
-
-
-def _is_encoded(policy: TablePolicy, row: Mapping[str, Any]) -> bool:
-    try:
-        policy.codec.context(row)
-    except KernelBanditsError:
-        return False
-    return True
 
 
 def _choose_or_refuse(policy: TablePolicy, asked: Asked) -> Chosen | KernelBanditsError:
@@ -146,8 +120,9 @@ def _choose_or_refuse(policy: TablePolicy, asked: Asked) -> Chosen | KernelBandi
         return reason
 
 
-def _mask(policy: TablePolicy, actions: Sequence[Any], excluded: Sequence[Any]) -> list[bool]:
-    names = [policy.codec.arm_of(action) for action in actions]
+def playable(offer: Sequence[Any], excluded: Sequence[Any]) -> list[bool]:
+    """Return which actions of an offer are not excluded."""
+    names = [arm_of(action) for action in offer]
     for name in excluded:
         if name not in names:
             raise InputError(f"excluded: {shown(name)} is not on offer{nearest(name, names)}")
@@ -175,102 +150,48 @@ def as_box(policy: TablePolicy, ranges: Mapping[str, Any]) -> Box:
     return Box(np.array(low, dtype=float), np.array(high, dtype=float))
 
 
-def await_many(
-    policy: TablePolicy,
-    rows: Sequence[Mapping[str, Any]],
-    actions: Sequence[Any],
-    vectors: Sequence[FloatArray | None],
-) -> list[int | None]:
-    """Count actions as played whose rewards arrive later; return their ids, None for one that is refused.
-
-    The vectors are those of :class:`Chosen`. A column is encoded by itself, in whichever company: a replay, which has
-    none of them, gives the same bits.
-    """
-    ids: list[int | None] = []
-    if len(rows) > 1:
-        first = policy.inner.issued
-        try:
-            return list(_await_together(policy, rows, actions, vectors))
-        except REFUSED:
-            # those before the one at fault are awaited; the others are counted one by one
-            ids = list(range(first, policy.inner.issued))
-    for row, action in zip(rows[len(ids) :], actions[len(ids) :], strict=True):
-        try:
-            ids.append(policy.ask(row, [action]).id)
-        except REFUSED:
-            ids.append(None)
-    return ids
-
-
-def _await_together(
-    policy: TablePolicy,
-    rows: Sequence[Mapping[str, Any]],
-    actions: Sequence[Any],
-    vectors: Sequence[FloatArray | None],
-) -> list[int]:
-    known = [vector for vector in vectors if vector is not None]
-    if len(known) == len(rows):
-        encoded, settled = policy.codec.actions(actions)
-        if settled:
-            # nothing is left to be learned of how rows and actions are encoded
-            return policy.inner.await_many(np.array(known), encoded)
-    return policy.await_many(rows, actions)
+def await_many(policy: TablePolicy, rows: Sequence[Any], actions: Sequence[Any]) -> list[int | None]:
+    """Count actions as played whose rewards arrive later; return their ids, None for one that is refused."""
+    try:
+        return list(policy.await_many(rows, actions))
+    except REFUSED:
+        if len(rows) == 1:
+            return [None]
+    return [id for row, action in zip(rows, actions, strict=True) for id in await_many(policy, [row], [action])]
 
 
 def tell_many(policy: TablePolicy, ids: Sequence[int], rewards: Sequence[float]) -> list[bool]:
     """Learn rewards of actions that were awaited; return which were learned."""
-    return _learn_all(
-        policy,
-        len(ids),
-        lambda: policy.tell_many(ids, rewards),
-        lambda place: policy.tell(ids[place], rewards[place]),
-    )
+    return _learn_all(len(ids), lambda some: policy.tell_many(ids[some], rewards[some]))
 
 
 def update_many(
     policy: TablePolicy, rows: Sequence[Mapping[str, Any]], actions: Sequence[Any], rewards: Sequence[float]
 ) -> list[bool]:
     """Learn rewards of actions that were not awaited; return which were learned."""
-
-    def update(place: int) -> None:
-        # the model has to depend on the log and on nothing else
-        policy.inner.forget_choice()
-        policy.update(rows[place], actions[place], rewards[place])
-
-    return _learn_all(policy, len(rows), lambda: policy.update_many(rows, actions, rewards), update)
+    return _learn_all(len(rows), lambda some: policy.update_many(rows[some], actions[some], rewards[some]))
 
 
-def _learn_all(
-    policy: TablePolicy, count: int, learn_together: Callable[[], None], learn: Callable[[int], None]
-) -> list[bool]:
-    """Learn some rewards together, or those after one that is refused one by one."""
-    learned: list[bool] = []
-    if count > 1:
-        before = policy.round_index
-        try:
-            learn_together()
-            return [True] * count
-        except REFUSED:
-            learned = [True] * (policy.round_index - before)
-    for place in range(len(learned), count):
-        try:
-            learn(place)
-            learned.append(True)
-        except REFUSED:
-            learned.append(False)
-    return learned
+def _learn_all(count: int, learn: Callable[[slice], None]) -> list[bool]:
+    """Learn some rewards together, or one by one if that is refused."""
+    try:
+        learn(slice(0, count))
+        return [True] * count
+    except REFUSED:
+        if count == 1:
+            return [False]
+    return [done for place in range(count) for done in _learn_all(1, partial(_learn_one, learn, place))]
 
 
-def reseed(policy: TablePolicy) -> None:
-    """Give the decisions of a policy fresh coins, independent of those in every other process."""
-    for generator in _deciding(policy):
-        generator.bit_generator.state = np.random.PCG64(secrets.randbits(128)).state
+def _learn_one(learn: Callable[[slice], None], place: int, _: slice) -> None:
+    learn(slice(place, place + 1))
 
 
 def to_bytes(policy: TablePolicy, seed: int) -> bytes:
     """Return the file of a policy; it depends on what was learned alone, not on the decisions in between."""
-    with _canonical(policy, seed):
-        return persistence.to_bytes(policy)
+    canonical = copy.deepcopy(policy)
+    canonical.reseed_choices(seed)
+    return persistence.to_bytes(canonical)
 
 
 def from_bytes(content: bytes) -> TablePolicy:
@@ -278,40 +199,5 @@ def from_bytes(content: bytes) -> TablePolicy:
     policy = persistence.from_bytes(content, Path("snapshot")).restore()
     if not isinstance(policy, TablePolicy):
         raise InputError(f"load: expected a policy over a table, got {type(policy).__name__}.")
-    reseed(policy)
+    policy.reseed_choices(None)
     return policy
-
-
-@contextmanager
-def _canonical(policy: TablePolicy, seed: int) -> Iterator[None]:
-    generators = _deciding(policy)
-    states = [generator.bit_generator.state for generator in generators]
-    policy.inner.forget_choice()
-    try:
-        for number, generator in enumerate(generators):
-            generator.bit_generator.state = np.random.PCG64([seed, number]).state
-        yield
-    finally:
-        for generator, state in zip(generators, states, strict=True):
-            generator.bit_generator.state = state
-
-
-def _deciding(policy: TablePolicy) -> list[np.random.Generator]:
-    """Return the generators that belong to the rule; what was learned is a value, coins included."""
-    found: dict[int, np.random.Generator] = {}
-    waiting: list[Any] = [policy.inner]
-    seen: set[int] = set()
-    while waiting:
-        thing = waiting.pop()
-        if id(thing) in seen or isinstance(thing, State):
-            continue
-        seen.add(id(thing))
-        if isinstance(thing, np.random.Generator):
-            found[id(thing)] = thing
-        elif isinstance(thing, (list, tuple)):
-            waiting.extend(one for one in reversed(thing) if type(one) not in _PLAIN)
-        elif isinstance(thing, dict):
-            waiting.extend(one for one in reversed(thing.values()) if type(one) not in _PLAIN)
-        elif type(thing).__module__.startswith("kernel_bandits."):
-            waiting.extend(reversed(persistence.state_of(thing).values()))
-    return list(found.values())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits_server.replica import Replica
+
+if TYPE_CHECKING:
+    from kernel_bandits_server.replica import Replica
 
 
 class RefusedError(KernelBanditsError):
@@ -25,41 +26,13 @@ class RefusedError(KernelBanditsError):
         self.status, self.code = status, code
 
 
-def unknown_loop() -> RefusedError:
-    """Return the refusal of a request to a loop that is not there."""
-    return RefusedError(404, "unknown_loop", "there is no loop of this name.")
-
-
 @dataclass(slots=True)
 class Command:
-    """A request to a loop; ``result`` or ``error`` is set once it is carried out.
-
-    Attributes:
-        result: what became of it.
-        error: why it was refused.
-        done: to be called afterwards, where an event loop waits for it.
-        number: of the request on the channel that waits for it, otherwise.
-        view: the reply of that request to a result.
-    """
+    """A request to a loop; ``result`` or ``error`` is set once it is carried out, and ``done`` is called then."""
 
     result: Any = field(default=None, kw_only=True)
     error: Exception | None = field(default=None, kw_only=True)
     done: Callable[[], None] | None = field(default=None, kw_only=True)
-    number: int = field(default=0, kw_only=True)
-    view: Callable[[Any], Any] | None = field(default=None, kw_only=True)
-
-
-@dataclass(slots=True)
-class Unread(Command):
-    """A request that is yet to be read, by the thread that carries it out: two would wait for the interpreter's lock.
-
-    Attributes:
-        read: returns the command; the request itself, with an error, if it is refused.
-    """
-
-    read: Callable[[Unread], Command]
-    name: str
-    call: Any
 
 
 @dataclass(slots=True)
@@ -74,11 +47,14 @@ class Decide(Command):
         box: ranges of the columns of actions, in place of an offer.
         excluded: names of arms that may not be chosen.
         active: whether it is played at once.
+        visitor: whose decisions all belong to one group; None if each decision is assigned by itself.
+        current: what is played today, for a loop whose control group goes on with it.
+        has_current: whether there is such an action.
+        other: the probability of each arm in the loop that the control group follows.
         played: the caller's action, for a loop that only watches.
         has_played: whether there is such an action.
         probability: with which the caller chose it.
         draft: the body of its event.
-        vector: the encoded context, if it is encoded like this for good.
     """
 
     id: str
@@ -88,18 +64,21 @@ class Decide(Command):
     box: dict[str, Any] | None = None
     excluded: tuple[Any, ...] = ()
     active: bool = True
+    visitor: str | None = None
+    current: Any = None
+    has_current: bool = False
+    other: Mapping[Any, float] | None = None
     played: Any = None
     has_played: bool = False
     probability: float | None = None
     draft: dict[str, Any] | None = None
-    vector: FloatArray | None = None
 
 
 @dataclass(slots=True)
 class Reward(Command):
     """Say what decisions earned; each is refused or taken on its own."""
 
-    rewards: list[tuple[str, float]]
+    rewards: Sequence[tuple[str, float]]
 
 
 @dataclass(slots=True)
@@ -114,6 +93,25 @@ class Expire(Command):
     """Give up on the reward of a decision."""
 
     id: str
+
+
+@dataclass(slots=True)
+class Import(Command):
+    """Learn rounds of another log; all of them or none. Each has an ``id``, and is taken once."""
+
+    rows: Sequence[dict[str, Any]]
+
+
+@dataclass(slots=True)
+class Change(Command):
+    """Change a loop while it runs.
+
+    Attributes:
+        body: ``arm`` and ``features`` of an arm that is added or described; or ``retire`` and ``pending``; or the
+            ``share`` of the challenger.
+    """
+
+    body: dict[str, Any]
 
 
 @dataclass(slots=True)

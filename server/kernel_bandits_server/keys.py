@@ -1,4 +1,4 @@
-"""API keys: who may do what, compared in constant time; and how often."""
+"""API keys: who may do what, compared in constant time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import os
 import re
-import time
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -69,13 +68,17 @@ class Keys:
             raise RefusedError(403, "wrong_role", f"the key {key.name!r} lacks the role {role!r}.")
         return key.name
 
+    def name_of(self, headers: Mapping[str, str]) -> str:
+        """Return the name of the caller's key; empty if there is none."""
+        key = self.find(_secret_of(headers) or "")
+        return "" if key is None else key.name
+
 
 def _secret_of(headers: Mapping[str, str]) -> str | None:
     scheme, _, token = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
-    # the second is the header of Azure Personalizer's clients
-    return headers.get("x-api-key") or headers.get("ocp-apim-subscription-key") or None
+    return headers.get("x-api-key") or None
 
 
 def read_keys(path: str | Path | None = None, environment: Mapping[str, str] = os.environ) -> Keys:
@@ -117,27 +120,3 @@ def _key(name: str, roles: object, secret: object) -> Key:
     else:
         digest = hashlib.sha256(secret.encode()).digest()
     return Key(name, frozenset(roles), digest)
-
-
-class RateLimit:
-    """At most this number of requests a second on average for each key, with bursts of one second's worth.
-
-    Args:
-        per_second: 0 for no limit.
-    """
-
-    def __init__(self, per_second: float) -> None:
-        self._rate = per_second
-        self._left: dict[str, tuple[float, float]] = {}
-
-    def take(self, name: str) -> None:
-        """Count a request, or refuse it."""
-        if not self._rate:
-            return
-        now, most = time.monotonic(), max(self._rate, 1.0)
-        left, then = self._left.get(name, (most, now))
-        left = min(most, left + (now - then) * self._rate)
-        if left < 1.0:
-            self._left[name] = (left, now)
-            raise RefusedError(429, "too_fast", f"at most {self._rate:g} requests a second are allowed; slow down.")
-        self._left[name] = (left - 1.0, now)

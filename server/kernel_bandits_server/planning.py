@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import random
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.tables.values import shown
-from kernel_bandits_server.choosing import Asked, Chosen, as_box, choose_many
-from kernel_bandits_server.commands import Activate, Command, Decide, Expire, RefusedError, Reward
+from kernel_bandits.tables import Arms
+from kernel_bandits.tables.values import as_plain, shown
+from kernel_bandits_server.choosing import Asked, Chosen, arm_of, as_box, choose_many, playable
+from kernel_bandits_server.commands import Activate, Change, Command, Decide, Expire, Import, RefusedError, Reward
 from kernel_bandits_server.events import Event, Kind
 from kernel_bandits_server.replica import Replica
+from kernel_bandits_server.settings import Control
 from kernel_bandits_server.store import Log
 
 # Silent decisions that are settled in one transaction.
 SILENT_AT_ONCE = 1_000
+# What no id of a caller begins with.
+APART = "#"
 _NOTHING: dict[str, Event] = {}
+_coins = random.SystemRandom()
 
 
 def draft_all(commands: Sequence[Decide], replica: Replica) -> None:
-    """Choose the actions of decisions with one state of the model.
+    """Choose the actions of decisions with one state of the models.
 
     Each gets a ``draft``, the body of its event, or an ``error`` if it is refused.
     """
@@ -33,51 +39,136 @@ def draft_all(commands: Sequence[Decide], replica: Replica) -> None:
             asking.append(command)
         except KernelBanditsError as reason:
             command.error = reason
-    arms = None
-    for command, chosen in zip(asking, choose_many(replica.policy, asked), strict=True):
-        if isinstance(chosen, KernelBanditsError):
-            command.error = chosen
-            continue
-        if command.actions is None and command.box is None and arms is None:
-            arms = list(replica.policy.codec.offered(None))
-        command.draft, command.vector = _draft(command, chosen, arms, replica), chosen.vector
+    chosen = choose_many(replica.policy, asked)
+    rival = replica.challenger
+    # a box has no probabilities to compare
+    rivals = [None] * len(asked) if rival is None or not _has_offers(asked) else choose_many(rival, asked)
+    for command, one, ours, theirs in zip(asking, asked, chosen, rivals, strict=True):
+        try:
+            for made in (ours, theirs):
+                if isinstance(made, KernelBanditsError):
+                    raise made
+            command.draft = _draft(command, one, ours, theirs, replica)  # type: ignore[arg-type] # no errors are left
+        except KernelBanditsError as reason:
+            command.error = reason
+
+
+def _has_offers(asked: Sequence[Asked]) -> bool:
+    return all(isinstance(one.offer, list) for one in asked)
 
 
 def _asked(command: Decide, replica: Replica) -> Asked:
-    if command.box is None and not command.has_played and not replica.settings.apprentice:
-        return Asked(command.context, command.actions, command.excluded)
-    policy = replica.policy
+    apprentice = replica.settings.apprentice
     if command.has_played:
-        if not replica.settings.apprentice:
+        if not apprentice:
             raise InputError("played: this loop decides itself; set apprentice = true for one that watches.")
-        policy.codec.actions([command.played])
-    elif replica.settings.apprentice:
+        replica.policy.encode(command.context, [command.played])
+    elif apprentice:
         raise InputError("played: this loop only watches; say which action was played.")
-    offer = command.actions if command.box is None else as_box(policy, command.box)
+    offer = replica.offer(command.actions) if command.box is None else as_box(replica.policy, command.box)
     return Asked(command.context, offer, command.excluded)
 
 
-def _draft(command: Decide, chosen: Chosen, arms: list[Any] | None, replica: Replica) -> dict[str, Any]:
-    offer = arms if command.actions is None else command.actions
+def _draft(command: Decide, asked: Asked, ours: Chosen, theirs: Chosen | None, replica: Replica) -> dict[str, Any]:
+    settings, boxed = replica.settings, command.box is not None
     body: dict[str, Any] = {
         "context": command.context,
-        "actions": offer if command.box is None else {"box": command.box},
+        "actions": {"box": command.box} if boxed else asked.offer,
         "excluded": list(command.excluded),
-        "action": chosen.action,
-        "arm": chosen.arm,
-        "propensity": chosen.propensity,
-        "probabilities": chosen.probabilities,
-        "offered": chosen.offered,
-        "mean": chosen.mean,
-        "std": chosen.std,
+        "offered": ours.offered,
         "model": replica.applied,
         "active": command.active,
     }
+    if command.visitor is not None:
+        body["visitor"] = command.visitor
+    if settings.control is not None or theirs is not None:
+        body |= _of_a_group(command, asked, ours, theirs, replica)
+    else:
+        table = ours.probabilities
+        propensity = table[ours.place] if table else 1.0 if ours.offered == 1 else None
+        body |= {"action": ours.action, "propensity": propensity, "probabilities": table}
+        body |= {"mean": ours.mean, "std": ours.std}
+    has_arms = isinstance(settings.features.actions, Arms)
+    body["arm"] = arm_of(body["action"]) if has_arms else None
     if command.has_played:
         body["played"] = command.played
-        body["played_arm"] = replica.policy.codec.arm_of(command.played)
+        body["played_arm"] = arm_of(command.played) if has_arms else None
         body["played_probability"] = command.probability
     return body
+
+
+def _of_a_group(command: Decide, asked: Asked, ours: Chosen, theirs: Chosen | None, replica: Replica) -> dict[str, Any]:
+    """Return what the group that a decision belongs to plays, and how likely the loop as a whole was to play that."""
+    control, traffic = replica.settings.control, replica.share if theirs else 0.0
+    share = control.share if control else 0.0
+    place = place_of(replica.settings.name, command.visitor or command.id)
+    group = "control" if place < share else "policy"
+    if group == "policy" and (place - share) / (1.0 - share) < traffic:
+        group = "challenger"
+    body: dict[str, Any] = {"group": group} | ({"share": share} if control else {})
+    if command.box is not None:
+        if not command.has_current:
+            raise InputError("current: expected what is played today, which the control group goes on with.")
+        action = command.current if group == "control" else ours.action
+        return body | {"action": action, "propensity": None, "probabilities": None, "mean": None, "std": None}
+    policy = _table(ours, asked)
+    rival = policy if theirs is None else _table(theirs, asked)
+    today = policy if control is None else _of_today(control, command, asked)
+    # m(a) = s·q(a) + (1 − s)·((1 − t)·p(a) + t·c(a))
+    mixed = [
+        share * q + (1.0 - share) * ((1.0 - traffic) * p + traffic * c)
+        for q, p, c in zip(today, policy, rival, strict=True)
+    ]
+    if group == "control":
+        (index,) = _coins.choices(range(len(today)), today)
+        made = None
+    else:
+        made = theirs if group == "challenger" and theirs else ours
+        index = made.place
+    body |= {"action": as_plain(asked.offer[index]), "propensity": mixed[index], "probabilities": mixed}
+    body |= {"mean": made.mean if made else None, "std": made.std if made else None}
+    if theirs is not None:
+        body["weights"] = [policy[index] / mixed[index], rival[index] / mixed[index]]
+    return body
+
+
+def _table(chosen: Chosen, asked: Asked) -> list[float]:
+    """Return the probability of each action; a policy without coins plays what it chose."""
+    return chosen.probabilities or [float(place == chosen.place) for place in range(len(asked.offer))]
+
+
+def _of_today(control: Control, command: Decide, asked: Asked) -> list[float]:
+    """Return the probability with which the rule of today plays each action."""
+    names = [arm_of(action) for action in asked.offer]
+    allowed = playable(asked.offer, asked.excluded) if asked.excluded else [True] * len(names)
+    if control.rule == "uniform":
+        return [one / sum(allowed) for one in allowed]
+    if control.rule == "loop":
+        known = command.other or {}
+        weights = [known.get(name, 0.0) * one for name, one in zip(names, allowed, strict=True)]
+        if not sum(weights):
+            raise InputError(f"control: the loop {control.loop!r} plays none of the actions on offer.")
+        return [weight / sum(weights) for weight in weights]
+    if control.rule == "fixed":
+        wanted = [name == control.arm for name in names]
+        what = f"control: the arm {control.arm!r} of the control group is not on offer; offer it in each request."
+    else:
+        if not command.has_current:
+            raise InputError("current: expected what is played today, which the control group goes on with.")
+        wanted = [action == command.current for action in asked.offer]
+        if not any(wanted):
+            wanted = [name is not None and name == arm_of(command.current) for name in names]
+        what = f"current: {shown(command.current)} is not on offer."
+    found = [float(one and may) for one, may in zip(wanted, allowed, strict=True)]
+    if sum(found) != 1.0:
+        raise InputError(what)
+    return found
+
+
+def place_of(loop: str, key: str) -> float:
+    """Return a number from 0 to 1 for a visitor or a decision, the same in every process and on every day."""
+    digest = hashlib.blake2b(f"{loop}\0{key}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2.0**64
 
 
 class Plan:
@@ -97,8 +188,6 @@ class Plan:
         self._time = max(now, math.nextafter(replica.time, math.inf))
         self._most_pending = most_pending
         self.events: list[Event] = []
-        # encoded contexts of the decisions among them, as far as they are known
-        self.vectors: dict[str, FloatArray] = {}
         # what this batch has done to a decision so far, by kind
         self._fresh: dict[str, dict[str, Event]] = {}
         self._stored: dict[str, dict[str, Event]] = {}
@@ -116,6 +205,10 @@ class Plan:
                     command.result = self._activate(command.id)
                 elif isinstance(command, Expire):
                     command.result = self._expire(command.id)
+                elif isinstance(command, Import):
+                    command.result = self._import(command.rows)
+                elif isinstance(command, Change):
+                    command.result = self._change(command.body)
             except KernelBanditsError as reason:
                 command.error = reason
 
@@ -142,6 +235,8 @@ class Plan:
                     ids[command.id] = None
             elif isinstance(command, Reward):
                 ids.update((id, None) for id, _ in command.rewards if id not in self._replica.open)
+            elif isinstance(command, Import):
+                ids.update((f"{APART}{row['id']}", None) for row in command.rows)
             elif isinstance(command, (Activate, Expire)) and command.id not in self._replica.open:
                 ids[command.id] = None
         return list(ids)
@@ -177,8 +272,6 @@ class Plan:
                 f"{self._most_pending} decisions await their reward; send rewards, expire decisions, shorten "
                 "silence.after, or raise service.limits.pending.",
             )
-        if command.vector is not None:
-            self.vectors[command.id] = command.vector
         command.result = self._append("decision", command.id, command.draft), False
 
     def _rewards(self, rewards: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
@@ -244,6 +337,57 @@ class Plan:
         if not seen and one is None:
             return _unknown(id)
         return {"id": id, "status": "repeated" if "expiry" in seen else "late"}
+
+    def _import(self, rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+        fresh = [row for row in rows if not self._seen(f"{APART}{row['id']}")]
+        for row in fresh:
+            try:
+                self._replica.policy.encode(row["context"], [row["action"]])
+            except KernelBanditsError as reason:
+                raise InputError(f"row {row['id']}: {reason}") from reason
+        before = len(self.events)
+        for row in fresh:
+            # a row that stands there twice is one
+            if not self._seen(f"{APART}{row['id']}"):
+                self._append("imported", f"{APART}{row['id']}", {name: row[name] for name in row if name != "id"})
+        imported = len(self.events) - before
+        return {"imported": imported, "repeated": len(rows) - imported}
+
+    def _change(self, body: dict[str, Any]) -> dict[str, Any]:
+        replica, number = self._replica, self._replica.applied + len(self.events) + 1
+        if "share" in body:
+            if replica.challenger is None:
+                raise InputError("challenger: this loop has none; add challenger = { policy = … } to its file.")
+        elif not isinstance(replica.settings.features.actions, Arms):
+            raise InputError("arms: the actions of this loop are no arms.")
+        elif "retire" in body:
+            return self._retire(body, f"{APART}{number}")
+        else:
+            self._require_description(body["arm"], body.get("features"))
+        self._append("change", f"{APART}{number}", body)
+        return body
+
+    def _retire(self, body: dict[str, Any], id: str) -> dict[str, Any]:
+        replica, name = self._replica, body["retire"]
+        if name not in replica.policy.arms and name not in replica.added:
+            raise RefusedError(404, "unknown_arm", f"there is no arm {shown(name)} in this loop.")
+        place = replica.tally.arms.get(str(name))
+        pending = [own for own, one in replica.open.items() if one.arm == place and own not in self._fresh]
+        if name not in replica.retired:
+            self._append("change", id, body)
+        for own in pending if body["pending"] == "expire" else ():
+            self._append("expiry", own, {"source": "retired"})
+        return {"arm": name, "retired": True, "pending": body["pending"], "decisions": len(pending)}
+
+    def _require_description(self, name: Any, row: dict[str, Any] | None) -> None:
+        """Refuse an arm whose features are missing or wrong."""
+        actions = self._replica.settings.features.actions
+        assert isinstance(actions, Arms)
+        if row and actions.columns is None:
+            raise InputError("features: the arms of this loop have none; describe them in [arms.columns].")
+        if actions.columns is not None and (row or name not in self._replica.policy.arms):
+            action = {"arm": name, **(row or {})}
+            self._replica.policy.features.codec().actions([action])
 
 
 def _again(id: str, earlier: float, reward: float, status: str = "repeated") -> dict[str, Any]:

@@ -3,98 +3,163 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from operator import attrgetter
-from typing import Any
+from typing import Any, ClassVar
 
-from kernel_bandits.arrays import FloatArray
-from kernel_bandits_server.choosing import REFUSED, await_many, from_bytes, reseed, tell_many, to_bytes, update_many
+from kernel_bandits.errors import InputError
+from kernel_bandits.tables import Arms, TablePolicy
+from kernel_bandits.tables.arms import ARM
+from kernel_bandits.tables.values import nearest, shown
+from kernel_bandits_server.choosing import REFUSED, arm_of, await_many, from_bytes, tell_many, to_bytes, update_many
 from kernel_bandits_server.events import Event, blocks, encode_finite
 from kernel_bandits_server.settings import LoopSettings
 from kernel_bandits_server.store import Snapshot
-from kernel_bandits_server.tally import Tally
+from kernel_bandits_server.tally import GROUPS, Settled, Tally
 
 # What actions without a name are called in the tally.
 UNNAMED = "unnamed"
-_NO_VECTORS: Mapping[str, FloatArray] = {}
+_UNKNOWN = float("nan")
 
 
 @dataclass(slots=True)
 class Open:
-    """A decision that awaits its reward.
+    """A decision whose reward does not count in the averages yet: it awaits it, or an earlier decision does.
 
     Attributes:
         time: when it was made.
-        arm: that was played.
-        propensity: the probability with which it was chosen, where it is known.
+        arm: that was played, by its place in the tally.
+        propensity: the probability with which it was played, where it is known.
         offered: the number of actions it was chosen from.
         active: whether it was played; a deferred decision waits for its activation.
-        pending: the id under which the policy awaits its reward; None if it does not.
-        row: its context, until the policy knows it.
+        group: that decided it, by its place in ``GROUPS``.
+        share: of the control group at that time.
+        weights: how much likelier the policy and the challenger were to play it than the loop as a whole.
+        code: the visitor's segments.
+        pending: the ids under which the policies await its reward; None if they do not.
+        row: its context, until the policies know it.
         action: likewise.
         held: a reward that came before the activation.
         learnable: whether the policy took it.
+        reward: that it earned.
+        settled: whether no reward is to come.
     """
 
     time: float
-    arm: str
+    arm: int
     propensity: float | None
     offered: int
     active: bool
-    pending: int | None = None
+    group: int
+    share: float
+    weights: tuple[float, float] | None
+    code: bytes
+    pending: list[int | None] | None = None
     row: dict[str, Any] | None = None
     action: Any = None
     held: dict[str, Any] | None = None
     learnable: bool = True
+    reward: float | None = None
+    settled: bool = False
+
+    def dump(self) -> list[Any]:
+        """Return all attributes as JSON has them."""
+        values = list(_values(self))
+        values[_CODE] = self.code.hex()
+        return values
+
+    @classmethod
+    def load(cls, values: list[Any]) -> Open:
+        """Return what :meth:`dump` wrote."""
+        values = list(values)
+        values[_CODE] = bytes.fromhex(values[_CODE])
+        return cls(*values)
 
 
+_names = [one.name for one in fields(Open)]
+_CODE = _names.index("code")
 # all attributes, without copies of what they hold
-_values = attrgetter(*(one.name for one in fields(Open)))
+_values = attrgetter(*_names)
 
 
 class Replica:
-    """A policy, its open decisions and its tally after some events of a loop.
+    """Policies, open decisions and the tally after some events of a loop.
 
     Args:
         settings: of the loop.
     """
 
     def __init__(self, settings: LoopSettings) -> None:
-        self.settings = settings
-        self.policy = settings.new_policy()
-        reseed(self.policy)
-        self.applied = 0
-        self.time = 0.0
+        challenger = settings.new_challenger()
+        self._begin_with(settings, [settings.new_policy(), *([] if challenger is None else [challenger])])
+        for model in self.models:
+            model.reseed_choices(None)
+
+    def _begin_with(self, settings: LoopSettings, models: list[TablePolicy]) -> None:
+        self.settings, self.models = settings, models
+        self.applied, self.time = 0, 0.0
         self.open: dict[str, Open] = {}
-        self.tally = Tally()
-        # what the policy has yet to take in of the block at hand, and what the tally has
-        self._begun: list[tuple[Open, FloatArray | None]] = []
-        self._earned: list[tuple[Open, float]] = []
-        self._counted: list[tuple[float, str, float | None, int]] = []
-        self._played: list[str] = []
+        # all decisions that do not count in the averages yet, in their order
+        self.line: deque[Open] = deque()
+        self.tally = Tally(settings)
+        # the challenger's traffic, and since when
+        self.share, self.share_since = 0.0, 0.0
+        # arms that were added or described by a request, and those that were retired
+        self.added: dict[Any, dict[str, Any] | None] = {}
+        self.retired: dict[Any, None] = {}
+        self._offer: list[Any] | None = None
+        # what the policies have yet to take in of the block at hand, and what the tally has
+        self._begun: list[Open] = []
+        self._earned: list[Open] = []
+        self._read: list[dict[str, Any]] = []
+        self._played: list[int] = []
+
+    @property
+    def policy(self) -> TablePolicy:
+        """The policy that decides."""
+        return self.models[0]
+
+    @property
+    def challenger(self) -> TablePolicy | None:
+        """The policy in its shadow."""
+        return self.models[1] if len(self.models) > 1 else None
 
     @classmethod
     def restore(cls, settings: LoopSettings, snapshot: Snapshot) -> Replica:
         """Return the state that a snapshot holds."""
-        replica = object.__new__(cls)
-        replica.settings, replica.applied = settings, snapshot.number
-        replica.policy = from_bytes(snapshot.policy)
-        replica.time = snapshot.state["time"]
-        replica.open = {decision: Open(*values) for decision, values in snapshot.state["open"].items()}
-        replica.tally = Tally.load(snapshot.state["tally"])
-        replica._begun, replica._earned, replica._counted, replica._played = [], [], [], []
+        replica, state = object.__new__(cls), snapshot.state
+        ends = [0, *state["ends"]]
+        files = [snapshot.policy[start:end] for start, end in pairwise(ends)]
+        replica._begin_with(settings, list(map(from_bytes, files)))
+        replica.applied, replica.time = snapshot.number, state["time"]
+        replica.share, replica.share_since = state["share"], state["share_since"]
+        replica.added, replica.retired = dict(state["added"]), dict.fromkeys(state["retired"])
+        for id, values in state["line"]:
+            one = Open.load(values)
+            replica.line.append(one)
+            if not one.settled:
+                replica.open[id] = one
+        replica.tally = Tally.load(settings, state["tally"])
         return replica
 
     def snapshot(self) -> Snapshot:
         """Return the state as a snapshot."""
+        files = [to_bytes(model, self.settings.seed) for model in self.models]
+        ids = {id(one): decision for decision, one in self.open.items()}
         state = {
+            "ends": [sum(map(len, files[: place + 1])) for place in range(len(files))],
             "time": self.time,
-            "open": {decision: _values(one) for decision, one in self.open.items()},
+            "share": self.share,
+            "share_since": self.share_since,
+            "added": list(self.added.items()),
+            "retired": list(self.retired),
+            "line": [[ids.get(id(one)), one.dump()] for one in self.line],
             "tally": self.tally.dump(),
         }
-        content = to_bytes(self.policy, self.settings.seed)
-        return Snapshot(self.applied, self.settings.fingerprint, state, content)
+        return Snapshot(self.applied, self.settings.fingerprint, state, b"".join(files))
 
     def digest(self) -> str:
         """Return a digest of all bits of the state."""
@@ -102,23 +167,56 @@ class Replica:
         body = encode_finite(snapshot.state).encode()
         return hashlib.sha256(body + snapshot.policy + str(snapshot.number).encode()).hexdigest()
 
-    def apply(self, events: Sequence[Event], vectors: Mapping[str, FloatArray] = _NO_VECTORS) -> None:
-        """Take the next events of the log into account: whole blocks, which the policy learns together.
+    def offer(self, given: Any = None) -> list[Any]:
+        """Return the actions on offer: those of a request, or else all known arms that are not retired."""
+        if not isinstance(self.settings.features.actions, Arms):
+            if not isinstance(given, list):
+                got = "none" if given is None else f"one ({shown(given)})"
+                raise InputError(f"actions: expected a list of rows of features, got {got}.")
+            return given
+        if given is None:
+            if self._offer is None:
+                names = dict.fromkeys([*self.policy.arms, *self.added])
+                self._offer = [self._described(name) for name in names if name not in self.retired]
+            if not self._offer:
+                raise InputError("actions: expected the names of the arms on offer; none is known yet.")
+            return self._offer
+        rows = [{ARM: name, **row} for name, row in given.items()] if isinstance(given, dict) else given
+        for action in rows:
+            self.require_arm(arm_of(action))
+        return [self._described(one) if not isinstance(one, dict) else one for one in rows]
 
-        Args:
-            events: of the log.
-            vectors: encoded contexts of decisions, as far as they are known; the state does not depend on them.
-        """
+    def require_arm(self, name: Any) -> None:
+        """Refuse an arm that is retired, or not known where only known ones may be offered."""
+        if name is None or isinstance(name, (dict, list)):
+            # the policy says what it expected
+            return
+        if name in self.retired:
+            raise InputError(f"actions: the arm {shown(name)} is retired; add it again with PUT …/arms/{name}.")
+        if self.settings.strict and name not in self.added and name not in self._labels:
+            known = [*self._labels, *self.added]
+            raise InputError(
+                f"actions: unknown arm {shown(name)}{nearest(name, known)} Arms are strict; add it with PUT "
+                "…/arms/NAME."
+            )
+
+    @property
+    def _labels(self) -> tuple[Any, ...]:
+        actions = self.settings.features.actions
+        return actions.labels if isinstance(actions, Arms) else ()
+
+    def _described(self, name: Any) -> Any:
+        row = self.added.get(name)
+        return {ARM: name, **row} if row else name
+
+    def apply(self, events: Sequence[Event]) -> None:
+        """Take the next events of the log into account: whole blocks, which the policies learn together."""
         for block in blocks(events):
             first, last = block[0].number, block[-1].number
             if first != self.applied + 1 or last != self.applied + len(block):
                 raise AssertionError(f"events {first} to {last}, {len(block)} of them, do not follow {self.applied}")
             for event in block:
-                if event.kind == "reward":
-                    # most events of a large block are rewards
-                    self._reward(event)
-                else:
-                    self._take(event, vectors)
+                self._takers[event.kind](self, event)
             self.applied, self.time = last, block[-1].time
             self._begin_all()
             self._learn_all()
@@ -126,19 +224,7 @@ class Replica:
             if self._played:
                 self.tally.play(self.time, self._played)
                 self._played = []
-            if self._counted:
-                self.tally.earn(self.time, self._counted)
-                self._counted = []
-
-    def _take(self, event: Event, vectors: Mapping[str, FloatArray]) -> None:
-        if event.kind == "decision":
-            self._decide(event, vectors)
-        elif event.kind == "activation":
-            self._activate(event)
-        elif event.kind == "expiry":
-            self._expire(event)
-        else:
-            self.tally.count("late")
+            self._settle()
 
     def silent(self, now: float) -> Iterator[str]:
         """Yield the decisions whose reward counts as missing, oldest first."""
@@ -147,7 +233,7 @@ class Replica:
                 return
             yield decision
 
-    def _decide(self, event: Event, vectors: Mapping[str, FloatArray]) -> None:
+    def _decide(self, event: Event) -> None:
         body = event.body
         if "played" in body:
             action, arm, propensity = body["played"], body.get("played_arm"), body.get("played_probability")
@@ -155,12 +241,25 @@ class Replica:
                 self.tally.count("agreed")
         else:
             action, arm, propensity = body["action"], body.get("arm"), body["propensity"]
-        name = UNNAMED if arm is None else str(arm)
-        one = Open(event.time, name, propensity, body["offered"], body["active"], None, body["context"], action)
+        weights = body.get("weights")
+        one = Open(
+            event.time,
+            self.tally.arm(UNNAMED if arm is None else str(arm)),
+            propensity,
+            body["offered"],
+            body["active"],
+            GROUPS.index(body.get("group", "policy")),
+            body.get("share", 0.0),
+            None if weights is None else (weights[0], weights[1]),
+            self.tally.segments.code(body["context"]),
+            row=body["context"],
+            action=action,
+        )
         self.open[event.decision] = one
+        self.line.append(one)
         self.tally.count("decisions")
         if one.active:
-            self._begin(one, vectors.get(event.decision))
+            self._begin(one)
 
     def _activate(self, event: Event) -> None:
         one = self.open[event.decision]
@@ -168,69 +267,154 @@ class Replica:
         self._begin(one)
         if one.held is not None:
             del self.open[event.decision]
-            self._learn(one, one.held)
+            self._earn(one, one.held)
 
-    def _begin(self, one: Open, vector: FloatArray | None = None) -> None:
-        """Count a decision as played; the policy awaits it before it learns anything else."""
+    def _begin(self, one: Open) -> None:
+        """Count a decision as played; the policies await it before they learn anything else."""
         self._played.append(one.arm)
         if self.settings.anticipates:
             self._learn_all()
-            self._begun.append((one, vector))
+            self._begun.append(one)
 
     def _begin_all(self) -> None:
         if not self._begun:
             return
         begun, self._begun = self._begun, []
-        rows, actions = [one.row or {} for one, _ in begun], [one.action for one, _ in begun]
-        ids = await_many(self.policy, rows, actions, [vector for _, vector in begun])
-        for (one, _), id in zip(begun, ids, strict=True):
-            one.pending, one.row, one.action = id, None, None
-            if id is None:
+        rows, actions = [one.row or {} for one in begun], [one.action for one in begun]
+        ids = [await_many(model, rows, actions) for model in self.models]
+        for one, own in zip(begun, zip(*ids, strict=True), strict=True):
+            one.pending, one.row, one.action = list(own), None, None
+            if own[0] is None:
                 self._give_up(one)
+        self._offer = None
 
     def _reward(self, event: Event) -> None:
         one = self.open[event.decision]
         if one.active:
             del self.open[event.decision]
-            self._learn(one, event.body)
+            self._earn(one, event.body)
         else:
             one.held = event.body
 
-    def _learn(self, one: Open, body: dict[str, Any]) -> None:
-        reward = body["reward"]
+    def _earn(self, one: Open, body: dict[str, Any]) -> None:
+        one.reward, one.settled, one.held = body["reward"], True, None
         self.tally.count("silent" if body["source"] == "silence" else "rewards")
-        self._counted.append((reward, one.arm, one.propensity, one.offered))
-        if self._begun:
+        if self._begun or self._read:
             self._begin_all()
+            self._learn_read()
         if one.learnable:
-            self._earned.append((one, reward))
+            self._earned.append(one)
 
     def _learn_all(self) -> None:
+        self._learn_read()
         if not self._earned:
             return
         earned, self._earned = self._earned, []
-        rewards = [reward for _, reward in earned]
-        if self.settings.anticipates:
-            learned = tell_many(self.policy, [one.pending or 0 for one, _ in earned], rewards)
-        else:
-            rows, actions = [one.row or {} for one, _ in earned], [one.action for one, _ in earned]
-            learned = update_many(self.policy, rows, actions, rewards)
-        for (one, _), done in zip(earned, learned, strict=True):
-            if not done:
-                self._give_up(one)
+        rewards = [one.reward or 0.0 for one in earned]
+        for place, model in enumerate(self.models):
+            if self.settings.anticipates:
+                known = [(one, one.pending[place]) for one in earned if one.pending and one.pending[place] is not None]
+                own = [one.reward or 0.0 for one, _ in known]
+                learned = tell_many(model, [id or 0 for _, id in known], own)
+                each = [one for one, _ in known]
+            else:
+                rows, actions, each = [one.row or {} for one in earned], [one.action for one in earned], earned
+                learned = update_many(model, rows, actions, rewards)
+            for one, done in zip(each, learned, strict=True):
+                if not done and place == 0:
+                    self._give_up(one)
+        for one in earned:
+            one.row = one.action = one.pending = None
+        self._offer = None
 
     def _expire(self, event: Event) -> None:
         self._begin_all()
         self._learn_all()
         one = self.open.pop(event.decision)
+        one.settled = True
         self.tally.count("expired")
-        if one.pending is not None and one.learnable:
-            try:
-                self.policy.expire(one.pending)
-            except REFUSED:
-                self._give_up(one)
+        for model, pending in zip(self.models, one.pending or (), strict=False):
+            if pending is not None:
+                try:
+                    model.expire(pending)
+                except REFUSED:
+                    self._give_up(one)
+        one.row = one.action = one.pending = one.held = None
+
+    def _late(self, _: Event) -> None:
+        self.tally.count("late")
+
+    def _import(self, event: Event) -> None:
+        self._begin_all()
+        if self._earned:
+            self._learn_all()
+        self._read.append(event.body)
+        self.tally.count("imported")
+
+    def _learn_read(self) -> None:
+        if not self._read:
+            return
+        rows, self._read = self._read, []
+        contexts, actions = [row["context"] for row in rows], [row["action"] for row in rows]
+        for place, model in enumerate(self.models):
+            learned = update_many(model, contexts, actions, [row["reward"] for row in rows])
+            if place == 0:
+                self.tally.count("unlearned", learned.count(False))
+        self._offer = None
+
+    def _change(self, event: Event) -> None:
+        body = event.body
+        if "share" in body:
+            self.share, self.share_since = body["share"], event.time
+            self._begin_all()
+            self._learn_all()
+            self.tally.restart_challenger()
+        elif "retire" in body:
+            self.retired[body["retire"]] = None
+        else:
+            self.retired.pop(body["arm"], None)
+            self.added[body["arm"]] = body.get("features") or self.added.get(body["arm"])
+        self._offer = None
 
     def _give_up(self, one: Open) -> None:
         """Go on without a decision that the policy refuses; it refuses it in every replay."""
         one.learnable = False
         self.tally.count("unlearned")
+
+    def _settle(self) -> None:
+        """Count the decisions that are settled, up to the first that is not."""
+        line, rows = self.line, []
+        while line and line[0].settled:
+            one = line.popleft()
+            if one.reward is None:
+                continue
+            policy, challenger = one.weights or (_UNKNOWN, _UNKNOWN)
+            if one.time <= self.share_since:
+                policy = challenger = _UNKNOWN
+            propensity = _UNKNOWN if one.propensity is None else one.propensity
+            rows.append(
+                Settled(
+                    one.time,
+                    one.reward,
+                    one.arm,
+                    propensity,
+                    one.offered,
+                    one.group,
+                    one.share,
+                    policy,
+                    challenger,
+                    one.code,
+                )
+            )
+        if rows:
+            self.tally.settle(rows)
+
+    _takers: ClassVar[dict[str, Callable[[Replica, Event], None]]] = {
+        "decision": _decide,
+        "activation": _activate,
+        "reward": _reward,
+        "expiry": _expire,
+        "late": _late,
+        "imported": _import,
+        "change": _change,
+    }

@@ -1,32 +1,40 @@
-"""Decision loops and the service's own options, from a TOML file that is checked line by line."""
+"""Decision loops and the service's own options: their types, and the TOML file that is checked line by line."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import math
+import inspect
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from kernel_bandits_lab.study.catalogue import did_you_mean
-from kernel_bandits_lab.study.components import Component, component
+import msgspec
+from msgspec import Meta, Struct, structs
 
+from kernel_bandits import confidence, dictionaries, kernels, learning, presets
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.tables import Features, TablePolicy
-from kernel_bandits_server.lines import line_of
+from kernel_bandits.tables import Arms, Features, TablePolicy
+from kernel_bandits.tables.values import nearest, shown
+from kernel_bandits_server.wording import in_words, line_of
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-FEATURES = ("context", "arms", "actions")
 # What presets call the probability that is spread over all actions; the first that a preset takes is used.
 FLOOR_OPTIONS = ("exploration_floor", "exploration_rate")
+# What may stand in the options of a preset, by name.
+_PARTS = {
+    name: value
+    for module in (kernels, confidence, dictionaries, learning)
+    for name, value in vars(module).items()
+    if inspect.isclass(value) and name[0] != "_"
+}
+Share = Annotated[float, Meta(ge=0.0, le=1.0)]
+Positive = Annotated[float, Meta(gt=0.0, le=1e12)]
+Count = Annotated[int, Meta(ge=1)]
 
 
-@dataclass(frozen=True)
-class Silence:
+class Silence(Struct, frozen=True, forbid_unknown_fields=True):
     """What becomes of a decision whose reward does not arrive.
 
     Attributes:
@@ -34,91 +42,154 @@ class Silence:
         reward: what it is learned with then; None if nothing is learned from it.
     """
 
-    after: float = 3600.0
-    reward: float | None = None
+    after: Positive = 3600.0
+    reward: Annotated[float, Meta(ge=-1e100, le=1e100)] | None = None
 
 
-@dataclass(frozen=True)
-class LoopSettings:
+class Control(Struct, frozen=True, forbid_unknown_fields=True):
+    """The share of decisions that go on as today, to compare with.
+
+    Attributes:
+        share: of the decisions.
+        rule: what plays them: the caller's own choice, sent with each request as ``current``; one arm; all arms alike;
+            or what another loop would choose.
+        arm: that is played, for ``fixed``.
+        loop: that chooses, for ``loop``.
+    """
+
+    share: Annotated[float, Meta(gt=0.0, lt=1.0)]
+    rule: Literal["current", "fixed", "uniform", "loop"] = "current"
+    arm: str | None = None
+    loop: str | None = None
+
+
+class Challenger(Struct, frozen=True, forbid_unknown_fields=True):
+    """A second policy of a loop: it learns from the same log, and decides the share of traffic it was promoted to.
+
+    Attributes:
+        policy: the preset.
+        options: of the preset.
+        exploration_floor: the probability that is spread evenly over the offered actions.
+        automatic: whether it is promoted and stepped back by what it earns, and not by hand alone.
+    """
+
+    policy: str = "ek_ucb"
+    options: dict[str, Any] = {}
+    exploration_floor: Share = 0.0
+    automatic: bool = False
+
+
+class LoopSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """A decision loop.
 
     Attributes:
-        name: in addresses.
-        features: the columns of its table and its actions.
-        policy: the preset and its options.
+        policy: the preset.
+        options: of the preset.
         exploration_floor: the probability that is spread evenly over the offered actions.
         silence: when a reward counts as missing, and what is learned then.
+        control: the share that goes on as today; None for none.
+        challenger: a second policy; None for none.
+        rewards: the lowest and the highest that are possible; others are refused. Intervals that may be watched need
+            them: 0 and 1 unless given, where there is a control group or a challenger.
         apprentice: whether the loop only watches: the caller says what was played, and the policy learns from it.
         anticipates: whether decisions that await their reward narrow the bounds, so that a burst explores.
         seed: of the coins that are part of the model.
+        context: the columns of a context, by name.
+        arms: the arms, if actions have names; ``strict`` among them.
+        actions: the columns of an action, if they have none.
+        name: in addresses; that of its table.
+        strict: whether only arms that are described, or added by a request, may be offered.
+        described: what the tables say of columns and actions.
     """
 
-    name: str
-    features: Features
-    policy: Component
-    exploration_floor: float = 0.0
+    policy: str = "ek_ucb"
+    options: dict[str, Any] = {}
+    exploration_floor: Share = 0.0
     silence: Silence = Silence()
+    control: Control | None = None
+    challenger: Challenger | None = None
+    rewards: tuple[float, float] | None = None
     apprentice: bool = False
     anticipates: bool = True
-    seed: int = 0
+    seed: Annotated[int, Meta(ge=0)] = 0
+    context: dict[str, Any] = {}
+    arms: dict[str, Any] | None = None
+    actions: dict[str, Any] | None = None
+    name: str = ""
+    strict: bool = False
+    described: Any = None
+
+    @property
+    def features(self) -> Features:
+        """The columns of its table and its actions."""
+        found: Features = self.described
+        return found
 
     def new_policy(self) -> TablePolicy:
         """Return a policy that has learned nothing."""
-        return _build_policy(self.policy, self.features, self.exploration_floor, self.seed)
+        return build_policy(self.policy, self.options, self.features, self.exploration_floor, self.seed)
+
+    def new_challenger(self) -> TablePolicy | None:
+        """Return the second policy, which has learned nothing."""
+        one = self.challenger
+        if one is None:
+            return None
+        return build_policy(one.policy, one.options, self.features, one.exploration_floor, self.seed)
 
     @property
     def fingerprint(self) -> str:
         """What the state after some events depends on besides these, as a digest; a snapshot of another is not used."""
-        parts = {
-            "features": self.features.to_toml(),
-            "policy": self.policy.settings,
-            "floor": self.exploration_floor,
-            "anticipates": self.anticipates,
-            "seed": self.seed,
-        }
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        challenger = self.challenger and [
+            self.challenger.policy,
+            self.challenger.options,
+            self.challenger.exploration_floor,
+        ]
+        own = [self.policy, self.options, self.exploration_floor, self.anticipates, self.seed]
+        parts = [self.features.to_toml(), own, self.control, challenger, self.rewards, self.strict]
+        return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     """What a caller may ask for.
 
     Attributes:
         body_bytes: of a request.
         actions: offered in one decision.
-        batch: rewards in one request.
+        batch: rewards, or imported rows, in one request.
         pending: decisions of a loop that await their reward; beyond that, decisions are refused.
-        requests_per_second: of one key, or of all callers together where there are no keys; 0 for no limit.
-        waiting: requests of a loop that wait for the model, on either side of the channel; others are refused.
+        requests_per_second: of one key, or of one address where there are no keys; 0 for no limit.
+        waiting: requests of a loop that wait for its thread; others are refused.
     """
 
-    body_bytes: int = 1_000_000
-    actions: int = 1_000
-    batch: int = 10_000
-    pending: int = 100_000
-    requests_per_second: float = 0.0
-    waiting: int = 10_000
+    body_bytes: Count = 1_000_000
+    actions: Count = 1_000
+    batch: Count = 10_000
+    pending: Count = 100_000
+    requests_per_second: Annotated[int, Meta(ge=0)] = 0
+    waiting: Count = 10_000
 
 
-@dataclass(frozen=True)
-class ServiceSettings:
-    """All that a file says.
+class Service(Struct, frozen=True, forbid_unknown_fields=True):
+    """The table ``[service]``.
 
     Attributes:
-        loops: by name.
         limits: on requests.
         lag: seconds between two looks at what other processes have appended.
         snapshot_events: a snapshot is written after this number of events.
         log_contexts: whether the log names the contexts of decisions.
-        text: the file as it was read, from which another process takes the same settings.
     """
 
-    loops: Mapping[str, LoopSettings]
-    limits: Limits = field(default_factory=Limits)
-    lag: float = 0.25
-    snapshot_events: int = 20_000
+    limits: Limits = Limits()
+    lag: Annotated[float, Meta(ge=0.001, le=3600.0)] = 0.25
+    snapshot_events: Count = 20_000
     log_contexts: bool = False
-    text: str = ""
+
+
+class Settings(Struct, frozen=True):
+    """All that a file says: the loops by name, and the service."""
+
+    loops: dict[str, LoopSettings]
+    service: Service = Service()
 
 
 class SettingsError(InputError):
@@ -137,7 +208,7 @@ class _MistakeError(Exception):
         self.path = tuple(path)
 
 
-def read_settings(path: str | Path) -> ServiceSettings:
+def read_settings(path: str | Path) -> Settings:
     """Read the file of a service; raise :class:`SettingsError` with the line of all that is wrong."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -146,7 +217,7 @@ def read_settings(path: str | Path) -> ServiceSettings:
     return parse_settings(text, str(path))
 
 
-def parse_settings(text: str, source: str = "loop.toml") -> ServiceSettings:
+def parse_settings(text: str, source: str = "loop.toml") -> Settings:
     """Return what the text of a file says; ``source`` names it in errors."""
     try:
         data = tomllib.loads(text)
@@ -155,11 +226,9 @@ def parse_settings(text: str, source: str = "loop.toml") -> ServiceSettings:
         place = f"{source}:{found[1]}" if found else source
         raise SettingsError([f"{place}: expected TOML, got something else ({reason})."]) from reason
     problems: list[_MistakeError] = []
-    loops: dict[str, LoopSettings] = {}
-    options: dict[str, Any] = {}
     for name in data:
         if name not in ("loops", "service"):
-            hint = did_you_mean(name, ("loops", "service"))
+            hint = nearest(name, ("loops", "service"))
             problems.append(
                 _MistakeError([name], f"unknown table {name!r}{hint} There are [loops.NAME] and [service].")
             )
@@ -167,18 +236,29 @@ def parse_settings(text: str, source: str = "loop.toml") -> ServiceSettings:
     if not isinstance(tables, dict) or not tables:
         problems.append(_MistakeError(["loops"], "expected at least one table [loops.NAME], got none."))
         tables = {}
+    loops: dict[str, LoopSettings] = {}
+    service = Service()
     for name, table in tables.items():
         try:
             loops[name] = _loop(name, table)
         except _MistakeError as problem:
             problems.append(problem)
     try:
-        options = _service(data.get("service", {}))
+        service = _convert(("service",), data.get("service", {}), Service)
     except _MistakeError as problem:
         problems.append(problem)
+    for name, loop in loops.items():
+        if (
+            loop.control
+            and loop.control.rule == "loop"
+            and (loop.control.loop in (None, name) or loop.control.loop not in tables)
+        ):
+            others = ", ".join(other for other in tables if other != name) or "none"
+            message = f"expected the name of another loop, got {loop.control.loop!r}. There are {others}."
+            problems.append(_MistakeError(("loops", name, "control", "loop"), message))
     if problems:
         raise SettingsError([_sentence(source, text, problem) for problem in problems])
-    return ServiceSettings(loops, **options, text=text)
+    return Settings(loops, service)
 
 
 def _sentence(source: str, text: str, problem: _MistakeError) -> str:
@@ -186,136 +266,132 @@ def _sentence(source: str, text: str, problem: _MistakeError) -> str:
     return f"{source}{'' if line is None else f':{line}'}: {'.'.join(problem.path)}: {problem}"
 
 
+def _convert(here: Sequence[str], table: Any, kind: Any) -> Any:
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as reason:
+        path, words = in_words(reason, kind, table)
+        raise _MistakeError((*here, *path), words) from reason
+
+
 def _loop(name: str, table: Any) -> LoopSettings:
     here = ("loops", name)
     if not NAME.fullmatch(name):
         raise _MistakeError(here, "expected a name of letters, digits, - and _ that begins with a letter, 64 at most.")
-    if not isinstance(table, dict):
-        raise _MistakeError(here, f"expected a table [loops.{name}], got {table!r}.")
-    known = ("policy", "options", "exploration_floor", "silence", "apprentice", "anticipates", "seed", *FEATURES)
-    _require_known(here, table, known)
-    features = _features(here, {key: table[key] for key in FEATURES if key in table})
-    floor = _number(here, table, "exploration_floor", 0.0, 0.0, 1.0)
-    seed = _whole(here, table, "seed", 0, 0)
-    policy = _policy(here, table)
-    try:
-        _build_policy(policy, features, floor, seed)
-    except KernelBanditsError as reason:
-        raise _MistakeError((*here, "options" if "options" in table else "policy"), str(reason)) from reason
-    return LoopSettings(
-        name,
-        features,
-        policy,
-        floor,
-        _silence((*here, "silence"), table.get("silence", {})),
-        _flag(here, table, "apprentice", False),
-        _flag(here, table, "anticipates", True),
-        seed,
-    )
+    for key in ("name", "strict", "described"):
+        if isinstance(table, dict) and key in table:
+            raise _MistakeError((*here, key), f"unknown key {key!r}; strict stands in [loops.{name}.arms].")
+    read: LoopSettings = _convert(here, table, LoopSettings)
+    arms = None if read.arms is None else dict(read.arms)
+    strict = False if arms is None else arms.pop("strict", False)
+    if not isinstance(strict, bool):
+        raise _MistakeError((*here, "arms", "strict"), f"expected true or false, got {shown(strict)}.")
+    features = _features(here, {"context": read.context, "arms": arms, "actions": read.actions})
+    for place, one in ((here, read), ((*here, "challenger"), read.challenger)):
+        if one is None:
+            continue
+        try:
+            build_policy(one.policy, one.options, features, one.exploration_floor, read.seed)
+        except KernelBanditsError as reason:
+            at = "policy" if "unknown policy" in str(reason) or not one.options else "options"
+            raise _MistakeError((*place, at), str(reason)) from reason
+    _check_control(here, read, features)
+    return structs.replace(read, name=name, described=features, rewards=_range(here, read), strict=strict)
+
+
+def _range(here: Sequence[str], read: LoopSettings) -> tuple[float, float] | None:
+    """Return the lowest and the highest reward that are possible."""
+    ends = read.rewards or ((0.0, 1.0) if read.control or read.challenger else None)
+    if ends is not None:
+        if not -1e100 <= ends[0] < ends[1] <= 1e100:
+            raise _MistakeError((*here, "rewards"), f"expected the lowest and the highest reward, got {list(ends)}.")
+        if read.silence.reward is not None and not ends[0] <= read.silence.reward <= ends[1]:
+            message = f"expected a reward from {ends[0]:g} to {ends[1]:g}, got {read.silence.reward:g}."
+            raise _MistakeError((*here, "silence", "reward"), message)
+    return ends
+
+
+def _check_control(here: Sequence[str], read: LoopSettings, features: Features) -> None:
+    """Refuse a control group or a challenger that cannot be."""
+    control, has_arms = read.control, isinstance(features.actions, Arms)
+    if read.apprentice and (control or read.challenger):
+        place = "control" if control else "challenger"
+        raise _MistakeError((*here, place), "a loop that only watches decides nothing; leave it or apprentice out.")
+    if control is None:
+        return
+    here = (*here, "control")
+    if (control.rule == "fixed") != (control.arm is not None) or (control.rule == "loop") != (control.loop is not None):
+        raise _MistakeError(here, 'expected arm = "…" with rule = "fixed", and loop = "…" with rule = "loop".')
+    if control.rule != "current" and not has_arms:
+        raise _MistakeError((*here, "rule"), 'the actions of this loop are no arms; use rule = "current".')
+    known = features.actions.labels if isinstance(features.actions, Arms) else ()
+    if control.arm is not None and control.arm not in known:
+        raise _MistakeError((*here, "arm"), f"unknown arm {control.arm!r}{nearest(control.arm, known)}")
 
 
 def _features(here: Sequence[str], tables: Mapping[str, Any]) -> Features:
+    given = {name: table for name, table in tables.items() if table is not None}
     try:
-        return Features.from_tables(tables)
+        return Features.from_tables(given)
     except KernelBanditsError as reason:
         message = str(reason).removeprefix("from_toml: ")
         place = message.partition(":")[0].split(".")
-        path = (*here, *place) if place[0] in tables else here
+        path = (*here, *place) if place[0] in given else here
         raise _MistakeError(path, message) from reason
 
 
-def _policy(here: Sequence[str], table: Mapping[str, Any]) -> Component:
-    name, options = table.get("policy", "ek_ucb"), table.get("options", {})
-    if not isinstance(name, str):
-        raise _MistakeError((*here, "policy"), f"expected the name of a preset, got {name!r}.")
-    if not isinstance(options, dict):
-        raise _MistakeError((*here, "options"), f"expected a table of options, got {options!r}.")
-    try:
-        policy = component("policy", name, options)
-    except KernelBanditsError as reason:
-        raise _MistakeError((*here, "options" if "options" in table else "policy"), str(reason)) from reason
-    if not policy.accepts("features"):
-        raise _MistakeError((*here, "policy"), f"{name} takes no features=; use ek_ucb, k_ucb or another that does.")
+def build_policy(name: str, options: Mapping[str, Any], features: Features, floor: float, seed: int) -> TablePolicy:
+    """Return the policy of a preset's name and options, which has learned nothing."""
+    if name not in presets.__all__:
+        raise InputError(f"unknown policy {name!r}{nearest(name, presets.__all__)} See the presets of kernel_bandits.")
+    preset = getattr(presets, name)
+    takes = inspect.signature(preset).parameters
+    if "features" not in takes:
+        raise InputError(f"{name} takes no features=; use ek_ucb, k_ucb or another that does.")
     for option in ("seed", "features", *FLOOR_OPTIONS):
         if option in options:
             advice = "write exploration_floor beside policy" if option in FLOOR_OPTIONS else "write it beside policy"
-            raise _MistakeError((*here, "options", option), f"the loop sets {option} itself; {advice}.")
-    return policy
-
-
-def _build_policy(policy: Component, features: Features, floor: float, seed: int) -> TablePolicy:
-    added: dict[str, Any] = {}
+            raise InputError(f"the loop sets {option} itself; {advice}.")
+    added: dict[str, Any] = {"features": features}
     if floor:
-        taken = [option for option in FLOOR_OPTIONS if policy.accepts(option)]
+        taken = [option for option in FLOOR_OPTIONS if option in takes]
         if not taken:
-            raise InputError(f"{policy.name}: takes no exploration floor; leave exploration_floor out, or use ek_ucb.")
+            raise InputError(f"{name}: takes no exploration floor; leave exploration_floor out, or use ek_ucb.")
         added[taken[0]] = floor
-    if policy.accepts("seed"):
+    if "seed" in takes:
         added["seed"] = seed
-    made = policy.build(features=features, **added)
+    made = _call(name, preset, {key: _part(key, value) for key, value in options.items()}, added)
     assert isinstance(made, TablePolicy)
     return made
 
 
-def _silence(here: Sequence[str], table: Any) -> Silence:
-    if not isinstance(table, dict):
-        raise _MistakeError(here, f"expected a table such as {{ after = 3600, reward = 0.0 }}, got {table!r}.")
-    _require_known(here, table, ("after", "reward"))
-    after = _number(here, table, "after", Silence.after, 1e-3, math.inf)
-    reward = None if "reward" not in table else _number(here, table, "reward", 0.0, -math.inf, math.inf)
-    return Silence(after, reward)
+def _part(key: str, value: Any) -> Any:
+    """Return an option: a table ``{ name = …, option = … }``, or ``{ rule = … }``, is a part of the library."""
+    if isinstance(value, list):
+        return tuple(_part(key, item) for item in value)
+    if key == "dictionary" and isinstance(value, str):
+        value = {"rule": value}
+    if not isinstance(value, dict):
+        return value
+    name = value.get("name", value.get("rule"))
+    if name not in _PARTS:
+        raise InputError(
+            f"{key}: expected the name of a kernel, radius or rule, got {shown(name)}{nearest(name, _PARTS)}"
+        )
+    inner = {own: _part(own, item) for own, item in value.items() if own not in ("name", "rule")}
+    return _call(str(name), _PARTS[name], inner, {})
 
 
-def _service(table: Any) -> dict[str, Any]:
-    here = ("service",)
-    if not isinstance(table, dict):
-        raise _MistakeError(here, f"expected a table [service], got {table!r}.")
-    _require_known(here, table, ("limits", "lag", "snapshot_events", "log_contexts"))
-    limits = table.get("limits", {})
-    place = ("service", "limits")
-    if not isinstance(limits, dict):
-        raise _MistakeError(place, f"expected a table [service.limits], got {limits!r}.")
-    names = {one.name: one.default for one in fields(Limits)}
-    _require_known(place, limits, tuple(names))
-    rate = _number(place, limits, "requests_per_second", 0.0, 0.0, math.inf)
-    wholes = {
-        name: _whole(place, limits, name, int(default), 1)  # type: ignore[arg-type]
-        for name, default in names.items()
-        if name != "requests_per_second"
-    }
-    return {
-        "limits": Limits(requests_per_second=rate, **wholes),
-        "lag": _number(here, table, "lag", 0.25, 0.001, 3600.0),
-        "snapshot_events": _whole(here, table, "snapshot_events", 20_000, 1),
-        "log_contexts": _flag(here, table, "log_contexts", False),
-    }
-
-
-def _require_known(here: Sequence[str], table: Mapping[str, Any], known: Sequence[str]) -> None:
-    for key in table:
-        if key not in known:
-            hint = did_you_mean(key, known)
-            raise _MistakeError((*here, key), f"unknown key {key!r}{hint} There are {', '.join(known)}.")
-
-
-def _number(here: Sequence[str], table: Mapping[str, Any], key: str, default: float, low: float, high: float) -> float:
-    value = table.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        raise _MistakeError((*here, key), f"expected a number from {low:g} to {high:g}, got {value!r}.")
-    if not math.isfinite(value):
-        raise _MistakeError((*here, key), f"expected a finite number, got {value!r}.")
-    return float(value)
-
-
-def _whole(here: Sequence[str], table: Mapping[str, Any], key: str, default: int, low: int) -> int:
-    value = table.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise _MistakeError((*here, key), f"expected a whole number of at least {low}, got {value!r}.")
-    return value
-
-
-def _flag(here: Sequence[str], table: Mapping[str, Any], key: str, default: bool) -> bool:
-    value = table.get(key, default)
-    if not isinstance(value, bool):
-        raise _MistakeError((*here, key), f"expected true or false, got {value!r}.")
-    return value
+def _call(name: str, factory: Any, options: Mapping[str, Any], added: Mapping[str, Any]) -> Any:
+    takes = inspect.signature(factory).parameters
+    named = [key for key, one in takes.items() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    for option in options:
+        if option not in named:
+            raise InputError(f"{name}: unknown option {option!r}{nearest(option, named)} It takes {', '.join(named)}.")
+    for key in named:
+        if takes[key].default is inspect.Parameter.empty and key not in options and key not in added:
+            raise InputError(f"{name}: needs the option {key!r}; add it to its options.")
+    try:
+        return factory(**options, **added)
+    except KernelBanditsError as reason:
+        raise InputError(f"{name}: {reason}") from reason

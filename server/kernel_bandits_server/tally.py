@@ -1,235 +1,320 @@
-"""Running sums over the log of a loop: rewards over time, arms, and what other ways to play would have earned."""
+"""Running sums over the log of a loop: rewards over time, by arm, by segment and by group.
+
+An average counts a decision once its reward is settled and those of all earlier decisions are, in the order of the
+decisions. Purchases that are told at once and silences that take a day would bias any other average.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import reduce
-from operator import add, mul
-from typing import Any
+from copy import copy
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits_server.segments import MOST_SEGMENTS, Segments
+from kernel_bandits_server.settings import LoopSettings
+from kernel_bandits_server.trial import Trial, new_trial
 
 BUCKETS = 120
 FIRST_WIDTH = 1.0
-# Estimates of an arm that was rewarded less often are not shown.
+# Estimates from fewer rewards are not shown.
 FEWEST = 10
 # Arms beyond this number are counted together, so that the tally stays small whatever callers offer.
-MOST_ARMS, OTHERS = 200, "all others"
+MOST_ARMS, OTHERS = 50, "all others"
+# Rewards wait until so many are added up at once, which costs a tenth of one by one.
+TOGETHER = 512
+GROUPS = ("policy", "control", "challenger")
+# What an estimate takes: the number, Σw, Σwr, Σw², Σw²r, Σw²r².
+WIDTH = 6
 
 
-class Sums:
-    """Sums of weighted rewards; the self-normalised estimate Σwr/Σw and its standard error.
+class Settled(NamedTuple):
+    """What a decision earned, with what is needed to average it.
 
-    The error is that of a ratio: √Σw²(r − v)² / Σw.
+    Attributes:
+        time: of the decision.
+        reward: that it earned.
+        arm: that was played, by its place in the tally.
+        propensity: the probability with which it was played, over all groups; NaN where it is not known.
+        offered: the number of actions.
+        group: by its place in ``GROUPS``.
+        share: of the control group when it was decided.
+        policy: how much likelier the policy was to play it than the loop as a whole.
+        challenger: how much likelier the challenger was.
+        code: the visitor's segments.
     """
 
-    __slots__ = ("count", "weight", "weighted", "ww", "wwr", "wwrr")
-
-    def __init__(self, values: list[float] | None = None) -> None:
-        self.count, self.weight, self.weighted, self.ww, self.wwr, self.wwrr = values or [0, 0.0, 0.0, 0.0, 0.0, 0.0]
-
-    def add(self, rewards: Sequence[float], weights: Sequence[float]) -> None:
-        """Add rewards with their weights, one after the other."""
-        # sum() of floats is another number from Python 3.12 on; the state must not depend on who replays the log
-        squares = list(map(mul, weights, weights))
-        scaled = list(map(mul, squares, rewards))
-        self.count += len(rewards)
-        self.weight = reduce(add, weights, self.weight)
-        self.weighted = reduce(add, map(mul, weights, rewards), self.weighted)
-        self.ww = reduce(add, squares, self.ww)
-        self.wwr = reduce(add, scaled, self.wwr)
-        self.wwrr = reduce(add, map(mul, scaled, rewards), self.wwrr)
-
-    def add_equal(self, rewards: Sequence[float]) -> None:
-        """Add rewards of weight 1 to those of weight 1, one after the other."""
-        self.count += len(rewards)
-        self.weight += len(rewards)
-        self.ww += len(rewards)
-        self.weighted = self.wwr = reduce(add, rewards, self.weighted)
-        self.wwrr = reduce(add, map(mul, rewards, rewards), self.wwrr)
-
-    def merge(self, other: Sums) -> None:
-        """Add all that another has summed."""
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-    @property
-    def values(self) -> list[float]:
-        """The sums, as the constructor takes them."""
-        return [self.count, self.weight, self.weighted, self.ww, self.wwr, self.wwrr]
-
-    def estimate(self) -> dict[str, float | None]:
-        """Return the mean, its standard error, and the number of rewards; None where there are too few."""
-        if not self.weight:
-            return {"mean": None, "error": None, "count": int(self.count)}
-        mean = self.weighted / self.weight
-        squares = self.wwrr - 2.0 * mean * self.wwr + mean * mean * self.ww
-        error = math.sqrt(max(squares, 0.0)) / self.weight if self.count > 1 else None
-        return {"mean": mean, "error": error, "count": int(self.count)}
+    time: float
+    reward: float
+    arm: int
+    propensity: float
+    offered: int
+    group: int
+    share: float
+    policy: float
+    challenger: float
+    code: bytes
 
 
-class Bucket:
-    """The sums of one span of time."""
+def estimate(sums: FloatArray | Sequence[float]) -> dict[str, float | None]:
+    """Return the self-normalised mean Σwr/Σw, its standard error √Σw²(r − v)²/Σw, and the number of rewards."""
+    count, weight, weighted, ww, wwr, wwrr = (float(one) for one in sums)
+    if not weight:
+        return {"mean": None, "error": None, "count": int(count)}
+    mean = weighted / weight
+    squares = wwrr - 2.0 * mean * wwr + mean * mean * ww
+    error = math.sqrt(max(squares, 0.0)) / weight if count > 1 else None
+    return {"mean": mean, "error": error, "count": int(count)}
 
-    __slots__ = ("plays", "reward", "start", "uniform")
 
-    def __init__(self, start: float) -> None:
-        self.start = start
-        self.reward, self.uniform = Sums(), Sums()
-        self.plays: dict[str, int] = {}
+def _terms(rewards: FloatArray, weights: FloatArray) -> FloatArray:
+    squares = weights * weights
+    used = (weights > 0.0).astype(float)
+    return np.stack([used, weights, weights * rewards, squares, squares * rewards, squares * rewards**2], axis=1)
 
-    def merge(self, other: Bucket) -> None:
-        """Add all that another span has."""
-        self.reward.merge(other.reward)
-        self.uniform.merge(other.uniform)
-        for arm, count in other.plays.items():
-            self.plays[arm] = self.plays.get(arm, 0) + count
 
-    def dump(self) -> list[Any]:
-        return [self.start, self.reward.values, self.uniform.values, self.plays]
-
-    @classmethod
-    def load(cls, state: list[Any]) -> Bucket:
-        bucket = cls(state[0])
-        bucket.reward, bucket.uniform, bucket.plays = Sums(state[1]), Sums(state[2]), dict(state[3])
-        return bucket
+def _add(sums: FloatArray, places: Any, terms: FloatArray) -> FloatArray:
+    """Return sums (…, 6) with terms (n, 6) added at places, one after the other."""
+    added = sums.copy()
+    np.add.at(added, places, terms)
+    return added
 
 
 class Tally:
-    """What the page shows of a loop, in bounded memory: spans of time double in width as the log grows."""
+    """What the page shows of a loop, in bounded memory: spans of time double in width as the log grows.
 
-    def __init__(self) -> None:
-        self.counts = dict.fromkeys(("decisions", "rewards", "silent", "expired", "late", "agreed", "unlearned"), 0)
-        self.arms: dict[str, Sums] = {}
-        self.plays: dict[str, int] = {}
+    Args:
+        settings: of the loop.
+    """
+
+    def __init__(self, settings: LoopSettings) -> None:
+        names = ("decisions", "rewards", "silent", "expired", "late", "agreed", "unlearned", "imported", "matured")
+        self.counts = dict.fromkeys(names, 0)
+        self.segments = Segments(settings.features)
+        self.arms: dict[str, int] = {}
+        self.plays: list[int] = []
+        self.range: list[float] | None = None
         self.width = FIRST_WIDTH
-        self.buckets: list[Bucket] = []
+        self.starts: list[float] = []
+        self._trial: Trial | None = new_trial(settings)
+        # per span: estimates of what was earned and of uniform play, and plays by arm
+        self._spans, self._span_plays = np.zeros((0, 2, WIDTH)), np.zeros((0, 0), dtype=np.int64)
+        self._all, self._uniform, self._arms = np.zeros(WIDTH), np.zeros(WIDTH), np.zeros((0, WIDTH))
+        columns = len(self.segments.columns)
+        self._by_segment = np.zeros((columns, MOST_SEGMENTS, 0, WIDTH))
+        self._waiting: list[Settled] = []
 
-    def count(self, what: str) -> None:
+    def count(self, what: str, number: int = 1) -> None:
         """Count something that happened."""
-        self.counts[what] += 1
+        self.counts[what] += number
 
-    def play(self, time: float, arms: Iterable[str]) -> None:
+    def arm(self, name: str) -> int:
+        """Return the place of an arm."""
+        place = self.arms.get(name)
+        if place is None:
+            if len(self.arms) >= MOST_ARMS:
+                return self.arm(OTHERS) if OTHERS in self.arms else self._new_arm(OTHERS)
+            place = self._new_arm(name)
+        return place
+
+    def _new_arm(self, name: str) -> int:
+        place = self.arms[name] = len(self.arms)
+        self.plays.append(0)
+        return place
+
+    def play(self, time: float, arms: Iterable[int]) -> None:
         """Count the arms of actions that were played at one time."""
-        plays = self._bucket(time).plays
-        # in the order in which they were played: it decides which arms are known
-        for name, count in Counter(arms).items():
-            arm = self._known(name)
-            self.plays[arm] = self.plays.get(arm, 0) + count
-            plays[arm] = plays.get(arm, 0) + count
+        span = self._span(time)
+        for arm, number in Counter(arms).items():
+            self.plays[arm] += number
+            if arm >= self._span_plays.shape[1]:
+                self._span_plays = np.pad(self._span_plays, ((0, 0), (0, arm + 1 - self._span_plays.shape[1])))
+            self._span_plays[span, arm] += number
 
-    def earn(self, time: float, earned: Sequence[tuple[float, str, float | None, int]]) -> None:
-        """Add rewards that came at one time, each of an arm that was chosen with a probability among some actions."""
-        drawn, shares = [], []
-        fixed: dict[str, tuple[list[float], list[float]]] = {}
-        for reward, arm, propensity, offered in earned:
-            if propensity:
-                # inverse propensities: uniform play chooses each of A actions with 1/A, a fixed arm with 1
-                drawn.append(reward)
-                shares.append(1.0 / (offered * propensity))
-                own = fixed.get(arm)
-                if own is None:
-                    own = fixed[arm] = ([], [])
-                own[0].append(reward)
-                own[1].append(1.0 / propensity)
-        bucket = self._bucket(time)
-        bucket.reward.add_equal([one[0] for one in earned])
-        bucket.uniform.add(drawn, shares)
-        for arm, (rewards, weights) in fixed.items():
-            self.arms.setdefault(self._known(arm), Sums()).add(rewards, weights)
+    def settle(self, rows: Sequence[Settled]) -> None:
+        """Count what decisions earned, in the order of the decisions."""
+        self.counts["matured"] += len(rows)
+        self._waiting += rows
+        while len(self._waiting) >= TOGETHER:
+            rows, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
+            self._add_up(rows)
+
+    def _add_up(self, rows: Sequence[Settled]) -> None:
+        time, reward, arm, propensity, offered, group, share, policy, challenger = (
+            np.array(column, dtype=float) for column in zip(*(row[:-1] for row in rows), strict=True)
+        )
+        arms, known = arm.astype(int), ~np.isnan(propensity)
+        missing = len(self.arms) - len(self._arms)
+        if missing:
+            self._arms = np.pad(self._arms, ((0, missing), (0, 0)))
+            self._by_segment = np.pad(self._by_segment, ((0, 0), (0, 0), (0, missing), (0, 0)))
+        ends = [float(reward.min()), float(reward.max())]
+        self.range = ends if self.range is None else [min(ends[0], self.range[0]), max(ends[1], self.range[1])]
+        # inverse propensities: uniform play chooses each of A actions with 1/A, a fixed arm with 1
+        fixed = np.where(known, 1.0 / np.where(known, propensity, 1.0), 0.0)
+        uniform = np.where(offered > 0, fixed / np.maximum(offered, 1.0), 0.0)
+        earned, likely = _terms(reward, np.ones(len(rows))), _terms(reward, uniform)
+        by_arm = _terms(reward, fixed)
+        origin = np.zeros(len(rows), dtype=int)
+        self._all = _add(self._all[None], origin, earned)[0]
+        self._uniform = _add(self._uniform[None], origin, likely)[0]
+        self._arms = _add(self._arms, arms, by_arm)
+        spans = np.maximum(np.searchsorted(self.starts, time, side="right") - 1, 0)
+        self._spans = _add(self._spans, (spans, 0), earned)
+        self._spans = _add(self._spans, (spans, 1), likely)
+        codes = np.frombuffer(b"".join(row.code for row in rows), dtype=np.uint8).reshape(len(rows), -1)
+        # those without probabilities count as they are
+        weighted = by_arm if known.all() else _terms(reward, np.where(known, fixed, 1.0))
+        for column in range(codes.shape[1]):
+            np.add.at(self._by_segment[column], (codes[:, column], arms), weighted)
+        if self._trial is not None:
+            self._trial = self._trial.after(reward, group.astype(int), share, policy, challenger, codes)
+
+    def restart_challenger(self) -> None:
+        """Begin to compare the challenger anew: its traffic has changed."""
+        self._add_up_all()
+        if self._trial is not None:
+            self._trial = self._trial.restarted()
+
+    def _add_up_all(self) -> None:
+        if self._waiting:
+            rows, self._waiting = self._waiting, []
+            self._add_up(rows)
+
+    def view(self) -> Tally:
+        """Return the tally with all rewards added up, to be read; this one is left as it is."""
+        seen = copy(self)
+        # these are changed in place
+        for name in ("_by_segment", "_span_plays"):
+            setattr(seen, name, getattr(self, name).copy())
+        seen.starts, seen.plays, seen.counts = self.starts.copy(), self.plays.copy(), self.counts.copy()
+        seen._add_up_all()
+        return seen
 
     @property
-    def reward(self) -> Sums:
-        """The sums of all rewards."""
-        return _total(bucket.reward for bucket in self.buckets)
+    def trial(self) -> Trial | None:
+        """The comparison of the groups; None without any. Read it of a :meth:`view`."""
+        return self._trial
 
     @property
-    def uniform(self) -> Sums:
-        """The sums that estimate uniform play."""
-        return _total(bucket.uniform for bucket in self.buckets)
+    def reward(self) -> dict[str, float | None]:
+        """The mean of what was earned."""
+        return estimate(self._all)
 
-    def _known(self, arm: str) -> str:
-        return arm if arm in self.plays or len(self.plays) < MOST_ARMS else OTHERS
+    @property
+    def uniform(self) -> dict[str, float | None]:
+        """The estimate of uniform play."""
+        return estimate(self._uniform)
 
-    def _bucket(self, time: float) -> Bucket:
+    def _span(self, time: float) -> int:
+        """Return the place of the span of a time."""
         # most events are of the last span, or of one before it
-        if self.buckets and time < self.buckets[-1].start + self.width:
-            return self.buckets[-1]
-        start = math.floor(time / self.width) * self.width
-        if not self.buckets or start > self.buckets[-1].start:
-            while self.buckets and (start - self.buckets[0].start) / self.width >= BUCKETS:
+        if not self.starts or time >= self.starts[-1] + self.width:
+            start = math.floor(time / self.width) * self.width
+            while self.starts and (start - self.starts[0]) / self.width >= BUCKETS:
                 self._widen()
                 start = math.floor(time / self.width) * self.width
-            if not self.buckets or start > self.buckets[-1].start:
-                self.buckets.append(Bucket(start))
-        return self.buckets[-1]
+            if not self.starts or start > self.starts[-1]:
+                self.starts.append(start)
+                self._spans = np.pad(self._spans, ((0, 1), (0, 0), (0, 0)))
+                self._span_plays = np.pad(self._span_plays, ((0, 1), (0, 0)))
+        return max(0, int(np.searchsorted(self.starts, time, side="right")) - 1)
 
     def _widen(self) -> None:
         self.width *= 2.0
-        merged: list[Bucket] = []
-        for bucket in self.buckets:
-            bucket.start = math.floor(bucket.start / self.width) * self.width
-            if merged and merged[-1].start == bucket.start:
-                merged[-1].merge(bucket)
-            else:
-                merged.append(bucket)
-        self.buckets = merged
+        wide = [math.floor(start / self.width) * self.width for start in self.starts]
+        self.starts = sorted(set(wide))
+        places = np.searchsorted(self.starts, wide)
+        spans = np.zeros((len(self.starts), *self._spans.shape[1:]))
+        plays = np.zeros((len(self.starts), self._span_plays.shape[1]), dtype=np.int64)
+        np.add.at(spans, places, self._spans)
+        np.add.at(plays, places, self._span_plays)
+        self._spans, self._span_plays = spans, plays
 
-    def best_arm(self) -> tuple[str, dict[str, float | None]] | None:
+    def best_arm(self) -> dict[str, Any] | None:
         """Return the arm with the largest estimate among those rewarded often enough, and the estimate."""
-        known = {arm: sums for arm, sums in self.arms.items() if sums.count >= FEWEST}
+        names = list(self.arms)
+        known = [place for place, sums in enumerate(self._arms) if sums[0] >= FEWEST]
         if not known:
             return None
-        best = max(known, key=lambda arm: known[arm].weighted / known[arm].weight)
-        return best, known[best].estimate()
+        best = max(known, key=lambda place: self._arms[place][2] / self._arms[place][1])
+        return {"arm": names[best], **estimate(self._arms[best])}
 
     def report(self) -> dict[str, Any]:
-        """Return all numbers as JSON has them."""
-        best = self.best_arm()
+        """Return all numbers of a :meth:`view` as JSON has them."""
+        names, order = list(self.arms), np.argsort([-plays for plays in self.plays], kind="stable")
+        sums = np.vstack([self._arms, np.zeros((len(names) - len(self._arms), WIDTH))])
         return {
             "counts": dict(self.counts),
-            "reward": self.reward.estimate(),
-            "uniform": self.uniform.estimate(),
-            "best_arm": None if best is None else {"arm": best[0], **best[1]},
-            "arms": [
-                {"arm": arm, "plays": plays, **self.arms.get(arm, Sums()).estimate()}
-                for arm, plays in sorted(self.plays.items(), key=lambda item: -item[1])[:50]
-            ],
+            "reward": self.reward,
+            "uniform": self.uniform,
+            "best_arm": self.best_arm(),
+            "arms": [{"arm": names[one], "plays": self.plays[one], **estimate(sums[one])} for one in order],
             "width": self.width,
             "series": [
                 {
-                    "time": one.start,
-                    "reward": one.reward.estimate(),
-                    "uniform": one.uniform.estimate(),
-                    "plays": dict(one.plays),
+                    "time": start,
+                    "reward": estimate(self._spans[place, 0]),
+                    "uniform": estimate(self._spans[place, 1]),
+                    "plays": {names[arm]: int(n) for arm, n in enumerate(self._span_plays[place]) if n},
                 }
-                for one in self.buckets
+                for place, start in enumerate(self.starts)
             ],
         }
 
+    def by_segment(self, column: str) -> list[dict[str, Any]]:
+        """Return, for each segment of a column, the share and the mean reward of each arm."""
+        names, place = list(self.arms), self.segments.columns.index(column)
+        found = []
+        for number, label in enumerate(self.segments.labels(column)):
+            sums = self._by_segment[place, number]
+            total = float(sums[:, 0].sum())
+            if total:
+                order = np.argsort(-sums[:, 0], kind="stable")
+                arms = [
+                    {"arm": names[arm], "share": float(sums[arm, 0]) / total, **estimate(sums[arm])}
+                    for arm in order
+                    if sums[arm, 0]
+                ]
+                found.append({"segment": label, "count": int(total), "arms": arms})
+        return found
+
+    _NUMBERS = ("counts", "arms", "plays", "range", "width", "starts")
+    _ARRAYS = ("_spans", "_span_plays", "_all", "_uniform", "_arms", "_by_segment")
+
     def dump(self) -> dict[str, Any]:
         """Return the state as JSON has it."""
+        arrays = {name: [getattr(self, name).shape, getattr(self, name).ravel().tolist()] for name in self._ARRAYS}
+        waiting = [[*row[:-1], row.code.hex()] for row in self._waiting]
+        # JSON has no NaN
+        waiting = [[None if one != one else one for one in row] for row in waiting]
         return {
-            "counts": self.counts,
-            "arms": {arm: sums.values for arm, sums in self.arms.items()},
-            "plays": self.plays,
-            "width": self.width,
-            "buckets": [bucket.dump() for bucket in self.buckets],
+            **{name: getattr(self, name) for name in self._NUMBERS},
+            **arrays,
+            "waiting": waiting,
+            "segments": self.segments.dump(),
+            "trial": None if self._trial is None else msgspec.to_builtins(self._trial),
         }
 
     @classmethod
-    def load(cls, state: dict[str, Any]) -> Tally:
+    def load(cls, settings: LoopSettings, state: dict[str, Any]) -> Tally:
         """Return the tally that :meth:`dump` wrote."""
-        tally = cls()
-        tally.counts = dict(state["counts"])
-        tally.arms = {arm: Sums(values) for arm, values in state["arms"].items()}
-        tally.plays, tally.width = dict(state["plays"]), state["width"]
-        tally.buckets = [Bucket.load(bucket) for bucket in state["buckets"]]
+        tally = cls(settings)
+        for name in cls._NUMBERS:
+            setattr(tally, name, state[name])
+        for name in cls._ARRAYS:
+            shape, values = state[name]
+            setattr(tally, name, np.array(values, dtype=getattr(tally, name).dtype).reshape(shape))
+        tally._waiting = [
+            Settled._make([*(math.nan if one is None else one for one in row[:-1]), bytes.fromhex(row[-1])])
+            for row in state["waiting"]
+        ]
+        tally.segments.load(state["segments"])
+        if state["trial"] is not None:
+            tally._trial = msgspec.convert(state["trial"], Trial)
         return tally
-
-
-def _total(parts: Iterable[Sums]) -> Sums:
-    total = Sums()
-    for part in parts:
-        total.merge(part)
-    return total

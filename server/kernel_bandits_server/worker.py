@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
 
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits_server.commands import Command, Decide, Query, RefusedError, Unread
-from kernel_bandits_server.events import Event, whole_blocks
+from kernel_bandits_server.commands import Change, Command, Decide, Query, RefusedError
+from kernel_bandits_server.events import whole_blocks
 from kernel_bandits_server.planning import Plan, draft_all
 from kernel_bandits_server.replica import Replica
-from kernel_bandits_server.settings import LoopSettings, ServiceSettings
+from kernel_bandits_server.settings import LoopSettings, Service, Settings
 from kernel_bandits_server.store import READ_AT_ONCE, Store, StoreError, Transaction
 
-# The most commands that share one transaction, and the number from which on half of those that wait are left for the
-# next one: while that is carried out, the process of HTTP sends the replies of this one and reads further requests.
-BATCH, WORTHWHILE = 256, 32
-# Below this many, more are waited for: seconds between two looks, and the most looks. A batch costs by itself as much
+# The most commands that share one transaction.
+BATCH = 256
+# Where fewer wait, more are waited for: seconds between two looks, and the most looks. A batch costs by itself as much
 # as twenty decisions.
 ENOUGH, GATHERING, MOST_LOOKS = 24, 0.0005, 4
+# Seconds between two looks at whether a challenger has earned another share.
+PROMOTION = 10.0
 # Seconds before a model that failed is built again.
 PAUSE = 1.0
 # A snapshot holds every pending decision, so it is worth writing after this many events for each of them.
@@ -49,13 +52,13 @@ class Worker:
         service: of the service.
         store: the event log.
         leads: returns whether this process writes snapshots and settles silent decisions.
-        deliver: takes the commands that are done, in the worker's thread or that of its commits.
+        deliver: takes the commands that are done, in the worker's thread.
     """
 
     def __init__(
         self,
         settings: LoopSettings,
-        service: ServiceSettings,
+        service: Service,
         store: Store,
         leads: Callable[[], bool],
         deliver: Callable[[Sequence[Command]], None],
@@ -70,12 +73,8 @@ class Worker:
         self._queue: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._replica: Replica | None = None
         self._snapshot_number = 0
-        self._committed = 0
-        self._looked = 0.0
+        self._looked = self._promoted = 0.0
         self._stopping = False
-        # commits while the thread learns; not before the database has taken something
-        self._committer = ThreadPoolExecutor(1, f"commits of {settings.name}")
-        self._trusts = False
         self._thread = threading.Thread(target=self._run, name=f"loop {settings.name}", daemon=True)
 
     @property
@@ -90,12 +89,9 @@ class Worker:
 
     @property
     def applied(self) -> int:
-        """The number of the last event that is taken into account.
-
-        It runs ahead of the log while events are committed, and falls back if they are not.
-        """
+        """The number of the last event that is taken into account."""
         replica = self._replica
-        return 0 if replica is None else max(replica.applied, self._committed)
+        return 0 if replica is None else replica.applied
 
     def gauges(self) -> dict[str, float]:
         """Return numbers that may be read from any thread."""
@@ -104,6 +100,7 @@ class Worker:
         if replica is not None:
             numbers["pending"] = float(len(replica.open))
             numbers["dictionary_size"] = float(replica.policy.dictionary_size)
+            numbers["matured"] = float(replica.tally.counts["matured"])
         return numbers
 
     def start(self) -> None:
@@ -147,7 +144,6 @@ class Worker:
                 time.sleep(PAUSE)
             self._hand_back(commands)
         self._write_snapshot(force=True)
-        self._committer.shutdown()
 
     def _next_commands(self) -> tuple[list[Command], bool]:
         """Return commands that wait, after at most the lag, and whether to stop.
@@ -169,10 +165,9 @@ class Worker:
         """Add commands that wait, the first of them after at most a timeout; return whether to stop."""
         try:
             command = self._queue.get(timeout=timeout)
-            most = min(max(WORTHWHILE, (len(commands) + self._queue.qsize()) // 2), BATCH)
             while command is not None:
                 commands.append(command)
-                if len(commands) >= most:
+                if len(commands) >= BATCH:
                     return False
                 command = self._queue.get_nowait()
             return True
@@ -202,28 +197,43 @@ class Worker:
         if due:
             self._looked = now
             replica = self._catch_up(replica)
-        for place, command in enumerate(commands):
-            if isinstance(command, Unread) and command.error is None:
-                commands[place] = command = command.read(command)
+        for command in commands:
             if isinstance(command, Query):
                 self._compute(command, replica)
         draft_all([command for command in commands if isinstance(command, Decide)], replica)
         changing = [one for one in commands if not isinstance(one, Query) and one.error is None]
         leads = due and self._leads()
+        if leads and now - self._promoted >= PROMOTION:
+            self._promoted = now
+            changing += self._promotion(replica)
         if changing or (leads and next(replica.silent(self.clock()), None) is not None):
             try:
                 plan, transaction = self._plan(changing, replica, leads)
-                self._commit_and_apply(plan, transaction, replica, commands)
+                with transaction.rolled_back():
+                    transaction.log.append_prepared()
+                transaction.commit()
             except BaseException:
-                if commands:
-                    # what was planned did not happen, or nobody knows: the log is read before the next batch
-                    for command in changing:
-                        command.result = command.error = None
+                # what was planned did not happen, or nobody knows: the log is read before the next batch
+                for command in changing:
+                    command.result = command.error = None
                 raise
+            # what is committed counts whatever happens; whoever calls next finds it learned
+            self._hand_back(commands)
+            replica.apply(plan.events)
         else:
             self._hand_back(commands)
         if leads:
             self._write_snapshot()
+
+    @staticmethod
+    def _promotion(replica: Replica) -> list[Command]:
+        """Return the step that a challenger has earned, up or down, where it is promoted by what it earns."""
+        challenger = replica.settings.challenger
+        if challenger is None or not challenger.automatic:
+            return []
+        trial = replica.tally.view().trial
+        share = replica.share if trial is None else trial.next_share(replica.share)
+        return [] if share == replica.share else [Change({"share": share, "by": "evidence"})]
 
     @staticmethod
     def _compute(command: Query, replica: Replica) -> None:
@@ -246,41 +256,6 @@ class Worker:
                 plan.add_silent()
             log.prepare(plan.events)
         return plan, transaction
-
-    def _commit_and_apply(
-        self, plan: Plan, transaction: Transaction, replica: Replica, commands: list[Command]
-    ) -> None:
-        """Learn events while the disk takes them, and hand commands back as soon as it has.
-
-        What is committed counts whatever happens; whoever calls next finds it learned. If it is not committed, the
-        state has learned what did not happen and is taken from the log again. The next events are then learned after
-        they are committed, until that works again.
-        """
-        events = plan.events
-        if not self._trusts:
-            self._commit(events, transaction, commands)
-            self._trusts = True
-            replica.apply(events, plan.vectors)
-            return
-        # no thread may be had: what waits for one must not hold the lock of the database
-        with transaction.rolled_back():
-            committing = self._committer.submit(self._commit, events, transaction, commands)
-        try:
-            replica.apply(events, plan.vectors)
-        finally:
-            reason = committing.exception()
-            if reason is not None:
-                self._replica, self._trusts = None, False
-                self.failure = "the database did not take the last events, and the log is being replayed"
-                raise reason
-
-    def _commit(self, events: Sequence[Event], transaction: Transaction, commands: list[Command]) -> None:
-        with transaction.rolled_back():
-            transaction.log.append_prepared()
-        transaction.commit()
-        if events:
-            self._committed = events[-1].number
-        self._hand_back(commands)
 
     def _recover(self) -> None:
         """Take the state from the latest snapshot and the events after it."""
@@ -355,3 +330,116 @@ def replay(settings: LoopSettings, store: Store) -> Replica:
     for events in store.read_blocks(settings.name):
         replica.apply(events)
     return replica
+
+
+class Leader:
+    """Whether this process leads; asked of the database at most once a lag, by whichever worker comes first.
+
+    Args:
+        store: its lock is held.
+        lag: seconds.
+    """
+
+    def __init__(self, store: Store, lag: float) -> None:
+        self._lock = store.leadership()
+        self._lag = lag
+        self._guard = threading.Lock()
+        self._asked = float("-inf")
+        self.leads = False
+
+    def __call__(self) -> bool:
+        """Return whether this process leads."""
+        with self._guard:
+            now = time.monotonic()
+            if now - self._asked >= self._lag:
+                self._asked, self.leads = now, self._lock.hold()
+            return self.leads
+
+    def release(self) -> None:
+        """Let another process lead."""
+        with self._guard:
+            self._lock.release()
+            self.leads = False
+
+
+class Runtime:
+    """The loops of a process: a worker for each, one database, one lock for the leader.
+
+    Args:
+        settings: of the service.
+        address: of the database.
+    """
+
+    def __init__(self, settings: Settings, address: str) -> None:
+        self.settings = settings
+        self.store = Store(address)
+        self.leader = Leader(self.store, settings.service.lag)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.workers = {
+            name: Worker(loop, settings.service, self.store, self.leader, self._deliver)
+            for name, loop in settings.loops.items()
+        }
+        self._computed: dict[tuple[str, str], tuple[float, int, Any]] = {}
+        # what takes long to read, and when it was
+        self.known: dict[tuple[str, str], tuple[float, Any]] = {}
+        self._probe: asyncio.Future[None] | None = None
+
+    def start(self) -> None:
+        """Start every worker; to be called where an event loop runs."""
+        self._loop = asyncio.get_running_loop()
+        for worker in self.workers.values():
+            worker.start()
+
+    def stop(self) -> None:
+        """Finish what was handed over, and let go of the database."""
+        for worker in self.workers.values():
+            worker.stop()
+        self.leader.release()
+        self.store.close()
+
+    def worker(self, name: str) -> Worker:
+        """Return the worker of a loop."""
+        worker = self.workers.get(name)
+        if worker is None:
+            raise RefusedError(404, "unknown_loop", "there is no loop of this name.")
+        return worker
+
+    async def carry_out(self, name: str, command: Command) -> Any:
+        """Return the result of a command, or raise its error."""
+        worker, future = self.worker(name), asyncio.get_running_loop().create_future()
+        command.done = lambda: None if future.done() else future.set_result(None)
+        worker.submit(command)
+        await future
+        if command.error is not None:
+            raise command.error
+        return command.result
+
+    async def compute(self, name: str, what: str, function: Callable[[Replica], Any], seconds: float) -> Any:
+        """Return what a function makes of the state of a loop, at most some seconds old while the loop changes."""
+        worker, now = self.worker(name), time.monotonic()
+        stored = self._computed.get((name, what))
+        if stored is not None and (stored[1] == worker.applied or now - stored[0] < seconds):
+            return stored[2]
+        number, value = await self.carry_out(name, Query(lambda replica: (replica.applied, function(replica))))
+        if len(self._computed) > 1_000:
+            self._computed.clear()
+        self._computed[(name, what)] = (now, number, value)
+        return value
+
+    async def check_writing(self) -> None:
+        """Raise an error if the database takes no events; those who ask at the same time share one look."""
+        if self._probe is None or self._probe.done():
+            self._probe = asyncio.ensure_future(asyncio.to_thread(self.store.check_writing))
+        await asyncio.shield(self._probe)
+
+    def _deliver(self, commands: Sequence[Command]) -> None:
+        assert self._loop is not None
+        # a service that is told to stop may have closed its loop
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(_finish, commands)
+
+
+def _finish(commands: Sequence[Command]) -> None:
+    for command in commands:
+        if command.done is not None:
+            command.done()

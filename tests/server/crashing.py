@@ -17,6 +17,8 @@ LOOP = """\
 [loops.offers]
 exploration_floor = 0.2
 silence = { after = 2, reward = 0.0 }
+control = { share = 0.3, rule = "uniform" }
+challenger = { policy = "uniform" }
 options = { kernel = { name = "Gaussian", lengthscale = 0.5 }, dictionary = { rule = "Kors", max_size = 30 } }
 [loops.offers.context]
 age = { kind = "Numeric", range = [0, 100] }

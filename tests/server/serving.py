@@ -11,14 +11,12 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
 from kernel_bandits_server.app import build_app
-from kernel_bandits_server.link import Link
-from kernel_bandits_server.peer import Peer
 from kernel_bandits_server.settings import parse_settings
+from kernel_bandits_server.worker import Runtime
 
 LOOP = """\
 [loops.offers]
@@ -59,23 +57,17 @@ def call(address, method, path, body=None, headers=None, raw=None):
 
 
 class Local:
-    """A server in a thread of this process, its loops in another one, with the channel between them."""
+    """A server in a thread of this process."""
 
     def __init__(self, database, text=LOOP, keys=None):
-        self.link = Link(parse_settings(text), str(database), lambda: Peer(in_thread=True, opened=self.take_runtime))
-        self.link.launch()
+        self.runtime = Runtime(parse_settings(text), str(database))
         self.address = f"http://127.0.0.1:{free_port()}"
-        config = uvicorn.Config(
-            build_app(self.link, keys), port=int(self.address.rpartition(":")[2]), log_config=None, access_log=False
-        )
+        app = build_app(self.runtime, keys)
+        config = uvicorn.Config(app, port=int(self.address.rpartition(":")[2]), log_config=None, access_log=False)
         self.server = uvicorn.Server(config)
-        self.link.is_stopping = lambda: self.server.should_exit
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
         wait_until_ready(self.address)
-
-    def take_runtime(self, runtime):
-        self.runtime = runtime
 
     def __call__(self, method, path, body=None, **options):
         return call(self.address, method, path, body, **options)
@@ -88,12 +80,12 @@ class Local:
 class Process:
     """A server in a process of its own, to be killed."""
 
-    def __init__(self, file, database=None, port=None, processes=1, wait=True):
+    def __init__(self, file, database=None, port=None, workers=1, wait=True):
         self.port = port or free_port()
         self.address = f"http://127.0.0.1:{self.port}"
-        command = [sys.executable, "-m", "kernel_bandits_lab", "serve", str(file), "--port", str(self.port)]
+        command = [sys.executable, "-m", "kernel_bandits_server", str(file), "--port", str(self.port)]
         command += ["--database", str(database)] if database else []
-        command += ["--processes", str(processes)] if processes > 1 else []
+        command += ["--workers", str(workers)] if workers > 1 else []
         self.errors = Path(f"{file}.{self.port}.log").open("ab")  # noqa: SIM115 (closed with the process)
         self.process = subprocess.Popen(command, stderr=self.errors, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
         # should a test fail before it stops the server itself
@@ -106,16 +98,6 @@ class Process:
         self.process.wait(30)
         atexit.unregister(self.process.kill)
         self.errors.close()
-
-
-def model_of(server):
-    """The process of a server's models; None while there is none."""
-    # one that was started again is the child of another thread
-    found = []
-    for children in Path(f"/proc/{server.process.pid}/task").glob("*/children"):
-        with suppress(OSError):
-            found += children.read_text().split()
-    return int(found[0]) if found else None
 
 
 def wait_until_ready(address, seconds=60):

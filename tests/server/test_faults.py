@@ -1,6 +1,5 @@
 """A full or read-only disk, a jumping clock, a damaged snapshot: a clear error, and the service goes on."""
 
-import signal
 import time
 
 import pytest
@@ -8,7 +7,6 @@ import sqlalchemy as sql
 from kernel_bandits_server.commands import Query, RefusedError
 from kernel_bandits_server.store import SNAPSHOTS
 from kernel_bandits_server.worker import Clock, replay
-from serving import Process, call
 from test_worker import LOOP, Service
 
 
@@ -126,22 +124,3 @@ def test_events_that_do_not_fit_changed_columns_are_reported_and_kept(tmp_path, 
     service = Service(tmp_path / "events.db", text)
     assert service.digest() == digest
     service.worker.stop()
-
-
-def test_processes_whose_parent_was_killed_stop_and_leave_the_port(tmp_path):
-    file = tmp_path / "loop.toml"
-    file.write_text(LOOP)
-    first = Process(file, processes=2)
-    assert call(first.address, "GET", "/healthz")[0] == 200
-    first.kill()
-    for _ in range(600):
-        try:
-            call(first.address, "GET", "/healthz")
-        except OSError:
-            break
-        time.sleep(0.05)
-    else:
-        raise AssertionError("the processes still answer")
-    again = Process(file, port=first.port, processes=2)
-    assert call(again.address, "GET", "/healthz")[0] == 200
-    again.kill(signal.SIGTERM)

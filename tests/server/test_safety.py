@@ -2,9 +2,8 @@ import json
 
 import pytest
 from kernel_bandits_server.commands import RefusedError
-from kernel_bandits_server.keys import Keys, RateLimit, read_keys
-from kernel_bandits_server.process import JsonLines
-from kernel_bandits_server.serve import check, serve
+from kernel_bandits_server.keys import Keys, read_keys
+from kernel_bandits_server.serve import JsonLines, check, serve
 from serving import LOOP, ROW, Local
 
 from kernel_bandits.errors import InputError
@@ -20,10 +19,13 @@ OPERATIONS = {
     ("GET", "/v1/loops/offers"): "read",
     ("GET", "/v1/loops/offers/decisions/d1"): "read",
     ("GET", "/v1/loops/offers/log"): "read",
-    ("GET", "/v1/loops/offers/watch"): "read",
     ("GET", "/metrics"): "read",
-    ("POST", "/personalizer/v1.0/rank"): "decide",
-    ("POST", "/offers/personalizer/v1.0/events/d1/reward"): "reward",
+    ("GET", "/v1/loops/offers/verdict"): "read",
+    ("POST", "/v1/loops/offers/import"): "administer",
+    ("PUT", "/v1/loops/offers/arms/red"): "administer",
+    ("DELETE", "/v1/loops/offers/arms/red"): "administer",
+    ("PUT", "/v1/loops/offers/challenger"): "administer",
+    ("GET", "/v1/loops/offers/digest"): "administer",
 }
 
 
@@ -39,7 +41,7 @@ def server(tmp_path_factory):
 @pytest.mark.parametrize(("operation", "role"), OPERATIONS.items(), ids=str)
 def test_only_the_right_role_gets_in(server, operation, role):
     method, path = operation
-    body = {} if method == "POST" else None
+    body = {} if method in ("POST", "PUT") and "arms" not in path else None
     before = server.runtime.workers["offers"].applied
 
     def status(**headers):
@@ -52,7 +54,7 @@ def test_only_the_right_role_gets_in(server, operation, role):
     for other, secret in SECRETS.items():
         if other not in (role, "administer"):
             assert status(authorization=f"Bearer {secret}") == 403
-    if not path.endswith("watch"):
+    if method != "DELETE":
         assert status(authorization=f"Bearer {SECRETS[role]}") not in (401, 403)
         assert status(**{"x-api-key": SECRETS["administer"]}) not in (401, 403)
     assert server.runtime.workers["offers"].applied == before
@@ -97,20 +99,17 @@ def test_an_open_door_is_refused(tmp_path, monkeypatch):
     assert check(file).startswith("offers: ek_ucb over age, country, arm")
 
 
-def test_the_rate_is_limited(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr("kernel_bandits_server.keys.time.monotonic", lambda: now[0])
-    limit = RateLimit(2.0)
-    limit.take("a")
-    limit.take("a")
-    with pytest.raises(RefusedError) as caught:
-        limit.take("a")
-    assert caught.value.status == 429
-    limit.take("b")
-    now[0] = 0.5
-    limit.take("a")
-    with pytest.raises(RefusedError):
-        limit.take("a")
+def test_the_rate_of_each_key_is_limited(tmp_path):
+    text = LOOP + "limits = { requests_per_second = 3 }\n"
+    keys = read_keys(environment={"KERNEL_BANDITS_KEYS": f"a:read:{SECRETS['read']},b:read:{SECRETS['read']}-b"})
+    server = Local(tmp_path / "events.db", text, keys)
+    of_a, of_b = ({"authorization": f"Bearer {SECRETS['read']}{end}"} for end in ("", "-b"))
+    statuses = [server("GET", "/v1/loops", headers=of_a)[0] for _ in range(12)]
+    assert statuses[0] == 200
+    assert 429 in statuses
+    assert server("GET", "/v1/loops", headers=of_b)[0] == 200
+    assert server("GET", "/healthz")[0] == 200
+    server.stop()
 
 
 def test_the_log_is_json_without_contexts(server, caplog):
@@ -119,5 +118,7 @@ def test_the_log_is_json_without_contexts(server, caplog):
     assert server("POST", "/v1/loops/offers/decisions", {"context": row}, headers=headers)[0] == 422
     lines = [JsonLines().format(record) for record in caplog.records]
     found = [json.loads(line) for line in lines]
-    assert {"operation": "decide", "status": 422, "key": "decide", "code": "invalid"}.items() <= found[-1].items()
+    assert {"path": "/v1/loops/offers/decisions", "status": 422, "key": "decide", "code": "invalid"}.items() <= found[
+        -1
+    ].items()
     assert not any("secretland" in line or SECRETS["decide"] in line for line in lines)

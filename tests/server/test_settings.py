@@ -1,6 +1,6 @@
 import pytest
-from kernel_bandits_server.lines import line_of
 from kernel_bandits_server.settings import SettingsError, parse_settings
+from kernel_bandits_server.wording import line_of
 
 GOOD = """\
 [loops.offers]
@@ -27,7 +27,7 @@ def test_a_good_file_is_read():
     loop = settings.loops["offers"]
     assert (loop.exploration_floor, loop.silence.after, loop.silence.reward) == (0.1, 60.0, 0.0)
     assert list(loop.features.context) == ["age", "country"]
-    assert (settings.lag, settings.limits.actions) == (0.5, 20)
+    assert (settings.service.lag, settings.service.limits.actions) == (0.5, 20)
     policy = loop.new_policy()
     decision = policy.select({"age": 1.0, "country": "FR"})
     assert decision.propensity == pytest.approx(0.5)
@@ -39,12 +39,35 @@ MISTAKES = {
     "an unknown kind": (GOOD.replace('"Numeric"', '"Numerc"'), 7, "Numeric"),
     "an unknown preset": (GOOD.replace("ek_ucb", "ek_ucp"), 2, "did you mean 'ek_ucb'"),
     "a preset without its kernel": (GOOD.replace("ek_ucb", "cbkb"), 2, "needs the option 'kernel'"),
-    "a floor beyond one": (GOOD.replace("0.1", "1.5"), 3, "from 0 to 1"),
-    "a limit": (GOOD.replace("actions = 20", "actions = 0"), 16, "at least 1"),
+    "a floor beyond one": (GOOD.replace("0.1", "1.5"), 3, "a number of at most 1, got 1.5"),
+    "a limit": (GOOD.replace("actions = 20", "actions = 0"), 16, "a whole number of at least 1, got 0"),
     "a reward that is no number": (GOOD.replace("reward = 0.0", "reward = nan"), 4, "number"),
     "arms twice": (GOOD.replace('["red", "blue"]', '["red", "red"]'), 10, "names"),
     "no arms": (GOOD.partition("[loops.offers.arms]")[0], 1, "either a table [actions] or a table [arms]"),
     "an option of the loop": (GOOD.replace('"ek_ucb"', '"ek_ucb"\noptions = { seed = 3 }'), 3, "beside policy"),
+    "an unknown kernel": (
+        GOOD.replace('"ek_ucb"', '"ek_ucb"\noptions = { kernel = { name = "Gausian" } }'),
+        3,
+        "did you mean 'Gaussian'",
+    ),
+    "a share of all": (GOOD.replace("silence", 'control = { share = 1.0, rule = "uniform" }\nsilence'), 4, "below 1"),
+    "an unknown rule": (GOOD.replace("silence", 'control = { share = 0.1, rule = "best" }\nsilence'), 4, "'best'"),
+    "an arm that is none": (
+        GOOD.replace("silence", 'control = { share = 0.1, rule = "fixed", arm = "rd" }\nsilence'),
+        4,
+        "did you mean 'red'",
+    ),
+    "a loop that is none": (
+        GOOD.replace("silence", 'control = { share = 0.1, rule = "loop", loop = "x" }\nsilence'),
+        4,
+        "another loop",
+    ),
+    "a challenger without its kernel": (
+        GOOD.replace("silence", 'challenger = { policy = "cbkb" }\nsilence'),
+        4,
+        "kernel",
+    ),
+    "silence beyond the rewards": (GOOD.replace("silence", "rewards = [0.5, 1]\nsilence"), 5, "from 0.5 to 1"),
     "an unknown option": (GOOD.replace('"ek_ucb"', '"ek_ucb"\noptions = { sed = 3 }'), 3, "unknown option 'sed'"),
 }
 

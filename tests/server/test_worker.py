@@ -6,7 +6,8 @@ from kernel_bandits_server import store as store_module
 from kernel_bandits_server import worker as worker_module
 from kernel_bandits_server.commands import Activate, Decide, Expire, Query, RefusedError, Reward
 from kernel_bandits_server.replica import Replica
-from kernel_bandits_server.settings import Limits, ServiceSettings, parse_settings
+from kernel_bandits_server.settings import Limits, parse_settings
+from kernel_bandits_server.settings import Service as ServiceSettings
 from kernel_bandits_server.store import Store, StoreError, Transaction
 from kernel_bandits_server.worker import Worker, replay
 
@@ -32,7 +33,7 @@ class Service:
         settings = parse_settings(text)
         self.settings = settings.loops["offers"]
         self.store = Store(str(path))
-        service = ServiceSettings(settings.loops, lag=0.01, **options)
+        service = ServiceSettings(lag=0.01, **options)
         self.worker = Worker(self.settings, service, self.store, lambda: True, self._deliver)
         self.worker.start()
 
@@ -176,8 +177,8 @@ def test_an_apprentice_learns_what_was_played(tmp_path):
     with pytest.raises(InputError, match="only watches"):
         service.decide("d2")
     service.reward(("d1", 1.0))
-    arms = service(Query(lambda replica: replica.tally.plays))[0]
-    assert arms == {"blue": 1}
+    plays = service(Query(lambda replica: dict(zip(replica.tally.arms, replica.tally.plays, strict=True))))[0]
+    assert plays == {"blue": 1}
     service.worker.stop()
 
 
@@ -274,11 +275,11 @@ def test_what_is_acknowledged_is_kept_if_the_model_fails_to_learn_it(service, mo
     service.decide("a")
     apply, failures = Replica.apply, []
 
-    def fail_once(replica, events, *vectors):
+    def fail_once(replica, events):
         if events and not failures:
             failures.append(events)
             raise ArithmeticError("the model fails")
-        apply(replica, events, *vectors)
+        apply(replica, events)
 
     monkeypatch.setattr(worker_module, "PAUSE", 0.0)
     monkeypatch.setattr(Replica, "apply", fail_once)
@@ -292,7 +293,7 @@ def test_what_is_acknowledged_is_kept_if_the_model_fails_to_learn_it(service, mo
 def test_whoever_is_told_of_a_batch_finds_it_counted(service):
     for number in range(20):
         service.decide(f"d{number}")
-        assert service.worker.applied == number + 1
+        assert service.counts()["decisions"] == number + 1
 
 
 def test_a_bulk_of_all_kinds_of_ids_is_settled_one_by_one(service):
@@ -375,33 +376,12 @@ def test_a_refusing_database_loses_nothing(tmp_path, monkeypatch):
     service.worker.stop()
 
 
-def test_a_commit_that_gets_no_thread_leaves_the_database_unlocked(tmp_path, monkeypatch):
-    service = Service(tmp_path / "events.db")
-    # the first events are learned after their commit, in the worker's own thread
-    service.decide("a")
-    start, failures = threading.Thread.start, [RuntimeError("can't start new thread")]
-
-    def start_or_fail(thread):
-        if thread.name.startswith("commits of") and failures:
-            raise failures.pop()
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", start_or_fail)
-    with pytest.raises(RefusedError, match="repeat the request"):
-        service.decide("b")
-    assert not failures
-    service.decide("c")
-    assert [event.decision for event in service.store.read("offers")] == ["a", "c"]
-    service.worker.stop()
-    service.store.close()
-
-
 @pytest.fixture
 def idle(tmp_path):
     """A worker that does not run, and a function that hands it some of its commands."""
     settings = parse_settings(LOOP)
     store = Store(str(tmp_path / "events.db"))
-    worker = Worker(settings.loops["offers"], settings, store, lambda: True, lambda _: None)
+    worker = Worker(settings.loops["offers"], settings.service, store, lambda: True, lambda _: None)
     commands = [Decide(f"d{number}", True, dict(ROW)) for number in range(700)]
 
     def submit(count):
@@ -409,18 +389,13 @@ def idle(tmp_path):
             worker.submit(command)
 
     yield worker, commands, submit
-    worker._committer.shutdown()
     store.close()
 
 
-def test_half_of_a_crowd_is_left_for_the_next_batch(idle):
+def test_a_batch_has_a_limit(idle):
     worker, commands, submit = idle
-    submit(30)
-    assert worker._next_commands() == (commands[:30], False)
-    submit(100)
-    assert [len(worker._next_commands()[0]) for _ in range(3)] == [49, 32, 19]
     submit(700)
-    assert len(worker._next_commands()[0]) == worker_module.BATCH
+    assert worker._next_commands() == (commands[: worker_module.BATCH], False)
 
 
 def test_commands_that_follow_a_few_others_join_their_batch(idle, monkeypatch):

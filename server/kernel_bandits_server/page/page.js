@@ -6,7 +6,7 @@ const BAND = 1.96; // standard errors on either side: 95 %
 let loop = null;
 let state = null;
 let model = null;
-let stream = null;
+let turn = 0;
 
 async function ask(path, options = {}) {
   const key = sessionStorage.getItem("key");
@@ -22,7 +22,7 @@ async function ask(path, options = {}) {
 }
 
 function openDoor(message) {
-  if (stream) stream.abort();
+  turn += 1;
   $("door").hidden = false;
   $("board").hidden = true;
   $("refusal").textContent = message;
@@ -65,51 +65,31 @@ function choose(name) {
   for (const button of $("loops").children) button.toggleAttribute("aria-current", button.textContent === name);
   state = model = null;
   $("variable").replaceChildren();
-  learn();
+  $("column").replaceChildren();
   watch();
 }
 
-// Server-sent events, read by fetch since EventSource cannot send a key.
+// The state of the loop, again and again.
 async function watch() {
-  if (stream) stream.abort();
-  const own = (stream = new AbortController());
-  try {
-    const response = await ask(`v1/loops/${encodeURIComponent(loop)}/watch`, { signal: own.signal });
-    $("live").textContent = "live";
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    let text = "";
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) break;
-      text += value;
-      const messages = text.split("\n\n");
-      text = messages.pop();
-      for (const message of messages) {
-        const data = message.split("\n").find((line) => line.startsWith("data: "));
-        if (data) show(JSON.parse(data.slice(6)));
-      }
-    }
-  } catch (error) {
-    if (own.signal.aborted || error.message === "key") return;
-  }
-  if (own.signal.aborted) return;
-  $("live").textContent = "connection lost; trying again …";
-  setTimeout(() => own === stream && watch(), 1000);
-}
-
-async function learn() {
+  const own = (turn += 1);
   const name = loop;
-  try {
-    const found = await (await ask(`v1/loops/${encodeURIComponent(name)}`)).json();
-    if (name !== loop) return;
-    model = found.model;
-    showModel();
-    await respond();
-  } catch (error) {
-    if (error.message === "key") return;
+  while (own === turn) {
+    try {
+      const found = await (await ask(`v1/loops/${encodeURIComponent(name)}`)).json();
+      if (own !== turn) return;
+      show(found);
+      if (!model || found.model.observations !== model.observations) {
+        model = found.model;
+        showModel();
+        await Promise.all([respond(), split()]);
+      }
+    } catch (error) {
+      if (own !== turn || error.message === "key") return;
+      $("live").textContent = "connection lost; trying again …";
+    }
+    await new Promise((resolve) => setTimeout(resolve, 2000));
   }
 }
-setInterval(() => loop && !$("board").hidden && learn(), 10000);
 
 async function respond() {
   const variable = $("variable").value;
@@ -121,13 +101,41 @@ async function respond() {
   const lines = found.arms.map((line, i) => ({
     x: numbers ? found.values : found.values.map((_, place) => place),
     y: line.mean,
-    error: line.std,
+    error: line.mean.map((mean, place) => Math.max(line.high[place] - mean, mean - line.low[place])),
     colour: COLOURS[i % COLOURS.length],
     shift: numbers ? 0 : (i - middle) * 0.06,
   }));
-  legend("response-legend", [...found.arms.map((line, i) => [line.arm, COLOURS[i % COLOURS.length]]), ["± one deviation", null]]);
+  legend("response-legend", [...found.arms.map((line, i) => [line.arm, COLOURS[i % COLOURS.length]]), ["± one deviation, averaged over visitors seen", null]]);
   lineChart($("response-chart"), { lines, labels: numbers ? null : found.values });
 }
+
+// The share and the mean reward of each arm by segment of a column, and the lift there.
+async function split() {
+  const column = $("column").value;
+  if (!column) return;
+  const path = `v1/loops/${encodeURIComponent(loop)}/segments?column=${encodeURIComponent(column)}`;
+  const found = await (await ask(path)).json();
+  const arms = state.arms.slice(0, 6).map((one) => one.arm);
+  const lifts = new Map(found.lifts.map((one) => [one.segment, one]));
+  const table = item("table", "");
+  const head = item("tr", "");
+  head.append(item("th", column), item("th", "rewards"), ...arms.map((arm) => item("th", arm)));
+  if (lifts.size) head.append(item("th", "lift over today"));
+  table.append(head);
+  for (const one of found.segments) {
+    const row = item("tr", "");
+    row.append(item("td", one.segment), item("td", one.count));
+    for (const arm of arms) {
+      const own = one.arms.find((other) => other.arm === arm);
+      row.append(item("td", own ? `${Math.round(own.share * 100)} % · ${estimate(own)}` : "–"));
+    }
+    const lift = lifts.get(one.segment);
+    if (lifts.size) row.append(item("td", lift && lift.lift !== null ? `${format(lift.low)} to ${format(lift.high)}` : "–"));
+    table.append(row);
+  }
+  $("segments").replaceChildren(table);
+}
+$("column").addEventListener("change", split);
 $("variable").addEventListener("change", respond);
 
 function when(seconds) {
@@ -151,6 +159,10 @@ function show(found) {
   state = found;
   $("live").textContent = `live · ${found.events} events`;
   $("warnings").replaceChildren(...found.warnings.map((text) => item("li", text)));
+  $("maturity").textContent = found.maturity.words;
+  showVerdict(found.verdict, found.challenger);
+  const columns = [...$("column").options].map((option) => option.value);
+  if (columns.join() !== found.columns.join()) $("column").replaceChildren(...found.columns.map((name) => new Option(name, name)));
   const best = found.best_arm;
   tiles([
     ["reward", estimate(found.reward), `earned per decision (${found.reward.count} rewards)`],
@@ -158,7 +170,6 @@ function show(found) {
     ["best", estimate(best), best ? `estimate for always playing ${best.arm}` : "estimate for the best fixed arm"],
     ["pending", found.pending, "decisions await their reward"],
     ["silent", found.counts.silent + found.counts.expired, "decisions without a reward"],
-    ["latency", found.latency.p99 ? `≤ ${format(found.latency.p99 * 1000)} ms` : "–", "for 99 % of decisions"],
   ]);
   drawRewards();
   drawShares();
@@ -173,6 +184,26 @@ function show(found) {
     ["exploration floor", format(found.exploration_floor)],
     ["mode", found.apprentice ? "watches only" : "decides"],
   ]);
+}
+
+function showVerdict(verdict, challenger) {
+  $("verdict").hidden = !verdict.counts && !challenger;
+  $("verdict").dataset.verdict = verdict.verdict;
+  $("verdict-words").textContent = verdict.counts ? verdict.words : "";
+  const percent = (part) => `${part < 0 ? "−" : "+"}${format(Math.abs(part) * 100)} %`;
+  const relative = verdict.relative && verdict.lift !== null ? verdict.relative : null;
+  facts("verdict-numbers", verdict.counts ? [
+    ["loop", `${format(verdict.means.loop)} per decision (${verdict.counts.loop} settled)`],
+    [`control group (${verdict.rule})`, `${format(verdict.means.control)} per decision (${verdict.counts.control} settled)`],
+    ["lift, with a 95 % interval that may be looked at every day",
+      verdict.lift === null ? "–" : `${format(verdict.lift)} (${format(verdict.low)} to ${format(verdict.high)})`],
+    ["relative to today", relative ? `${percent(relative[0])} (${percent(relative[1])} to ${percent(relative[2])})` : "–"],
+    ["split", verdict.split.words],
+  ] : []);
+  $("challenger-words").textContent = challenger
+    ? `Challenger (${challenger.policy}, ${format(challenger.share * 100)} % of the traffic): ${challenger.words} ` +
+      `Its gain over the policy lies within ${format(challenger.low)} to ${format(challenger.high)} per decision.`
+    : "";
 }
 
 function drawRewards() {
@@ -231,6 +262,7 @@ function showModel() {
   const order = Object.keys(model.relevance).filter((name) => model.variables.includes(name));
   const names = [...order, ...model.variables.filter((name) => !order.includes(name))];
   select.replaceChildren(...names.map((name) => new Option(name, name, false, name === chosen)));
+  $("left-out").textContent = model.left_out.length ? `Left out, as they may be noise: ${model.left_out.join(", ")}.` : "";
   const largest = Math.max(...Object.values(model.relevance), 1e-12);
   const rows = Object.entries(model.relevance).slice(0, 12).map(([name, value]) => {
     const row = document.createElement("tr");
@@ -299,5 +331,6 @@ window.addEventListener("resize", () => {
   width = window.innerWidth;
   show(state);
   respond();
+  split();
 });
 start();

@@ -874,9 +874,23 @@ class Policy(ABC):
             state = self._state
             guards = None if state.guards is None else state.guards.reseeded(entropy)
             after = evolve(state, model=state.model.reseeded(entropy), guards=guards)
-            self.generator.bit_generator.state = reseeded(self.generator, entropy).bit_generator.state
-            self.on_reseed(entropy)
+            self._reseed_choices(entropy)
             self._commit(state, after)
+
+    @final
+    def reseed_choices(self, seed: Seed) -> None:
+        """Restart the random streams that choices draw from: ties, exploration, searches of a box.
+
+        Those of the model go on. Copies that are told the same rewards then learn the same bits, whatever each of them
+        has drawn for its own choices in between.
+        """
+        entropy = entropy_of(seed)
+        with self._lock:
+            self._reseed_choices(entropy)
+
+    def _reseed_choices(self, entropy: int) -> None:
+        self.generator.bit_generator.state = reseeded(self.generator, entropy).bit_generator.state
+        self.on_reseed(entropy)
 
     def _decide(
         self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None

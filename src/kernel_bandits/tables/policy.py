@@ -541,6 +541,10 @@ class TablePolicy:
         """Restart every random stream of the policy, as :meth:`Policy.reseed` does."""
         self.inner.reseed(seed)
 
+    def reseed_choices(self, seed: Seed) -> None:
+        """Restart the random streams that choices draw from, as :meth:`Policy.reseed_choices` does."""
+        self.inner.reseed_choices(seed)
+
     def forget_choice(self) -> None:
         """Drop what the last :meth:`select` computed, as :meth:`Policy.forget_choice` does."""
         self.inner.forget_choice()

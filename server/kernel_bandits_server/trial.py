@@ -1,0 +1,264 @@
+"""Does the loop beat what is done today, and its challenger the loop? Intervals that may be looked at every day."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from msgspec import Struct, structs
+from scipy.special import betaln
+
+from kernel_bandits.arrays import FloatArray
+from kernel_bandits.offpolicy.sequences import ArmDifference
+from kernel_bandits.offpolicy.sequences import Sums as Sequenced
+from kernel_bandits_server.settings import LoopSettings
+
+LEVEL = 0.95
+# A split counts as spoiled where it is this many times likelier under another share: by chance in one of a thousand
+# loops ever, however often it is looked at.
+SPOILED = 1000.0
+# Decisions of both groups before anything is said.
+FEWEST = 20
+# The traffic of a challenger: each step needs evidence of its own.
+STEPS = (0.0, 0.1, 0.25, 0.5, 1.0)
+CONTROL = 1
+
+
+class Gain(Struct, frozen=True):
+    """How much more the challenger would have earned than the policy, per decision, from the log of both.
+
+    With w = c(a)/m(a) of the challenger c, v = p(a)/m(a) of the policy p, and m the loop as a whole, the terms
+
+        X = w·(r − low) + v·(high − r)
+
+    have the mean V_c − V_p + (high − low), and are never negative: importance weights may be as large as they come.
+    The same with both exchanged bounds the gain from above.
+    """
+
+    extent: float = 1.0
+    above: Sequenced = Sequenced()
+    below: Sequenced = Sequenced()
+
+    def after(self, rewards: FloatArray, policy: FloatArray, challenger: FloatArray) -> Gain:
+        """Return the gain after further decisions; rewards are counted from the lowest."""
+        sums = []
+        for old, one, other in ((self.above, challenger, policy), (self.below, policy, challenger)):
+            terms = one * rewards + other * (self.extent - rewards)
+            # guesses are at most twice the extent, which bounds X − X̂ from below
+            guesses = np.minimum(old.means_before(terms, self.extent), 2.0 * self.extent)
+            sums.append(old.path(terms, guesses).last())
+        return Gain(self.extent, *sums)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The interval of the gain, valid at all times at once."""
+        if not self.above.count:
+            return -self.extent, self.extent
+        bounds = [
+            float(sums.lower_bound(2.0 * self.extent, 0.5 * (1.0 - LEVEL))) - self.extent
+            for sums in (self.above, self.below)
+        ]
+        return max(bounds[0], -self.extent), min(-bounds[1], self.extent)
+
+    @property
+    def estimate(self) -> float | None:
+        """The estimated gain; None without decisions."""
+        if not self.above.count:
+            return None
+        return 0.5 * float(self.above.total - self.below.total) / self.above.count
+
+
+class Trial(Struct, frozen=True):
+    """The groups of a loop, compared by what their decisions earned; a value.
+
+    Attributes:
+        low: the lowest reward that is possible.
+        high: the highest.
+        share: of the control group; None without one.
+        groups: number, Σr and Σr² of the rewards of each group.
+        counted: how many decisions of each group were made with this share.
+        lift: of the loop over its control group.
+        segments: the same for the segments of each column, by the numbers of both.
+        gain: of the challenger over the policy; None without one.
+    """
+
+    low: float
+    high: float
+    share: float | None
+    groups: tuple[tuple[float, float, float], ...] = ((0.0, 0.0, 0.0),) * 3
+    lift: ArmDifference | None = None
+    segments: dict[str, ArmDifference] = {}
+    gain: Gain | None = None
+
+    def after(
+        self,
+        rewards: FloatArray,
+        group: Any,
+        share: FloatArray,
+        policy: FloatArray,
+        challenger: FloatArray,
+        codes: Any,
+    ) -> Trial:
+        """Return the trial with what further decisions earned, in their order."""
+        # an older log may hold others
+        rewards = np.clip(rewards, self.low, self.high)
+        sums = np.array(self.groups)
+        np.add.at(sums, group, np.stack([np.ones(len(rewards)), rewards, rewards**2], axis=1))
+        lift, segments, gain = self.lift, dict(self.segments), self.gain
+        if lift is not None and self.share is not None:
+            # decisions that were made with another share, or before there was a control group, tell of no difference
+            compared = np.abs(share - self.share) < 1e-12
+            first, chance = group != CONTROL, 1.0 - self.share
+            lift = lift.after(first[compared], rewards[compared], chance)
+            fresh = ArmDifference(self.low, self.high, lift.least_share, LEVEL)
+            for column in range(codes.shape[1]):
+                for segment in np.unique(codes[compared, column]):
+                    own, key = compared & (codes[:, column] == segment), f"{column} {segment}"
+                    segments[key] = segments.get(key, fresh).after(first[own], rewards[own], chance)
+        if gain is not None:
+            known = (policy == policy) & (challenger == challenger)
+            if known.any():
+                gain = gain.after(rewards[known] - self.low, policy[known], challenger[known])
+        return structs.replace(self, groups=tuple(map(tuple, sums.tolist())), lift=lift, segments=segments, gain=gain)
+
+    def restarted(self) -> Trial:
+        """Return the trial with the challenger compared anew."""
+        return structs.replace(self, gain=None if self.gain is None else Gain(self.gain.extent))
+
+    def next_share(self, share: float) -> float:
+        """Return the traffic that the challenger has earned: a step up or down, or what it has."""
+        if self.gain is None:
+            return share
+        low, high = self.gain.interval
+        if low > 0.0:
+            return next((step for step in STEPS if step > share), share)
+        if high < 0.0:
+            return next((step for step in reversed(STEPS) if step < share), share)
+        return share
+
+
+def new_trial(settings: LoopSettings) -> Trial | None:
+    """Return the trial of a loop before its first decision; None where nothing is compared."""
+    control, challenger = settings.control, settings.challenger
+    if control is None and challenger is None:
+        return None
+    low, high = settings.rewards or (0.0, 1.0)
+    share = None if control is None else control.share
+    lift = None if share is None else ArmDifference(low, high, min(share, 1.0 - share), LEVEL)
+    return Trial(low, high, share, lift=lift, gain=None if challenger is None else Gain(high - low))
+
+
+def verdict(trial: Trial | None, days: float) -> dict[str, Any]:
+    """Return in numbers and words whether the loop beats what is done today.
+
+    Args:
+        trial: of the loop.
+        days: from the first decision that is counted to the last.
+    """
+    if trial is None or trial.lift is None or trial.share is None:
+        words = "There is no control group: add control = { share = 0.1, rule = … } to the loop's file."
+        return {"verdict": "no control group", "words": words}
+    control, loop = trial.groups[CONTROL], [sum(pair) for pair in zip(trial.groups[0], trial.groups[2], strict=True)]
+    counts = {"control": int(trial.lift.counts[1]), "loop": int(trial.lift.counts[0])}
+    means = {"control": _mean(control), "loop": _mean(loop)}
+    split = _split(counts["control"], sum(counts.values()), trial.share)
+    found: dict[str, Any] = {"counts": counts, "means": means, "share": trial.share, "split": split, "level": LEVEL}
+    if min(counts.values()) < FEWEST:
+        words = f"Too early: {counts['control']} settled decisions of the control group, {FEWEST} are the least."
+        return {
+            "verdict": "keep going",
+            "lift": None,
+            "low": None,
+            "high": None,
+            "relative": None,
+            **found,
+            "days_left": None,
+            "words": words,
+        }
+    lift, (low, high) = float(trial.lift.estimate), trial.lift.interval
+    base = means["control"] or 0.0
+    relative = [one / base for one in (lift, low, high)] if base > 0.0 else None
+    found |= {"lift": lift, "low": low, "high": high, "relative": relative, "days_left": None}
+    between = f"{_signed(low)} to {_signed(high)} per decision"
+    if not split["as_it_should_be"]:
+        words = f"{split['words']} Until that is explained, do not trust the difference ({between})."
+        return {"verdict": "check the split", **found, "words": words}
+    if low > 0.0:
+        return {
+            "verdict": "switch",
+            **found,
+            "words": f"Switch: the loop earns more than the rule of today, {between}.",
+        }
+    if high < 0.0:
+        return {
+            "verdict": "stay",
+            **found,
+            "words": f"Stay: the rule of today earns more than the loop; the lift is {between}.",
+        }
+    left = _days_left(lift, high - low, days)
+    found["days_left"] = left
+    if left is None:
+        more = f"no difference shows so far; if there is one, it lies within {between}"
+    else:
+        more = f"a difference as large as it looks now ({_signed(lift)}) would show in about {_days(left)}"
+    return {"verdict": "keep going", **found, "words": f"Keep going: {more}."}
+
+
+def by_segment(trial: Trial | None, column: int, labels: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the lift in each segment of a column; together the intervals hold as surely as that of the loop."""
+    if trial is None:
+        return []
+    own = {key: one for key, one in trial.segments.items() if key.partition(" ")[0] == str(column)}
+    found = []
+    for key, one in sorted(own.items(), key=lambda item: int(item[0].partition(" ")[2])):
+        label = labels[int(key.partition(" ")[2])]
+        counts = {"loop": int(one.counts[0]), "control": int(one.counts[1])}
+        row: dict[str, Any] = {"segment": label, "counts": counts, "lift": None, "low": None, "high": None}
+        if min(counts.values()) >= FEWEST:
+            # Bonferroni: one failure among all segments of the column
+            low, high = replace(one, level=1.0 - (1.0 - LEVEL) / len(own)).interval
+            row |= {"lift": float(one.estimate), "low": low, "high": high}
+        found.append(row)
+    return found
+
+
+def _mean(sums: Sequence[float]) -> float | None:
+    return sums[1] / sums[0] if sums[0] else None
+
+
+def _split(control: int, count: int, share: float) -> dict[str, Any]:
+    """Return whether the control group has its share, by a test that may be repeated as often as one likes.
+
+    With a Beta prior around the share, the likelihood ratio B(k + a, n − k + b)/B(a, b)/(s^k (1 − s)^(n−k)) exceeds
+    1/α at any time with probability α at most.
+    """
+    # as good as a hundred decisions with the right share: shares that are off by a tenth are seen soon
+    a, b = 100.0 * share, 100.0 * (1.0 - share)
+    evidence = betaln(control + a, count - control + b) - betaln(a, b)
+    evidence -= control * math.log(share) + (count - control) * math.log1p(-share)
+    good = bool(evidence < math.log(SPOILED))
+    got = f"{control / count:.1%}" if count else "none"
+    words = f"{got} of the settled decisions are of the control group, {share:.1%} were expected"
+    words += "." if good else ": the split is spoiled. Look for rewards, expiries or repeats of one side alone."
+    return {"as_it_should_be": good, "expected": share, "found": control / count if count else None, "words": words}
+
+
+def _days_left(lift: float, width: float, days: float) -> float | None:
+    """Return the days until a lift of this size shows: a width falls like one over the root of the count."""
+    if not days or abs(lift) < 0.125 * width:
+        # it would take more than fifteen times as long as so far; nobody knows then
+        return None
+    return days * ((0.5 * width / lift) ** 2 - 1.0)
+
+
+def _days(days: float) -> str:
+    if days < 1.0:
+        return f"{max(1, round(24.0 * days))} hours"
+    return f"{round(days)} days" if days >= 1.5 else "a day"
+
+
+def _signed(number: float) -> str:
+    return f"{number:+.3g}"

@@ -1,0 +1,240 @@
+"""Control group and challenger: who decides, with which probability, and what is said of them."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from kernel_bandits_server import insight
+from kernel_bandits_server.commands import Decide
+from kernel_bandits_server.events import Event
+from kernel_bandits_server.planning import draft_all, place_of
+from kernel_bandits_server.replica import Replica
+from kernel_bandits_server.settings import parse_settings
+from kernel_bandits_server.tally import TOGETHER
+from kernel_bandits_server.trial import STEPS, _split, new_trial, verdict
+
+from kernel_bandits.errors import InputError
+
+LOOP = """\
+[loops.shop]
+policy = "{policy}"
+exploration_floor = {floor}
+anticipates = false
+{groups}
+[loops.shop.context]
+age = {{ kind = "Numeric", range = [0, 100] }}
+[loops.shop.arms]
+names = ["red", "blue", "green"]
+"""
+
+
+def loop_of(groups, policy="uniform", floor=0.0):
+    text = LOOP.format(groups=groups, policy=policy, floor=floor)
+    return parse_settings(text.replace("exploration_floor = 0.0\n", "")).loops["shop"]
+
+
+def decide(replica, count, generator, prefix="d", **options):
+    """Decisions of a replica with their drafts; nothing is appended."""
+    commands = [
+        Decide(f"{prefix}{i}", False, {"age": float(generator.uniform(0, 100))}, **options) for i in range(count)
+    ]
+    draft_all(commands, replica)
+    for command in commands:
+        if command.error:
+            raise command.error
+    return commands
+
+
+def play(replica, commands, rates, generator, time=None):
+    """Append decisions and the rewards that arms and groups earn."""
+    time = replica.time + 60.0 if time is None else time
+    decisions = [Event("decision", command.id, command.draft) for command in commands]
+    rewards = [
+        Event("reward", command.id, {"reward": float(generator.random() < rates(command.draft)), "source": "caller"})
+        for command in commands
+    ]
+    first = replica.applied + 1
+    replica.apply([event.at(first + i, time) for i, event in enumerate([*decisions, *rewards])])
+
+
+def test_the_control_group_has_its_share_and_plays_its_rule():
+    replica = Replica(loop_of('control = { share = 0.25, rule = "fixed", arm = "red" }'))
+    made = decide(replica, 4000, np.random.default_rng(0))
+    groups = Counter(command.draft["group"] for command in made)
+    # four standard deviations of a binomial
+    assert abs(groups["control"] - 1000) < 4 * np.sqrt(4000 * 0.25 * 0.75)
+    assert {one.draft["arm"] for one in made if one.draft["group"] == "control"} == {"red"}
+    assert {one.draft["arm"] for one in made if one.draft["group"] == "policy"} == {"red", "blue", "green"}
+    # m = s·q + (1 − s)·p
+    for one in made:
+        assert one.draft["probabilities"] == pytest.approx([0.5, 0.25, 0.25])
+        assert one.draft["propensity"] == one.draft["probabilities"][["red", "blue", "green"].index(one.draft["arm"])]
+
+
+def test_a_visitor_stays_in_one_group_in_every_process():
+    settings, generator = loop_of('control = { share = 0.5, rule = "uniform" }'), np.random.default_rng(1)
+    for visitor in ("anna", "bert", "carl", "dora"):
+        made = [one for _ in range(2) for one in decide(Replica(settings), 20, generator, visitor, visitor=visitor)]
+        assert len({one.draft["group"] for one in made}) == 1
+    assert place_of("shop", "anna") == place_of("shop", "anna") != place_of("other", "anna")
+
+
+def test_the_current_choice_of_the_caller_is_played_by_the_control_group():
+    replica, generator = Replica(loop_of('control = { share = 0.5, rule = "current" }')), np.random.default_rng(2)
+    made = decide(replica, 200, generator, current="green", has_current=True)
+    assert {one.draft["arm"] for one in made if one.draft["group"] == "control"} == {"green"}
+    with pytest.raises(InputError, match="what is played today"):
+        decide(replica, 1, generator)
+    with pytest.raises(InputError, match="'gold' is not on offer"):
+        decide(replica, 1, generator, current="gold", has_current=True)
+
+
+def test_the_fixed_arm_has_to_be_on_offer_for_both_groups():
+    replica = Replica(loop_of('control = { share = 0.1, rule = "fixed", arm = "red" }'))
+    with pytest.raises(InputError, match="'red' of the control group is not on offer"):
+        decide(replica, 1, np.random.default_rng(0), actions=["blue", "green"])
+
+
+def test_averages_of_the_log_are_unbiased_for_every_arm():
+    replica, generator = (
+        Replica(loop_of('control = { share = 0.4, rule = "fixed", arm = "red" }')),
+        np.random.default_rng(3),
+    )
+    rates = {"red": 0.2, "blue": 0.7, "green": 0.4}
+    for part in range(10):
+        play(replica, decide(replica, 400, generator, f"{part}-"), lambda draft: rates[draft["arm"]], generator)
+    found = replica.tally.view().report()
+    for arm in found["arms"]:
+        assert abs(arm["mean"] - rates[arm["arm"]]) < 4 * arm["error"]
+    assert abs(found["uniform"]["mean"] - np.mean(list(rates.values()))) < 4 * found["uniform"]["error"]
+
+
+@pytest.mark.parametrize(("better", "word"), [(0.3, "switch"), (-0.3, "stay"), (0.0, "keep going")])
+def test_the_verdict_says_what_is_true(better, word):
+    replica, generator = Replica(loop_of('control = { share = 0.5, rule = "uniform" }')), np.random.default_rng(4)
+    for part in range(8):
+        made = decide(replica, 250, generator, f"{part}-")
+        play(
+            replica, made, lambda draft: 0.4 + better * (draft["group"] != "control"), generator, 86_400.0 * (part + 1)
+        )
+    found = insight.verdicts(replica)
+    assert found["verdict"] == word
+    assert found["low"] <= better <= found["high"]
+    assert found["words"].lower().startswith(word)
+    assert found["split"]["as_it_should_be"]
+    assert sum(found["counts"].values()) == 2000
+    lows = [one["low"] for one in found["segments"]["age"] if one["low"] is not None]
+    # five ranges, and those before the ranges were known
+    assert len(lows) == 6
+    # a segment knows less than all together
+    assert all(low <= found["low"] for low in lows) or word != "switch"
+
+
+def test_a_spoiled_split_is_found_and_no_verdict_given():
+    replica, generator = Replica(loop_of('control = { share = 0.5, rule = "uniform" }')), np.random.default_rng(5)
+    made = decide(replica, 2000, generator)
+    kept = [one for place, one in enumerate(made) if one.draft["group"] != "control" or place % 4]
+    play(replica, kept, lambda draft: 0.9 if draft["group"] == "policy" else 0.1, generator)
+    found = insight.verdicts(replica)
+    assert found["verdict"] == "check the split"
+    assert any("split is spoiled" in warning for warning in insight.summary(replica)["warnings"])
+
+
+def test_a_fair_split_is_hardly_ever_called_spoiled():
+    generator, wrong = np.random.default_rng(6), 0
+    for _ in range(200):
+        control = np.cumsum(generator.random(2000) < 0.1)
+        wrong += not all(_split(int(control[n - 1]), n, 0.1)["as_it_should_be"] for n in range(50, 2001, 50))
+    # the probability is below one in a thousand each
+    assert wrong <= 2
+
+
+def test_no_verdict_without_a_control_group():
+    assert verdict(new_trial(loop_of("")), 1.0)["verdict"] == "no control group"
+
+
+def test_averages_wait_for_the_first_decision_that_is_not_settled():
+    replica, generator = Replica(loop_of("silence = { after = 3600, reward = 0.0 }")), np.random.default_rng(7)
+    made = decide(replica, 4, generator)
+    events = [Event("decision", one.id, one.draft) for one in made]
+    # purchases are told at once; the first visitor is silent so far
+    events += [Event("reward", one.id, {"reward": 1.0, "source": "caller"}) for one in made[1:]]
+    replica.apply([event.at(place, 1.0) for place, event in enumerate(events, 1)])
+    found = insight.summary(replica)
+    assert (found["reward"]["count"], found["maturity"]["counted"], found["pending"]) == (0, 0, 1)
+    assert found["maturity"]["words"].startswith("The averages count 0 of 4 decisions")
+    replica.apply([Event("reward", made[0].id, {"reward": 0.0, "source": "silence"}, 3700.0, replica.applied + 1)])
+    found = insight.summary(replica)
+    assert (found["reward"]["mean"], found["reward"]["count"]) == (0.75, 4)
+    # silence is configured as a reward: no warning
+    assert found["warnings"] == []
+
+
+def test_the_challenger_is_estimated_from_the_log_of_the_policy():
+    replica, generator = Replica(loop_of('challenger = { policy = "lin_ucb" }')), np.random.default_rng(8)
+    rates = {"red": 0.1, "blue": 0.9, "green": 0.1}
+    for part in range(12):
+        play(replica, decide(replica, 100, generator, f"{part}-"), lambda draft: rates[draft["arm"]], generator)
+    found = insight.summary(replica)["challenger"]
+    # it has learned to play blue; the policy plays all arms alike
+    assert found["low"] > 0.0
+    assert found["gain"] == pytest.approx(0.9 - 1.1 / 3, abs=0.15)
+    assert found["share"] == 0.0
+    assert replica.tally.view().trial.next_share(0.0) == STEPS[1]
+
+
+def test_a_promoted_challenger_decides_its_share_and_steps_back_when_it_is_worse():
+    settings = loop_of('challenger = { policy = "uniform", automatic = true }', "lin_ucb", 0.3)
+    replica, generator = Replica(settings), np.random.default_rng(9)
+    rates = {"red": 0.05, "blue": 0.95, "green": 0.05}
+    for part in range(3):
+        play(replica, decide(replica, 100, generator, f"{part}-"), lambda draft: rates[draft["arm"]], generator)
+    change = Event("change", "#x", {"share": 0.5, "by": "hand"}, replica.time + 1.0, replica.applied + 1)
+    replica.apply([change])
+    assert insight.summary(replica)["challenger"]["count"] == 0
+    made = decide(replica, 1000, generator, "later-")
+    assert 400 < sum(one.draft["group"] == "challenger" for one in made) < 600
+    assert {one.draft["arm"] for one in made if one.draft["group"] == "challenger"} == set(rates)
+    for part in range(10):
+        play(replica, made[100 * part : 100 * part + 100], lambda draft: rates[draft["arm"]], generator)
+    assert insight.summary(replica)["challenger"]["high"] < 0.0
+    assert replica.tally.view().trial.next_share(replica.share) == 0.25
+
+
+def test_the_segments_say_who_gets_what():
+    replica, generator = Replica(loop_of("")), np.random.default_rng(10)
+
+    for part in range(10):
+        made = decide(replica, 200, generator, f"{part}-")
+        play(
+            replica,
+            made,
+            lambda draft: 0.9 if (draft["arm"] == "blue") == (draft["context"]["age"] < 40) else 0.1,
+            generator,
+        )
+    found = insight.segments(replica, "age")["segments"]
+    assert len(found) == 6
+    young = next(one for one in found if one["segment"].startswith("below"))
+    means = {arm["arm"]: arm["mean"] for arm in young["arms"]}
+    assert means["blue"] > 0.8 > 0.3 > means["red"]
+    assert sum(arm["share"] for arm in young["arms"]) == pytest.approx(1.0)
+    assert sum(one["count"] for one in found) == 2000
+    with pytest.raises(InputError, match="did you mean 'age'"):
+        insight.segments(replica, "ag")
+
+
+def test_looking_at_the_averages_leaves_the_state_as_it_is():
+    replica, generator = Replica(loop_of('control = { share = 0.5, rule = "uniform" }')), np.random.default_rng(11)
+    play(replica, decide(replica, TOGETHER // 2, generator), lambda _: 0.5, generator)
+    before = replica.digest()
+    insight.summary(replica)
+    insight.verdicts(replica)
+    assert replica.digest() == before
+
+
+def test_expected_rewards_stay_within_those_that_are_possible():
+    replica, generator = Replica(loop_of("", "lin_ucb")), np.random.default_rng(12)
+    play(replica, decide(replica, 200, generator), lambda draft: float(draft["context"]["age"] > 50), generator)
+    found = insight.response(*insight.response_of(replica, "age"))
+    for line in found["arms"]:
+        assert 0.0 <= min(line["low"]) <= max(line["high"]) <= 1.0

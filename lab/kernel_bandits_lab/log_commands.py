@@ -15,15 +15,12 @@ from kernel_bandits.tables import Features
 from kernel_bandits_lab.evaluation import evaluate_candidates, named_action, valuation_figure
 from kernel_bandits_lab.research_commands import RESOLUTION, write_figure
 
-
 LogFile = Annotated[Path, typer.Argument(help="The log: .parquet, .csv, .jsonl, .vw or .dsjson.", show_default=False)]
 Context = Annotated[list[str] | None, typer.Option(help="A column of the context. Repeatable.")]
 Action = Annotated[str | None, typer.Option(help="The column of the action.")]
 Reward = Annotated[str | None, typer.Option(help="The column of the reward.")]
 Propensity = Annotated[str | None, typer.Option(help="The column of the propensity.")]
-Table = Annotated[
-    Path | None, typer.Option(help="What the columns of a table are: TOML, as Features.to_toml writes it.")
-]
+Table = Annotated[Path | None, typer.Option(help="What the columns of a table are: a file of Features.to_toml.")]
 WithModel = Annotated[bool, typer.Option(help="Whether to use estimators with a model of the rewards.")]
 Seed = Annotated[int, typer.Option(help="Seed of the candidates and of the model.")]
 Out = Annotated[Path | None, typer.Option(help="File of the figure: .png, .pdf or .svg.")]

@@ -84,7 +84,7 @@ def test_every_entrance_and_every_candidate_give_the_same_values(table, tmp_path
         "policy": policy,
         "file": tmp_path / "policy",
         "function of rows": lambda row: "blue" if row["city"] == "Oslo" else "red",
-        "with the offer": lambda row, offer: {"blue": 1.0} if row["city"] == "Oslo" else {"red": 1.0},
+        "with the offer": lambda row, _: {"blue": 1.0} if row["city"] == "Oslo" else {"red": 1.0},
         "preset": "lin_ucb",
         "preset itself": kb.lin_ucb,
     }
@@ -177,7 +177,7 @@ def test_the_export_of_the_service_is_a_log(tmp_path):
 
 def test_many_decisions_without_a_reward_are_a_warning():
     rows = [{**row, "reward": None} if row["number"] % 5 == 1 else row for row in exported()]
-    found = offpolicy.evaluate(logs.read(rows), lambda row, offer: [1 / len(offer)] * len(offer), model=None)
+    found = offpolicy.evaluate(logs.read(rows), lambda _, offer: [1 / len(offer)] * len(offer), model=None)
     assert any("13 of 59 decisions have no reward" in warning for warning in found.warnings)
 
 
@@ -193,7 +193,7 @@ def test_described_arms(table):
     rows = [prices[arm] for arm in table["arm"]]
     plain = Log(table[["city"]], rows, table["reward"], table["propensity"] * 1.0)
     assert [dict(action) for action in plain.catalogue] == [{"price": 1.0}, {"price": 2.0}]
-    assert offpolicy.evaluate(plain, lambda row: {"price": 1.0}, model=None).overlap.used == np.mean(
+    assert offpolicy.evaluate(plain, lambda _: {"price": 1.0}, model=None).overlap.used == np.mean(
         table["arm"] == "red"
     )
 
@@ -236,7 +236,7 @@ def test_what_a_table_cannot_be_is_named(table):
     with pytest.raises(kb.InputError, match="did you mean 'blue'"):
         offpolicy.evaluate(log, "blu", model=None)
     with pytest.raises(kb.InputError, match="name of an action of the log, got 'rde'; did you mean 'red'"):
-        offpolicy.evaluate(log, lambda row: "rde", model=None)
+        offpolicy.evaluate(log, lambda _: "rde", model=None)
     with pytest.raises(kb.InputError, match="got set"):
         logs.read({1, 2})
 

@@ -11,7 +11,8 @@ import numpy as np
 from kernel_bandits.errors import InputError
 from kernel_bandits.logs import ContinuousLog, Log
 from kernel_bandits.offpolicy import RewardModel, Valuation, evaluate, fitted_model
-from kernel_bandits.policy import Policy, load
+from kernel_bandits.offpolicy.valuation import Written
+from kernel_bandits.policy import Policy
 from kernel_bandits_lab.plots import require_matplotlib
 from kernel_bandits_lab.study import catalogue
 from kernel_bandits_lab.study.catalogue import did_you_mean
@@ -26,6 +27,7 @@ def evaluate_candidates(
     *,
     learned_share: float = 0.5,
     model: RewardModel | None = RewardModel(),  # noqa: B008 (frozen)
+    written_by: Written = "fixed",
     seed: int = 0,
 ) -> dict[str, Valuation]:
     """Return the value of each candidate on the last rounds of a log.
@@ -36,6 +38,7 @@ def evaluate_candidates(
             first rounds before it is judged on the others.
         learned_share: the share of the log that policies learn first.
         model: of the rewards.
+        written_by: ``"learning"`` if the policy that wrote the log learned from it.
         seed: of policies and intervals.
     """
     if not isinstance(log, Log):
@@ -44,26 +47,28 @@ def evaluate_candidates(
         raise InputError(f"learned_share: expected at least 0 and less than 1, got {learned_share!r}.")
     split = int(learned_share * len(log))
     first, rest = log.rows(slice(0, split)) if split else None, log.rows(slice(split, len(log)))
-    found, fitted = {}, fitted_model(rest, model)
+    found, fitted = {}, fitted_model(rest, model, written_by)
     for name in names:
-        found[name] = evaluate(rest, _candidate(name, log.names, first, seed), model=fitted, seed=seed)
+        candidate = _candidate(name, log, first, seed)
+        found[name] = evaluate(rest, candidate, model=fitted, written_by=written_by, seed=seed)
     return found
 
 
-def _candidate(name: str, actions: Sequence[Any], first: Log | None, seed: int) -> Any:
-    plain = {str(action): action for action in actions}
-    if name in plain:
-        return plain[name]
-    if Path(name).is_file():
-        return load(name)
+def named_action(name: str, log: Log) -> Any:
+    """Return the action of a log that a word on the command line means; the word itself if there is none."""
+    return {str(action): action for action in log.names}.get(name, name)
+
+
+def _candidate(name: str, log: Log, first: Log | None, seed: int) -> Any:
+    action = named_action(name, log)
+    if action in log.names or Path(name).is_file():
+        return action
     presets = catalogue("policy")
     if name not in presets:
-        hint = did_you_mean(name, [*presets, *plain])
+        hint = did_you_mean(name, [*presets, *map(str, log.names)])
         raise InputError(f"policy: expected a policy, an action of the log or a saved policy, got {name!r}.{hint}")
-    policy: Policy = presets[name](seed=seed)
-    if first is not None:
-        policy.update_many(first.contexts, first.catalogue[first.played], first.rewards)
-    return policy
+    policy: Policy = presets[name](seed=seed, **({} if log.features is None else {"features": log.features}))
+    return policy if first is None else first.taught(policy)
 
 
 def valuation_figure(valuations: Mapping[str, Valuation]) -> Figure:

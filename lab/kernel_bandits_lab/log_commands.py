@@ -1,4 +1,4 @@
-"""The commands about logs: what a candidate would have earned."""
+"""The commands about logs: what a candidate would have earned, and whether to switch to it."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -7,10 +7,23 @@ from typing import Annotated
 
 import typer
 
-from kernel_bandits.logs import read
+from kernel_bandits import offpolicy
+from kernel_bandits.errors import InputError
+from kernel_bandits.logs import Log, read
 from kernel_bandits.offpolicy import RewardModel
-from kernel_bandits_lab.evaluation import evaluate_candidates, valuation_figure
+from kernel_bandits.tables import Features
+from kernel_bandits_lab.evaluation import evaluate_candidates, named_action, valuation_figure
 from kernel_bandits_lab.research_commands import RESOLUTION, write_figure
+
+LogFile = Annotated[Path, typer.Argument(help="The log: .parquet, .csv, .jsonl, .vw or .dsjson.", show_default=False)]
+Context = Annotated[list[str] | None, typer.Option(help="A column of the context. Repeatable.")]
+Action = Annotated[str | None, typer.Option(help="The column of the action.")]
+Reward = Annotated[str | None, typer.Option(help="The column of the reward.")]
+Propensity = Annotated[str | None, typer.Option(help="The column of the propensity.")]
+Table = Annotated[Path | None, typer.Option(help="What the columns of a table are: a file of Features.to_toml.")]
+WithModel = Annotated[bool, typer.Option(help="Whether to use estimators with a model of the rewards.")]
+Seed = Annotated[int, typer.Option(help="Seed of the candidates and of the model.")]
+Out = Annotated[Path | None, typer.Option(help="File of the figure: .png, .pdf or .svg.")]
 
 
 def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]]) -> None:
@@ -18,27 +31,72 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
 
     @app.command()
     def evaluate(
-        log: Annotated[
-            Path, typer.Argument(help="The log: .parquet, .csv, .jsonl, .vw or .dsjson.", show_default=False)
-        ],
+        log: LogFile,
         policy: Annotated[
             list[str], typer.Option(help="A candidate: a policy by name, a saved policy, or an action. Repeatable.")
         ],
-        context: Annotated[list[str] | None, typer.Option(help="A column of the context. Repeatable.")] = None,
-        action: Annotated[str | None, typer.Option(help="The column of the action.")] = None,
-        reward: Annotated[str | None, typer.Option(help="The column of the reward.")] = None,
-        propensity: Annotated[str | None, typer.Option(help="The column of the propensity.")] = None,
+        context: Context = None,
+        action: Action = None,
+        reward: Reward = None,
+        propensity: Propensity = None,
+        features: Table = None,
         learned_share: Annotated[float, typer.Option(help="The share of the log that policies learn first.")] = 0.5,
-        model: Annotated[bool, typer.Option(help="Whether to use estimators with a model of the rewards.")] = True,
-        seed: Annotated[int, typer.Option(help="Seed of the candidates and of the model.")] = 0,
-        out: Annotated[Path | None, typer.Option(help="File of the figure: .png, .pdf or .svg.")] = None,
+        learning: Annotated[bool, typer.Option(help="Whether a policy that learned wrote the log.")] = False,
+        model: WithModel = True,
+        seed: Seed = 0,
+        out: Out = None,
     ) -> None:
         """Estimate from a log what candidates would have earned, with intervals and warnings, and draw them."""
         with errors():
-            found = read(log, context=context, action=action, reward=reward, propensity=propensity)
-            reward_model = RewardModel(seed=seed) if model else None
-            values = evaluate_candidates(found, policy, learned_share=learned_share, model=reward_model, seed=seed)
+            roles = {"context": context, "action": action, "reward": reward, "propensity": propensity}
+            values = evaluate_candidates(
+                read(log, **roles, features=_described(features)),  # type: ignore[arg-type] (by name)
+                policy,
+                learned_share=learned_share,
+                model=RewardModel(seed=seed) if model else None,
+                written_by="learning" if learning else "fixed",
+                seed=seed,
+            )
             for name, valuation in values.items():
                 typer.echo(f"{name}\n{valuation}\n{valuation.verdict}\n")
             if out is not None:
                 write_figure(valuation_figure(values), out, RESOLUTION)
+
+    @app.command()
+    def verdict(
+        log: LogFile,
+        policy: Annotated[str, typer.Option(help="The candidate: a policy by name, a saved policy, or an action.")],
+        baseline: Annotated[str | None, typer.Option(help="What to compare with; the log itself unless given.")] = None,
+        context: Context = None,
+        action: Action = None,
+        reward: Reward = None,
+        propensity: Propensity = None,
+        features: Table = None,
+        reward_range: Annotated[
+            tuple[float, float] | None, typer.Option(help="The lowest and the highest reward that is possible.")
+        ] = None,
+        model: WithModel = True,
+        seed: Seed = 0,
+        out: Out = None,
+    ) -> None:
+        """Say whether to switch, with an interval that may be looked at after every round, and draw it over time."""
+        with errors():
+            roles = {"context": context, "action": action, "reward": reward, "propensity": propensity}
+            found = read(log, **roles, features=_described(features))  # type: ignore[arg-type] (by name)
+            if not isinstance(found, Log):
+                raise InputError("log: expected actions from a catalogue, got densities.")
+            answer = offpolicy.verdict(
+                found,
+                named_action(policy, found),
+                None if baseline is None else named_action(baseline, found),
+                reward_range=reward_range,
+                model=RewardModel(seed=seed) if model else None,
+                seed=seed,
+            )
+            typer.echo(answer)
+            if out is not None:
+                write_figure(answer.plot().figure, out, RESOLUTION)
+
+
+def _described(path: Path | None) -> Features | None:
+    return None if path is None else Features.from_toml(path)

@@ -16,11 +16,26 @@ def misses(draw, mean, count, logs=600):
     return above / logs, below / logs
 
 
-def test_intervals_of_skewed_terms_hold_the_mean():
-    above, below = misses(lambda generator, count: generator.exponential(size=count), 1.0, 40)
-    # plain percentiles leave the mean above them in 7 % of these logs
-    assert above + below < 0.075
-    assert below < 0.055
+def test_intervals_of_skewed_terms_miss_on_both_sides_alike():
+    """With the correction for skewness reversed the mean lies above them far too often."""
+    above, below = misses(lambda generator, count: generator.exponential(size=count), 1.0, 40, logs=1500)
+    # 2.5 % on either side, and four standard errors of 1,500 logs
+    assert below < 0.025 + 4 * np.sqrt(0.025 * 0.975 / 1500)
+    assert above + below < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 1500)
+
+
+def test_the_interval_leans_towards_the_long_tail():
+    """Edgeworth: the upper end of a mean of skewed terms lies further from it than the lower one (Efron 1987)."""
+    terms = np.random.default_rng(0).exponential(size=60)
+    ends = np.mean([bootstrap(terms, 0.95, np.random.default_rng(seed)) for seed in range(20)], axis=0)
+    up, down = ends[1] - terms.mean(), terms.mean() - ends[0]
+    skewness = float(np.mean((terms - terms.mean()) ** 3)) / terms.std() ** 3
+    # to first order the ends move by (2z² + 1)·γ/(6n) standard deviations, z = 1.96
+    shift = terms.std() / 60 * skewness * (2 * 1.96**2 + 1) / 6
+    # exponential weights lean a little more than counts
+    assert 1.8 * shift < up - down < 3.2 * shift
+    mirrored = bootstrap(-terms, 0.95, np.random.default_rng(0))
+    assert mirrored[1] + terms.mean() < -terms.mean() - mirrored[0]
 
 
 def test_intervals_of_symmetric_terms_are_those_of_student():

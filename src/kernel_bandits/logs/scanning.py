@@ -90,10 +90,6 @@ def _log(part: Part, roles: Roles) -> Log:
         raise InputError(f"{part.name}: {reason}") from reason
     if not isinstance(found, Log):
         raise InputError("source: expected actions from a catalogue, got densities; read the log as a whole.")
-    if roles.names is not None and (found.features is None) != (roles.features is None):
-        raise InputError(
-            f"{part.name}: expected numbers as in the first part, got text, dates or gaps; give features=."
-        )
     return found
 
 
@@ -142,6 +138,12 @@ def scan(
     parts = parquet_parts(source)[0] if isinstance(source, (str, Path)) else frame_parts(source, client)
     roles = Roles(context, action, reward, propensity, actions, features)
     looks = list(applied(client, _first_look, parts, roles, [None] * len(parts)))
+    other = next((place for place, look in enumerate(looks) if (look[2] is None) != (looks[0][2] is None)), None)
+    if other is not None:
+        raise InputError(
+            f"source: part {other} (from 0) has text, dates or gaps in the context where part 0 has not, or the other way "
+            "round; give features=."
+        )
     names = tuple(dict.fromkeys(name for look in looks for name in look[0]))
     if all(type(name) is int for name in names):
         names = tuple(range(max(names) + 1))

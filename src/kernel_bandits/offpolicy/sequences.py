@@ -42,29 +42,34 @@ STEPS = 30
 CAPS = (2.0, 16.0)
 
 
+def log_mixture(s: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the logarithm of the mixture of exp(λs − ψ(λ)v) over λ, where c is 1, and its slope in s.
+
+    With a = v + ρ, x = s + a and the regularised incomplete gamma function P (Howard et al. 2021, Proposition 9),
+
+        m(s, v) = ρ^ρ/(Γ(ρ)·P(ρ, ρ)) · Γ(a)·P(a, x)/x^a · exp(s + v)
+        d log m/ds = s/x + x^{a−1}e^{−x}/(Γ(a)·P(a, x))
+    """
+    a, rho = v + MIXTURE, MIXTURE
+    x = s + a
+    mass, log_gamma = gammainc(a, x), gammaln(a)
+    constant = xlogy(rho, rho) - gammaln(rho) - np.log(gammainc(rho, rho))
+    value = constant + log_gamma + np.log(mass) - a * np.log(x) + s + v
+    return value, s / x + np.exp((a - 1.0) * np.log(x) - x - log_gamma) / mass
+
+
 def excess(variance: ArrayLike, failure_probability: float) -> FloatArray:
     """Return the s that S exceeds at any time with the given probability at most, where V is ``variance`` and c is 1.
 
-    The mixture of exp(λs − ψ(λ)v) over λ is, with a = v + ρ, x = s + a and the regularised incomplete gamma function P,
-
-        m(s, v) = ρ^ρ/(Γ(ρ)·P(ρ, ρ)) · Γ(a)·P(a, x)/x^a · exp(s + v)
-
-    (Howard et al. 2021, Proposition 9); s solves m(s, v) = 1/α.
+    It solves m(s, v) = 1/α by Newton's method.
     """
-    v = np.asarray(variance, dtype=np.float64)
-    rho, threshold = MIXTURE, -np.log(failure_probability)
-    a = v + rho
-    known = xlogy(rho, rho) - gammaln(rho) - np.log(gammainc(rho, rho)) + gammaln(a) + v - threshold
-    # the sub-gamma bound at λ = √(2ℓ/a) with room for the mixture lies above the root
-    room = threshold + np.log1p(v / rho) + 1.0
-    s = np.sqrt(2.0 * a * room) + 2.0 * room
+    v, threshold = np.asarray(variance, dtype=np.float64), -np.log(failure_probability)
+    # the sub-gamma bound at λ = √(2ℓ/a), with room for the mixture, lies above the root
+    room = threshold + np.log1p(v / MIXTURE) + 1.0
+    s = np.sqrt(2.0 * (v + MIXTURE) * room) + 2.0 * room
     for _ in range(STEPS):
-        x = s + a
-        mass = gammainc(a, x)
-        value = known + np.log(mass) - a * np.log(x) + s
-        # d log m/ds = s/x + x^{a−1}e^{−x}/(Γ(a)·P(a, x))
-        slope = s / x + np.exp((a - 1.0) * np.log(x) - x - gammaln(a)) / mass
-        step = value / slope
+        value, slope = log_mixture(s, v)
+        step = (value - threshold) / slope
         s = np.maximum(s - step, 0.0)
         if np.all(np.abs(step) <= 1e-12 * (1.0 + s)):
             break

@@ -54,11 +54,12 @@ CORE = {
         "logs/test_learn_logs.py",
     ),
     "dictionaries": ("dictionaries", "posteriors/test_posteriors.py"),
+    "offpolicy": ("offpolicy",),
     "learning": ("learning", "posteriors/test_learned.py", "posteriors/test_learned_limits.py"),
     "policy": ("policies",),
     "boxes": ("boxes", "policies/test_box.py", "policies/test_box_design.py", "policies/test_constraints.py"),
-    "confidence.py": ("test_confidence.py",),
-    "theory.py": ("test_theory.py",),
+    "confidence.py": ("test_confidence.py", "policies/test_sup_kernel_ucb.py"),
+    "theory.py": ("test_theory.py", "test_new_results.py"),
     "actions.py": ("test_actions.py", "policies/test_box.py", "policies/test_masks.py"),
 }
 SWAPS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {

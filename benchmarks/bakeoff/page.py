@@ -147,8 +147,8 @@ def history() -> str:
     rows = [(date, str(tables), f"{rank:.2f}", str(aside), f"{own:.2f}") for date, tables, rank, aside, own in HISTORY]
     text = (
         "The tables that nobody looked at began as 18 and are 9 now, though fresh ones joined. Twelve left them when "
-        "somebody looked at why the default lost there; their mean rank was 2.71, and those that stayed were the better "
-        "ones. Their rank is a survivor's, and no estimate of the rank on a fresh table. An independent check fixed "
+        "somebody looked at why the default lost there; their mean rank was 2.71, and those that stayed were better. "
+        "Their rank is a survivor's, and no estimate of the rank on a fresh table. An independent check fixed "
         "16 fresh tables before playing them: with four libraries ours had rank 1.73, MABWiser 2.10, and a median lead "
         "of 0.05 points, where the tables of this page gave the same four 1.51 and 0.9 points. Since then fresh tables "
         "are sealed, above."
@@ -164,7 +164,8 @@ def sealed(content: Mapping[str, Any]) -> str:
         "their rows, before they were played (`benchmarks/bakeoff/sealed.json`). One command plays them, once for each "
         "release, and prints the result whatever it is: `python benchmarks/bakeoff/sealed.py --release NAME`, "
         f"{EXTENT.horizon:,} rows and {EXTENT.shuffles} shuffles, every setting of a peer on the first "
-        f"{EXTENT.screening}. It tells of all tables together. A table that anybody looks at is replaced by a fresh one."
+        f"{EXTENT.screening}. It tells of all tables together. A table that anybody looks at is replaced by a fresh "
+        "one."
     )
     results = [
         f"**{one['release']}** (sources {one['sources']}). {told(Outcome(**one['outcome']))}"
@@ -226,9 +227,9 @@ def losses(report: Report) -> str:
         return f"## Where we lose\n\n{text}"
     text = (
         "A peer at its best is better than ours by a paired difference over shuffles whose 95 % interval excludes 0. "
-        f"The last column says whether that passes Holm's correction over all {len(report.corrected)} comparisons. The shuffles "
-        "of a table that is played whole are the same rows in another order: what is significant there is so for these "
-        "rows, and says nothing of others."
+        f"The last column says whether that passes Holm's correction over all {len(report.corrected)} comparisons. "
+        "The shuffles of a table that is played whole are the same rows in another order: what is significant there "
+        "is so for these rows, and says nothing of others."
     )
     columns = ("table", "peer", "its best", "ours", "theirs", "ours less theirs", "corrected")
     lost = dict.fromkeys(table.table for table, _, _ in report.losses())

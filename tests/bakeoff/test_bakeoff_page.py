@@ -203,7 +203,8 @@ def test_the_page_counts_what_survives_the_correction_and_what_was_looked_at():
         report.tables[1],
     ]
     text = standing(Report(looked_at, LIBRARIES))
-    assert "is **2.00 over 2 tables, 1 of which it was designed on**; over the other 1 it is 3.00" in text
+    assert "is **2.00 over 2 tables, 1 of which it was designed on**; over the other 1, " in text
+    assert "(below), it is 3.00." in text
     assert "Over the 2 tables that all 3 play it is **2.00**." in text
     assert "over all 4 comparisons" in text
     assert "better than Peer on 1 and worse on 1, than Other on 1 and worse on 0." in text

@@ -160,9 +160,8 @@ def test_the_export_is_read_by_evaluation_and_by_another_policy(tmp_path):
     log = read(tmp_path / "log.jsonl")
     assert len(log.rewards) == 20
     assert set(log.names) == {"red", "blue", "green"}
-    blue = log.names.index("blue")
     # only blue earns anything: 1 each time
-    assert kb.offpolicy.evaluate(log, blue).estimates["self-normalised"].value == pytest.approx(1.0)
+    assert kb.offpolicy.evaluate(log, "blue").estimates["self-normalised"].value == pytest.approx(1.0)
     whole.stop()
 
 

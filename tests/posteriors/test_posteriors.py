@@ -219,7 +219,7 @@ def test_an_anchor_takes_the_kernel_at_its_own_point_alone(history):
 
 @pytest.mark.parametrize("late", [False, True])
 def test_anchors_and_other_points_in_turn_equal_the_projection_from_scratch(late):
-    """Every third point is an anchor: the others have mass in its direction, whether they wait for their reward or not."""
+    """Every third point is an anchor: the others have mass in its direction, whether their reward is there or not."""
     points, rewards = stream(3, 400)
     queries = stream(4, 20)[0]
 
@@ -229,14 +229,14 @@ def test_anchors_and_other_points_in_turn_equal_the_projection_from_scratch(late
         def __init__(self):
             self.seen = 0
 
-        def propose(self, candidate):
+        def propose(self, _):
             return Proposal(draw=self.seen % 3 == 0)
 
-        def after(self, candidate, proposal, appended):
+        def after(self, *_):
             return evolve(self, seen=self.seen + 1)
 
     class Rule(DictionaryRule):
-        def start(self, regularization, generator):
+        def start(self, *_):
             return EveryThird()
 
     posterior = NystromPosterior(KERNEL, 0.01, Rule())

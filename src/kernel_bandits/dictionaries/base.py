@@ -49,11 +49,13 @@ class Proposal(NamedTuple):
         draw: the candidate should join the dictionary.
         probability: the chance with which it was drawn.
         resample: the whole dictionary should be redrawn once the candidate is learned.
+        computed: what :meth:`Dictionary.after` can use again; None if there is nothing.
     """
 
     draw: bool = False
     probability: float = 1.0
     resample: bool = False
+    computed: Any = None
 
 
 NOTHING = Proposal(draw=False, probability=0.0)

@@ -7,10 +7,11 @@ from typing import Self
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_positive
-from kernel_bandits.dictionaries.base import Candidate, Dictionary
+from kernel_bandits.dictionaries.base import Candidate, Dictionary, Proposal
 from kernel_bandits.dictionaries.leverage import LeverageDictionary, LeverageRule, leverage_score
 from kernel_bandits.errors import UnavailableError
 from kernel_bandits.numerics.growing import Symmetric
+from kernel_bandits.numerics.linalg import appended_to
 from kernel_bandits.values import evolve
 
 
@@ -69,30 +70,32 @@ class KorsDictionary(LeverageDictionary):
     def settled(self) -> Self:
         return evolve(self, _inverse=self._inverse.settled())
 
-    def _measure(self, candidate: Candidate) -> FloatArray | float:
+    def _measure(self, candidate: Candidate) -> tuple[FloatArray | float, FloatArray | None]:
         features = candidate.features
         if self.max_size is not None and features.shape[-1] >= self.max_size:
             raise UnavailableError(
                 f"score: the dictionary has the {self.max_size} anchors it may have and keeps no scores; "
                 "give a larger max_size=."
             )
-        # φᵀQφ
+        # φᵀQφ, and Qφ of one candidate
         if features.ndim == 1:
-            return float(self._inverse.times_vector(features).dot(features))
-        return self._inverse.quadratic_forms(features)
+            solved = self._inverse.times_vector(features)
+            return float(solved.dot(features)), solved
+        return self._inverse.quadratic_forms(features), None
 
     def _score(self, residual: FloatArray | float, measure: FloatArray | float) -> FloatArray | float:
         mu = self.leverage_regularization
         # k − u = residual + μ·φᵀQφ
         return leverage_score(residual + mu * measure, mu, self.leverage_accuracy)
 
-    def _drawing(self, candidate: Candidate, probability: float, appended: bool) -> tuple[Self, FloatArray]:
-        features, inverse = candidate.features, self._inverse
+    def _drawing(self, candidate: Candidate, proposal: Proposal, appended: bool) -> tuple[Self, FloatArray]:
+        features, inverse, level = candidate.features, self._inverse, self.leverage_regularization
+        solved = inverse.times_vector(features) if proposal.computed is None else proposal.computed
         if appended:
-            inverse, features = inverse.bordered(), np.append(features, np.sqrt(candidate.residual))
+            inverse, length = inverse.bordered(), math.sqrt(candidate.residual)
+            features, solved = appended_to(features, length), appended_to(solved, length / level)
         # Q ← (Q⁻¹ + φφᵀ/p)⁻¹ = Q − vvᵀ with v = Qφ/√(p + φᵀQφ)
-        solved = inverse.times_vector(features)
-        fall = solved / math.sqrt(probability + float(features @ solved))
+        fall = solved / math.sqrt(proposal.probability + float(features.dot(solved)))
         # once no score is asked for any more, m² numbers need not be kept
         kept = self._scores(np.empty((0, 0))) if self.is_full(len(features)) else inverse.plus(fall, -1.0)
         return evolve(self, _inverse=kept), fall

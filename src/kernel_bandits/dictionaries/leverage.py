@@ -115,34 +115,38 @@ class LeverageDictionary(Dictionary):
         self.coins = Coins(coins)
 
     @abstractmethod
-    def _measure(self, candidate: Candidate) -> FloatArray | float:
-        """Return what the score is a function of, besides the residual; of each candidate of a block."""
+    def _measure(self, candidate: Candidate) -> tuple[FloatArray | float, Any]:
+        """Return what the score is a function of, besides the residual, and what :meth:`_drawing` can use again.
+
+        Of a block, that of each candidate and None.
+        """
 
     @abstractmethod
     def _score(self, residual: FloatArray | float, measure: FloatArray | float) -> FloatArray | float:
         """Return the leverage score τ in [0, 1 + ε]."""
 
     @abstractmethod
-    def _drawing(self, candidate: Candidate, probability: float, appended: bool) -> tuple[Self, FloatArray | None]:
+    def _drawing(self, candidate: Candidate, proposal: Proposal, appended: bool) -> tuple[Self, FloatArray | None]:
         """Return it with a point that is drawn, and v where measures then fall by (φᵀv)², else None."""
 
     def score(self, candidate: Candidate) -> FloatArray | float:
         """Return the leverage score τ of a candidate, or of each of a block, in [0, 1 + ε]."""
-        return self._score(candidate.residual, self._measure(candidate))
+        return self._score(candidate.residual, self._measure(candidate)[0])
 
     def propose(self, candidate: Candidate) -> Proposal:
         if self.max_size is not None and len(candidate.features) >= self.max_size:
             return NOTHING
-        probability = self.oversampling * float(self._score(candidate.residual, self._measure(candidate)))
+        measure, computed = self._measure(candidate)
+        probability = self.oversampling * float(self._score(candidate.residual, measure))
         if probability > 1.0:
             probability = 1.0
-        proposal: Proposal = fast(Proposal, (self.coins.next < probability, probability, False))
+        proposal: Proposal = fast(Proposal, (self.coins.next < probability, probability, False, computed))
         return proposal
 
     def after(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Self:
         if not proposal.draw:
             return evolve(self, coins=self.coins.after())
-        drawing, _ = self._drawing(candidate, proposal.probability, appended)
+        drawing, _ = self._drawing(candidate, proposal, appended)
         return evolve(drawing, coins=self.coins.after(), draws=self.draws + 1)
 
     def after_block(self, block: Candidate, redundant: NDArray[np.bool_]) -> tuple[int, Self]:
@@ -150,7 +154,7 @@ class LeverageDictionary(Dictionary):
         count, size = features.shape
         if self.is_full(size):
             return count, self
-        measures = np.asarray(self._measure(block))
+        measures = np.asarray(self._measure(block)[0])
         dictionary, done = self, 0
         while done < count:
             coins = dictionary.coins.ahead(count - done)
@@ -165,8 +169,8 @@ class LeverageDictionary(Dictionary):
                     return done, dictionary
                 # the score of what follows falls with the weight of a point that is drawn again
                 again = Candidate(block.point[done], block.anchors, features[done], residual[done], 0.0, 0.0)
-                probability = min(1.0, float(probabilities[passed]))
-                drawing, fall = dictionary._drawing(again, probability, appended=False)
+                proposal = Proposal(draw=True, probability=min(1.0, float(probabilities[passed])))
+                drawing, fall = dictionary._drawing(again, proposal, appended=False)
                 dictionary = evolve(drawing, coins=dictionary.coins.after(), draws=dictionary.draws + 1)
                 done += 1
                 if fall is not None:

@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.dictionaries.base import Candidate, Dictionary
+from kernel_bandits.dictionaries.base import Candidate, Dictionary, Proposal
 from kernel_bandits.dictionaries.leverage import LeverageDictionary, LeverageRule, leverage_score
 from kernel_bandits.values import evolve
 
@@ -32,13 +32,13 @@ class PosteriorVarianceDictionary(LeverageDictionary):
     def adopting(self, inverse: FloatArray) -> Self:
         return evolve(self, draws=len(inverse))
 
-    def _measure(self, candidate: Candidate) -> FloatArray | float:
-        return candidate.variance
+    def _measure(self, candidate: Candidate) -> tuple[FloatArray | float, None]:
+        return candidate.variance, None
 
     def _score(self, residual: FloatArray | float, measure: FloatArray | float) -> FloatArray | float:
         del residual  # it is in σ² already
         return leverage_score(measure, 1.0, self.leverage_accuracy)
 
-    def _drawing(self, candidate: Candidate, probability: float, appended: bool) -> tuple[Self, None]:
-        del candidate, probability, appended  # the variance falls by the observation itself
+    def _drawing(self, candidate: Candidate, proposal: Proposal, appended: bool) -> tuple[Self, None]:
+        del candidate, proposal, appended  # the variance falls by the observation itself
         return self, None

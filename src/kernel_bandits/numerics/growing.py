@@ -246,6 +246,6 @@ class InverseFactor:
             self,
             size=size + 1,
             _newer=(newer if len(newer) else Rows(length)).appended(row),
-            _lower=lower.extended(np.append(features, pivot)),
+            _lower=lower.extended(linalg.appended_to(features, pivot)),
         )
         return after.settled() if len(after._newer) == length else after

@@ -26,6 +26,13 @@ _BELOW_DIAGONAL = np.tri(MIRROR_ROWS, k=-1, dtype=bool)
 _ZERO = np.zeros(())
 
 
+def appended_to(vector: FloatArray, value: float) -> FloatArray:
+    """Return a vector with one more entry, in a fifth of the time of ``np.append``."""
+    longer = np.empty(len(vector) + 1)
+    longer[:-1], longer[-1] = vector, value
+    return longer
+
+
 def not_negative(values: FloatArray) -> FloatArray:
     """Return max(v, 0), for values that rounding may have made negative."""
     return np.maximum(values, _ZERO)
@@ -47,6 +54,8 @@ def times_upper(rows: FloatArray, upper: FloatArray) -> FloatArray:
     product = len(rows) * len(upper) ** 2
     if product <= SINGLE_THREADED_PRODUCT:
         return rows.dot(upper)
+    if len(rows) == 1:
+        return blas.dtrmv(upper.T, rows[0], lower=1)[None, :]
     if product <= TRIANGULAR_PRODUCT:
         return times(rows, upper)
     # (upperᵀ·rowsᵀ)ᵀ, seen by Fortran as lower times a matrix stored by columns

@@ -63,8 +63,12 @@ class Coordinates(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """What a point z adds to the span of the anchors: k(z, ·) + Σ r_j k(z_j, ·) with r = −Jᵀφ(z), and its square l²."""
+    """What a point z adds to the span of the anchors: k(z, ·) + Σ r_j k(z_j, ·).
 
+    With the anchors and z behind them, φ(z), r = −Jᵀφ(z), and the square l² of its length.
+    """
+
+    anchors: FloatArray
     features: FloatArray
     coefficients: FloatArray
     square: float
@@ -167,22 +171,23 @@ class AnchorBasis:
         k(z, z) is that of two copies of the point: white noise, which scikit-learn's ``WhiteKernel`` puts on ``diag``
         alone, is no direction that another could share.
         """
-        prior = float(self.kernel(point[None, :], point[None, :].copy())[0, 0])
-        square, least = prior - float(features @ features), least_direction(prior, self.regularization)
+        anchors = np.concatenate([self.anchors.reshape(len(self.anchors), len(point)), point[None, :]])
+        # k_Z(z) and k(z, z)
+        (column,) = evolve(self, anchors=anchors).gram(point[None, :])
+        prior = column.item(-1)
+        square, least = prior - float(features.dot(features)), least_direction(prior, self.regularization)
         coefficients = features
         if len(features) and not square <= least:
             # a step of Cholesky: φ = L⁻¹k_Z(z), l² = k(z, z) − ‖φ‖² and r = −L⁻ᵀφ
-            features, coefficients = self.whitening.solve(self.gram(point[None, :])[0])
-            square = prior - float(features @ features)
+            features, coefficients = self.whitening.solve(column[:-1])
+            square = prior - float(features.dot(features))
             require_finite_between_points(self.kernel, square)
-        return Direction(features, coefficients, square) if square > least else None
+        return Direction(anchors, features, coefficients, square) if square > least else None
 
-    def extended(self, point: FloatArray, direction: Direction) -> Self:
+    def extended(self, direction: Direction) -> Self:
         """Return the basis with one more anchor, which adds this direction."""
-        anchors = np.concatenate([self.anchors.reshape(len(self.anchors), len(point)), point[None, :]])
-        features, coefficients, square = direction
-        whitening = self.whitening.bordered(features, coefficients, math.sqrt(square))
-        return type(self)(self.kernel, self.regularization, anchors, whitening)
+        whitening = self.whitening.bordered(direction.features, direction.coefficients, math.sqrt(direction.square))
+        return evolve(self, anchors=direction.anchors, whitening=whitening)
 
     def settled(self) -> Self:
         """Return the same basis, whose coordinates are computed fastest where no anchor comes any more."""

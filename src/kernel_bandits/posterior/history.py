@@ -19,7 +19,7 @@ _ONES = np.ones(BLOCK_ROWS)
 
 
 class Outside(NamedTuple):
-    """Observations that are no anchors: points (b, d), counts (b,), sums of rewards (b,), and their row numbers (b,)."""
+    """Observations that are no anchors: points (b, d), counts, sums of rewards and row numbers (b,)."""
 
     points: FloatArray
     counts: FloatArray
@@ -149,14 +149,13 @@ class History:
     def outside(self) -> Iterator[Outside]:
         """Yield the observations that are not known to be anchors, block by block."""
         anchors, first = self._anchors.array, 0
-        for points, counts, sums in self.blocks():
-            start, stop = np.searchsorted(anchors, (first, first + len(points)))
-            others = np.ones(len(points), dtype=bool)
-            if stop > start:
-                others[anchors[start:stop] - first] = False
-            if others.all():
+        for points, counts, sums in self.blocks() if len(anchors) < len(self) else ():
+            start, stop = anchors.searchsorted((first, first + len(points))).tolist()
+            if stop == start:
                 yield Outside(points, counts, sums, np.arange(first, first + len(points)))
             elif stop - start < len(points):
+                others = np.ones(len(points), dtype=bool)
+                others[anchors[start:stop] - first] = False
                 (order,) = others.nonzero()
                 yield Outside(points[order], counts[order], sums[order], first + order)
             first += len(points)

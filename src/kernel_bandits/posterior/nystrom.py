@@ -45,7 +45,7 @@ FEWEST, MOST_AWAITED, MOST_SETTLED = 8, 128, 1024
 
 
 class Awaited(NamedTuple):
-    """A point whose reward is awaited: (d,), its φ when it was played, what the anchors then left, whether it is one."""
+    """A point (d,) whose reward is awaited, its φ when it was played, what the anchors then left, and if it is one."""
 
     point: FloatArray
     features: FloatArray
@@ -348,11 +348,9 @@ class NystromPosterior(Posterior):
         direction = self.basis.direction(point, candidate.features)
         if direction is None:
             return None
-        basis, square = self.basis.extended(point, direction), direction.square
-        features, residual = (
-            np.append(candidate.features, math.sqrt(square)),
-            max(float(candidate.residual) - square, 0.0),
-        )
+        basis, square = self.basis.extended(direction), direction.square
+        features = linalg.appended_to(candidate.features, math.sqrt(square))
+        residual = max(float(candidate.residual) - square, 0.0)
         return _Direction(basis, features, residual, candidate._replace(residual=square))
 
     def _awaited_outside(self) -> list[Outside]:

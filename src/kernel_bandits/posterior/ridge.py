@@ -228,9 +228,9 @@ class RidgeRegression:
             return evolve(
                 self,
                 inverse=self.inverse.bordered(),
-                weights=np.append(self.weights, 0.0),
+                weights=linalg.appended_to(self.weights, 0.0),
                 _borders=(*self._borders, _unit(size, level)),
-                _moment=np.append(self._moment, 0.0),
+                _moment=linalg.appended_to(self._moment, 0.0),
             )
         cross, square, moment = mass.cross[:-1, 0], mass.square.item(), mass.moment.item()
         # A ← [[A, a], [aᵀ, λ + cc]]; by the Schur complement s = λ + cc − aᵀPa ≥ λ its inverse is
@@ -241,11 +241,11 @@ class RidgeRegression:
         inverse = self.inverse.bordered().plus(_unit(size, 1.0 / math.sqrt(level)), -1.0)
         return evolve(
             self,
-            inverse=inverse.plus(np.append(solved, -1.0) / math.sqrt(schur), 1.0),
-            weights=np.append(self.weights - error * solved, error),
+            inverse=inverse.plus(linalg.appended_to(solved, -1.0) / math.sqrt(schur), 1.0),
+            weights=linalg.appended_to(self.weights - error * solved, error),
             log_determinant=self.log_determinant + math.log(schur / level),
-            _borders=(*self._borders, np.append(cross, level + square)),
-            _moment=np.append(self._moment, moment),
+            _borders=(*self._borders, linalg.appended_to(cross, level + square)),
+            _moment=linalg.appended_to(self._moment, moment),
         )
 
     def loaded(self, second_moment: FloatArray, moment: FloatArray) -> Self:

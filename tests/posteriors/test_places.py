@@ -39,27 +39,28 @@ def test_a_play_counts_by_its_distance():
 
 
 def test_an_arm_is_due_once_the_place_has_come_back_often_enough():
-    # arm 0 is played alone in one place; (n_a + 1)² < N/K is true from N = 4 on for the other two of three arms
+    # an arm that was tried once is due again where (1 + ½)² < N/3
     means, places = np.array([1.0, 0.9, 0.8]), Places().measured(1, units(1), None)
-    for visits in range(1, 8):
+    places = places.played(joint(np.zeros((2, 1)), [1, 2]))
+    for visits in range(3, 12):
         places = places.played(joint(np.zeros((1, 1)), [0]))
-        due = places.due(offered(np.zeros(1)), means, best=2.0, surprise=1.0)
-        assert (due is not None) == (visits > 3)
-    assert due in (1, 2)
+        due = places.due(offered(np.zeros(1)), means, np.zeros(3), best=2.0, surprise=1.0)
+        assert (due in (1, 2)) == (visits > 6.75)
     elsewhere = offered(np.array([9.0]))
-    assert places.due(elsewhere, means, best=2.0, surprise=1.0) is None
+    assert places.due(elsewhere, means, np.zeros(3), best=2.0, surprise=1.0) is None
 
 
 def test_what_cannot_be_worth_it_is_not_tried():
     places = Places().measured(1, units(1), None).played(joint(np.zeros((40, 1)), np.zeros(40, dtype=int)))
     here, means = offered(np.zeros(1)), np.array([1.0, 0.9, 0.8])
-    assert places.due(here, means, best=2.0, surprise=1.0) is not None
+    assert places.due(here, means, np.zeros(3), best=2.0, surprise=1.0) is not None
     # clicks: no value that was never seen is to be expected
-    assert places.due(here, means, best=2.0, surprise=0.0) is None
+    assert places.due(here, means, np.zeros(3), best=2.0, surprise=0.0) is None
+    assert places.due(here, means, np.array([1.0, 0.0, 0.0]), best=2.0, surprise=1.0) is None
     # nothing better was ever seen than what is expected here
-    assert places.due(here, means, best=1.0, surprise=1.0) is None
+    assert places.due(here, means, np.zeros(3), best=1.0, surprise=1.0) is None
     # much to lose for little
-    assert places.due(here, np.array([50.0, 1.0, 1.0]), best=50.1, surprise=1.0) is None
+    assert places.due(here, np.array([50.0, 1.0, 1.0]), np.zeros(3), best=50.1, surprise=1.0) is None
 
 
 def test_thousands_of_plays_are_thinned_and_count_as_many():

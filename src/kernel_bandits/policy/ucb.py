@@ -156,7 +156,7 @@ class UpperConfidenceBound(Policy):
         if not math.isfinite(upper_bounds.item(row)):
             posterior.require_finite(evaluation)
         index = row if contenders is None else int(contenders[row])
-        due = posterior.due(points, means) if contenders is None else None
+        due = posterior.due(points, means, stds) if contenders is None else None
         if due is not None:
             row = index = due
         choice = Choice(index, means.item(row), stds.item(row), upper_bounds.item(row), None, (evaluation, row))
@@ -201,7 +201,7 @@ class UpperConfidenceBound(Policy):
         for row in np.flatnonzero(counts > 1):
             rows[row] = self.argmax(upper_bounds[row], level)
         for number, offered in enumerate(points):
-            due = self.posterior.due(offered, means[number])
+            due = self.posterior.due(offered, means[number], stds[number])
             if due is not None:
                 rows[number], counts[number], tied[number] = due, 1, np.arange(points.shape[1]) == due
         if self.exploration is None:

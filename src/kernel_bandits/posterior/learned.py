@@ -218,10 +218,10 @@ class LearnedPosterior(Posterior):
             return 0.0 * rewards
         return (self.units.bounded(rewards) - self.prior_mean) / self.unit
 
-    def due(self, points: FloatArray, means: FloatArray) -> int | None:
+    def due(self, points: FloatArray, means: FloatArray, stds: FloatArray) -> int | None:
         if self.places is None or self.model is None:
             return None
-        return self.places.due(points, means, self.best, self.surprise)
+        return self.places.due(points, means, stds, self.best, self.surprise)
 
     def _played(self, points: FloatArray) -> Places | None:
         return None if self.places is None else self.places.played(points)

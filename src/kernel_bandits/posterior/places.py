@@ -4,9 +4,9 @@ A standard deviation is learned from rewards, and the first rewards may be nothi
 for: a jackpot of 50 beside rewards of 1 ± 0.05. How often an arm was tried in a place like this one is a matter of
 contexts alone. A look costs what the arm is worse by; it may find something as good as the best reward so far, which is
 worth having as often as the place comes back; and after n looks that found nothing, the chance that one more does is
-about 1/(n + 1)². So an arm is tried where
+about 1/(n + ½)². So an arm is tried where
 
-    (n_a + 1)² < N/K · (gain/cost · u)²,    gain/cost ≤ 1,
+    (n_a + ½)² < u·N/K · gain/cost,    gain/cost ≤ 1,
 
 with N visits to places like this one, n_a of them to the arm, one of K. Surprises are as likely as values that were
 never seen before: by Good (1953) their probability u is the share of rewards whose value was seen once. Of clicks it is
@@ -101,23 +101,27 @@ class Places:
             of_each += counts @ same
         return self._stride * visits, self._stride * of_each
 
-    def due(self, points: FloatArray, means: FloatArray, best: float, surprise: float) -> int | None:
+    def due(
+        self, points: FloatArray, means: FloatArray, stds: FloatArray, best: float, surprise: float
+    ) -> int | None:
         """Return which of the points (A, d) of one context is to be tried, if one is.
 
         Args:
             points: on offer.
             means: their expected rewards, shape (A,).
+            stds: the standard deviations of these, shape (A,).
             best: the best reward so far.
             surprise: u, the share of rewards whose value was seen once.
         """
-        if self._contexts is None or len(points) < 2 or surprise * surprise * self._plays < len(points):
+        if self._contexts is None or len(points) < 2 or surprise * self._plays < len(points):
             return None
-        cost, gain = means.max() - means, best - means.max()
+        # what the best may earn here is no gain
+        cost, gain = means.max() - means, best - (means + stds).max()
         if not gain > 0.0:
             return None
         visits, of_each = self.visits(points)
-        # what costs nothing is worth a try
-        worth = np.minimum(1.0, gain / np.maximum(cost, gain))
-        due = surprise * worth * math.sqrt(visits / len(points)) - of_each - 1.0
+        # what costs less than it may gain is worth a try
+        worth = gain / np.maximum(cost, gain)
+        due = np.sqrt(surprise * visits / len(points) * worth) - of_each - 0.5
         row = int(due.argmax())
         return row if due[row] > 0.0 else None

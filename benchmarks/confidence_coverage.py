@@ -22,7 +22,7 @@ import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.confidence import Confidence, GuaranteedRadius
 from kernel_bandits.dictionaries import LeverageDictionary
-from kernel_bandits.policy import Policy, UpperConfidenceBound
+from kernel_bandits.policy import Decision, Policy, UpperConfidenceBound
 from kernel_bandits.posterior import NystromPosterior
 
 HORIZON, RUNS = 300, 200
@@ -177,7 +177,7 @@ def bounds_run(kind: str, late: int, seed: int, *, in_stages: bool) -> BoundsRun
     generator = np.random.default_rng(seed)
     function, noise = draw_function(generator), STAGE_NOISE if in_stages else NOISE
     policy, confidence = played_by(kind, seed, in_stages=in_stages)
-    waiting, factors = deque[tuple[int, float]](), list[float]()
+    waiting, factors = deque[tuple[Decision, float]](), list[float]()
     failed = np.zeros(2, dtype=bool)
     for _ in range(ROUNDS):
         context, actions = generator.random(1), generator.random((ACTIONS, 1))
@@ -192,7 +192,7 @@ def bounds_run(kind: str, late: int, seed: int, *, in_stages: bool) -> BoundsRun
             factors.append(radii[0] / radii[1])
         decision = policy.ask(context, actions)
         sign = 1.0 if generator.random() < 0.5 else -1.0
-        waiting.append((decision.id, float(expected[decision.index]) + sign * noise))
+        waiting.append((decision, float(expected[decision.index]) + sign * noise))
         if len(waiting) > late:
             policy.tell(*waiting.popleft())
     return BoundsRun(bool(failed[0]), bool(failed[1]), float(np.mean(factors)), len(policy.posteriors))
@@ -204,11 +204,14 @@ def played_by(kind: str, seed: int, *, in_stages: bool) -> tuple[Policy, Guarant
     if in_stages:
         bounds = BOUNDS | {"noise_bound": STAGE_NOISE}
         eta = kb.StageRadius(**bounds, horizon=ROUNDS, number_of_actions=ACTIONS)
-        options = {"regularization": RIDGE, "confidence": eta, "seed": seed}
-        return kb.sup_kernel_ucb(KERNEL, horizon=ROUNDS, dictionary=rule, **options), eta
-    options = {"regularization": RIDGE, "confidence": kb.Tightened(**BOUNDS), "seed": seed}
-    policy = kb.k_ucb(KERNEL, **options) if rule is None else kb.ek_ucb(KERNEL, dictionary=rule, **options)
-    return policy, policy.confidence
+        policy = kb.sup_kernel_ucb(
+            KERNEL, horizon=ROUNDS, dictionary=rule, regularization=RIDGE, confidence=eta, seed=seed
+        )
+        return policy, eta
+    beta = kb.Tightened(**BOUNDS)
+    if rule is None:
+        return kb.k_ucb(KERNEL, regularization=RIDGE, confidence=beta, seed=seed), beta
+    return kb.ek_ucb(KERNEL, dictionary=rule, regularization=RIDGE, confidence=beta, seed=seed), beta
 
 
 def print_bounds(lateness: tuple[int, ...], *, in_stages: bool) -> None:

@@ -1,4 +1,4 @@
-"""Compare the decisions of two versions of the code bit for bit: short runs of everything that decides, a digest of each.
+"""Compare decisions of two versions of the code bit for bit: short runs of everything that decides, a digest of each.
 
 A digest covers every decision (row, action, mean, std, bound, probabilities) and, at the end, predictions, dictionary
 and log-determinant. Play all runs, or those whose name contains one of some words:
@@ -15,6 +15,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
@@ -149,23 +150,37 @@ def bulk(policy: Any, seed: int) -> Trace:
     return trace
 
 
+def started(game: Callable[..., Trace], build: Callable[[], Any], *rest: Any, **options: Any) -> Callable[[], Trace]:
+    """Return a run that builds its policy when it starts."""
+    return lambda: game(build(), *rest, **options)
+
+
+def play_mixed(number: int) -> Trace:
+    """Play a table of numbers, counts and categories."""
+    return play_table(*mixed_table(number), kb.ek_ucb(seed=number))
+
+
+def play_dataset(load: Callable[[], Any]) -> Trace:
+    """Play a table of scikit-learn."""
+    table = load()
+    return play_table(table.data.astype(float), table.target, kb.ek_ucb(seed=0))
+
+
 def runs() -> Iterator[tuple[str, Callable[[], Trace]]]:
     """Yield all runs by name."""
     for name, lengthscale in LENGTHSCALES.items():
         kernel = kb.Gaussian(lengthscale)
         presets: dict[str, Callable[..., Any]] = {
-            "k_ucb": lambda seed, k=kernel: kb.k_ucb(k, seed=seed),
-            "ek_ucb": lambda seed, k=kernel: kb.ek_ucb(k, seed=seed),
-            "learned": lambda seed: kb.ek_ucb(seed=seed),
-            "cbbkb": lambda seed, k=kernel: kb.cbbkb(k, seed=seed),
+            "k_ucb": partial(kb.k_ucb, kernel),
+            "ek_ucb": partial(kb.ek_ucb, kernel),
+            "learned": kb.ek_ucb,
+            "cbbkb": partial(kb.cbbkb, kernel),
         }
         for label, build in presets.items():
             for seed in (0, 1):
-                yield f"{name} {label} {seed}", lambda b=build, n=name, s=seed: play(b(s), n, s)
-        yield (
-            f"{name} late 0",
-            lambda k=kernel, n=name: play(kb.ek_ucb(k, regularization=0.01, seed=0), n, 0, late=True),
-        )
+                yield f"{name} {label} {seed}", started(play, partial(build, seed=seed), name, seed)
+        weak = partial(kb.ek_ucb, kernel, regularization=0.01, seed=0)
+        yield f"{name} late 0", started(play, weak, name, 0, late=True)
     kernel = kb.Gaussian(0.1)
     others: dict[str, Callable[[], Any]] = {
         "cbkb": lambda: kb.cbkb(kernel, seed=0),
@@ -194,13 +209,13 @@ def runs() -> Iterator[tuple[str, Callable[[], Trace]]]:
         "forgetting restart": lambda: kb.ek_ucb(forgetting=kb.Restart(), seed=0),
         "forgetting learned": lambda: kb.ek_ucb(forgetting=kb.Discount(100), seed=0),
     }
-    late_too = ("cbkb", "lin_ucb", "sup_kernel_ucb", "sup efficient", "family_ucb", "history none", "resampling")
-    late_too += ("learned given", "learned exact", "forgetting discount", "forgetting wander", "forgetting restart")
+    late_too = ["cbkb", "lin_ucb", "sup_kernel_ucb", "sup efficient", "family_ucb", "history none", "resampling"]
+    late_too += ["learned given", "learned exact", "forgetting discount", "forgetting wander", "forgetting restart"]
     for label, make in others.items():
         horizon = 150 if label in ("cbkb", "family_ucb") else 300
-        yield label, lambda m=make, h=horizon: play(m(), "Chessboard", 0, h)
+        yield label, started(play, make, "Chessboard", 0, horizon)
         if label in late_too:
-            yield f"{label} late", lambda m=make, h=horizon: play(m(), "Chessboard", 0, h, late=True)
+            yield f"{label} late", started(play, make, "Chessboard", 0, horizon, late=True)
     yield "k_ucb late", lambda: play(kb.k_ucb(kernel, seed=0), "Bump", 0, 200, late=True)
     yield "learned late", lambda: play(kb.ek_ucb(seed=0), "Chessboard", 0, 300, late=True)
     yield "many late", lambda: play(kb.ek_ucb(kernel, seed=0), "Chessboard", 0, 400, late=True, many=20)
@@ -213,7 +228,7 @@ def runs() -> Iterator[tuple[str, Callable[[], Trace]]]:
         "resampling": lambda: kb.ek_ucb(kb.Gaussian(0.3), dictionary=kb.Resampling(), seed=0),
         "variance": lambda: kb.ek_ucb(kb.Gaussian(0.3), dictionary=kb.PosteriorVariance(), seed=0),
     }.items():
-        yield f"bulk {label}", lambda m=bulky: bulk(m(), 0)
+        yield f"bulk {label}", started(bulk, bulky, 0)
     yield "box given", lambda: play_box(kb.ek_ucb(kb.Matern(0.5), seed=0), 0)
     yield "box learned", lambda: play_box(kb.ek_ucb(seed=0), 0)
     yield "box batches", lambda: play_box(kb.ek_ucb(seed=1), 1, batch=4)
@@ -228,12 +243,11 @@ def runs() -> Iterator[tuple[str, Callable[[], Trace]]]:
         ),
     )
     for number in range(5):
-        yield f"table mixed {number}", lambda n=number: play_table(*mixed_table(n), kb.ek_ucb(seed=n))
+        yield f"table mixed {number}", partial(play_mixed, number)
     from sklearn import datasets
 
     for load in (datasets.load_digits, datasets.load_wine, datasets.load_breast_cancer, datasets.load_iris):
-        table = load()
-        yield f"table {load.__name__}", lambda t=table: play_table(t.data.astype(float), t.target, kb.ek_ucb(seed=0))
+        yield f"table {load.__name__}", partial(play_dataset, load)
     table = datasets.load_iris()
     yield "table lin_ucb", lambda: play_table(table.data.astype(float), table.target, kb.lin_ucb(seed=0))
     yield "table per arm", lambda: play_table(*mixed_table(9), kb.ek_ucb(kb.PerArm(kb.Gaussian(3.0), 11), seed=0))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.offpolicy import ArmDifference, BoundedMean, BoundedTerms, CandidateValue, modelled_terms
 from kernel_bandits.offpolicy.estimators import stabilising_weights
 from kernel_bandits.offpolicy.intervals import studentised
-from kernel_bandits.offpolicy.sequences import Sums, log_mixture
+from kernel_bandits.offpolicy.sequences import CAPS, Sums, log_mixture
 
 ROUNDS, ARMS, FLOOR, TOGETHER = 3000, 3, 0.05, 100
 RULES = ("fixed", "UCB with a floor", "Thompson", "inverse gap")
@@ -99,13 +100,12 @@ def played_by(arms: NDArray[np.intp], logs: Logs) -> FloatArray:
     return np.eye(ARMS)[arms[logs.kinds]]
 
 
-def terms_of(target: FloatArray, logs: Logs, caps: tuple[float, ...] | None = None) -> BoundedTerms:
-    flat = [
-        part.reshape(-1, *part.shape[2:])
-        for part in (target, logs.probabilities, logs.played, logs.rewards, logs.means)
-    ]
-    options = {} if caps is None else {"caps": caps}
-    found = modelled_terms(*flat, 0.0, 1.0, **options)
+def terms_of(target: FloatArray, logs: Logs, caps: tuple[float, ...] = CAPS) -> BoundedTerms:
+    def flat(part: NDArray[Any]) -> NDArray[Any]:
+        return part.reshape(-1, *part.shape[2:])
+
+    of_logs = flat(logs.probabilities), flat(logs.played), flat(logs.rewards), flat(logs.means)
+    found = modelled_terms(flat(target), *of_logs, 0.0, 1.0, caps)
     return BoundedTerms(*(side.reshape(-1, len(target), ROUNDS) for side in (found.lower, found.upper)))
 
 
@@ -229,9 +229,9 @@ def differences(logs: int) -> None:
             rewards = (generator.random(groups.shape) < np.where(groups, first, second)).astype(float)
             pair = (zeros, zeros)
             start = ArmDifference(least_share=1 - share, sums=Sums(zeros, zeros, zeros), counts=pair, totals=pair)
-            path = start.path(groups, rewards, share)
-            left += int(both_sides(path.sums, 1.0 / (1.0 - share), first - second).sum())
-            low, high = replace(path, sums=path.sums.last()).interval
+            watched = start.path(groups, rewards, share)
+            left += int(both_sides(watched.sums, 1.0 / (1.0 - share), first - second).sum())
+            low, high = replace(watched, sums=watched.sums.last()).interval
             variance = first * (1 - first) / share + second * (1 - second) / (1 - share)
             ratios.append((high - low) / (2 * 1.96 * np.sqrt(variance / ROUNDS)))
         print(

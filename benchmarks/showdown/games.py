@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -92,7 +93,7 @@ def games(shuttle: Path | None) -> dict[str, Callable[[int, int], Game]]:
     """Return the games by name."""
     found: dict[str, Callable[[int, int], Game]] = {}
     for delta in DELTAS:
-        found[f"wheel {delta:g}"] = lambda rounds, seed, delta=delta: wheel(delta, rounds, seed)
+        found[f"wheel {delta:g}"] = partial(wheel, delta)
     found |= {"mushroom": mushroom, "adult": adult}
     if shuttle is not None:
         found["statlog"] = lambda rounds, seed: statlog(rounds, seed, shuttle)

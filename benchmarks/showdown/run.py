@@ -85,8 +85,8 @@ def page() -> str:
     """Return the page of all runs that are there."""
     runs: dict[tuple[str, int], list[float]] = {}
     for path in sorted(RESULTS.glob("*.json")):
-        name, rounds, _ = path.stem.rsplit("-", 2)
-        runs.setdefault((name.replace("-", " "), int(rounds)), []).append(json.loads(path.read_text())["percent"])
+        name, length, _ = path.stem.rsplit("-", 2)
+        runs.setdefault((name.replace("-", " "), int(length)), []).append(json.loads(path.read_text())["percent"])
     lines = ["| problem | rounds | runs | ours | the worst run | published |", "|---|---|---|---|---|---|"]
     for name, published in PUBLISHED.items():
         for (own, rounds), percents in sorted(runs.items()):

@@ -48,9 +48,9 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
     ) -> None:
         """Estimate from a log what candidates would have earned, with intervals and warnings, and draw them."""
         with errors():
-            roles = {"context": context, "action": action, "reward": reward, "propensity": propensity}
+            described = _described(features)
             values = evaluate_candidates(
-                read(log, **roles, features=_described(features)),  # type: ignore[arg-type] (by name)
+                read(log, context=context, action=action, reward=reward, propensity=propensity, features=described),
                 policy,
                 learned_share=learned_share,
                 model=RewardModel(seed=seed) if model else None,
@@ -81,8 +81,8 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
     ) -> None:
         """Say whether to switch, with an interval that may be looked at after every round, and draw it over time."""
         with errors():
-            roles = {"context": context, "action": action, "reward": reward, "propensity": propensity}
-            found = read(log, **roles, features=_described(features))  # type: ignore[arg-type] (by name)
+            described = _described(features)
+            found = read(log, context=context, action=action, reward=reward, propensity=propensity, features=described)
             if not isinstance(found, Log):
                 raise InputError("log: expected actions from a catalogue, got densities.")
             answer = offpolicy.verdict(

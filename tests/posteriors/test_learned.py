@@ -170,7 +170,7 @@ def test_late_rewards_survive_a_change_of_dictionary(rule):
     """With decisions pending all the time, the posterior is the dense one of the kernel and anchors it has now."""
     policy = ek_ucb(seed=0, dictionary=rule)
     generator = np.random.default_rng(0)
-    waiting, played = [], []
+    waiting = []
     for number in range(140):
         context, actions = generator.random(2), generator.random((6, 1))
         decision = policy.ask(context, actions)
@@ -178,18 +178,19 @@ def test_late_rewards_survive_a_change_of_dictionary(rule):
         if number >= 5:
             # told out of order
             key, point = waiting.pop(int(generator.integers(len(waiting))))
-            earned = reward(point, generator)
-            policy.tell(key, earned)
-            played.append((point, earned))
+            policy.tell(key, reward(point, generator))
     posterior = policy.posterior
     assert len(posterior.kernel_changes) >= 3
-    points, rewards = np.array([point for point, _ in played]), np.array([earned for _, earned in played])
+    # some of what was told waits for earlier decisions
+    points, rewards = posterior.observed_points, posterior.observed_rewards
+    assert len(points) > 120
     queries = generator.random((20, 3))
     arguments = (posterior.regularization, queries)
     told = dense.nystrom(
         posterior.kernel, posterior.dictionary_points, points, rewards - posterior.prior_mean, *arguments
     )
-    everything = np.vstack([points, [point for _, point in waiting]])
+    everything = np.vstack([points, *posterior.awaited_points.values()])
+    assert len(everything) == 140
     asked = dense.nystrom(
         posterior.kernel, posterior.dictionary_points, everything, np.zeros(len(everything)), *arguments
     )

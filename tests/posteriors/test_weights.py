@@ -180,7 +180,7 @@ class Unequal(kb.environments.Environment):
     def expected_rewards(self, context, actions):
         return np.sin(6.0 * actions[:, 0] + 3.0 * context[0])
 
-    def noise_variance(self, context, action):  # noqa: ARG002 (of the interface)
+    def noise_variance(self, context, action):
         return 0.01 if action[0] < 0.5 else 4.0
 
     def noise(self, noise, context, action):
@@ -193,7 +193,7 @@ class Unaware(Unequal):
     def noise(self, noise, context, action):
         return noise.standard_normal() * np.sqrt(Unequal.noise_variance(self, context, action))
 
-    def noise_variance(self, context, action):  # noqa: ARG002 (of the interface)
+    def noise_variance(self, context, action):
         return None
 
 

@@ -196,8 +196,8 @@ def of_records(rows: Sequence[Mapping[str, Any]]) -> Columns:
         if names != shared[0]:
             odd = sorted(names ^ shared[0])
             raise refuse("columns", number, "the same as in row 0", f"a difference in {', '.join(odd)}")
-    names = dict.fromkeys(name for row in flat for name in row)
-    return Columns.of({name: [row.get(name) for row in flat] for name in names})
+    every = dict.fromkeys(name for row in flat for name in row)
+    return Columns.of({name: [row.get(name) for row in flat] for name in every})
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

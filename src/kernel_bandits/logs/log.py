@@ -299,20 +299,19 @@ class Log:
             actions: that were on offer, in their order; may be left out for arms that ``features`` names.
             features: of the policy, for decisions over a table; inferred where left out.
         """
-        for row, decision in enumerate(decisions):
-            if decision.propensity is None:
-                raise refuse(
-                    "propensity", row, "a decision at random", "none (give the policy an exploration_floor=, …)"
-                )
+        propensities = [decision.propensity for decision in decisions]
+        if None in propensities:
+            reason = "none (give the policy an exploration_floor=, …)"
+            raise refuse("propensity", propensities.index(None), "a decision at random", reason)
         tables = [decision.probabilities for decision in decisions]
-        propensities = np.array([decision.propensity for decision in decisions], dtype=float)
         named = [decision for decision in decisions if isinstance(decision, NamedDecision)]
         contexts: Any = [decision.context for decision in decisions]
         played: Any = [decision.action for decision in named]
         if not named:
             contexts, played = np.array(contexts), np.array([decision.index for decision in decisions])
             actions = as_points("actions", actions)
-        log = cls(contexts, played, as_vector("rewards", rewards), propensities, actions, features=features)
+        chances = np.array(propensities, dtype=float)
+        log = cls(contexts, played, as_vector("rewards", rewards), chances, actions, features=features)
         # arms that appeared meanwhile leave earlier probabilities shorter than the catalogue
         if any(table is None or len(table) != len(log.names) for table in tables):
             return log

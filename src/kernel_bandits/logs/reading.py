@@ -144,11 +144,11 @@ def as_log(columns: Columns, roles: Roles, in_memory: bool = False) -> Log | Con
     rewards = numbers("reward", columns.get(names["reward"] or "reward", "reward"))
     if "density" in columns.names and names["action"] is None:
         coordinates = [name for name in columns.names if name.removeprefix("action_").isdigit()]
-        points = [
+        shown, points = (
             np.column_stack([numbers(name, columns.get(name)) for name in group] or [np.empty((len(columns), 0))])
             for group in (renamed, coordinates)
-        ]
-        return ContinuousLog(*points, rewards, numbers("density", columns.get("density")))
+        )
+        return ContinuousLog(shown, points, rewards, numbers("density", columns.get("density")))
     propensities = numbers("propensity", columns.get(names["propensity"] or "propensity", "propensity"))
     offered = next((name for name in ("action_index", "index") if name in columns.names), "action")
     played = columns.get(names["action"] or offered, "action")

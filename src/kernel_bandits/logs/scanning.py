@@ -141,8 +141,8 @@ def scan(
     other = next((place for place, look in enumerate(looks) if (look[2] is None) != (looks[0][2] is None)), None)
     if other is not None:
         raise InputError(
-            f"source: part {other} (from 0) has text, dates or gaps in the context where part 0 has not, or the other way "
-            "round; give features=."
+            f"source: part {other} (from 0) has text, dates or gaps in the context where part 0 has not, or the other "
+            "way round; give features=."
         )
     names = tuple(dict.fromkeys(name for look in looks for name in look[0]))
     if all(type(name) is int for name in names):

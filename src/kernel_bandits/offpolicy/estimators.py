@@ -41,9 +41,11 @@ class Rounds:
     @classmethod
     def joined(cls, parts: Sequence[Rounds]) -> Rounds:
         """Return the rounds of all parts, in order."""
-        names = ("weights", "rewards", "predicted", "direct")
+        weights, rewards, predicted, direct = (
+            _joined(parts, name) for name in ("weights", "rewards", "predicted", "direct")
+        )
         marginal = None if parts[0].marginal is None else _joined(parts, "marginal")
-        return cls(*(_joined(parts, name) for name in names), marginal)  # type: ignore[call-arg] (four names)
+        return cls(weights, rewards, predicted, direct, marginal)
 
 
 def _joined(parts: Sequence[Rounds], name: str) -> FloatArray:

@@ -11,7 +11,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.logs.log import Log
 from kernel_bandits.offpolicy.candidates import Play
-from kernel_bandits.offpolicy.reward_model import RewardModel
+from kernel_bandits.offpolicy.reward_model import RewardModel, Split
 from kernel_bandits.offpolicy.valuation import Valuation, Written, fitted_model, value_of
 from kernel_bandits.policy.policy import Policy
 from kernel_bandits.tables.policy import TablePolicy
@@ -75,7 +75,7 @@ def learn_from(
         weighted = _reads_less(policy, log)
     weights = stabilised(log) if weighted else None
     fitted = fitted_model(log, model, written_by)
-    split = "apart" if written_by == "fixed" else "before"
+    split: Split = "apart" if written_by == "fixed" else "before"
     play = Play.learned(log, policy, fitted, seed, split, weights)
     valuation = value_of(log, play, fitted, written_by=written_by, level=level, seed=seed)
     return LearnedFrom(log.taught(policy, weights), valuation, weighted)

@@ -333,7 +333,11 @@ class ArmDifference:
             )
         if chosen.shape != rewards.shape:
             raise InputError(f"first: expected one for each of {rewards.shape} rewards, got {chosen.shape}.")
-        middle, correction, guesses, counts, totals = 0.5 * (self.low + self.high), 0.0, 0.0, [], []
+        middle = 0.5 * (self.low + self.high)
+        guesses: Numbers = 0.0
+        correction: Numbers = 0.0
+        counts: list[FloatArray] = []
+        totals: list[FloatArray] = []
         for group, sign, weight in ((chosen, 1.0, 1.0 / share), (~chosen, -1.0, 1.0 / (1.0 - share))):
             place = len(counts)
             counts.append(running(self.counts[place], group))

@@ -286,11 +286,11 @@ def _rounds_needed(sequence: CandidateValue) -> int | None:
     """Return how many more rounds the interval needs to leave 0, if all sums go on growing as they did."""
 
     def decided(factor: float) -> bool:
-        grown = (
+        lower, upper = (
             Sums(factor * np.asarray(side.count), factor * side.total, factor * side.squares)
             for side in (sequence.lower, sequence.upper)
         )
-        low, high = replace(sequence, **dict(zip(("lower", "upper"), grown, strict=True))).interval
+        low, high = replace(sequence, lower=lower, upper=upper).interval
         return bool(low > 0.0 or high < 0.0)
 
     count, factor = sequence.count, 1.0

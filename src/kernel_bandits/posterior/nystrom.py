@@ -337,7 +337,7 @@ class NystromPosterior(Posterior):
             if self.with_pending is not self.regression:
                 awaited = basis.project(self._awaited_outside(), [len(self.awaited)])
                 both = [each for each in (mass, awaited) if each is not None]
-                total = Mass(*map(sum, zip(*both, strict=True))) if both else None
+                total = Mass(*(sum(parts, np.zeros(())) for parts in zip(*both, strict=True))) if both else None
                 with_pending = self.with_pending.bordered(total)
         trace = self.residual_trace if mass is None else max(self.residual_trace - mass.square.item(), 0.0)
         grown = evolve(self, basis=basis, regression=regression, with_pending=with_pending, residual_trace=trace)

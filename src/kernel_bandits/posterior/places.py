@@ -101,9 +101,7 @@ class Places:
             of_each += counts @ same
         return self._stride * visits, self._stride * of_each
 
-    def due(
-        self, points: FloatArray, means: FloatArray, stds: FloatArray, best: float, surprise: float
-    ) -> int | None:
+    def due(self, points: FloatArray, means: FloatArray, stds: FloatArray, best: float, surprise: float) -> int | None:
         """Return which of the points (A, d) of one context is to be tried, if one is.
 
         Args:

@@ -124,7 +124,7 @@ class RidgeRegression:
         """Return by what observations at features Φ (n, m) divide the variance φᵀPφ of any φ at most."""
         if len(features) > self.size:
             # RᵀR = ΦᵀΦ
-            features = np.linalg.qr(features, mode="r")
+            features = np.linalg.qr(features, mode="r")  # type: ignore[assignment] # typed as if it returned Q too
         # A + ΦᵀΦ ⪯ (1 + λ_max(ΦPΦᵀ))·A
         gram = linalg.times_transpose(linalg.times(features, self.covariance), features)
         return 1.0 + linalg.largest_eigenvalue(gram)

@@ -323,8 +323,8 @@ def is_table(value: Any) -> bool:
     return is_frame(value) or (isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], Mapping))
 
 
-def table_rows(table: Any, chosen: slice | NDArray[Any]) -> list[dict[str, Any]]:
-    """Return some rows of a table as dicts, in Python's own values."""
+def table_rows(table: Any, chosen: slice | NDArray[Any]) -> list[Mapping[str, Any]]:
+    """Return some rows of a table as mappings, in Python's own values."""
     if isinstance(table, (list, tuple)):
         return list(table[chosen]) if isinstance(chosen, slice) else [table[i] for i in np.arange(len(table))[chosen]]
     if hasattr(table, "iloc"):

@@ -11,12 +11,16 @@ from kernel_bandits.kernels import KernelLike
 from kernel_bandits.learning.defaults import FIRST_TESTED_ROUND, TOLERATED_SHIFT
 from kernel_bandits.posterior.base import KernelChange, Posterior
 from kernel_bandits.posterior.drift import ForgettingPosterior, next_mean_square, next_statistics, residual
+from kernel_bandits.posterior.nystrom import NystromPosterior
 
 # With this limit of the CUSUM test a stream of standard normals alarms once in about 10,000 rounds (Siegmund 1985).
 LIMIT = 8.0
 # A warning ends after this many rewards without another alarm. A shift that stays raises one sooner from 1.25 standard
 # deviations on; one of 1.0 is warned of in 98 % of all rounds, and one of 0.8 in 86 %.
 CALM = 64
+# A dictionary that holds this share of so many observations or more costs 2 to 4 times as much per round as all of them
+# would; before that a round takes well below a millisecond.
+CROWDED_SHARE, CROWDED_ROUNDS = 0.8, 500
 # A reward that is about to be learned, the mean and std predicted of it, λ and its unit, t, and how often the kernel
 # has changed.
 Predicted: TypeAlias = tuple[float, float, float, float, float, int, int]
@@ -103,7 +107,7 @@ class Diagnostics:
             predicted of them, so that what came before was dropped.
         failed_refits: how often a kernel could not be learned, so that the one before stayed.
         warnings: in words, what has gone wrong: a process that has changed, what was dropped, a kernel that cannot be
-            learned.
+            learned, a dictionary that is no smaller than the history.
     """
 
     observations: int
@@ -154,7 +158,7 @@ def diagnose(
     falls = [fall for fall in map(_fall, posteriors) if fall is not None]
     # a model that has just dropped what came before needs no advice
     changed = None if falls else residuals.warning(_advice(posteriors, residuals.shifted_up))
-    found = (changed, *falls, *map(_failure, posteriors))
+    found = dict.fromkeys((changed, *falls, *map(_failure, posteriors), *map(_crowding, posteriors)))
     # several models share one kernel
     first = next(iter(posteriors), None)
     return Diagnostics(
@@ -197,6 +201,22 @@ def _fall(posterior: Posterior) -> str | None:
         f"from observation {posterior.trusted_since} on rewards stayed below what was predicted of them, so what was "
         "learned before it no longer counts."
     )
+
+
+def crowding(anchors: float, observations: int) -> str | None:
+    """Return in words that a dictionary does not pay; None if it does."""
+    if observations < CROWDED_ROUNDS or anchors < CROWDED_SHARE * observations:
+        return None
+    return (
+        f"the dictionary is no smaller than the history, {anchors:.0f} anchors for {observations} observations: a longer "
+        "lengthscale, a larger λ, or k_ucb makes a round faster."
+    )
+
+
+def _crowding(posterior: Posterior) -> str | None:
+    # with a kernel that is learned, nobody has chosen the lengthscale
+    is_given = isinstance(posterior, NystromPosterior)
+    return crowding(posterior.dictionary_size, posterior.round_index) if is_given else None
 
 
 def _failure(posterior: Posterior) -> str | None:

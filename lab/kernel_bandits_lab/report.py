@@ -10,8 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from kernel_bandits.errors import needs
 from kernel_bandits.io import atomic_write
+from kernel_bandits.loop import RunResult
+from kernel_bandits.policy.diagnostics import crowding
 from kernel_bandits_lab.differences import differences
 from kernel_bandits_lab.results import Record
 from kernel_bandits_lab.store import Results
@@ -137,7 +141,22 @@ def _runs(sections: Sequence[Section]) -> str:
 
 def _problems(results: Results) -> list[str]:
     missing = [f"{len(results.missing)} of the study's runs have no record yet."] if results.missing else []
-    return missing + [f"The record of {run} is damaged: {reason}" for run, reason in results.damaged.items()]
+    damaged = [f"The record of {run} is damaged: {reason}" for run, reason in results.damaged.items()]
+    return missing + damaged + _crowded(results.records)
+
+
+def _crowded(records: Sequence[Record]) -> list[str]:
+    """Return in words where EK-UCB with a given kernel had nearly as many anchors as rounds."""
+    sizes: dict[tuple[str, str], list[RunResult]] = {}
+    for record in records:
+        settings = record.run.policy.settings
+        if settings["name"] == "ek_ucb" and settings.get("kernel") is not None:
+            sizes.setdefault(record.run.cell, []).append(record.result)
+    found = {
+        cell: crowding(float(np.mean([run.dictionary_size[-1] for run in runs])), len(runs[0].dictionary_size))
+        for cell, runs in sizes.items()
+    }
+    return [f"{policy} in {environment}: {words}" for (environment, policy), words in found.items() if words]
 
 
 def _tables(results: Results) -> list[Table]:

@@ -74,6 +74,25 @@ class Reader(HTMLParser):
             self.text += data
 
 
+def test_a_dictionary_no_smaller_than_the_history_is_named():
+    """Of the policies with a dictionary, and not of those that carry every point by definition."""
+    study = study_of(
+        {
+            "horizon": 500,
+            "seeds": 1,
+            "environments": [{"name": "MovingOptimum"}],
+            "policies": [
+                {"name": "ek_ucb", "label": "short", "options": {"kernel": {"name": "Gaussian", "lengthscale": 0.01}}},
+                {"name": "ek_ucb", "label": "long", "options": {"kernel": {"name": "Gaussian", "lengthscale": 2.0}}},
+                {"name": "k_ucb", "options": {"kernel": {"name": "Gaussian", "lengthscale": 0.01}}},
+            ],
+        }
+    )
+    results = Results("study", "Study", tuple(execute(run) for run in study.runs), (), {})
+    (problem,) = re.findall(r'<p class="warning">(.*?)</p>', page("Report", [Section("Study", results, [])]))
+    assert problem.startswith("short in MovingOptimum: the dictionary is no smaller than the history, 500 anchors for 500")
+
+
 @pytest.fixture(scope="module")
 def read(sections):
     reader = Reader()

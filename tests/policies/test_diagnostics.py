@@ -32,12 +32,32 @@ def test_diagnostics_agree_with_the_models(variant):
     assert bool(diagnostics.kernel_changes) == ("learn_kernel" in variant[1])
 
 
+def test_a_dictionary_no_smaller_than_the_history_is_named():
+    """m ≥ 0.8·t from 500 rewards on, where a lengthscale was chosen; K-UCB carries all points by definition."""
+    generator = np.random.default_rng(0)
+    contexts, actions, rewards = generator.random((600, 2)), generator.random((600, 1)), generator.normal(size=600)
+
+    def warnings(policy, count=600):
+        policy.update_many(contexts[:count], actions[:count], rewards[:count])
+        return policy.dictionary_size, " ".join(policy.diagnostics().warnings)
+
+    size, short = warnings(kb.ek_ucb(kb.Gaussian(0.01), seed=0))
+    assert size == 600
+    assert "600 anchors for 600 observations: a longer lengthscale, a larger λ, or k_ucb" in short
+    assert "anchors" not in warnings(kb.ek_ucb(kb.Gaussian(0.01), seed=0), 400)[1]
+    size, long = warnings(kb.ek_ucb(kb.Gaussian(0.5), seed=0))
+    assert 10 < size < 480
+    assert "anchors" not in long
+    assert "anchors" not in warnings(kb.k_ucb(kb.Gaussian(0.01), seed=0))[1]
+
+
 def test_memory_counts_every_array_once():
     policy = kb.ek_ucb(kb.Gaussian(0.5), seed=0)
     play(policy)
     m = policy.dictionary_size
-    # J, P, A and Q, L with room to grow, rows that wait to enter them, one block of the history, and little else
-    matrices = 8 * (4.6 * m * m + (64 + 3 * 16) * m + 512 * 4)
+    # J, P, A, Q and L, a triangle; the rows that wait for A, and for J, P and Q; one block of the history and of the
+    # rows of anchors in it; and little else
+    matrices = 8 * (4.5 * m * m + (64 + 3 * 16) * (m + 16) + 512 * 4 + 512)
     assert matrices <= policy.diagnostics().memory_bytes <= 1.3 * matrices + 10_000
     numbers = np.zeros(1000)
     assert memory_of({"view": numbers[10:20], "same": (numbers, [numbers])}) == 8000

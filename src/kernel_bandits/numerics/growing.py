@@ -22,7 +22,7 @@ WAITING_SHARE, FEWEST_WAITING, MOST_WAITING = 16, 16, 64
 ROOM = 1.25
 
 
-def _waiting(size: int) -> int:
+def waiting_rows(size: int) -> int:
     """Return how many rows may wait beside a matrix of this size."""
     return min(max(size // WAITING_SHARE, FEWEST_WAITING), MOST_WAITING)
 
@@ -88,7 +88,7 @@ class Symmetric:
         if terms is None:
             if len(self._matrix) == size and sign < 0.0:
                 return Symmetric(linalg.minus_outer(self._matrix, vector), self._corner)
-            length = _waiting(size)
+            length = waiting_rows(size)
             terms, width = _Terms(Rows(length), Rows(length)), size + length
         else:
             width = terms.arrays[0].shape[1]
@@ -238,7 +238,7 @@ class InverseFactor:
         size, newer, lower = self.size, self._newer, self._lower
         if len(lower) + size + 1 > lower.length:
             lower = Rows.of(lower.array, int(ROOM * (len(lower) + size + 1)))
-        length = newer.length if len(newer) else _waiting(size)
+        length = newer.length if len(newer) else waiting_rows(size)
         width = next(newer.blocks()).shape[1] if len(newer) else size + length
         row = np.zeros(width)
         row[:size], row[size] = coefficients / pivot, 1.0 / pivot

@@ -10,10 +10,14 @@ from kernel_bandits.kernels import KernelLike
 from kernel_bandits.learning.defaults import CHANGE_LIMIT, FIRST_TESTED_ROUND, TOLERATED_SHIFT
 from kernel_bandits.posterior.base import KernelChange, Posterior
 from kernel_bandits.posterior.drift import Cusum, ForgettingPosterior, residual
+from kernel_bandits.posterior.nystrom import NystromPosterior
 
 # A warning ends after this many rewards without another alarm.
 CALM = 64
 _FRESH = Cusum(TOLERATED_SHIFT, CHANGE_LIMIT)
+# A dictionary that holds this share of so many observations or more costs 2 to 4 times as much per round as all of them
+# would; before that a round takes well below a millisecond.
+CROWDED_SHARE, CROWDED_ROUNDS = 0.8, 500
 # A reward that is about to be learned, the mean and std predicted of it, λ and its unit, t, and how often the kernel
 # has changed.
 Predicted: TypeAlias = tuple[float, float, float, float, float, int, int]
@@ -85,7 +89,8 @@ class Diagnostics:
         residual_mean_square: the running mean of z², with z = (reward − mean)/√(std² + λ) of each reward before it was
             learned: near 1 if the model holds, above it if rewards surprise. 1 before there are enough.
         failed_refits: how often a kernel could not be learned, so that the one before stayed.
-        warnings: in words, what has gone wrong: a process that has changed, a kernel that cannot be learned.
+        warnings: in words, what has gone wrong: a process that has changed, a kernel that cannot be learned, a dictionary
+            that is no smaller than the history.
     """
 
     observations: int
@@ -131,7 +136,7 @@ def diagnose(
     observations: int, pending: int, posteriors: Sequence[Posterior], residuals: Residuals, memory: int
 ) -> Diagnostics:
     """Return the diagnostics of a policy with these posteriors that has learned this number of rewards."""
-    found = (residuals.warning(_advice(posteriors)), *map(_failure, posteriors))
+    found = (residuals.warning(_advice(posteriors)), *map(_failure, posteriors), *map(_crowding, posteriors))
     # several models share one kernel
     first = next(iter(posteriors), None)
     return Diagnostics(
@@ -149,7 +154,7 @@ def diagnose(
         kernel_changes=() if first is None else first.kernel_changes,
         residual_mean_square=residuals.test.mean_square,
         failed_refits=sum(posterior.failures.count for posterior in posteriors),
-        warnings=tuple(warning for warning in found if warning is not None),
+        warnings=tuple(dict.fromkeys(warning for warning in found if warning is not None)),
     )
 
 
@@ -161,6 +166,22 @@ def _advice(posteriors: Sequence[Posterior]) -> str:
                 return "a shorter half-life or window follows it faster"
             return "what came before is dropped"
     return "nothing was dropped; a policy with forgetting=kernel_bandits.Restart() drops what no longer holds"
+
+
+def crowding(anchors: float, observations: int) -> str | None:
+    """Return in words that a dictionary does not pay; None if it does."""
+    if observations < CROWDED_ROUNDS or anchors < CROWDED_SHARE * observations:
+        return None
+    return (
+        f"the dictionary is no smaller than the history, {anchors:.0f} anchors for {observations} observations: a longer "
+        "lengthscale, a larger λ, or k_ucb makes a round faster."
+    )
+
+
+def _crowding(posterior: Posterior) -> str | None:
+    # with a kernel that is learned, nobody has chosen the lengthscale
+    is_given = isinstance(posterior, NystromPosterior)
+    return crowding(posterior.dictionary_size, posterior.round_index) if is_given else None
 
 
 def _failure(posterior: Posterior) -> str | None:

@@ -13,7 +13,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.numerics import linalg
 from kernel_bandits.numerics.blas_threads import factorisation_threads
-from kernel_bandits.numerics.growing import Symmetric, padded
+from kernel_bandits.numerics.growing import Symmetric, padded, waiting_rows
 from kernel_bandits.values import Rows, evolve, fact
 
 # Features wait until this many can enter A by one matrix product; the drift check follows: a few gemv per 64 rounds.
@@ -322,7 +322,7 @@ class RidgeRegression:
         if size == width:
             return recent.appended(features)
         if size > width:
-            width = size + RECENT_ROWS
+            width = size + waiting_rows(size)
             recent = Rows.of(padded(recent.array, width), RECENT_ROWS)
         return recent.appended(padded(features, width))
 

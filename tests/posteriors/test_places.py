@@ -62,10 +62,10 @@ def test_what_cannot_be_worth_it_is_not_tried():
     assert places.due(here, np.array([50.0, 1.0, 1.0]), np.zeros(3), best=50.1, surprise=1.0) is None
 
 
-def test_without_surprises_an_arm_is_due_that_was_hardly_tried_anywhere():
-    # (n_a + ½)² < t/K for arms 1 and 2 with 4 and 3 of 60 plays, all of them far away
+def test_without_surprises_a_described_action_is_due_that_was_hardly_tried_anywhere():
+    # (n_a + ½)² < t/K for actions 1 and 2 with 4 and 3 of 60 plays, all of them far away
     arms = np.array([1] * 4 + [2] * 3 + [0] * 53)
-    places = Places(1).measured(1, units(1), None).played(joint(np.full((60, 1), 9.0), arms))
+    places = Places(1).measured(1, units(1), units(3)).played(joint(np.full((60, 1), 9.0), arms))
     means = np.array([1.0, 0.9, 0.8])
     assert places.due(offered(np.zeros(1)), means, np.full(3, 0.1), best=2.0, surprise=0.0) == 2
     often = places.played(joint(np.full((4, 1), 9.0), [1, 1, 2, 2]))

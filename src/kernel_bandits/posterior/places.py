@@ -12,9 +12,10 @@ with N visits to places like this one, n_a of them to the arm, one of K. Surpris
 never seen before: by Good (1953) their probability u is the share of rewards whose value was seen once. Of clicks it
 is 0, and of yields 1.
 
-An arm of a short list that was hardly tried anywhere is tried by the same rule, with u = 1 and everywhere for a place,
-unless even a bound that holds in all rounds leaves no hope that it is the best here: a model of a few unlucky rewards
-is sure that it is bad, and then nothing shows that it is good.
+A described action of a short list that was hardly tried anywhere, such as a price, is tried by the same rule, with u = 1
+and everywhere for a place, unless even a bound that holds in all rounds leaves no hope that it is the best here. A model
+that learns from its neighbours may be sure that it is bad, and then nothing shows that it is good. Named arms need no
+such rule: it cost 0.6 points on four tables.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class Places:
         # what costs less than it may gain is worth a try
         worth = gain / np.maximum(cost, gain)
         due = np.full(offered, -1.0)
-        if self._counts is not None:
+        if self._counts is not None and self._actions is not None:
             counts, keys = self._counts, [(action + 0.0).tobytes() for action in points[:, self._split :]]
             tried = np.array([counts.get(key, 0) for key in keys])
             due = np.sqrt(plays / len(counts.keys() | set(keys)) * worth) - tried - 0.5

@@ -12,10 +12,10 @@ with N visits to places like this one, n_a of them to the arm, one of K. Surpris
 never seen before: by Good (1953) their probability u is the share of rewards whose value was seen once. Of clicks it
 is 0, and of yields 1.
 
-A described action of a short list that was hardly tried anywhere, such as a price, is tried by the same rule, with u = 1
-and everywhere for a place, unless even a bound that holds in all rounds leaves no hope that it is the best here. A model
-that learns from its neighbours may be sure that it is bad, and then nothing shows that it is good. Named arms need no
-such rule: it cost 0.6 points on four tables.
+A described action of a short list that was hardly tried anywhere, such as a price, is tried by the same rule, with
+u = 1 and everywhere for a place, unless even a bound that holds in all rounds leaves no hope that it is the best here.
+A model that learns from its neighbours may be sure that it is bad, and then nothing shows that it is good. Named arms
+need no such rule: it cost 0.6 points on four tables (two shuffles of 800 rounds).
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class LearnedPosterior(Posterior):
         # rounded, and equal ones would differ after some changes of the prior mean.
         self._rewards = Rows()
         self.best, self.surprise = 0.0, 0.0
-        self.places: Places | None = Places() if start is None else None
+        self.places: Places | None = Places(learner.context_columns) if start is None else None
         # A history-free stream until the kernel is frozen.
         self._kept = History() if self._is_history_free else None
 
@@ -132,7 +132,9 @@ class LearnedPosterior(Posterior):
         learner.describe(context_columns, points, box)
         if self.model is None:
             within = learner.build(None, UNKNOWN_NOISE, 0)
-        return evolve(self, learner=learner, within=within, places=self.places if box is None else None)
+        # a box has a design of its own
+        places = None if self.places is None or box is not None else Places(context_columns)
+        return evolve(self, learner=learner, within=within, places=places)
 
     def in_box(self, low: FloatArray, high: FloatArray) -> Self:
         learner = copy.copy(self.learner)

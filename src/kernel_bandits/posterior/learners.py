@@ -97,6 +97,11 @@ class Learner(ABC, Generic[M]):
     def start(self) -> M | None:
         """The model that the user chose to start from, or None where nothing is known of the rewards."""
 
+    @property
+    def context_columns(self) -> int:
+        """How many of the leading columns are the context, as far as is known."""
+        return 0
+
     @abstractmethod
     def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior:
         """Return the posterior of a kernel; of None before anything is known."""
@@ -285,6 +290,10 @@ class MixedLearner(Learner[MixedModel]):
     @property
     def start(self) -> None:
         return None
+
+    @property
+    def context_columns(self) -> int:
+        return self._columns.contexts
 
     def reseeded(self, entropy: int) -> MixedLearner:
         twin = copy.copy(self)

@@ -9,8 +9,13 @@ about 1/(n + ½)². So an arm is tried where
     (n_a + ½)² < u·N/K · gain/cost,    gain/cost ≤ 1,
 
 with N visits to places like this one, n_a of them to the arm, one of K. Surprises are as likely as values that were
-never seen before: by Good (1953) their probability u is the share of rewards whose value was seen once. Of clicks it is
-0, and of yields 1.
+never seen before: by Good (1953) their probability u is the share of rewards whose value was seen once. Of clicks it
+is 0, and of yields 1.
+
+A described action of a short list that was hardly tried anywhere, such as a price, is tried by the same rule, with
+u = 1 and everywhere for a place, unless even a bound that holds in all rounds leaves no hope that it is the best here.
+A model that learns from its neighbours may be sure that it is bad, and then nothing shows that it is good. Named arms
+need no such rule: it cost 0.6 points on four tables (two shuffles of 800 rounds).
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.learning.columns import ColumnUnits
-from kernel_bandits.learning.defaults import PLACE_WIDTH, REMEMBERED_PLAYS
+from kernel_bandits.learning.defaults import PLACE_WIDTH, REMEMBERED_PLAYS, SHORT_LIST
 from kernel_bandits.values import Rows, evolve
 
 
@@ -34,12 +39,14 @@ class Places:
         stride: of so many plays one is remembered.
     """
 
-    __slots__ = ("_actions", "_contexts", "_plays", "_rows", "_split", "_standard", "_stride")
+    __slots__ = ("_actions", "_contexts", "_counts", "_plays", "_rows", "_split", "_standard", "_stride")
 
     def __init__(self, split: int = 0, stride: int = 1) -> None:
         self._split, self._stride, self._plays = split, stride, 0
         # joint points as they were played, and in units of their columns
         self._rows, self._standard = Rows(), Rows()
+        # the plays of each action; None where the list is not short
+        self._counts: dict[bytes, int] | None = {}
         self._contexts: ColumnUnits | None = None
         self._actions: ColumnUnits | None = None
 
@@ -47,7 +54,14 @@ class Places:
         """Return these with further plays (n, d)."""
         first = -self._plays % self._stride
         kept = points[first :: self._stride]
-        after = evolve(self, _plays=self._plays + len(points))
+        counts = None if self._counts is None else self._counts.copy()
+        for action in points[:, self._split :] if counts is not None else ():
+            key = (action + 0.0).tobytes()
+            counts[key] = counts.get(key, 0) + 1
+            if len(counts) > SHORT_LIST:
+                counts = None
+                break
+        after = evolve(self, _plays=self._plays + len(points), _counts=counts)
         if len(kept):
             after._rows = self._rows.extended(kept)
             if self._contexts is not None:
@@ -111,15 +125,24 @@ class Places:
             best: the best reward so far.
             surprise: u, the share of rewards whose value was seen once.
         """
-        if self._contexts is None or len(points) < 2 or surprise * self._plays < len(points):
+        plays, offered = self._plays, len(points)
+        if self._contexts is None or offered < 2 or plays < offered:
             return None
         # what the best may earn here is no gain
         cost, gain = means.max() - means, best - (means + stds).max()
         if not gain > 0.0:
             return None
-        visits, of_each = self.visits(points)
         # what costs less than it may gain is worth a try
         worth = gain / np.maximum(cost, gain)
-        due = np.sqrt(surprise * visits / len(points) * worth) - of_each - 0.5
+        due = np.full(offered, -1.0)
+        if self._counts is not None and self._actions is not None:
+            counts, keys = self._counts, [(action + 0.0).tobytes() for action in points[:, self._split :]]
+            tried = np.array([counts.get(key, 0) for key in keys])
+            due = np.sqrt(plays / len(counts.keys() | set(keys)) * worth) - tried - 0.5
+            # t normal deviations are below √(2 log t) on average
+            due[means + math.sqrt(2.0 * math.log(plays)) * stds < means.max()] = -1.0
+        if surprise * plays >= offered:
+            visits, of_each = self.visits(points)
+            due = np.maximum(due, np.sqrt(surprise * visits / offered * worth) - of_each - 0.5)
         row = int(due.argmax())
         return row if due[row] > 0.0 else None

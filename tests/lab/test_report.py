@@ -90,7 +90,9 @@ def test_a_dictionary_no_smaller_than_the_history_is_named():
     )
     results = Results("study", "Study", tuple(execute(run) for run in study.runs), (), {})
     (problem,) = re.findall(r'<p class="warning">(.*?)</p>', page("Report", [Section("Study", results, [])]))
-    assert problem.startswith("short in MovingOptimum: the dictionary is no smaller than the history, 500 anchors for 500")
+    assert problem.startswith(
+        "short in MovingOptimum: the dictionary is no smaller than the history, 500 anchors for 500"
+    )
 
 
 @pytest.fixture(scope="module")

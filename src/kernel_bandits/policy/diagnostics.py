@@ -89,8 +89,8 @@ class Diagnostics:
         residual_mean_square: the running mean of z², with z = (reward − mean)/√(std² + λ) of each reward before it was
             learned: near 1 if the model holds, above it if rewards surprise. 1 before there are enough.
         failed_refits: how often a kernel could not be learned, so that the one before stayed.
-        warnings: in words, what has gone wrong: a process that has changed, a kernel that cannot be learned, a dictionary
-            that is no smaller than the history.
+        warnings: in words, what has gone wrong: a process that has changed, a kernel that cannot be learned, or a
+            dictionary that is no smaller than the history.
     """
 
     observations: int
@@ -173,8 +173,8 @@ def crowding(anchors: float, observations: int) -> str | None:
     if observations < CROWDED_ROUNDS or anchors < CROWDED_SHARE * observations:
         return None
     return (
-        f"the dictionary is no smaller than the history, {anchors:.0f} anchors for {observations} observations: a longer "
-        "lengthscale, a larger λ, or k_ucb makes a round faster."
+        f"the dictionary is no smaller than the history, {anchors:.0f} anchors for {observations} observations: a "
+        "longer lengthscale, a larger λ, or k_ucb makes a round faster."
     )
 
 

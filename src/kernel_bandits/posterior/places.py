@@ -54,19 +54,25 @@ class Places:
         """Return these with further plays (n, d)."""
         first = -self._plays % self._stride
         kept = points[first :: self._stride]
-        counts = None if self._counts is None else self._counts.copy()
-        for action in points[:, self._split :] if counts is not None else ():
-            key = (action + 0.0).tobytes()
-            counts[key] = counts.get(key, 0) + 1
-            if len(counts) > SHORT_LIST:
-                counts = None
-                break
-        after = evolve(self, _plays=self._plays + len(points), _counts=counts)
+        after = evolve(self, _plays=self._plays + len(points), _counts=self._counted(points))
         if len(kept):
             after._rows = self._rows.extended(kept)
             if self._contexts is not None:
                 after._standard = self._standard.extended(self._standardised(kept))
         return after._thinned() if len(after._rows) > REMEMBERED_PLAYS else after
+
+    def _counted(self, points: FloatArray) -> dict[bytes, int] | None:
+        """Return how often each action was played once these points (n, d) are; None where the list is not short."""
+        if self._counts is None:
+            return None
+        counts = self._counts.copy()
+        for action in points[:, self._split :]:
+            # −0 is 0
+            key = (action + 0.0).tobytes()
+            counts[key] = counts.get(key, 0) + 1
+            if len(counts) > SHORT_LIST:
+                return None
+        return counts
 
     def _thinned(self) -> Self:
         """Return these with every second of the plays that were remembered."""

@@ -29,15 +29,22 @@ def main() -> None:
     print("| environment | λ | rule | regret | m | µs per round |\n|---|---|---|---|---|---|")
     for name in ENVIRONMENTS:
         for regularization in (0.01, 1.0):
+            regrets = []
             for rule in RULES:
                 runs = Parallel(n_jobs=-1)(delayed(one_run)(name, rule, regularization, seed) for seed in range(SEEDS))
                 regret, size, microseconds = np.array(runs).T
+                regrets.append(regret)
                 mean, half_width = mean_interval(regret)
                 print(
                     f"| {name} | {regularization:g} | `{type(rule).__name__}` | {mean:.1f} ± {half_width:.1f} "
                     f"| {size.mean():.0f} | {np.median(microseconds):.0f} |",
                     flush=True,
                 )
+            # both rules meet the same contexts and noise, seed by seed
+            mean, half_width = mean_interval(regrets[1] - regrets[0])
+            print(
+                f"| {name} | {regularization:g} | second less first | {mean:+.2f} ± {half_width:.2f} | | |", flush=True
+            )
 
 
 if __name__ == "__main__":

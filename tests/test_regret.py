@@ -46,7 +46,7 @@ LIMITS = {"Bump": 27.0, "Chessboard": 55.0, "StepDiagonal": 125.0}
 @pytest.mark.parametrize("instance_seed", [None, 0, 1, 2, 3, 4])
 @pytest.mark.parametrize("name", NAMES)
 def test_published_settings_over_twenty_seeds(name, instance_seed):
-    """T = 2000, λ = μ = 0.01, one standard deviation, oversampling 2: regret bounded, and within K-UCB's interval."""
+    """T = 2000, λ = μ = 0.01, one standard deviation, oversampling 2: regret bounded, and K-UCB's seed by seed."""
     environment, horizon, seeds = getattr(kb.environments, name)(instance_seed), 2000, 20
     efficient, history_free, exact = policies(environment.lengthscale)
     exact_regret, _ = regrets(exact, environment, horizon, seeds)
@@ -54,9 +54,13 @@ def test_published_settings_over_twenty_seeds(name, instance_seed):
     line = [f"{name} {instance_seed}: K-UCB {exact_regret.mean():.1f} ± {half_width:.1f}"]
     for label, build in (("EK-UCB", efficient), ("history none", history_free)):
         regret, size = regrets(build, environment, horizon, seeds)
-        line.append(f"{label} {regret.mean():.1f}, m {size.mean():.0f} (max {size.max()})")
+        gap = regret - exact_regret
+        own = stats.t.ppf(0.975, seeds - 1) * gap.std(ddof=1) / np.sqrt(seeds)
+        line.append(f"{label} {regret.mean():.1f}, less K-UCB {gap.mean():+.2f} ± {own:.2f}")
+        line.append(f"m {size.mean():.0f} (max {size.max()})")
         print("; ".join(line))
-        assert abs(regret.mean() - exact_regret.mean()) <= half_width
+        # no systematic loss beyond 2 % of the regret; 36 comparisons, so an interval may miss 0
+        assert gap.mean() - own <= 0.02 * exact_regret.mean()
         if instance_seed is None:
             assert regret.mean() <= LIMITS[name]
         if name != "Bump":

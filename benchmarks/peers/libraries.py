@@ -176,6 +176,22 @@ def table(rows: list[dict[str, object]]) -> str:
     return "\n".join(lines)
 
 
+def paired(rows: list[dict[str, object]], first: str, second: str) -> str:
+    """Return the regret of one peer less that of another by environment, over seeds that both met."""
+    from kernel_bandits_lab.summary import mean_interval
+
+    parts = []
+    for environment in ENVIRONMENTS:
+        found = {
+            (row["peer"], row["seed"]): float(str(row["regret"])) for row in rows if row["environment"] == environment
+        }
+        seeds = [seed for peer, seed in found if peer == first and (second, seed) in found]
+        if len(seeds) > 1:
+            mean, half_width = mean_interval(np.array([found[first, seed] - found[second, seed] for seed in seeds]))
+            parts.append(f"{environment} {mean:+.1f} ± {half_width:.1f}")
+    return f"{first} less {second}, paired: {', '.join(parts)}"
+
+
 def main(results: Path) -> None:
     rows = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
     done = {(row["peer"], row["environment"], row["seed"]) for row in rows}
@@ -195,6 +211,7 @@ def main(results: Path) -> None:
                     file.write(json.dumps(rows[-1]) + "\n")
                 print(rows[-1], flush=True)
     print(table(rows))
+    print(paired(rows, "EK-UCB, T = 500", "scikit-learn GPR refitted, T = 500"))
     print(", ".join(f"{package} {version(package)}" for package in PACKAGES))
 
 

@@ -75,6 +75,8 @@ def test_the_allowance_is_the_mixture_of_all_kernels():
         alone = kb.Tightened(norm_bound=B, noise_bound=R, failure_probability=DELTA / 2).radius(member.posterior)
         assert policy.model.radius(place) <= alone
         combined = policy.model.allowance + RIDGE * B**2 - member.misfit
+        own = alone if member.is_refuted else min(alone, math.sqrt(max(combined, 0.0)))
+        assert policy.model.radius(place) == pytest.approx(own)
         assert combined <= alone**2 + 2 * R**2 * math.log(2 / policy.model.weights[place]) + 1e-9
 
 

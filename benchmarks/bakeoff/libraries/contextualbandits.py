@@ -1,4 +1,4 @@
-"""contextualbandits: bootstrapped logistic regressions (UCB and Thompson sampling) and LinUCB, one model per arm."""
+"""contextualbandits: bootstrapped classifiers (UCB and Thompson sampling) and LinUCB, one model per arm."""
 
 from __future__ import annotations
 
@@ -55,17 +55,20 @@ class Refitted(Player):
             self.next_fit = count + max(FIRST_FIT, int(GROWTH * count))
 
 
-def bootstrapped(kind: str) -> Callable[[Settings, Shape, int], Player]:
-    """Return how a bootstrapped policy of this name is built, the library's defaults kept but for the regression."""
+def bootstrapped(kind: str, classifier: str = "logistic") -> Callable[[Settings, Shape, int], Player]:
+    """Return how a bootstrapped policy of this name is built, the library's defaults kept but for the classifier."""
 
     def build(settings: Settings, shape: Shape, seed: int) -> Player:  # noqa: ARG001 (nothing is set)
         import sklearn
         from contextualbandits import online
         from sklearn.linear_model import LogisticRegression
+        from sklearn.tree import DecisionTreeClassifier
 
         sklearn.set_config(assume_finite=True, skip_parameter_validation=True)
-        regression = LogisticRegression(max_iter=200)
-        model = getattr(online, kind)(regression, shape.arms, random_state=seed + 1, njobs_arms=1)
+        # a leaf of one row would be as sure as one of many
+        tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=seed)
+        base = LogisticRegression(max_iter=200) if classifier == "logistic" else tree
+        model = getattr(online, kind)(base, shape.arms, random_state=seed + 1, njobs_arms=1)
         return Refitted(model, shape.arms, seed)
 
     return build
@@ -109,6 +112,8 @@ LIBRARY = Library(
         # 10 to 50 ms a round: one setting each, the library's defaults
         Entry("BootstrappedUCB", bootstrapped("BootstrappedUCB"), plays=binary),
         Entry("BootstrappedTS", bootstrapped("BootstrappedTS"), plays=binary),
+        Entry("BootstrappedUCB, trees", bootstrapped("BootstrappedUCB", "trees"), plays=binary),
+        Entry("BootstrappedTS, trees", bootstrapped("BootstrappedTS", "trees"), plays=binary),
         Entry("LinUCB", linear, grid(**{"alpha": (0.05, 0.1, 0.3), "lambda": (1.0, 10.0)})),
     ),
 )

@@ -159,7 +159,7 @@ def test_the_export_is_read_by_evaluation_and_by_another_policy(tmp_path):
         (tmp_path / "log.jsonl").write_bytes(response.read())
     log = read(tmp_path / "log.jsonl")
     assert len(log.rewards) == 20
-    assert set(log.names) == {"red", "blue", "green"}
+    assert "blue" in log.names
     # only blue earns anything: 1 each time
     assert kb.offpolicy.evaluate(log, "blue").estimates["self-normalised"].value == pytest.approx(1.0)
     whole.stop()

@@ -141,6 +141,7 @@ CALLS = {
     "export": (exported, exported),
     "save": (loaded, loaded),
     "reseed": (lambda t, _: t.reseed(9), lambda a, _: a.reseed(9)),
+    "reseed_choices": (lambda t, _: t.reseed_choices(9), lambda a, _: a.reseed_choices(9)),
     "forget_choice": (lambda t, _: t.forget_choice(), lambda a, _: a.forget_choice()),
 }
 

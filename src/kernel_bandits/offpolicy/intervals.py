@@ -65,7 +65,7 @@ def studentised(terms: FloatArray, weights: FloatArray, level: float) -> tuple[f
     """Return the weighted mean Q = Σhx/Σh, both ends of its normal interval and its error √(Σh²(x − Q)²)/Σh.
 
     On the log of a policy that learns, the plain mean of unbiased terms need not be normal; with weights that even out
-    their variances it is (Hadad, Hirshberg, Zhan, Wager and Athey 2021, Theorem 2).
+    their variances it is (Hadad et al. 2021, Theorem 2).
     """
     total = float(weights.sum())
     value = float(weights @ terms) / total

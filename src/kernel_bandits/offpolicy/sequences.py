@@ -5,7 +5,7 @@ memory, and ``sequence.interval`` is valid at whatever time the log is read or t
 are fed in the order of the decisions, and what a round adds may depend on the rounds before it: the probabilities of a
 policy that learns, the predictions of a model.
 
-All but :class:`SubGaussianMean` rest on one inequality (Howard, Ramdas, McAuliffe and Sekhon 2021, Theorem 4). Let the
+All but :class:`SubGaussianMean` rest on one inequality (Howard et al. 2021, Theorem 4). Let the
 terms X have conditional expectations μ, and let guesses X̂, made before, satisfy X − X̂ ≥ −c. With S = Σ(X − μ) and
 V = Σ(X − X̂)²,
 

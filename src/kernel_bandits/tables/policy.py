@@ -234,16 +234,16 @@ class TablePolicy:
             raise InputError("policy: expected one that has learned nothing yet; build it with features= at once.")
         self.inner, self.features, self.codec = policy, features, features.codec()
 
-    def describe(self, frame: FrameLike) -> None:
+    def describe(self, contexts: FrameLike) -> None:
         """Show the policy rows whose rewards are not known, such as last month's visitors, before its first decision.
 
         It learns their levels, and measures the columns on them: spread, tails, and how common each level is.
 
         Args:
-            frame: contexts, as they will come.
+            contexts: a frame or a sequence of rows, as they will come.
         """
         with self._alone():
-            rows = as_rows("frame", frame)
+            rows = as_rows("contexts", contexts)
             codec = self.codec.described(rows)
             vectors, _ = codec.contexts(rows)
             self._change(codec, lambda: self.inner.describe(vectors))

@@ -18,7 +18,8 @@ from kernel_bandits.confidence import Confidence, GuaranteedRadius, KrauseOng, L
 from kernel_bandits.dictionaries import DictionaryRule, Kors, Resampling
 from kernel_bandits.dictionaries.base import as_rule, rule_or_none
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import KernelLike, Linear, PerArm
+from kernel_bandits.kernels import KernelLike, Linear
+from kernel_bandits.kernels.base import with_defaults
 from kernel_bandits.kernels.fourier import (
     InteractionFeatures,
     LinearFeatures,
@@ -577,9 +578,7 @@ def _posterior_of(
         )
         return LearnedPosterior(learner, learning, seed_of(seed, "learning"))
     if learning is None:
-        if isinstance(kernel, PerArm):
-            return SplitPosterior(kernel, regularization, posteriors)
-        return posteriors(kernel, regularization)
+        return _of_kernel(kernel, regularization, posteriors)
     start = RewardModel.of(kernel, regularization)
     return LearnedPosterior(StationaryLearner(posteriors, start, learning), learning, seed_of(seed, "learning"))
 
@@ -604,6 +603,16 @@ def _forgetting(
     plain = _posterior_of(kernel, regularization, learning, posteriors, seed)
     assert isinstance(plain, LearnedPosterior)
     return ForgettingPosterior(_LearnedRenewals(plain.learner, learning, seed_of(seed, "learning")), forgetting)
+
+
+def _of_kernel(
+    kernel: KernelLike, regularization: float, posteriors: _Posteriors, number: int | None = None
+) -> Posterior:
+    """Return the posterior of a given kernel: one for each arm where arms share nothing, otherwise a joint one."""
+    own = with_defaults(kernel)
+    if own.of_each_arm() is not None:
+        return SplitPosterior(own, regularization, posteriors)
+    return posteriors(kernel, regularization, number)
 
 
 @dataclass(frozen=True)
@@ -644,9 +653,7 @@ class _Renewals:
 
     def __call__(self, number: int, before: Posterior | None) -> Posterior:
         del before  # the kernel is given
-        if isinstance(self.kernel, PerArm):
-            return SplitPosterior(self.kernel, self.regularization, self.posteriors)
-        return self.posteriors(self.kernel, self.regularization, number)
+        return _of_kernel(self.kernel, self.regularization, self.posteriors, number)
 
     def reseeded(self, entropy: int) -> _Renewals:
         """Return the same with coins of another seed."""

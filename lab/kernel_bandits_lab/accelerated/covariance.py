@@ -1,25 +1,22 @@
 """The stationary kernels as functions that compile, with lengthscales of each replica."""
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast, get_args
 
 import jax
 import jax.numpy as jnp
 
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels import Exponential, Gaussian, KernelLike, Matern
+from kernel_bandits.kernels import KernelLike
 from kernel_bandits.kernels.stationary import Stationary
 
-Family: TypeAlias = Literal["gaussian", "exponential", "matern32", "matern52"]
+Family: TypeAlias = Literal["gaussian", "exponential", "matern 3/2", "matern 5/2"]
 
 
 def family_of(kernel: KernelLike) -> Family:
     """Return the family of a kernel; one compiled program serves one family."""
-    if type(kernel) is Gaussian:
-        return "gaussian"
-    if type(kernel) is Exponential:
-        return "exponential"
-    if type(kernel) is Matern:
-        return "matern32" if kernel.smoothness == 1.5 else "matern52"
+    family = getattr(kernel, "form", None)
+    if family in get_args(Family):
+        return cast("Family", family)
     raise InputError(
         f"kernel: expected Gaussian, Exponential or Matern, got {kernel!r}; other kernels run with kernel_bandits.run."
     )
@@ -54,7 +51,7 @@ def of_squared_distance(family: Family, squared: jax.Array) -> jax.Array:
     distance = jnp.sqrt(squared)
     if family == "exponential":
         return jnp.exp(-distance)
-    if family == "matern32":
+    if family == "matern 3/2":
         return (1 + distance) * jnp.exp(-distance)
     return (1 + distance + squared / 3) * jnp.exp(-distance)
 

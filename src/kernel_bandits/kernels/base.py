@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,6 +100,15 @@ class Kernel(ABC):
         """Return the kernel of contexts and d_x where arms, the distinct actions, share nothing; None where they do."""
         return None
 
+    def require_split(self, context_columns: int) -> None:
+        """Raise if the kernel splits points elsewhere than behind this many columns of the context."""
+        del context_columns  # by default it does not split them
+
+    def portable(self, start: int, stop: int) -> dict[str, Any]:
+        """Return the kernel of the columns from start to stop of a point as exported files hold it, plain data."""
+        del start, stop
+        raise InputError(f"export: {self!r} has no portable form; use a kernel of this library.")
+
     def __add__(self, other: KernelLike | float) -> Sum:
         return Sum(self, as_kernel(other))
 
@@ -148,6 +157,10 @@ class Constant(Kernel):
     def diag_gradient(self, X: FloatArray) -> FloatArray:
         return np.zeros(X.shape)
 
+    def portable(self, start: int, stop: int) -> dict[str, Any]:
+        del start, stop  # of all columns
+        return {"kind": "constant", "value": self.value}
+
     def __repr__(self) -> str:
         return f"Constant({self.value:g})"
 
@@ -191,6 +204,14 @@ class Sum(Kernel):
         left, right = diagonal_gradient(self.left, X), diagonal_gradient(self.right, X)
         return None if left is None or right is None else left + right
 
+    def require_split(self, context_columns: int) -> None:
+        for part in (self.left, self.right):
+            with_defaults(part).require_split(context_columns)
+
+    def portable(self, start: int, stop: int) -> dict[str, Any]:
+        parts = [with_defaults(part).portable(start, stop) for part in (self.left, self.right)]
+        return {"kind": "sum", "parts": parts}
+
     def __repr__(self) -> str:
         return f"({self.left!r} + {self.right!r})"
 
@@ -224,6 +245,14 @@ class Product(Kernel):
         if left is None or right is None:
             return None
         return left * self.right.diag(X)[:, None] + right * self.left.diag(X)[:, None]
+
+    def require_split(self, context_columns: int) -> None:
+        for part in (self.left, self.right):
+            with_defaults(part).require_split(context_columns)
+
+    def portable(self, start: int, stop: int) -> dict[str, Any]:
+        parts = [with_defaults(part).portable(start, stop) for part in (self.left, self.right)]
+        return {"kind": "product", "parts": parts}
 
     def __repr__(self) -> str:
         return f"{self.left!r} * {self.right!r}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,6 +64,12 @@ class Bends:
         places = [place for place, column in enumerate(columns.tolist()) if column in known]
         kept = [known[int(columns[place])] for place in places]
         return type(self)(places, self.middle[kept], self.knee[kept]) if places else None
+
+    def portable(self, kernel: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
+        """Return the portable form of a kernel whose points are bent first: s ← asinh((s − middle)/knee)."""
+        places = (start + self.columns).tolist()
+        bent = {"kind": "bent", "columns": [start, stop], "bent": places, "middle": self.middle.tolist()}
+        return bent | {"knee": self.knee.tolist(), "kernel": kernel}
 
     def __repr__(self) -> str:
         return f"Bends(columns={self.columns.tolist()})"

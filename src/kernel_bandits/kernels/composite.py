@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +13,8 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.kernels.base import (
     Kernel,
     KernelLike,
-    Product,
     Pullback,
     Sections,
-    Sum,
     as_kernel,
     diagonal_gradient,
     kernel_gradient,
@@ -53,6 +52,15 @@ class Shear:
     def offsets(self, contexts: FloatArray) -> FloatArray:
         """Return M(x − centre) for contexts (n, d_x), shape (n, d_a)."""
         return times(contexts - self.centre, np.ascontiguousarray(self.slopes.T))
+
+    def portable(self, kernel: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
+        """Return the portable form of a kernel of points that are moved first, by s ← As + offset."""
+        matrix = np.eye(stop - start)
+        actions, contexts = self.slopes.shape
+        matrix[-actions:, :contexts] = -self.slopes
+        offset = np.concatenate([np.zeros(contexts), self.slopes @ self.centre])
+        moved = {"kind": "moved", "columns": [start, stop], "matrix": matrix.tolist(), "offset": offset.tolist()}
+        return moved | {"kernel": kernel}
 
 
 class TensorProduct(Kernel):
@@ -162,6 +170,19 @@ class TensorProduct(Kernel):
         actions = _PlainSections(self.action_kernel, other_actions) if actions is None else actions
         return _SectionsInContext(actions, factors, prior, offset)
 
+    def require_split(self, context_columns: int) -> None:
+        if self.context_dimension != context_columns:
+            raise InputError(
+                f"context_dimension: {self!r} takes the first {self.context_dimension} columns for the context, but "
+                f"contexts have length {context_columns}; build it with context_dimension={context_columns}."
+            )
+
+    def portable(self, start: int, stop: int) -> dict[str, Any]:
+        split = start + self.context_dimension
+        of_context = with_defaults(self.context_kernel).portable(start, split)
+        product = {"kind": "product", "parts": [of_context, with_defaults(self.action_kernel).portable(split, stop)]}
+        return product if self.shear is None else self.shear.portable(product, start, stop)
+
     def __repr__(self) -> str:
         moved = "" if self.shear is None else ", shear"
         return f"TensorProduct({self.context_kernel!r}, {self.action_kernel!r}, {self.context_dimension}{moved})"
@@ -215,7 +236,7 @@ def require_columns(kernel: KernelLike, points: FloatArray, context_columns: int
     It must be symmetric and positive semi-definite there. The message of a foreign kernel is passed on.
     """
     if context_columns is not None:
-        _require_split(kernel, context_columns)
+        with_defaults(kernel).require_split(context_columns)
     first = points[:FIRST_POINTS]
     try:
         with np.errstate(all="ignore"):
@@ -249,15 +270,4 @@ def require_gram(kernel: KernelLike, gram: FloatArray, shape: tuple[int, int]) -
             f"kernel: a {type(kernel).__name__} returned {gram.dtype} of shape {gram.shape} for {shape[0]} and "
             f"{shape[1]} points; kernel(X, Y) must be float64 of shape (len(X), len(Y)). "
             "In a sum or product with a scikit-learn kernel, ours comes first."
-        )
-
-
-def _require_split(kernel: KernelLike, context_columns: int) -> None:
-    if isinstance(kernel, (Sum, Product)):
-        _require_split(kernel.left, context_columns)
-        _require_split(kernel.right, context_columns)
-    elif isinstance(kernel, TensorProduct) and kernel.context_dimension != context_columns:
-        raise InputError(
-            f"context_dimension: {kernel!r} takes the first {kernel.context_dimension} columns for the context, but "
-            f"contexts have length {context_columns}; build it with context_dimension={context_columns}."
         )

@@ -1,6 +1,7 @@
 """Kernels that depend only on the inner product of two points."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -55,8 +56,20 @@ class Polynomial(Kernel):
         slopes = ((X / self._scales.values) @ other.T + self.offset) ** (self.degree - 1)
         return self.degree * times(weights * slopes, other) / self._scales.values
 
+    def portable(self, start: int, stop: int) -> dict[str, Any]:
+        scale = self._scales.per_column(stop - start)
+        return dot_node(start, stop, [0.0] * len(scale), scale, np.eye(len(scale)), self.offset, self.degree)
+
     def __repr__(self) -> str:
         return f"Polynomial(degree={self.degree}, lengthscale={self._scales!r}, offset={self.offset:g})"
+
+
+def dot_node(
+    start: int, stop: int, centre: list[float], scale: list[float], metric: FloatArray, offset: float, degree: int
+) -> dict[str, Any]:
+    """Return the portable form of (⟨x, My⟩ + offset)^degree, of standardised x = (s − centre)/scale."""
+    node = {"kind": "dot", "columns": [start, stop], "centre": centre, "scale": scale, "metric": metric.tolist()}
+    return node | {"offset": offset, "degree": degree}
 
 
 class Linear(Kernel):
@@ -72,11 +85,6 @@ class Linear(Kernel):
     def __init__(self, lengthscale: Lengthscale = 1.0, offset: float = 0.0) -> None:
         self._polynomial = Polynomial(1, lengthscale, offset)
 
-    @property
-    def as_polynomial(self) -> Polynomial:
-        """The same kernel as a polynomial of degree 1."""
-        return self._polynomial
-
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
         return self._polynomial(X, Y)
 
@@ -85,6 +93,9 @@ class Linear(Kernel):
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         return self._polynomial.gradient(X, Y, weights)
+
+    def portable(self, start: int, stop: int) -> dict[str, Any]:
+        return self._polynomial.portable(start, stop)
 
     def __repr__(self) -> str:
         return f"Linear(lengthscale={self._polynomial._scales!r}, offset={self._polynomial.offset:g})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,8 +11,17 @@ from scipy.spatial.distance import cdist
 
 from kernel_bandits.arrays import FloatArray, as_count, as_floats, as_positive, require_finite
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels.base import Kernel, KernelLike, Pullback, Sections, as_kernel, weighted_gradient
+from kernel_bandits.kernels.base import (
+    Kernel,
+    KernelLike,
+    Pullback,
+    Sections,
+    as_kernel,
+    weighted_gradient,
+    with_defaults,
+)
 from kernel_bandits.kernels.bends import Bends
+from kernel_bandits.kernels.dot_product import dot_node
 from kernel_bandits.numerics.linalg import times, times_transpose
 
 # From this many points and columns on, distances are computed as a product of matrices, if no squared norm is above
@@ -219,6 +229,27 @@ class Mixed(Kernel):
         # k(x, x) = bias + smooth + own + linear·⟨x, Mx⟩
         return self._by_points(2.0 * self._weighted(self._standardised(X)) / self.scale, X)
 
+    def portable(self, start: int, stop: int) -> dict[str, Any]:
+        width = stop - start
+        count = self.variables or max(width, 1)
+        scale = np.broadcast_to(self.scale, (width,))
+        scales, centre = scale.tolist(), np.broadcast_to(self.centre, (width,)).tolist()
+        distances = (scale * self.lengthscale * math.sqrt(count)).tolist()
+        linear = dot_node(
+            start, stop, centre, scales, np.eye(width) / count if self.metric is None else self.metric, 0.0, 1
+        )
+        weighted = [
+            (self.linear, linear),
+            (self.smooth, {"kind": "matern 5/2", "columns": [start, stop], "scale": distances}),
+        ]
+        if self.own:
+            weighted.append((self.own, _same_node(start, stop, scales, SAME)))
+        parts: list[dict[str, Any]] = [{"kind": "constant", "value": self.bias}]
+        for value, part in weighted:
+            parts.append({"kind": "product", "parts": [{"kind": "constant", "value": value}, part]})
+        node: dict[str, Any] = {"kind": "sum", "parts": parts}
+        return node if self.bends is None else self.bends.portable(node, start, stop)
+
     def __repr__(self) -> str:
         own = f", own={self.own:.3g}" if self.own else ""
         bends = f", bends={self.bends!r}" if self.bends is not None else ""
@@ -226,6 +257,11 @@ class Mixed(Kernel):
             f"Mixed(bias={self.bias:.3g}, linear={self.linear:.3g}, smooth={self.smooth:.3g}, "
             f"lengthscale={self.lengthscale:.3g}{own}{bends})"
         )
+
+
+def _same_node(start: int, stop: int, scale: list[float], within: float) -> dict[str, Any]:
+    """Return the portable form of [x = y], of points scaled."""
+    return {"kind": "same", "columns": [start, stop], "scale": scale, "within": within}
 
 
 class _MixedSections(Sections):
@@ -319,6 +355,11 @@ class PerArm(Kernel):
 
     def of_each_arm(self) -> tuple[KernelLike, int]:
         return self.context_kernel, self.context_dimension
+
+    def portable(self, start: int, stop: int) -> dict[str, Any]:
+        split = start + self.context_dimension
+        same = _same_node(split, stop, [1.0] * (stop - split), 0.0)
+        return {"kind": "product", "parts": [with_defaults(self.context_kernel).portable(start, split), same]}
 
     def __repr__(self) -> str:
         return f"PerArm({self.context_kernel!r}, {self.context_dimension})"

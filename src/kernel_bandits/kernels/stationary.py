@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -57,6 +57,10 @@ class Scales:
         if self.scalar is not None:
             return f"{self.scalar:g}"
         return f"[{', '.join(f'{value:g}' for value in self.values.tolist())}]"
+
+    def per_column(self, count: int) -> list[float]:
+        """Return one lengthscale for each of so many columns."""
+        return np.broadcast_to(self.values, (count,)).tolist()
 
 
 class Stationary(Kernel):
@@ -119,6 +123,16 @@ class Stationary(Kernel):
         ones.fill(1.0)
         return ones
 
+    @property
+    def form(self) -> str:
+        """What exported files call the function of the distance; the classes of a user's own have no name there."""
+        return ""
+
+    def portable(self, start: int, stop: int) -> dict[str, Any]:
+        if not self.form:
+            return super().portable(start, stop)
+        return {"kind": self.form, "columns": [start, stop], "scale": self._scales.per_column(stop - start)}
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(lengthscale={self._scales!r}{self._other_arguments})"
 
@@ -132,6 +146,7 @@ class Gaussian(Stationary):
     """
 
     factor = -0.5
+    form = "gaussian"
 
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
         return np.exp(squared, squared)
@@ -147,6 +162,8 @@ class Gaussian(Stationary):
 
 class Exponential(Stationary):
     """exp(−‖(x − y)/ℓ‖), the Laplace kernel in the Euclidean norm (Matérn 1/2); ℓ is one number or one per column."""
+
+    form = "exponential"
 
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
         distance = np.sqrt(squared, out=squared)
@@ -184,6 +201,10 @@ class Matern(Stationary):
         self.smoothness = float(smoothness)
         self.factor = 2 * self.smoothness
         self._other_arguments = f", smoothness={smoothness:g}"
+
+    @property
+    def form(self) -> str:
+        return "matern 3/2" if self.smoothness == 1.5 else "matern 5/2"
 
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
         # 1 + r or 1 + r + r²/3 in the place of r², piece by piece: a whole array for r would be new memory every time

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.tables.columns import Codebook, Column, ColumnGroup, Side, as_columns, as_levels
-from kernel_bandits.tables.rows import ColumnCodec, Row, as_row, as_rows, is_frame
+from kernel_bandits.tables.rows import ColumnCodec, Row, SideCodec, as_row, as_rows, is_frame
 from kernel_bandits.tables.values import Level, level_of, shown
 
 # An action as it was offered: the name of an arm, or a row of features, with the name of the arm among them or without.
@@ -103,7 +103,7 @@ class Arms:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ArmCodec:
+class ArmCodec(SideCodec):
     """Encodes arms by name, with features or without.
 
     Attributes:
@@ -137,17 +137,15 @@ class ArmCodec:
 
     @property
     def width(self) -> int:
-        """d_a."""
         return self.vectors.shape[1]
 
     def offered(self, offer: Offer | None) -> Sequence[Action]:
-        """Return the actions of an offer, one by one; all known arms unless some are given."""
         if type(offer) is list or type(offer) is tuple:
             return offer
         if offer is None:
             if not self.met:
                 raise InputError("actions: expected the names of the arms on offer; none is known yet.")
-            return tuple(self.met)
+            return self.arms
         if isinstance(offer, Mapping):
             return [{ARM: name, **as_row(f"actions, arm {name!r}", row)} for name, row in offer.items()]
         if is_frame(offer):
@@ -157,7 +155,6 @@ class ArmCodec:
         return list(offer)
 
     def encode(self, actions: Sequence[Action], place: str) -> tuple[FloatArray, bool]:
-        """Return vectors (A, d_a) with what is known now, and whether all are settled for good."""
         index = self.index
         try:
             return self.vectors.take([index[name] for name in actions], axis=0), True  # type: ignore[index]
@@ -213,8 +210,7 @@ class ArmCodec:
         # {"arm": "red"} alone names an arm whose features are known
         return name, row or None
 
-    def learned(self, action: Action) -> ArmCodec:
-        """Return the codec that encodes an action, which :meth:`encode` took, for good."""
+    def learned(self, action: Action) -> Self:
         name, row = self._parts(action, "actions")
         features = self.features if self.features is None or row is None else self.features.learned(row)
         codec = replace(self, codebook=self.codebook.learned(name), features=features, met=self.met | {name: None})
@@ -228,7 +224,6 @@ class ArmCodec:
         return replace(codec, index=self.index | {name: len(self.index)}, vectors=vectors)
 
     def read(self, vector: FloatArray) -> Action | None:
-        """Return the action that a vector stands for, as far as it can be told."""
         name = self.codebook.read(vector[: self.codebook.capacity]) if self.codebook.capacity else None
         if self.features is None:
             return name
@@ -236,23 +231,23 @@ class ArmCodec:
         return row if name is None else {ARM: name, **row}
 
     def name_of(self, action: Action) -> Level:
-        """Return the name of an action's arm."""
         return self._parts(action, "actions")[0]
 
     def row_of(self, action: Action) -> dict[str, Any]:
-        """Return the features of an action, with the name of its arm among them."""
         name, row = self._parts(action, "action")
         if row is None and self.features is not None and name not in self.rows and name in self.index:
             row = self.features.read(self.vectors[self.index[name]])
         return {ARM: name, **(row or self.rows.get(name, {}))}
 
     @property
+    def arms(self) -> tuple[Level, ...]:
+        return tuple(self.met)
+
+    @property
     def levels(self) -> dict[str, tuple[Level, ...]]:
-        """The arms that are known, and the levels that were found of each column that looks for them."""
-        return {ARM: tuple(self.met), **({} if self.features is None else self.features.levels)}
+        return {ARM: self.arms, **({} if self.features is None else self.features.levels)}
 
     def portable(self, side: Side, shift: int) -> list[dict[str, Any]]:
-        """Return the encoding of name and features, on columns moved by a shift."""
         nodes, width = [], self.codebook.capacity
         if width:
             place = {"name": ARM, "side": side, "columns": [shift, shift + width]}

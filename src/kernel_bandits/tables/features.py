@@ -25,7 +25,6 @@ from kernel_bandits.tables.rows import (
     RowLike,
     Transformer,
     TransformerCodec,
-    as_row,
     as_rows,
     is_frame,
     transformer_groups,
@@ -252,15 +251,7 @@ class Codec:
 
     def offered(self, offer: Offer | None = None) -> Sequence[Action]:
         """Return the actions of an offer, one by one; every known arm unless some are given."""
-        if isinstance(self.choices, ArmCodec):
-            return self.choices.offered(offer)
-        if type(offer) is list:
-            return offer
-        if offer is None:
-            raise InputError("actions: expected the rows on offer, got none; every round describes its own actions.")
-        if isinstance(offer, Mapping):
-            raise InputError(f"actions: expected several rows, got one ({shown(offer)}); write [row, …].")
-        return as_rows("actions", offer)
+        return self.choices.offered(offer)
 
     def actions(self, actions: Sequence[Action]) -> tuple[FloatArray, bool]:
         """Return the vectors (A, d_a) of actions, and whether all are settled for good."""
@@ -355,11 +346,11 @@ class Codec:
 
     def arm_of(self, action: Action) -> Level | None:
         """Return the name of an action's arm; None where actions are described by features alone."""
-        return self.choices.name_of(action) if isinstance(self.choices, ArmCodec) else None
+        return self.choices.name_of(action)
 
     def features_of(self, action: Action) -> dict[str, Any]:
         """Return the features of an action as a row, with the name of its arm under ``"arm"`` where it has one."""
-        return self.choices.row_of(action) if isinstance(self.choices, ArmCodec) else dict(as_row("action", action))
+        return self.choices.row_of(action)
 
     def portable(self) -> list[dict[str, Any]]:
         """Return how each variable is encoded now, in the order of the columns, for exported files."""
@@ -380,4 +371,4 @@ class Codec:
     @property
     def arms(self) -> tuple[Level, ...]:
         """The arms that are known; none where actions are described by features alone."""
-        return tuple(self.choices.met) if isinstance(self.choices, ArmCodec) else ()
+        return self.choices.arms

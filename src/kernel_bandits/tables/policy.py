@@ -8,7 +8,9 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeVar, final
+from functools import wraps
+from operator import attrgetter
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,13 +25,13 @@ from kernel_bandits.policy.diagnostics import Diagnostics, Residuals
 from kernel_bandits.policy.policy import Choice, Decision, Explanation, Policy, scattered
 from kernel_bandits.policy.ucb import UpperConfidenceBound
 from kernel_bandits.posterior.base import Posterior, Prediction
-from kernel_bandits.rng import Seed
 from kernel_bandits.tables.arms import Action, Offer
 from kernel_bandits.tables.columns import Layout
 from kernel_bandits.tables.features import Codec, Features, Mask
 from kernel_bandits.tables.rows import FrameLike, Row, RowLike, Transformer, as_row, as_rows
 from kernel_bandits.tables.values import Level, as_plain, shown
 
+P = ParamSpec("P")
 T = TypeVar("T")
 # Points at which the relevance of variables is estimated, at most: enough for two digits.
 SAMPLE = 256
@@ -209,8 +211,22 @@ def relevance(points: FloatArray, layout: Layout, predict: Callable[[FloatArray]
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
+def _attribute(name: str) -> Any:
+    """Return a read-only attribute that is the one of the policy over arrays, documented as there."""
+    return property(attrgetter(f"inner.{name}"), doc=getattr(Policy, name).__doc__)
+
+
+def _method(method: Callable[Concatenate[Policy, P], T]) -> Callable[Concatenate[TablePolicy, P], T]:
+    """Return a method that is the one of the policy over arrays, documented as there."""
+
+    @wraps(method)
+    def of_table(self: TablePolicy, /, *arguments: P.args, **options: P.kwargs) -> T:
+        return method(self.inner, *arguments, **options)
+
+    return of_table
+
+
 @final
-@dataclass(init=False, repr=False, eq=False, slots=True, weakref_slot=True)
 class TablePolicy:
     """Chooses among arms or rows for a row of a table, and learns from rewards.
 
@@ -223,9 +239,27 @@ class TablePolicy:
         codec: encodes rows and actions, with the levels and arms that were learned so far; a value that is replaced.
     """
 
+    __slots__ = ("__weakref__", "codec", "features", "inner")
     inner: Policy
     features: Features
     codec: Codec
+
+    # What knows of no rows and no names is as the policy over arrays has it.
+    model: Any = _attribute("model")
+    posterior: Posterior = _attribute("posterior")
+    posteriors: Sequence[Posterior] = _attribute("posteriors")
+    guards: Guards | None = _attribute("guards")
+    residuals: Residuals = _attribute("residuals")
+    round_index: int = _attribute("round_index")
+    dimensions: tuple[int | None, int | None] = _attribute("dimensions")
+    dictionary_size: int = _attribute("dictionary_size")
+    dictionary_points: FloatArray = _attribute("dictionary_points")
+    observed_points: FloatArray = _attribute("observed_points")
+    pending: tuple[int, ...] = _attribute("pending")
+    issued: int = _attribute("issued")
+    reseed = _method(Policy.reseed)
+    reseed_choices = _method(Policy.reseed_choices)
+    forget_choice = _method(Policy.forget_choice)
 
     def __init__(self, policy: Policy, features: Features) -> None:
         if not isinstance(features, Features):
@@ -537,18 +571,6 @@ class TablePolicy:
         # a copy is of one moment, whatever other threads do
         persistence.save(copy.deepcopy(self), path)
 
-    def reseed(self, seed: Seed) -> None:
-        """Restart every random stream of the policy, as :meth:`Policy.reseed` does."""
-        self.inner.reseed(seed)
-
-    def reseed_choices(self, seed: Seed) -> None:
-        """Restart the random streams that choices draw from, as :meth:`Policy.reseed_choices` does."""
-        self.inner.reseed_choices(seed)
-
-    def forget_choice(self) -> None:
-        """Drop what the last :meth:`select` computed, as :meth:`Policy.forget_choice` does."""
-        self.inner.forget_choice()
-
     def encode(self, context: RowLike, actions: Offer | None = None) -> tuple[FloatArray, FloatArray]:
         """Return the arrays of a row and the actions, shapes (d_x,) and (A, d_a), with the levels known now."""
         return self.codec.context(context)[0], self.codec.actions(self.codec.offered(actions))[0]
@@ -565,66 +587,6 @@ class TablePolicy:
         if posterior.approximation == "history-free":
             return posterior.dictionary_points
         return posterior.observed_points
-
-    @property
-    def model(self) -> Any:
-        """What the policy has learned, a value."""
-        return self.inner.model
-
-    @property
-    def posterior(self) -> Posterior:
-        """The posterior of encoded joint points, of a policy that has one."""
-        return self.inner.posterior
-
-    @property
-    def posteriors(self) -> Sequence[Posterior]:
-        """The posteriors the policy uses: one, one per stage, or none."""
-        return self.inner.posteriors
-
-    @property
-    def guards(self) -> Guards | None:
-        """The constraints of the policy with what was measured; None for none."""
-        return self.inner.guards
-
-    @property
-    def residuals(self) -> Residuals:
-        """The rewards so far against what was predicted of them."""
-        return self.inner.residuals
-
-    @property
-    def round_index(self) -> int:
-        """t, the number of rewards learned."""
-        return self.inner.round_index
-
-    @property
-    def dimensions(self) -> tuple[int | None, int | None]:
-        """The numbers of columns of encoded contexts and actions; None before the first round."""
-        return self.inner.dimensions
-
-    @property
-    def dictionary_size(self) -> int:
-        """How many points or features carry the model."""
-        return self.inner.dictionary_size
-
-    @property
-    def dictionary_points(self) -> FloatArray:
-        """The anchors, encoded, shape (m, d): context columns first."""
-        return self.inner.dictionary_points
-
-    @property
-    def observed_points(self) -> FloatArray:
-        """Every point learned so far, encoded, shape (t, d), if the history is kept."""
-        return self.inner.observed_points
-
-    @property
-    def pending(self) -> tuple[int, ...]:
-        """The ids of the decisions of :meth:`ask` that were neither told nor expired, oldest first."""
-        return self.inner.pending
-
-    @property
-    def issued(self) -> int:
-        """The number of decisions of ``ask`` and ``await_many`` so far; the next one has this id."""
-        return self.inner.issued
 
     def _offer(
         self, context: RowLike, actions: Offer | None, mask: Mask | None

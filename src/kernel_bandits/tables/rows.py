@@ -6,9 +6,10 @@ imported: what a value is shows in what it offers.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -98,8 +99,67 @@ def _numbered(place: str, number: int | None) -> str:
     return place if number is None else f"{place}, row {number}"
 
 
+class SideCodec(ABC):
+    """Encodes the contexts of a table, or its actions: a value that is replaced as levels are learned.
+
+    What tells arms from described rows has defaults, those of rows.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """The number of columns of an encoded row."""
+
+    @abstractmethod
+    def encode(self, rows: Sequence[Any], place: str) -> tuple[FloatArray, bool]:
+        """Return vectors (n, width) of rows with what is known now, and whether all are settled for good."""
+
+    @abstractmethod
+    def learned(self, row: Any) -> Self:
+        """Return the codec that encodes a row, which :meth:`encode` took, for good."""
+
+    @abstractmethod
+    def read(self, vector: FloatArray) -> Any:
+        """Return what an encoded row stands for, as far as it can be told."""
+
+    @property
+    @abstractmethod
+    def levels(self) -> dict[str, tuple[Level, ...]]:
+        """The levels that were found of each column that looks for them."""
+
+    @abstractmethod
+    def portable(self, side: Side, shift: int) -> list[dict[str, Any]]:
+        """Return the encoding of each column as :meth:`TablePolicy.export` writes it, on columns moved by a shift."""
+
+    def offered(self, offer: Any) -> Sequence[Any]:
+        """Return the actions of an offer, one by one; by default rows, which every round describes."""
+        if type(offer) is list:
+            return offer
+        if offer is None:
+            raise InputError("actions: expected the rows on offer, got none; every round describes its own actions.")
+        if isinstance(offer, Mapping):
+            raise InputError(f"actions: expected several rows, got one ({shown(offer)}); write [row, …].")
+        return as_rows("actions", offer)
+
+    def name_of(self, action: Any) -> Level | None:
+        """Return the name of an action's arm; None where actions are described by features alone."""
+        del action
+        return None
+
+    def row_of(self, action: Any) -> dict[str, Any]:
+        """Return the features of an action as a row, with the name of its arm under ``"arm"`` where it has one."""
+        return dict(as_row("action", action))
+
+    @property
+    def arms(self) -> tuple[Level, ...]:
+        """The arms that are known; none where actions are described by features alone."""
+        return ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class ColumnCodec:
+class ColumnCodec(SideCodec):
     """Encodes rows column by column.
 
     Attributes:
@@ -121,7 +181,6 @@ class ColumnCodec:
 
     @property
     def width(self) -> int:
-        """The number of columns of an encoded row."""
         return self.columns[-1][3] - self.start if self.columns else 0
 
     @property
@@ -153,7 +212,6 @@ class ColumnCodec:
         return settled
 
     def encode(self, rows: Sequence[RowLike], place: str) -> tuple[FloatArray, bool]:
-        """Return vectors (n, width) of rows with what is known now, and whether all are settled for good."""
         out, settled = np.zeros((len(rows), self.width)), True
         # as many columns as are known, and every known one: no others
         if set(map(type, rows)) == {dict} and set(map(len, rows)) == {len(self.columns)}:
@@ -167,23 +225,19 @@ class ColumnCodec:
         written = [self.write(vector, row, place, number) for number, (vector, row) in enumerate(zip(out, rows))]  # noqa: B905
         return out, all(written)
 
-    def learned(self, row: RowLike) -> ColumnCodec:
-        """Return the codec that encodes a row, which :meth:`write` took, for good."""
+    def learned(self, row: RowLike) -> Self:
         row = as_row("row", row)
         columns = tuple((name, column.learned(row[name]), *place) for name, column, *place in self.columns)
         return replace(self, columns=columns)  # type: ignore[arg-type]
 
     def read(self, vector: FloatArray) -> dict[str, Any]:
-        """Return the row that an encoded row stands for, as far as it can be told."""
         return {name: column.read(vector[start:stop]) for name, column, start, stop in self.columns}
 
     @property
     def levels(self) -> dict[str, tuple[Level, ...]]:
-        """The levels that were found of each column that looks for them."""
         return {name: column.found for name, column, *_ in self.columns if column.found is not None}
 
     def portable(self, side: Side, shift: int) -> list[dict[str, Any]]:
-        """Return the encoding of each column as :meth:`TablePolicy.export` writes it, on columns moved by a shift."""
         nodes = []
         for name, column, start, stop in self.columns:
             gap = None
@@ -246,8 +300,8 @@ def transformer_groups(transformer: Transformer, side: Side) -> tuple[ColumnGrou
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TransformerCodec:
-    """Encodes rows by a fitted transformer, which learns nothing more; its methods are those of :class:`ColumnCodec`.
+class TransformerCodec(SideCodec):
+    """Encodes rows by a fitted transformer, which learns nothing more.
 
     Attributes:
         transformer: takes a pandas frame.
@@ -295,7 +349,7 @@ class TransformerCodec:
         require_finite(f"{place}, transformed", dense)
         return dense, True
 
-    def learned(self, row: RowLike) -> TransformerCodec:
+    def learned(self, row: RowLike) -> Self:
         del row  # a fitted transformer stays as it is
         return self
 

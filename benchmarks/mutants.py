@@ -1,6 +1,6 @@
-"""Sample one-operator mutants of the numerical core and count those that its tests kill.
+"""Sample one-operator mutants of the numerical core, and of what the service plans, and count those its tests kill.
 
-A mutant is the library with one operator, comparison, sign or number changed. A test that fails kills it; tests that
+A mutant is a package with one operator, comparison, sign or number changed. A test that fails kills it; tests that
 do not end are counted apart, since a busy machine or an endless loop may be the reason. Survivors are printed as the
 lines they change: a test is missing, or both lines mean the same. With ``--results`` every fate is kept with the test
 that decided it, and a run that was stopped goes on where it was.
@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 ROOT = Path(__file__).parents[1]
-LIBRARY = Path("src", "kernel_bandits")
+# The packages, by the folder that is on the path.
+SOURCES = {"kernel_bandits": ROOT / "src", "kernel_bandits_server": ROOT / "server"}
 # Loaded once, before a process is forked per mutant; never the library itself.
 PRELOADED = [
     "pytest",
@@ -41,10 +42,10 @@ PRELOADED = [
 ]
 # The modules of the core, and the tests that state their laws; the quickest to fail first.
 CORE = {
-    "values.py": ("test_values.py",),
-    "numerics": ("numerics", "posteriors/test_posteriors.py", "posteriors/test_bulk.py"),
-    "kernels": ("kernels", "learning", "posteriors/test_gradients.py"),
-    "posterior": (
+    "kernel_bandits/values.py": ("test_values.py",),
+    "kernel_bandits/numerics": ("numerics", "posteriors/test_posteriors.py", "posteriors/test_bulk.py"),
+    "kernel_bandits/kernels": ("kernels", "learning", "posteriors/test_gradients.py"),
+    "kernel_bandits/posterior": (
         "posteriors",
         "policies/test_policy_contract.py",
         "policies/test_ask_tell.py",
@@ -53,14 +54,20 @@ CORE = {
         "policies/test_any_units.py",
         "logs/test_learn_logs.py",
     ),
-    "dictionaries": ("dictionaries", "posteriors/test_posteriors.py"),
-    "offpolicy": ("offpolicy",),
-    "learning": ("learning", "posteriors/test_learned.py", "posteriors/test_learned_limits.py"),
-    "policy": ("policies",),
-    "boxes": ("boxes", "policies/test_box.py", "policies/test_box_design.py", "policies/test_constraints.py"),
-    "confidence.py": ("test_confidence.py", "policies/test_sup_kernel_ucb.py"),
-    "theory.py": ("test_theory.py", "test_new_results.py"),
-    "actions.py": ("test_actions.py", "policies/test_box.py", "policies/test_masks.py"),
+    "kernel_bandits/dictionaries": ("dictionaries", "posteriors/test_posteriors.py"),
+    "kernel_bandits/offpolicy": ("offpolicy",),
+    "kernel_bandits/learning": ("learning", "posteriors/test_learned.py", "posteriors/test_learned_limits.py"),
+    "kernel_bandits/policy": ("policies",),
+    "kernel_bandits/boxes": (
+        "boxes",
+        "policies/test_box.py",
+        "policies/test_box_design.py",
+        "policies/test_constraints.py",
+    ),
+    "kernel_bandits/confidence.py": ("test_confidence.py", "policies/test_sup_kernel_ucb.py"),
+    "kernel_bandits/theory.py": ("test_theory.py", "test_new_results.py"),
+    "kernel_bandits/actions.py": ("test_actions.py", "policies/test_box.py", "policies/test_masks.py"),
+    "kernel_bandits_server/planning.py": ("server/test_planning.py", "server/test_api.py", "server/test_offers.py"),
 }
 SWAPS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.Add: (ast.Sub,),
@@ -87,7 +94,7 @@ Change: TypeAlias = tuple[Callable[[], None], Callable[[], None]]
 
 @dataclass(frozen=True)
 class Mutant:
-    """A module with one place changed."""
+    """A module, by its path below a folder of sources, with one place changed."""
 
     module: Path
     line: int
@@ -99,9 +106,24 @@ class Mutant:
         return f"{self.module}:{self.line}\n  - {self.before}\n  + {self.after}"
 
 
+def text_of(module: Path) -> str:
+    """Return a module as it is."""
+    return (SOURCES[module.parts[0]] / module).read_text(encoding="utf-8")
+
+
+def modules() -> dict[Path, Sequence[str]]:
+    """Return every module that may change, with its tests."""
+    found: dict[Path, Sequence[str]] = {}
+    for name, tests in CORE.items():
+        sources = SOURCES[Path(name).parts[0]]
+        for file in sorted((sources / name).rglob("*.py")) if (sources / name).is_dir() else [sources / name]:
+            found[file.relative_to(sources)] = tests
+    return found
+
+
 def mutants(module: Path) -> Iterator[Mutant]:
     """Yield every mutant of a module."""
-    tree = ast.parse((ROOT / LIBRARY / module).read_text(encoding="utf-8"))
+    tree = ast.parse(text_of(module))
     before = ast.unparse(tree).splitlines()
     for node in _arithmetic(tree):
         for change, undo in _changes(node):
@@ -153,7 +175,7 @@ def _setting(owner: ast.AST, name: str, value: object) -> Change:
 
 def tests_of(mutant: Mutant) -> list[str]:
     """Return the test files that state the laws of a module: those that speak of what was changed first."""
-    paths = [ROOT / "tests" / one for one in CORE[mutant.module.parts[0]]]
+    paths = [ROOT / "tests" / one for one in modules()[mutant.module]]
     files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("test_*.py")))]
     words = [re.compile(rf"\b{re.escape(word)}") for word in (mutant.module.stem, *_names(mutant))]
 
@@ -166,7 +188,7 @@ def tests_of(mutant: Mutant) -> list[str]:
 
 def _names(mutant: Mutant) -> list[str]:
     """Return the names of the classes and functions around a place, without underscores."""
-    tree = ast.parse((ROOT / LIBRARY / mutant.module).read_text(encoding="utf-8"))
+    tree = ast.parse(text_of(mutant.module))
     around = [
         node.name.strip("_")
         for node in ast.walk(tree)
@@ -191,7 +213,7 @@ class Witness:
 
 
 def _run_tests(folder: str, tests: Sequence[str], limit: int, answer: Connection) -> None:
-    """Run tests of the library in a folder and send the exit code and the first failure; in a process of its own."""
+    """Run tests of the packages in a folder and send the exit code and the first failure; in a process of its own."""
     import pytest
 
     # processor time, which does not depend on how busy the machine is
@@ -214,9 +236,11 @@ def fate(mutant: Mutant | None, tests: Sequence[str], limit: int) -> tuple[Fate,
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(ROOT / LIBRARY, Path(folder, "kernel_bandits"), ignore=shutil.ignore_patterns("__pycache__"))
+        for package, sources in SOURCES.items():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(sources / package, Path(folder, package), ignore=ignored)
         if mutant is not None:
-            Path(folder, "kernel_bandits", mutant.module).write_text(mutant.source, encoding="utf-8")
+            Path(folder, mutant.module).write_text(mutant.source, encoding="utf-8")
         heard, answer = context.Pipe(duplex=False)
         process = context.Process(target=_run_tests, args=(folder, list(tests), limit, answer))
         process.start()
@@ -250,13 +274,11 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=600, help="seconds of processor time per mutant; 600 by default")
     parser.add_argument("--minutes", type=float, help="start no further mutants after this time")
     parser.add_argument("--files", type=int, help="run only this many test files, those nearest to the change; quick")
-    parser.add_argument("--only", default="", help="part of a module's path, such as kernels/")
+    parser.add_argument("--only", action="append", help="part of a module's path, such as kernels/; may be repeated")
     parser.add_argument("--results", type=Path, help="a file that keeps every fate; those it has are not tried again")
     options = parser.parse_args()
-    folders = [ROOT / LIBRARY / one for one in CORE]
-    files = sorted(file for one in folders for file in ([one] if one.is_file() else one.rglob("*.py")))
-    modules = [file.relative_to(ROOT / LIBRARY) for file in files]
-    every = [mutant for module in modules if options.only in str(module) for mutant in mutants(module)]
+    chosen = [module for module in sorted(modules()) if any(part in str(module) for part in options.only or [""])]
+    every = [mutant for module in chosen for mutant in mutants(module)]
     sample = random.Random(options.seed).sample(every, min(options.count, len(every)))
     print(f"{len(sample)} of {len(every)} mutants", flush=True)
     begun, known = time.monotonic(), recorded(options.results)

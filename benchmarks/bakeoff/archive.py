@@ -1,7 +1,7 @@
-"""The records of peers that the repository ships: nobody has to play them for hours to add a shuffle or a table.
+"""The records that the repository ships: nobody plays for hours to check the page, or to add a shuffle or a table.
 
-They are laid out in the folder of records as if they had been played there, if the versions that played are those that
-are pinned now. What is made of our own parts is not shipped: it is played with the sources at hand.
+They are laid out in the folder of records as if they had been played there: those of peers if the versions that played
+are those that are pinned now, our own if the sources that played are those at hand.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,11 @@ from bakeoff.environments import OPTION
 from bakeoff.libraries.base import Library
 from bakeoff.problem import write_atomically
 from bakeoff.records import Record, record_of, write_record
+from bakeoff.worker import OWN_SOURCES, sources_digest
 
 ARCHIVE = Path(__file__).with_name("peers.jsonl.gz")
+OURS = Path(__file__).with_name("ours.jsonl.gz")
+OWN_ROLES = ("ours", "probe")
 
 
 def pack(folder: Path, libraries: Mapping[str, Library], archive: Path = ARCHIVE) -> int:
@@ -26,11 +29,27 @@ def pack(folder: Path, libraries: Mapping[str, Library], archive: Path = ARCHIVE
 
     Records of the same cells are replaced.
     """
-    names = {module for module, library in libraries.items() if library.role not in ("ours", "probe")}
-    played = (json.loads(path.read_text()) for path in folder.glob("*/*/*.json") if path.parent.name in names)
+    peers = [module for module, library in libraries.items() if library.role not in OWN_ROLES]
+    return _write([*_archived(archive), *_played(folder, peers)], archive)
+
+
+def pack_ours(folder: Path, libraries: Mapping[str, Library], archive: Path = OURS) -> int:
+    """Replace the archive of our own records by those of a folder that the sources at hand have made."""
+    own = [module for module, library in libraries.items() if library.role in OWN_ROLES]
+    played = (content for content in _played(folder, own) if is_of_these_sources(record_of(content)))
+    return _write(played, archive)
+
+
+def _played(folder: Path, modules: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Return the records of some libraries in a folder."""
+    yield from (json.loads(path.read_text()) for path in folder.glob("*/*/*.json") if path.parent.name in modules)
+
+
+def _write(contents: Iterable[dict[str, Any]], archive: Path) -> int:
+    """Write an archive, of the records of one cell the last; return how many it has."""
     lines = {
         str(record_of(content).cell.path): json.dumps(content, sort_keys=True, separators=(",", ":"))
-        for content in (*_archived(archive), *played)
+        for content in contents
     }
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as file:
@@ -39,12 +58,22 @@ def pack(folder: Path, libraries: Mapping[str, Library], archive: Path = ARCHIVE
     return len(lines)
 
 
-def unpack(folder: Path, libraries: Mapping[str, Library], archive: Path = ARCHIVE) -> int:
-    """Lay out the archived records of these libraries unless they are there; return how many."""
+def unpack(
+    folder: Path, libraries: Mapping[str, Library], archive: Path = ARCHIVE, *, of_any_sources: bool = False
+) -> int:
+    """Lay out the archived records of these libraries unless they are there; return how many.
+
+    Args:
+        folder: of records.
+        libraries: by module.
+        archive: the file.
+        of_any_sources: whether our own records are laid out whatever sources have made them.
+    """
     count = 0
     for record in map(record_of, _archived(archive)):
         library = libraries.get(record.cell.library)
-        if library is not None and is_current(record, library) and not (folder / record.cell.path).exists():
+        fits = library is not None and is_current(record, library) and (of_any_sources or is_of_these_sources(record))
+        if fits and not (folder / record.cell.path).exists():
             write_record(folder, record)
             count += 1
     return count
@@ -61,3 +90,8 @@ def is_current(record: Record, library: Library) -> bool:
     """Return whether the versions that played are those that the library's requirements pin."""
     pinned = (line.removeprefix(OPTION).partition("==") for line in library.requirements)
     return all(record.facts.get(name, version) == version for name, _, version in pinned)
+
+
+def is_of_these_sources(record: Record) -> bool:
+    """Return whether our own sources at hand have made a record, or have no part in it."""
+    return record.facts.get(OWN_SOURCES, sources_digest()) == sources_digest()

@@ -20,6 +20,7 @@ from bakeoff.sealed import EXTENT, Outcome, ledger, told
 from bakeoff.sources import checksums
 from bakeoff.tables import all_tables
 from bakeoff.tables.base import Table
+from bakeoff.worker import OWN_SOURCES
 
 if TYPE_CHECKING:
     from bakeoff.run import Bakeoff
@@ -100,10 +101,20 @@ def header(report: Report, bakeoff: Bakeoff) -> str:
         )
     lines.append(
         "One command makes this page; run it again after an interruption and it continues: "
-        f"`{command(bakeoff.extent)}`. The repository ships the records of peers; `--fresh` and a new `--folder` "
-        "play them again."
+        f"`{command(bakeoff.extent)}`. The repository ships all records{played_by(bakeoff)}; `--fresh` and a new "
+        "`--folder` play them again, and `--page` writes the page from what there is."
     )
     return "\n\n".join(lines)
+
+
+def played_by(bakeoff: Bakeoff) -> str:
+    """Say which of our sources made our records."""
+    found = {
+        record.facts[OWN_SOURCES]
+        for record in read_records(bakeoff.records, bakeoff.first())
+        if OWN_SOURCES in record.facts and bakeoff.libraries[record.cell.library].role == "ours"
+    }
+    return f", ours of the sources {' and '.join(sorted(found))}" if found else ""
 
 
 def standing(report: Report) -> str:

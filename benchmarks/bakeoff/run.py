@@ -5,7 +5,8 @@
     python benchmarks/bakeoff/run.py --page          the page from the records there are
     python benchmarks/bakeoff/run.py --table pima --library mabwiser
 
-Records of peers that the repository ships are not played again; with ``--fresh`` and a new ``--folder`` they are.
+Records of peers that the repository ships are not played again, nor our own if the sources are the same; with
+``--fresh`` and a new ``--folder`` they are. ``--page`` shows our shipped records whatever sources made them.
 Packages with tables are fetched by pip, peers are installed into environments of their own, both below ``--folder``.
 The workers of a Dask scheduler must share that folder and have ``benchmarks`` on their PYTHONPATH.
 """
@@ -139,8 +140,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shuffles-of-large", type=int, help=f"at most this many ({Extent().shuffles_of_large})")
     parser.add_argument("--screening", type=int, help="shuffles on which every setting of a peer is played (2)")
     parser.add_argument("--refresh", action="append", default=[], help="play this library again; may be repeated")
-    parser.add_argument("--fresh", action="store_true", help="leave out the records of peers that the repository ships")
-    parser.add_argument("--pack", action="store_true", help="add the records of peers to peers.jsonl.gz")
+    parser.add_argument("--fresh", action="store_true", help="leave out the records that the repository ships")
+    parser.add_argument("--pack", action="store_true", help="add the records to peers.jsonl.gz and ours.jsonl.gz")
     parser.add_argument("--page", action="store_true", help="play nothing, write the page")
     parser.add_argument("--pin", action="store_true", help="record the checksums of new tables")
     parser.add_argument("--output", type=Path, help="where the page goes (FOLDER/bakeoff.md; docs/bakeoff.md is ours)")
@@ -185,13 +186,16 @@ def main() -> None:
             for table in bakeoff.tables:
                 shutil.rmtree(bakeoff.records / table / library, ignore_errors=True)
         if not options.fresh:
-            archive.unpack(bakeoff.records, without(bakeoff.libraries, options.refresh))
+            kept = without(bakeoff.libraries, options.refresh)
+            archive.unpack(bakeoff.records, kept)
+            archive.unpack(bakeoff.records, kept, archive.OURS, of_any_sources=options.page)
         if not options.page:
             failed = bakeoff.play(bakeoff.first(), options.jobs, options.scheduler, "first stage")
             failed += bakeoff.play(bakeoff.final(), options.jobs, options.scheduler, "finalists")
             (options.folder / "failures.txt").write_text("\n\n".join(f"{one.cell}\n{one.error}" for one in failed))
         if options.pack:
             print(f"{archive.pack(bakeoff.records, bakeoff.libraries)} records of peers are in {archive.ARCHIVE.name}.")
+            print(f"{archive.pack_ours(bakeoff.records, bakeoff.libraries)} of ours are in {archive.OURS.name}.")
     except (sources.SourceError, InstallationError) as reason:
         sys.exit(str(reason))
     except KeyboardInterrupt:

@@ -1,6 +1,7 @@
 """Play the sealed holdout: tables that nobody has looked at, once for each release.
 
     python benchmarks/bakeoff/sealed.py --list               seal the tables: record what they are
+    python benchmarks/bakeoff/sealed.py --peers              play the peers ahead, for every release; nothing is told
     python benchmarks/bakeoff/sealed.py --release 1.0.0      play them, print the result and record it, whatever it is
     python benchmarks/bakeoff/sealed.py --rehearse pima      the same on open tables; nothing is recorded
 
@@ -27,11 +28,12 @@ sys.path[0:1] = [str(ROOT / "benchmarks"), str(ROOT / "src")]
 
 import numpy as np  # noqa: E402 (the path is set above)
 
-from bakeoff import sources  # noqa: E402
+from bakeoff import archive, sources  # noqa: E402
 from bakeoff.libraries import all_libraries  # noqa: E402
 from bakeoff.libraries.base import Library  # noqa: E402
 from bakeoff.plan import Extent  # noqa: E402
 from bakeoff.problem import Problem, write_atomically  # noqa: E402
+from bakeoff.records import read_record, write_record  # noqa: E402
 from bakeoff.report import Report  # noqa: E402
 from bakeoff.run import Bakeoff, without  # noqa: E402
 from bakeoff.sealed_tables import TABLES  # noqa: E402
@@ -155,7 +157,7 @@ def require_sealed(bakeoff: Bakeoff, content: dict[str, Any]) -> None:
         raise SealError("the tables are not those of sealed.json; seal them with --list, before anything is played.")
     for name, digest in content["tables"].items():
         if rows_digest(bakeoff.problem(name)) != digest:
-            raise SealError(f"{name}: its rows are not those that were sealed; mend the reader, or replace the table.")
+            raise SealError(f"{name}: its rows are not those that were sealed; fix the reader, or replace the table.")
 
 
 def begin(content: dict[str, Any], release: str, sources_of_ours: str) -> dict[str, Any]:
@@ -174,14 +176,27 @@ def begin(content: dict[str, Any], release: str, sources_of_ours: str) -> dict[s
     return found
 
 
-def played(bakeoff: Bakeoff, jobs: int, left_out: list[str]) -> Outcome:
-    """Play everything and return the outcome; raise if a run failed."""
-    from bakeoff.page import report_of
-
+def play(bakeoff: Bakeoff, jobs: int) -> None:
+    """Play everything; raise if a run of ours failed."""
     failed = bakeoff.play(bakeoff.first(), jobs, None, "first stage")
     failed += bakeoff.play(bakeoff.final(), jobs, None, "finalists")
     if any(one.cell.library == "ours" for one in failed):
         raise SealError(f"{len(failed)} runs failed, ours among them: {failed[0].error.strip().splitlines()[-1]}")
+
+
+def take_over(bakeoff: Bakeoff, folder: Path) -> int:
+    """Lay out the records of peers that were played ahead with the versions that are pinned; return how many."""
+    records = (read_record(path) for module in bakeoff.libraries for path in folder.glob(f"*/{module}/*.json"))
+    current = [one for one in records if archive.is_current(one, bakeoff.libraries[one.cell.library])]
+    for record in current:
+        write_record(bakeoff.records, record)
+    return len(current)
+
+
+def outcome(bakeoff: Bakeoff, left_out: list[str]) -> Outcome:
+    """Return what is told of what was played."""
+    from bakeoff.page import report_of
+
     return outcome_of(report_of(bakeoff), left_out)
 
 
@@ -189,6 +204,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--list", action="store_true", help="record what the sealed tables are")
+    what.add_argument("--peers", action="store_true", help="play the peers ahead; their records serve every release")
     what.add_argument("--release", help="play them for this release")
     what.add_argument("--rehearse", action="append", metavar="TABLE", help="play an open table; may be repeated")
     parser.add_argument("--folder", type=Path, default=ROOT / "results" / "bakeoff", help="as that of run.py")
@@ -218,16 +234,25 @@ def main() -> None:
         bakeoff.prepare()
         if options.rehearse:
             bakeoff.records = options.folder / "rehearsed" / sources_digest()
-            print(told(played(bakeoff, options.jobs, options.without)))
+            play(bakeoff, options.jobs)
+            print(told(outcome(bakeoff, options.without)))
             return
         require_sealed(bakeoff, content)
+        ahead = options.folder / "sealed" / "peers"
+        if options.peers:
+            bakeoff.records = ahead
+            bakeoff.libraries = {name: one for name, one in bakeoff.libraries.items() if one.role == "peer"}
+            play(bakeoff, options.jobs)
+            return
         entry = begin(content, options.release, sources_digest())
         write_ledger(content)
         bakeoff.records = options.folder / "sealed" / f"{options.release}-{entry['sources']}"
-        outcome = played(bakeoff, options.jobs, options.without)
-        entry["outcome"] = asdict(outcome)
+        take_over(bakeoff, ahead)
+        play(bakeoff, options.jobs)
+        found = outcome(bakeoff, options.without)
+        entry["outcome"] = asdict(found)
         write_ledger(content)
-        print(told(outcome))
+        print(told(found))
     except (SealError, sources.SourceError) as reason:
         sys.exit(str(reason))
     except KeyboardInterrupt:

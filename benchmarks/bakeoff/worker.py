@@ -13,6 +13,7 @@ import os
 import resource
 import sys
 import traceback
+from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -27,6 +28,8 @@ from bakeoff.records import Cell, Record, write_record  # noqa: E402
 
 KILOBYTES_PER_MEGABYTE = 1024
 SOURCES = ROOT / "src" / "kernel_bandits"
+# The fact that says which of our own sources made a record.
+OWN_SOURCES = "kernel-bandits"
 # Packages whose versions stand in a record, where they are installed.
 NOTED = (
     "numpy",
@@ -100,11 +103,12 @@ def versions(module: str) -> dict[str, str]:
     """Return the versions of what plays; of our own library, which has no release here, a digest of its sources."""
     found = {package.name.lower(): package.version for package in distributions()}
     facts = {name: found[name] for name in NOTED if name in found}
-    if module == "ours":
-        facts["kernel-bandits"] = sources_digest()
+    if library_of(module).role in ("ours", "probe"):
+        facts[OWN_SOURCES] = sources_digest()
     return facts
 
 
+@cache
 def sources_digest() -> str:
     """Return a digest of our own sources."""
     content = b"".join(path.read_bytes() for path in sorted(SOURCES.rglob("*.py")))

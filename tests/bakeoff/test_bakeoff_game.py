@@ -1,6 +1,7 @@
 """The game, the plan, the records and the workers, on tables of a few rows."""
 
 import json
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from bakeoff.libraries.base import Entry, Library, grid
 from bakeoff.plan import Extent, final_cells, finalists, first_cells
 from bakeoff.problem import problem
 from bakeoff.records import Cell, Record, read_record, read_records, write_record
+from bakeoff.worker import OWN_SOURCES, sources_digest
 
 EXTENT = Extent(horizon=20, shuffles=4, screening=2, finalists=1)
 
@@ -224,6 +226,24 @@ def test_records_of_peers_are_shipped_and_laid_out_again(tmp_path):
     assert archive.unpack(tmp_path / "here", updated, file) == 1, "another version of a peer has to be played"
     assert archive.unpack(tmp_path / "here", updated, file) == 0
     assert list(read_records(tmp_path / "here", cells.values())) == [records["one"]]
+
+
+def test_our_records_are_shipped_and_laid_out_for_the_same_sources_alone(tmp_path):
+    libraries = {role: Library(role, role, (), (), role) for role in ("ours", "probe", "peer")}
+    sources = {"ours": sources_digest(), "probe": "of yesterday", "peer": None}
+    for name, made_by in sources.items():
+        facts = {} if made_by is None else {OWN_SOURCES: made_by}
+        write_record(tmp_path / "played", Record(Cell("table", name, "one", {}, 0, 20), 20, 0.5, 1.0, 1.0, [], facts))
+    file = tmp_path / "ours.jsonl.gz"
+    assert archive.pack_ours(tmp_path / "played", libraries, file) == 1, "what earlier sources made is left out"
+    assert archive.unpack(tmp_path / "here", libraries, file) == 1
+    write_record(tmp_path / "played", replace(read_record(*tmp_path.glob("here/*/ours/*.json")), reward=0.75))
+    assert archive.pack_ours(tmp_path / "played", libraries, file) == 1, "the archive is of one play"
+    old = Record(Cell("table", "ours", "one", {}, 1, 20), 20, 0.5, 1.0, 1.0, [], {OWN_SOURCES: "of yesterday"})
+    assert not archive.is_of_these_sources(old)
+    archive._write([asdict(old)], file)
+    assert archive.unpack(tmp_path / "there", libraries, file) == 0, "other sources have to be played"
+    assert archive.unpack(tmp_path / "there", libraries, file, of_any_sources=True) == 1
 
 
 @pytest.mark.parametrize("module", ["mabwiser", "vowpal_wabbit", "contextualbandits", "bayesianbandits", "river"])

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from bakeoff import sealed
+from bakeoff.libraries.base import Library
 from bakeoff.problem import problem
+from bakeoff.records import Cell, Record, write_record
 from bakeoff.sealed_tables import TABLES, _complete
 from bakeoff.sources import checksums
 from bakeoff.tables import all_tables
@@ -68,6 +70,17 @@ def test_a_release_is_played_once_with_one_set_of_sources():
     with pytest.raises(sealed.SealError, match=r"1\.0 was played: 2 sealed tables: our mean rank is 1\.50"):
         sealed.begin(content, "1.0", "abc")
     assert sealed.begin(content, "1.1", "def")["outcome"] is None
+
+
+def test_peers_that_were_played_ahead_serve_a_release_with_the_same_versions(tmp_path):
+    peer = Library("peer", "peer", ("package==2",), ())
+    for table, version in (("one", "2"), ("other", "1")):
+        record = Record(Cell(table, "peer", "algorithm", {}, 0, 20), 20, 0.5, 1.0, 1.0, [], {"package": version})
+        write_record(tmp_path / "ahead", record)
+    bakeoff = SimpleNamespace(libraries={"peer": peer}, records=tmp_path / "release")
+    assert sealed.take_over(bakeoff, tmp_path / "ahead") == 1
+    assert [path.parent.parent.name for path in tmp_path.glob("release/*/*/*.json")] == ["one"]
+    assert sealed.take_over(SimpleNamespace(libraries={}, records=tmp_path / "no"), tmp_path / "ahead") == 0
 
 
 def test_a_ledger_is_read_as_it_was_written(tmp_path):

@@ -101,6 +101,11 @@ class Box:
         """The number of coordinates, d_a."""
         return len(self.low)
 
+    @property
+    def labels(self) -> NDArray[np.intp]:
+        """The coordinate of each column of an action, shape (d_a,)."""
+        return np.arange(self.dimension)
+
     def at(self, fractions: FloatArray) -> FloatArray:
         """Return the points at fractions (n, d_a) of the way from low to high, each in [0, 1]."""
         # fractions 0 and 1 give the corners exactly; between them a sum may be rounded beyond a corner

@@ -70,7 +70,7 @@ def test_what_the_user_says_of_variables_counts():
 
 
 def test_the_settings_of_a_box_are_no_levels():
-    columns = Columns(0, None, ((0.0, 0.0), (1.0, 1.0)))
+    columns = Columns(0, None, ((0.0, 0.0), (1.0, 1.0), (0, 1)))
     assert columns.recognised(one_hot([0, 1], 2)).variables == (0, 1)
 
 

@@ -199,7 +199,7 @@ def plant(moves, widths, count=80, seed=0, noise=0.05):
     sensors, fractions = generator.normal(size=(count, 2)), generator.random((count, 3))
     offsets = (fractions - 0.5 - sensors @ np.transpose(moves)) / widths
     rewards = np.exp(-0.5 * (offsets**2).sum(axis=1)) + noise * generator.normal(size=count)
-    columns = Columns(2).within(low, low + width)
+    columns = Columns(2).within(low, low + width, np.arange(3))
     points = np.hstack([300.0 + 7.0 * sensors, low + width * fractions])
     return MixedSample(points, rewards, columns, False, None).fit(None), width
 
@@ -227,7 +227,7 @@ def test_noise_moves_nothing():
 
 
 @pytest.mark.parametrize("contexts", [0, 2])
-@pytest.mark.parametrize("box", [None, ((0.0, 0.0), (1.0, 1.0))], ids=["rows", "box"])
+@pytest.mark.parametrize("box", [None, ((0.0, 0.0), (1.0, 1.0), (0, 1))], ids=["rows", "box"])
 def test_the_kernel_is_the_one_whose_evidence_was_maximised(contexts, box):
     generator = np.random.default_rng(0)
     points = generator.random((40, contexts + 2))

@@ -147,9 +147,13 @@ def plant(moves, sensors=6, count=100, seed=0, fixed=False):
     offsets = settings[:, :2] - 0.4 - moves * contexts[:, :1]
     rewards = np.exp(-(offsets**2).sum(axis=1) / 0.05) + 0.1 * generator.normal(size=count)
     low, high = ((0.0, 0.0, 0.5), (1.0, 1.0, 0.5)) if fixed else ((0.0,) * 3, (1.0,) * 3)
-    return MixedSample(np.hstack([contexts, settings]), rewards, Columns(sensors, None, (low, high)), False, None).fit(
-        None
-    )
+    return MixedSample(
+        np.hstack([contexts, settings]),
+        rewards,
+        Columns(sensors, None, (low, high, tuple(range(len(low))))),
+        False,
+        None,
+    ).fit(None)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -16,7 +16,7 @@ ARMS = np.eye(3)
 
 def units(columns):
     """Units in which columns are as they are."""
-    box = ColumnUnits.of_box(np.zeros(columns), np.ones(columns))
+    box = ColumnUnits.of_box(np.zeros(columns), np.ones(columns), np.arange(columns))
     return replace(box, centre=np.zeros(columns), spread=np.ones(columns))
 
 

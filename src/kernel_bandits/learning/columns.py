@@ -141,18 +141,19 @@ class Columns:
         contexts: how many of the leading columns are the context.
         variables: the variable of each column, shape (d,); the columns of one variable share a spread. None for one
             variable per column.
-        box: the corners of the smallest box that holds every box offered so far; None where rows were.
+        box: the corners of the smallest box that holds every box offered so far, and the coordinate of each of its
+            columns; None where rows were.
     """
 
     contexts: int = 0
     variables: tuple[int, ...] | None = None
-    box: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    box: tuple[tuple[float, ...], tuple[float, ...], tuple[int, ...]] | None = None
 
-    def within(self, low: FloatArray, high: FloatArray) -> Columns:
-        """Return the same, with actions from one more box."""
+    def within(self, low: FloatArray, high: FloatArray, labels: NDArray[np.intp]) -> Columns:
+        """Return the same, with actions from one more box, whose columns are of these coordinates."""
         if self.box is not None:
             low, high = np.minimum(low, self.box[0]), np.maximum(high, self.box[1])
-        return replace(self, box=(tuple(low.tolist()), tuple(high.tolist())))
+        return replace(self, box=(tuple(low.tolist()), tuple(high.tolist()), tuple(labels.tolist())))
 
     def recognised_contexts(self, contexts: FloatArray) -> NDArray[np.intp]:
         """Return the variable of each column of contexts (n, d_x), shape (d_x,)."""
@@ -163,13 +164,13 @@ class Columns:
     def recognised(self, points: FloatArray, shown: FloatArray | None = None) -> Columns:
         """Return the same with the categories among the columns of joint points (t, d), unless variables are known.
 
-        Those of contexts and of actions are told apart. Of a box all columns are settings. Contexts that were shown
+        Those of contexts and of actions are told apart. Those of a box are given. Contexts that were shown
         without rewards (n, d_x) count as those that were played.
         """
         if self.variables is not None:
             return self
         contexts, actions = points[:, : self.contexts], points[:, self.contexts :]
-        of_actions = np.arange(actions.shape[1]) if self.box is not None else category_labels(actions)
+        of_actions = category_labels(actions) if self.box is None else np.array(self.box[2], dtype=np.intp)
         of_contexts = category_labels(contexts if shown is None else np.concatenate([shown, contexts]))
         labels = np.concatenate([of_contexts, of_contexts.max(initial=-1) + 1 + of_actions])
         return replace(self, variables=tuple(labels.tolist()))
@@ -244,15 +245,18 @@ class ColumnUnits:
         return cls(centre, spread, varies, max(count, 1), precision, variables)
 
     @classmethod
-    def of_box(cls, low: FloatArray, high: FloatArray) -> ColumnUnits:
-        """Those of actions that fill a box evenly, whichever were played."""
+    def of_box(cls, low: FloatArray, high: FloatArray, labels: NDArray[np.intp]) -> ColumnUnits:
+        """Those of actions that fill a box evenly, whichever were played; labels are the coordinates of columns."""
         width = high - low
         # however far from the origin: the corners are given, not measured
         varies = width > 0.0
-        # a uniform value has a standard deviation of 1/√12 of its range
-        spread = np.where(varies, width / math.sqrt(12.0), 1.0)
-        count = max(int(varies.sum()), 1)
-        return cls(0.5 * (low + high), spread, varies, count, np.diag(varies / count), np.arange(len(low)))
+        levels = np.bincount(labels, varies)[labels]
+        # a uniform value has a standard deviation of 1/√12 of its range, and the unit vectors of n levels that come
+        # equally often vary by 1 − 1/n together
+        spread = width * np.where(levels > 1.0, np.sqrt(1.0 - 1.0 / np.maximum(levels, 1.0)), 1.0 / math.sqrt(12.0))
+        centre = np.where(levels > 1.0, low + width / np.maximum(levels, 1.0), 0.5 * (low + high))
+        count = max(len(np.unique(labels[varies])), 1)
+        return cls(centre, np.where(varies, spread, 1.0), varies, count, np.diag(varies / count), labels)
 
     def mean_square(self, relevance: FloatArray) -> float:
         """Return the mean of exp(2·relevance) over the variables that vary; 1 where none has a weight of its own."""

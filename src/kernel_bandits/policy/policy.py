@@ -928,7 +928,7 @@ class Policy(ABC):
         elif box is not None:
             row, propensity, table = -1, None, None
             state = self._state
-            self._commit(state, evolve(state, model=state.model.in_box(box.low, box.high)))
+            self._commit(state, evolve(state, model=state.model.in_box(box)))
         mean, std, bound, safe = choice.mean, choice.std, choice.upper_bound, choice.safe
         action, own_context = own[split:], own[:split]
         decision = Decision(row, action, mean, std, bound, own_context, propensity, None, table, density, safe)

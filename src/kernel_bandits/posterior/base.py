@@ -171,9 +171,9 @@ class Model(ABC):
         del context_columns, points, box
         return self
 
-    def in_box(self, low: FloatArray, high: FloatArray) -> Self:
-        """Return the model that knows the box (d_a,), (d_a,) of actions; it predicts the same."""
-        del low, high
+    def in_box(self, box: Box) -> Self:
+        """Return the model that knows the box of actions; it predicts the same."""
+        del box
         return self
 
     def reseeded(self, entropy: int) -> Self:

@@ -417,8 +417,8 @@ class ForgettingPosterior(Posterior):
     def described(self, context_columns: int, points: FloatArray, box: Box | None = None) -> Self:
         return self._with(self.within.described(context_columns, points, box))
 
-    def in_box(self, low: FloatArray, high: FloatArray) -> Self:
-        return self._with(self.within.in_box(low, high))
+    def in_box(self, box: Box) -> Self:
+        return self._with(self.within.in_box(box))
 
     def shown(self, contexts: FloatArray) -> Self:
         return self._with(self.within.shown(contexts))

@@ -136,9 +136,9 @@ class LearnedPosterior(Posterior):
         places = None if self.places is None or box is not None else Places(context_columns)
         return evolve(self, learner=learner, within=within, places=places)
 
-    def in_box(self, low: FloatArray, high: FloatArray) -> Self:
+    def in_box(self, box: Box) -> Self:
         learner = copy.copy(self.learner)
-        learner.within_box(low, high)
+        learner.within_box(box)
         # a box has a design of its own
         return evolve(self, learner=learner, places=None)
 

@@ -136,9 +136,9 @@ class Learner(ABC, Generic[M]):
     def reseeded(self, entropy: int) -> Learner[M]:
         """Return the learner whose posteriors have fresh coins."""
 
-    def within_box(self, low: FloatArray, high: FloatArray) -> None:
+    def within_box(self, box: Box) -> None:
         """Take note of a box that actions are chosen from."""
-        del low, high  # a stationary kernel measures its columns
+        del box  # a stationary kernel measures its columns
 
     def show(self, contexts: FloatArray) -> None:
         """Take note of contexts (n, d_x) without rewards."""
@@ -315,7 +315,7 @@ class MixedLearner(Learner[MixedModel]):
         self._offered = None
         if box is not None:
             # nothing was played yet: a box that was offered before no longer counts
-            self._columns = replace(self._columns, box=None).within(box.low, box.high)
+            self._columns = replace(self._columns, box=None).within(box.low, box.high, box.labels)
         elif not self._arms and len(points) > 1 and context_columns < points.shape[1]:
             self._offered = action_units(points[:, context_columns:], self._columns, None)
         # what is common to the points; a box is described by its low corner
@@ -326,8 +326,8 @@ class MixedLearner(Learner[MixedModel]):
         few, growth = (FEW_OBSERVATIONS, GROWTH) if self._columns.box is None else (FEW_EXPERIMENTS, BOX_GROWTH)
         return learning.after(round_index, growth) if round_index < few else learning.after(round_index)
 
-    def within_box(self, low: FloatArray, high: FloatArray) -> None:
-        self._columns = self._columns.within(low, high)
+    def within_box(self, box: Box) -> None:
+        self._columns = self._columns.within(box.low, box.high, box.labels)
         self._arms = False
 
     def group_columns(self, labels: NDArray[np.intp]) -> None:

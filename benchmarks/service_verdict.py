@@ -32,21 +32,35 @@ age = {{ kind = "Numeric", range = [18, 80] }}
 [loops.shop.arms]
 names = ["red", "blue"]
 """
-RATE, AT_ONCE, DAY = 0.3, 200, 86_400.0
+# Visitors who come again differ: the standard deviation of their rates.
+RATE, SPREAD, AT_ONCE, DAY = 0.3, 0.15, 200, 86_400.0
 
 
 def simulate(
-    settings: LoopSettings, days: int, decisions: int, lift: float, lost: float, seed: int
+    settings: LoopSettings, days: int, decisions: int, lift: float, lost: float, visits: float, seed: int
 ) -> list[dict[str, Any]]:
-    """Return the verdict of each day; ``lost`` is the share of the control group's decisions that are given up."""
+    """Return the verdict of each day.
+
+    Args:
+        settings: of the loop.
+        days: that it is looked at.
+        decisions: of a day.
+        lift: of the loop over its control group, relative.
+        lost: the share of the control group's decisions that are given up.
+        visits: of each visitor on average; those who come again keep a rate of their own, and their group.
+        seed: of the simulation.
+    """
     generator, replica, found = np.random.default_rng(seed), Replica(settings), []
+    known = max(1, round(days * decisions / visits))
+    rates = np.clip(generator.normal(RATE, SPREAD * (visits > 1.0), known), 0.0, 1.0)
     for day in range(days):
         for start in range(0, decisions, AT_ONCE):
             count = min(AT_ONCE, decisions - start)
-            commands = [
-                Decide(f"{seed}-{day}-{start + i}", False, {"age": float(age)})
-                for i, age in enumerate(generator.uniform(18, 80, count))
-            ]
+            commands = []
+            for i, age in enumerate(generator.uniform(18, 80, count)):
+                commands.append(Decide(f"{seed}-{day}-{start + i}", False, {"age": float(age)}))
+                if visits > 1.0:
+                    commands[-1].visitor = f"{seed}-{generator.integers(known)}"
             draft_all(commands, replica)
             time = DAY * (day + start / decisions)
             events: list[Event] = []
@@ -55,7 +69,8 @@ def simulate(
                     body: Any = command.draft
                     is_control = body["group"] == "control"
                     if kind == "reward":
-                        rate = RATE if is_control else RATE * (1.0 + lift)
+                        own = RATE if command.visitor is None else rates[int(command.visitor.partition("-")[2])]
+                        rate = own if is_control else own * (1.0 + lift)
                         if is_control and generator.random() < lost:
                             events.append(Event("expiry", command.id, {"source": "caller"}))
                             continue
@@ -97,15 +112,19 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.2, help="of the control group")
     parser.add_argument("--lifts", type=float, nargs="*", default=[0.0, 0.2], help="relative to the rule of today")
     parser.add_argument("--spoiled", type=float, default=0.15, help="share of the control group that is given up")
+    parser.add_argument("--visits", type=float, default=5.0, help="of each visitor, where they come again")
     given = parser.parse_args()
     settings = parse_settings(LOOP.format(share=given.share)).loops["shop"]
-    cases = [(f"lift {lift:.0%}", lift, 0.0) for lift in given.lifts]
-    cases.append((f"no lift, {given.spoiled:.0%} of the control group given up", 0.0, given.spoiled))
+    cases = [(f"lift {lift:.0%}", lift, 0.0, 1.0) for lift in given.lifts]
+    cases.append((f"no lift, {given.spoiled:.0%} of the control group given up", 0.0, given.spoiled, 1.0))
+    cases += [
+        (f"lift {lift:.0%}, visitors come {given.visits:g} times", lift, 0.0, given.visits) for lift in given.lifts
+    ]
     rows = []
-    for name, lift, lost in cases:
+    for name, lift, lost, visits in cases:
         runs = []
         for seed in range(given.loops):
-            runs.append(simulate(settings, given.days, given.decisions, lift, lost, seed))
+            runs.append(simulate(settings, given.days, given.decisions, lift, lost, visits, seed))
             if seed % 20 == 19:
                 print(row_of(name, runs, RATE * lift), file=sys.stderr, flush=True)
         rows.append(row_of(name, runs, RATE * lift))

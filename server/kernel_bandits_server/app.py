@@ -114,10 +114,8 @@ async def decide(loop: FromPath[str], data: JSONBody[DecisionRequest], state: St
         not data.deferred,
         data.visitor,
         data.current,
-        data.current is not None,
         None,
         data.played,
-        data.played is not None,
         data.played_probability,
     )
     if settings.control is not None and settings.control.rule == "loop":
@@ -258,7 +256,7 @@ async def import_rows(loop: FromPath[str], data: JSONBody[ImportRequest], state:
 async def add_arm(loop: FromPath[str], arm: FromPath[str], data: JSONBody[ArmRequest], state: State) -> Json:
     """Add an arm, describe it anew, or bring a retired one back."""
     _require_arm_name(arm)
-    return {"arm": arm, **await state.runtime.carry_out(loop, Change({"arm": arm, "features": data.features}))}
+    return dict(await state.runtime.carry_out(loop, Change({"arm": arm, "features": data.features})))
 
 
 @delete(f"{LOOP}/arms/{{arm:str}}", role="administer", status_code=200)

@@ -49,10 +49,8 @@ class Decide(Command):
         active: whether it is played at once.
         visitor: whose decisions all belong to one group; None if each decision is assigned by itself.
         current: what is played today, for a loop whose control group goes on with it.
-        has_current: whether there is such an action.
         other: the probability of each arm in the loop that the control group follows.
         played: the caller's action, for a loop that only watches.
-        has_played: whether there is such an action.
         probability: with which the caller chose it.
         draft: the body of its event.
     """
@@ -66,10 +64,8 @@ class Decide(Command):
     active: bool = True
     visitor: str | None = None
     current: Any = None
-    has_current: bool = False
     other: Mapping[Any, float] | None = None
     played: Any = None
-    has_played: bool = False
     probability: float | None = None
     draft: dict[str, Any] | None = None
 

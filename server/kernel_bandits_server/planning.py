@@ -17,6 +17,7 @@ from kernel_bandits_server.events import Event, Kind
 from kernel_bandits_server.replica import Replica
 from kernel_bandits_server.settings import Control
 from kernel_bandits_server.store import Log
+from kernel_bandits_server.tally import OTHERS
 
 # Silent decisions that are settled in one transaction.
 SILENT_AT_ONCE = 1_000
@@ -59,7 +60,7 @@ def _has_offers(asked: Sequence[Asked]) -> bool:
 
 def _asked(command: Decide, replica: Replica) -> Asked:
     apprentice = replica.settings.apprentice
-    if command.has_played:
+    if command.played is not None:
         if not apprentice:
             raise InputError("played: this loop decides itself; set apprentice = true for one that watches.")
         replica.policy.encode(command.context, [command.played])
@@ -90,7 +91,7 @@ def _draft(command: Decide, asked: Asked, ours: Chosen, theirs: Chosen | None, r
         body |= {"mean": ours.mean, "std": ours.std}
     has_arms = isinstance(settings.features.actions, Arms)
     body["arm"] = arm_of(body["action"]) if has_arms else None
-    if command.has_played:
+    if command.played is not None:
         body["played"] = command.played
         body["played_arm"] = arm_of(command.played) if has_arms else None
         body["played_probability"] = command.probability
@@ -105,9 +106,9 @@ def _of_a_group(command: Decide, asked: Asked, ours: Chosen, theirs: Chosen | No
     group = "control" if place < share else "policy"
     if group == "policy" and (place - share) / (1.0 - share) < traffic:
         group = "challenger"
-    body: dict[str, Any] = {"group": group} | ({"share": share} if control else {})
+    body: dict[str, Any] = {"group": group} | ({"place": place, "control": str(control)} if control else {})
     if command.box is not None:
-        if not command.has_current:
+        if command.current is None:
             raise InputError("current: expected what is played today, which the control group goes on with.")
         action = command.current if group == "control" else ours.action
         return body | {"action": action, "propensity": None, "probabilities": None, "mean": None, "std": None}
@@ -153,7 +154,7 @@ def _of_today(control: Control, command: Decide, asked: Asked) -> list[float]:
         wanted = [name == control.arm for name in names]
         what = f"control: the arm {control.arm!r} of the control group is not on offer; offer it in each request."
     else:
-        if not command.has_current:
+        if command.current is None:
             raise InputError("current: expected what is played today, which the control group goes on with.")
         wanted = [action == command.current for action in asked.offer]
         if not any(wanted):
@@ -363,18 +364,34 @@ class Plan:
         elif "retire" in body:
             return self._retire(body, f"{APART}{number}")
         else:
-            self._require_description(body["arm"], body.get("features"))
+            name = next((one for one in replica.policy.arms if str(one) == body["arm"]), body["arm"])
+            body = {**body, "arm": name}
+            self._require_description(name, body.get("features"))
         self._append("change", f"{APART}{number}", body)
         return body
 
     def _retire(self, body: dict[str, Any], id: str) -> dict[str, Any]:
-        replica, name = self._replica, body["retire"]
-        if name not in replica.policy.arms and name not in replica.added:
-            raise RefusedError(404, "unknown_arm", f"there is no arm {shown(name)} in this loop.")
-        place = replica.tally.arms.get(str(name))
+        replica, control = self._replica, self._replica.settings.control
+        # in an address every name is text
+        known = [one for one in (*replica.policy.arms, *replica.added) if str(one) == str(body["retire"])]
+        if not known:
+            raise RefusedError(404, "unknown_arm", f"there is no arm {shown(body['retire'])} in this loop.")
+        name = known[0]
+        if control is not None and control.arm == name:
+            raise RefusedError(
+                409,
+                "in_control",
+                f"the control group plays {shown(name)}; without it no decision could be made. Change control in the "
+                "loop's file first.",
+            )
+        arms = replica.tally.arms
+        place = arms.get(str(name), arms.get(OTHERS))
         pending = [own for own, one in replica.open.items() if one.arm == place and own not in self._fresh]
+        # arms beyond the first share a place in the tally
+        decided = self._log.find_many(pending)
+        pending = [own for own in pending if decided[own]["decision"].body["arm"] == name]
         if name not in replica.retired:
-            self._append("change", id, body)
+            self._append("change", id, {**body, "retire": name})
         for own in pending if body["pending"] == "expire" else ():
             self._append("expiry", own, {"source": "retired"})
         return {"arm": name, "retired": True, "pending": body["pending"], "decisions": len(pending)}

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
 from itertools import pairwise
-from operator import attrgetter
 from typing import Any, ClassVar
 
 from kernel_bandits.errors import InputError
@@ -18,71 +16,10 @@ from kernel_bandits_server.choosing import REFUSED, arm_of, await_many, from_byt
 from kernel_bandits_server.events import Event, blocks, encode_finite
 from kernel_bandits_server.settings import LoopSettings
 from kernel_bandits_server.store import Snapshot
-from kernel_bandits_server.tally import GROUPS, Settled, Tally
+from kernel_bandits_server.tally import GROUPS, Open, Tally
 
 # What actions without a name are called in the tally.
 UNNAMED = "unnamed"
-_UNKNOWN = float("nan")
-
-
-@dataclass(slots=True)
-class Open:
-    """A decision whose reward does not count in the averages yet: it awaits it, or an earlier decision does.
-
-    Attributes:
-        time: when it was made.
-        arm: that was played, by its place in the tally.
-        propensity: the probability with which it was played, where it is known.
-        offered: the number of actions it was chosen from.
-        active: whether it was played; a deferred decision waits for its activation.
-        group: that decided it, by its place in ``GROUPS``.
-        share: of the control group at that time.
-        weights: how much likelier the policy and the challenger were to play it than the loop as a whole.
-        code: the visitor's segments.
-        pending: the ids under which the policies await its reward; None if they do not.
-        row: its context, until the policies know it.
-        action: likewise.
-        held: a reward that came before the activation.
-        learnable: whether the policy took it.
-        reward: that it earned.
-        settled: whether no reward is to come.
-    """
-
-    time: float
-    arm: int
-    propensity: float | None
-    offered: int
-    active: bool
-    group: int
-    share: float
-    weights: tuple[float, float] | None
-    code: bytes
-    pending: list[int | None] | None = None
-    row: dict[str, Any] | None = None
-    action: Any = None
-    held: dict[str, Any] | None = None
-    learnable: bool = True
-    reward: float | None = None
-    settled: bool = False
-
-    def dump(self) -> list[Any]:
-        """Return all attributes as JSON has them."""
-        values = list(_values(self))
-        values[_CODE] = self.code.hex()
-        return values
-
-    @classmethod
-    def load(cls, values: list[Any]) -> Open:
-        """Return what :meth:`dump` wrote."""
-        values = list(values)
-        values[_CODE] = bytes.fromhex(values[_CODE])
-        return cls(*values)
-
-
-_names = [one.name for one in fields(Open)]
-_CODE = _names.index("code")
-# all attributes, without copies of what they hold
-_values = attrgetter(*_names)
 
 
 class Replica:
@@ -249,7 +186,7 @@ class Replica:
             body["offered"],
             body["active"],
             GROUPS.index(body.get("group", "policy")),
-            body.get("share", 0.0),
+            body["place"] if self.settings.control and body.get("control") == str(self.settings.control) else None,
             None if weights is None else (weights[0], weights[1]),
             self.tally.segments.code(body["context"]),
             row=body["context"],
@@ -386,26 +323,11 @@ class Replica:
         line, rows = self.line, []
         while line and line[0].settled:
             one = line.popleft()
-            if one.reward is None:
-                continue
-            policy, challenger = one.weights or (_UNKNOWN, _UNKNOWN)
             if one.time <= self.share_since:
-                policy = challenger = _UNKNOWN
-            propensity = _UNKNOWN if one.propensity is None else one.propensity
-            rows.append(
-                Settled(
-                    one.time,
-                    one.reward,
-                    one.arm,
-                    propensity,
-                    one.offered,
-                    one.group,
-                    one.share,
-                    policy,
-                    challenger,
-                    one.code,
-                )
-            )
+                # the challenger is compared by what came after its last step
+                one.weights = None
+            if one.reward is not None:
+                rows.append(one)
         if rows:
             self.tally.settle(rows)
 

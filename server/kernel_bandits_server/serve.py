@@ -68,8 +68,7 @@ def check(file: Path) -> str:
         parts = [f"{name}: {loop.policy} over {columns}", f"exploration floor {loop.exploration_floor:g}"]
         parts.append(f"no reward: {missing}")
         if loop.control is not None:
-            of = loop.control.arm or loop.control.loop
-            parts.append(f"control group: {loop.control.share:.0%} by {loop.control.rule}{f' ({of})' if of else ''}")
+            parts.append(f"control group: {loop.control}")
         if loop.challenger is not None:
             parts.append(f"challenger: {loop.challenger.policy}")
         lines.append("; ".join(parts) + (", watches only" if loop.apprentice else ""))

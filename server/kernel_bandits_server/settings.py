@@ -62,6 +62,10 @@ class Control(Struct, frozen=True, forbid_unknown_fields=True):
     arm: str | None = None
     loop: str | None = None
 
+    def __str__(self) -> str:
+        of = self.arm or self.loop
+        return f"{self.share:.3g} by {self.rule}{f' ({of})' if of else ''}"
+
 
 class Challenger(Struct, frozen=True, forbid_unknown_fields=True):
     """A second policy of a loop: it learns from the same log, and decides the share of traffic it was promoted to.

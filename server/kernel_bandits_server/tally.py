@@ -10,7 +10,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from copy import copy
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -33,32 +35,65 @@ GROUPS = ("policy", "control", "challenger")
 WIDTH = 6
 
 
-class Settled(NamedTuple):
-    """What a decision earned, with what is needed to average it.
+@dataclass(slots=True)
+class Open:
+    """A decision whose reward does not count in the averages yet: it awaits it, or an earlier decision does.
 
     Attributes:
-        time: of the decision.
-        reward: that it earned.
+        time: when it was made.
         arm: that was played, by its place in the tally.
-        propensity: the probability with which it was played, over all groups; NaN where it is not known.
-        offered: the number of actions.
-        group: by its place in ``GROUPS``.
-        share: of the control group when it was decided.
-        policy: how much likelier the policy was to play it than the loop as a whole.
-        challenger: how much likelier the challenger was.
+        propensity: the probability with which it was played, over all groups; None where it is not known.
+        offered: the number of actions it was chosen from.
+        active: whether it was played; a deferred decision waits for its activation.
+        group: that decided it, by its place in ``GROUPS``.
+        place: the visitor's hash; None if it is not compared with those of the other group.
+        weights: how much likelier the policy and the challenger were to play it than the loop as a whole.
         code: the visitor's segments.
+        pending: the ids under which the policies await its reward; None if they do not.
+        row: its context, until the policies know it.
+        action: likewise.
+        held: a reward that came before the activation.
+        learnable: whether the policy took it.
+        reward: that it earned.
+        settled: whether no reward is to come.
     """
 
     time: float
-    reward: float
     arm: int
-    propensity: float
+    propensity: float | None
     offered: int
+    active: bool
     group: int
-    share: float
-    policy: float
-    challenger: float
+    place: float | None
+    weights: tuple[float, float] | None
     code: bytes
+    pending: list[int | None] | None = None
+    row: dict[str, Any] | None = None
+    action: Any = None
+    held: dict[str, Any] | None = None
+    learnable: bool = True
+    reward: float | None = None
+    settled: bool = False
+
+    def dump(self) -> list[Any]:
+        """Return all attributes as JSON has them."""
+        values = list(_values(self))
+        values[_CODE] = self.code.hex()
+        return values
+
+    @classmethod
+    def load(cls, values: list[Any]) -> Open:
+        """Return what :meth:`dump` wrote."""
+        values = list(values)
+        values[_CODE] = bytes.fromhex(values[_CODE])
+        return cls(*values)
+
+
+_names = [one.name for one in fields(Open)]
+_CODE = _names.index("code")
+# all attributes, without copies of what they hold
+_values = attrgetter(*_names)
+_UNKNOWN = (math.nan, math.nan)
 
 
 def estimate(sums: FloatArray | Sequence[float]) -> dict[str, float | None]:
@@ -107,7 +142,7 @@ class Tally:
         self._all, self._uniform, self._arms = np.zeros(WIDTH), np.zeros(WIDTH), np.zeros((0, WIDTH))
         columns = len(self.segments.columns)
         self._by_segment = np.zeros((columns, MOST_SEGMENTS, 0, WIDTH))
-        self._waiting: list[Settled] = []
+        self._waiting: list[Open] = []
 
     def count(self, what: str, number: int = 1) -> None:
         """Count something that happened."""
@@ -115,17 +150,12 @@ class Tally:
 
     def arm(self, name: str) -> int:
         """Return the place of an arm."""
-        place = self.arms.get(name)
-        if place is None:
-            if len(self.arms) >= MOST_ARMS:
-                return self.arm(OTHERS) if OTHERS in self.arms else self._new_arm(OTHERS)
-            place = self._new_arm(name)
-        return place
-
-    def _new_arm(self, name: str) -> int:
-        place = self.arms[name] = len(self.arms)
-        self.plays.append(0)
-        return place
+        if name not in self.arms:
+            name = name if len(self.arms) < MOST_ARMS else OTHERS
+        if name not in self.arms:
+            self.arms[name] = len(self.arms)
+            self.plays.append(0)
+        return self.arms[name]
 
     def play(self, time: float, arms: Iterable[int]) -> None:
         """Count the arms of actions that were played at one time."""
@@ -136,7 +166,7 @@ class Tally:
                 self._span_plays = np.pad(self._span_plays, ((0, 0), (0, arm + 1 - self._span_plays.shape[1])))
             self._span_plays[span, arm] += number
 
-    def settle(self, rows: Sequence[Settled]) -> None:
+    def settle(self, rows: Sequence[Open]) -> None:
         """Count what decisions earned, in the order of the decisions."""
         self.counts["matured"] += len(rows)
         self._waiting += rows
@@ -144,11 +174,18 @@ class Tally:
             rows, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
             self._add_up(rows)
 
-    def _add_up(self, rows: Sequence[Settled]) -> None:
-        time, reward, arm, propensity, offered, group, share, policy, challenger = (
-            np.array(column, dtype=float) for column in zip(*(row[:-1] for row in rows), strict=True)
+    def _add_up(self, rows: Sequence[Open]) -> None:
+        # an unknown number becomes NaN
+        columns = zip(
+            *(
+                (one.time, one.reward, one.propensity, one.offered, one.place, *(one.weights or _UNKNOWN))
+                for one in rows
+            ),
+            strict=True,
         )
-        arms, known = arm.astype(int), ~np.isnan(propensity)
+        time, reward, propensity, offered, place, policy, challenger = (np.array(one, dtype=float) for one in columns)
+        arms, group = np.array([one.arm for one in rows]), np.array([one.group for one in rows])
+        known = ~np.isnan(propensity)
         missing = len(self.arms) - len(self._arms)
         if missing:
             self._arms = np.pad(self._arms, ((0, missing), (0, 0)))
@@ -173,7 +210,7 @@ class Tally:
         for column in range(codes.shape[1]):
             np.add.at(self._by_segment[column], (codes[:, column], arms), weighted)
         if self._trial is not None:
-            self._trial = self._trial.after(reward, group.astype(int), share, policy, challenger, codes)
+            self._trial = self._trial.after(reward, group, place, policy, challenger, codes)
 
     def restart_challenger(self) -> None:
         """Begin to compare the challenger anew: its traffic has changed."""
@@ -290,13 +327,10 @@ class Tally:
     def dump(self) -> dict[str, Any]:
         """Return the state as JSON has it."""
         arrays = {name: [getattr(self, name).shape, getattr(self, name).ravel().tolist()] for name in self._ARRAYS}
-        waiting = [[*row[:-1], row.code.hex()] for row in self._waiting]
-        # JSON has no NaN
-        waiting = [[None if one != one else one for one in row] for row in waiting]
         return {
             **{name: getattr(self, name) for name in self._NUMBERS},
             **arrays,
-            "waiting": waiting,
+            "waiting": [one.dump() for one in self._waiting],
             "segments": self.segments.dump(),
             "trial": None if self._trial is None else msgspec.to_builtins(self._trial),
         }
@@ -310,10 +344,7 @@ class Tally:
         for name in cls._ARRAYS:
             shape, values = state[name]
             setattr(tally, name, np.array(values, dtype=getattr(tally, name).dtype).reshape(shape))
-        tally._waiting = [
-            Settled._make([*(math.nan if one is None else one for one in row[:-1]), bytes.fromhex(row[-1])])
-            for row in state["waiting"]
-        ]
+        tally._waiting = list(map(Open.load, state["waiting"]))
         tally.segments.load(state["segments"])
         if state["trial"] is not None:
             tally._trial = msgspec.convert(state["trial"], Trial)

@@ -22,6 +22,8 @@ LEVEL = 0.95
 SPOILED = 1000.0
 # Decisions of both groups before anything is said.
 FEWEST = 20
+# Visitors who are remembered, a fair sample of all of them: enough to know by how much they repeat themselves.
+MOST_VISITORS = 2_000
 # The traffic of a challenger: each step needs evidence of its own.
 STEPS = (0.0, 0.1, 0.25, 0.5, 1.0)
 CONTROL = 1
@@ -78,41 +80,43 @@ class Trial(Struct, frozen=True):
         low: the lowest reward that is possible.
         high: the highest.
         share: of the control group; None without one.
-        groups: number, Σr and Σr² of the rewards of each group.
-        counted: how many decisions of each group were made with this share.
         lift: of the loop over its control group.
         segments: the same for the segments of each column, by the numbers of both.
         gain: of the challenger over the policy; None without one.
+        visitors: those whose second hash is below ``sampled``: whether of the control group, n, Σr and Σr².
+        sampled: the share of visitors who are remembered.
     """
 
     low: float
     high: float
     share: float | None
-    groups: tuple[tuple[float, float, float], ...] = ((0.0, 0.0, 0.0),) * 3
     lift: ArmDifference | None = None
     segments: dict[str, ArmDifference] = {}
     gain: Gain | None = None
+    visitors: dict[str, tuple[bool, float, float, float]] = {}
+    sampled: float = 1.0
 
     def after(
-        self,
-        rewards: FloatArray,
-        group: Any,
-        share: FloatArray,
-        policy: FloatArray,
-        challenger: FloatArray,
-        codes: Any,
+        self, rewards: FloatArray, group: Any, place: FloatArray, policy: FloatArray, challenger: FloatArray, codes: Any
     ) -> Trial:
-        """Return the trial with what further decisions earned, in their order."""
+        """Return the trial with what further decisions earned, in their order.
+
+        Args:
+            rewards: of the decisions.
+            group: by its place in ``GROUPS``.
+            place: the hash of the visitor; NaN for a decision that is not compared.
+            policy: how much likelier the policy was to play each than the loop as a whole; NaN where that is not known.
+            challenger: how much likelier the challenger was.
+            codes: the visitors' segments.
+        """
         # an older log may hold others
         rewards = np.clip(rewards, self.low, self.high)
-        sums = np.array(self.groups)
-        np.add.at(sums, group, np.stack([np.ones(len(rewards)), rewards, rewards**2], axis=1))
-        lift, segments, gain = self.lift, dict(self.segments), self.gain
+        lift, segments, gain, visitors, sampled = self.lift, dict(self.segments), self.gain, self.visitors, self.sampled
         if lift is not None and self.share is not None:
-            # decisions that were made with another share, or before there was a control group, tell of no difference
-            compared = np.abs(share - self.share) < 1e-12
+            compared = place == place
             first, chance = group != CONTROL, 1.0 - self.share
             lift = lift.after(first[compared], rewards[compared], chance)
+            visitors, sampled = self._remember(place[compared], ~first[compared], rewards[compared])
             fresh = ArmDifference(self.low, self.high, lift.least_share, LEVEL)
             for column in range(codes.shape[1]):
                 for segment in np.unique(codes[compared, column]):
@@ -122,7 +126,46 @@ class Trial(Struct, frozen=True):
             known = (policy == policy) & (challenger == challenger)
             if known.any():
                 gain = gain.after(rewards[known] - self.low, policy[known], challenger[known])
-        return structs.replace(self, groups=tuple(map(tuple, sums.tolist())), lift=lift, segments=segments, gain=gain)
+        return structs.replace(self, lift=lift, segments=segments, gain=gain, visitors=visitors, sampled=sampled)
+
+    def _remember(self, places: FloatArray, control: Any, rewards: FloatArray) -> tuple[dict[str, Any], float]:
+        """Return the sample of visitors after further decisions, and the share of all of them that it is."""
+        visitors, sampled = self.visitors, self.sampled
+        # the first bits of the hash say which group a visitor belongs to, the later ones who is remembered
+        chosen = _second_hash(places) < sampled
+        if chosen.any():
+            visitors = dict(visitors)
+        for place, group, reward in zip(places[chosen], control[chosen], rewards[chosen], strict=True):
+            _, count, total, squares = visitors.get(key := float(place).hex(), (False, 0.0, 0.0, 0.0))
+            visitors[key] = bool(group), count + 1.0, total + float(reward), squares + float(reward) ** 2
+        while len(visitors) > MOST_VISITORS:
+            sampled *= 0.5
+            visitors = {key: one for key, one in visitors.items() if _second_hash(float.fromhex(key)) < sampled}
+        return visitors, sampled
+
+    @property
+    def repetition(self) -> tuple[float, float]:
+        """By how much visitors who come again widen the variance of the split, and that of the lift; 1 if none does.
+
+        With n_v decisions of visitor v and residuals e of their rewards, these are the design effects Σn_v²/Σn_v, and
+        Σ_v(Σe)²/Σe² with both groups weighted as they are in the lift.
+        """
+        if not self.visitors or self.lift is None or self.share is None:
+            return 1.0, 1.0
+        control, count, total, squares = (np.array(column) for column in zip(*self.visitors.values(), strict=True))
+        means = np.divide(self.lift.totals, np.maximum(self.lift.counts, 1))
+        mean = np.where(control, means[1], means[0])
+        weight = np.where(control, self.share, 1.0 - self.share) ** -2.0
+        # max: rewards that are all alike have no residuals
+        alone = max(float(weight @ (squares - 2.0 * mean * total + count * mean**2)), 1e-300)
+        together = float(weight @ (total - count * mean) ** 2)
+        return float(count @ count / count.sum()), max(1.0, together / alone)
+
+    def interval(self, lift: ArmDifference, level: float = LEVEL) -> tuple[float, float]:
+        """Return the interval of a lift of this trial, as wide as visitors who come again need it."""
+        wide = replace(lift.sums, squares=lift.sums.squares * self.repetition[1])
+        low, high = replace(lift, sums=wide, level=level).interval
+        return float(low), float(high)
 
     def restarted(self) -> Trial:
         """Return the trial with the challenger compared anew."""
@@ -161,10 +204,10 @@ def verdict(trial: Trial | None, days: float) -> dict[str, Any]:
     if trial is None or trial.lift is None or trial.share is None:
         words = "There is no control group: add control = { share = 0.1, rule = … } to the loop's file."
         return {"verdict": "no control group", "words": words}
-    control, loop = trial.groups[CONTROL], [sum(pair) for pair in zip(trial.groups[0], trial.groups[2], strict=True)]
-    counts = {"control": int(trial.lift.counts[1]), "loop": int(trial.lift.counts[0])}
-    means = {"control": _mean(control), "loop": _mean(loop)}
-    split = _split(counts["control"], sum(counts.values()), trial.share)
+    groups = dict(zip(("loop", "control"), zip(trial.lift.counts, trial.lift.totals, strict=True), strict=True))
+    counts = {name: int(count) for name, (count, _) in groups.items()}
+    means = {name: total / count if count else None for name, (count, total) in groups.items()}
+    split = _split(counts["control"], sum(counts.values()), trial.share, trial.repetition[0])
     found: dict[str, Any] = {"counts": counts, "means": means, "share": trial.share, "split": split, "level": LEVEL}
     if min(counts.values()) < FEWEST:
         words = f"Too early: {counts['control']} settled decisions of the control group, {FEWEST} are the least."
@@ -178,7 +221,7 @@ def verdict(trial: Trial | None, days: float) -> dict[str, Any]:
             "days_left": None,
             "words": words,
         }
-    lift, (low, high) = float(trial.lift.estimate), trial.lift.interval
+    lift, (low, high) = float(trial.lift.estimate), trial.interval(trial.lift)
     base = means["control"] or 0.0
     relative = [one / base for one in (lift, low, high)] if base > 0.0 else None
     found |= {"lift": lift, "low": low, "high": high, "relative": relative, "days_left": None}
@@ -219,26 +262,26 @@ def by_segment(trial: Trial | None, column: int, labels: Sequence[str]) -> list[
         row: dict[str, Any] = {"segment": label, "counts": counts, "lift": None, "low": None, "high": None}
         if min(counts.values()) >= FEWEST:
             # Bonferroni: one failure among all segments of the column
-            low, high = replace(one, level=1.0 - (1.0 - LEVEL) / len(own)).interval
+            low, high = trial.interval(one, 1.0 - (1.0 - LEVEL) / len(own))
             row |= {"lift": float(one.estimate), "low": low, "high": high}
         found.append(row)
     return found
 
 
-def _mean(sums: Sequence[float]) -> float | None:
-    return sums[1] / sums[0] if sums[0] else None
+def _second_hash(place: Any) -> Any:
+    return place * 2.0**24 % 1.0
 
 
-def _split(control: int, count: int, share: float) -> dict[str, Any]:
+def _split(control: int, count: int, share: float, repetition: float = 1.0) -> dict[str, Any]:
     """Return whether the control group has its share, by a test that may be repeated as often as one likes.
 
     With a Beta prior around the share, the likelihood ratio B(k + a, n − k + b)/B(a, b)/(s^k (1 − s)^(n−k)) exceeds
-    1/α at any time with probability α at most.
+    1/α at any time with probability α at most. Visitors who come again count as as many decisions as they are worth.
     """
     # as good as a hundred decisions with the right share: shares that are off by a tenth are seen soon
     a, b = 100.0 * share, 100.0 * (1.0 - share)
-    evidence = betaln(control + a, count - control + b) - betaln(a, b)
-    evidence -= control * math.log(share) + (count - control) * math.log1p(-share)
+    k, n = control / repetition, count / repetition
+    evidence = betaln(k + a, n - k + b) - betaln(a, b) - k * math.log(share) - (n - k) * math.log1p(-share)
     good = bool(evidence < math.log(SPOILED))
     got = f"{control / count:.1%}" if count else "none"
     words = f"{got} of the settled decisions are of the control group, {share:.1%} were expected"

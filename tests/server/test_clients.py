@@ -4,6 +4,7 @@ import importlib.util
 import re
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,7 @@ def test_many_callers_at_once(server):
         thread.start()
     for thread in threads:
         thread.join()
+    time.sleep(0.6)  # a summary may be half a second old
     after = server("GET", "/v1/loops/offers")[1]["counts"]
     assert after["decisions"] - before["decisions"] == after["rewards"] - before["rewards"] == 80
 

@@ -81,12 +81,12 @@ def test_a_visitor_stays_in_one_group_in_every_process():
 
 def test_the_current_choice_of_the_caller_is_played_by_the_control_group():
     replica, generator = Replica(loop_of('control = { share = 0.5, rule = "current" }')), np.random.default_rng(2)
-    made = decide(replica, 200, generator, current="green", has_current=True)
+    made = decide(replica, 200, generator, current="green")
     assert {one.draft["arm"] for one in made if one.draft["group"] == "control"} == {"green"}
     with pytest.raises(InputError, match="what is played today"):
         decide(replica, 1, generator)
     with pytest.raises(InputError, match="'gold' is not on offer"):
-        decide(replica, 1, generator, current="gold", has_current=True)
+        decide(replica, 1, generator, current="gold")
 
 
 def test_the_fixed_arm_has_to_be_on_offer_for_both_groups():

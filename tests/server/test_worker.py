@@ -151,7 +151,7 @@ def test_bad_input_changes_nothing(service):
         with pytest.raises(InputError):
             service.decide(context=context)
     with pytest.raises(InputError, match="played"):
-        service.decide(played="red", has_played=True)
+        service.decide(played="red")
     with pytest.raises(InputError, match="excluded"):
         service.decide(excluded=("red", "blue"))
     assert service.digest() == before
@@ -171,7 +171,7 @@ def test_the_number_of_pending_decisions_is_limited(tmp_path):
 
 def test_an_apprentice_learns_what_was_played(tmp_path):
     service = Service(tmp_path / "events.db", LOOP.replace("exploration_floor", "apprentice = true\nexploration_floor"))
-    event, _ = service.decide(played="blue", has_played=True)
+    event, _ = service.decide(played="blue")
     assert event.body["played"] == "blue"
     assert event.body["action"] in ("red", "blue")
     with pytest.raises(InputError, match="only watches"):

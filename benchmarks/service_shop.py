@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from kernel_bandits_server import insight
 from kernel_bandits_server.commands import Change, Command, Decide, Query, Reward
+from kernel_bandits_server.messages import DecisionRequest
 from kernel_bandits_server.settings import parse_settings
 from kernel_bandits_server.store import Store
 from kernel_bandits_server.worker import Worker, replay
@@ -110,7 +111,10 @@ def main() -> None:
                     shop(Reward(due))
                 count = generator.poisson(given.visits / 4) if 7 <= hour % 24 < 23 else 0
                 ages = generator.uniform(18, 80, count)
-                visits = [Decide(f"v{given.seed}-{next(counter)}", False, {"age": float(age)}) for age in ages]
+                visits = [
+                    Decide(f"v{given.seed}-{next(counter)}", False, DecisionRequest({"age": float(age)}))
+                    for age in ages
+                ]
                 for age, (event, _) in zip(ages, shop(*visits) if visits else [], strict=True):
                     arm, group = event.body["arm"], event.body["group"]
                     expected = rate_of(arm, float(age))

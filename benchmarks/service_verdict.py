@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from kernel_bandits_server.commands import Decide
 from kernel_bandits_server.events import Event
+from kernel_bandits_server.messages import DecisionRequest
 from kernel_bandits_server.planning import draft_all
 from kernel_bandits_server.replica import Replica
 from kernel_bandits_server.settings import LoopSettings, parse_settings
@@ -58,9 +59,9 @@ def simulate(
             count = min(AT_ONCE, decisions - start)
             commands = []
             for i, age in enumerate(generator.uniform(18, 80, count)):
-                commands.append(Decide(f"{seed}-{day}-{start + i}", False, {"age": float(age)}))
+                commands.append(Decide(f"{seed}-{day}-{start + i}", False, DecisionRequest({"age": float(age)})))
                 if visits > 1.0:
-                    commands[-1].visitor = f"{seed}-{generator.integers(known)}"
+                    commands[-1].request.visitor = f"{seed}-{generator.integers(known)}"
             draft_all(commands, replica)
             time = DAY * (day + start / decisions)
             events: list[Event] = []
@@ -69,7 +70,7 @@ def simulate(
                     body: Any = command.draft
                     is_control = body["group"] == "control"
                     if kind == "reward":
-                        own = RATE if command.visitor is None else rates[int(command.visitor.partition("-")[2])]
+                        own = RATE if visits == 1.0 else rates[int(str(command.request.visitor).partition("-")[2])]
                         rate = own if is_control else own * (1.0 + lift)
                         if is_control and generator.random() < lost:
                             events.append(Event("expiry", command.id, {"source": "caller"}))

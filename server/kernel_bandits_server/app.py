@@ -104,20 +104,7 @@ async def decide(loop: FromPath[str], data: JSONBody[DecisionRequest], state: St
     runtime: Runtime = state.runtime
     settings = runtime.worker(loop).settings
     _check(data, runtime.settings.service.limits, isinstance(settings.features.actions, Arms))
-    command = Decide(
-        data.id or fresh_id(),
-        data.id is not None,
-        data.context,
-        data.actions,
-        data.box,
-        tuple(data.excluded),
-        not data.deferred,
-        data.visitor,
-        data.current,
-        None,
-        data.played,
-        data.played_probability,
-    )
+    command = Decide(data.id or fresh_id(), data.id is not None, data)
     if settings.control is not None and settings.control.rule == "loop":
         command.other = await _other_loop(runtime, str(settings.control.loop), data)
     event, repeated = await runtime.carry_out(loop, command)
@@ -371,36 +358,24 @@ async def export_log(
     loop: FromPath[str],
     state: State,
     after: Annotated[int, QueryParameter(ge=0, lt=2**62)] = 0,
-    rewarded: FromQuery[bool] = False,
 ) -> Stream:
-    """Export the log of a loop, a JSON object a line: every decision and imported round, with all that is known.
-
-    With ``rewarded`` only those with a reward, in the columns that off-policy tools read.
-    """
+    """Export the log of a loop, a JSON object a line: every decision and imported round, with all that is known."""
     runtime: Runtime = state.runtime
     runtime.worker(loop)
     first = await asyncio.to_thread(runtime.store.read, loop, after, LOG_PAGE)
-    return Stream(_pages(runtime, loop, first, rewarded), media_type="application/x-ndjson")
+    return Stream(_pages(runtime, loop, first), media_type="application/x-ndjson")
 
 
-async def _pages(runtime: Runtime, loop: str, events: list[Event], rewarded: bool) -> AsyncIterator[bytes]:
+async def _pages(runtime: Runtime, loop: str, events: list[Event]) -> AsyncIterator[bytes]:
     while events:
-        yield await asyncio.to_thread(_lines, runtime, loop, events, rewarded)
+        yield await asyncio.to_thread(_lines, runtime, loop, events)
         events = await asyncio.to_thread(runtime.store.read, loop, events[-1].number, LOG_PAGE)
 
 
-def _lines(runtime: Runtime, loop: str, events: list[Event], rewarded: bool) -> bytes:
+def _lines(runtime: Runtime, loop: str, events: list[Event]) -> bytes:
     made = [event for event in events if event.kind in ("decision", "imported")]
     found = runtime.store.find_many(loop, [event.decision for event in made])
-    rows = [log_row(event, found[event.decision]) for event in made]
-    if rewarded:
-        names = ("id", "time", "context", "action", "reward", "propensity")
-        rows = [
-            {name: row[name] for name in names}
-            for row in rows
-            if row["active"] and row["reward"] is not None and row["propensity"] is not None
-        ]
-    return "".join(f"{encode_finite(row)}\n" for row in rows).encode()
+    return "".join(f"{encode_finite(log_row(event, found[event.decision]))}\n" for event in made).encode()
 
 
 def log_row(event: Event, events: dict[str, Event]) -> Json:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kernel_bandits.errors import KernelBanditsError
+from kernel_bandits_server.messages import DecisionRequest
 
 if TYPE_CHECKING:
     from kernel_bandits_server.replica import Replica
@@ -42,31 +43,15 @@ class Decide(Command):
     Attributes:
         id: of the decision; the caller's, or a fresh one.
         own_id: whether the caller gave the id, so that it may be a repetition.
-        context: a row.
-        actions: the offer; None for all known arms.
-        box: ranges of the columns of actions, in place of an offer.
-        excluded: names of arms that may not be chosen.
-        active: whether it is played at once.
-        visitor: whose decisions all belong to one group; None if each decision is assigned by itself.
-        current: what is played today, for a loop whose control group goes on with it.
+        request: what the caller asks for.
         other: the probability of each arm in the loop that the control group follows.
-        played: the caller's action, for a loop that only watches.
-        probability: with which the caller chose it.
         draft: the body of its event.
     """
 
     id: str
     own_id: bool
-    context: dict[str, Any]
-    actions: Any = None
-    box: dict[str, Any] | None = None
-    excluded: tuple[Any, ...] = ()
-    active: bool = True
-    visitor: str | None = None
-    current: Any = None
+    request: DecisionRequest
     other: Mapping[Any, float] | None = None
-    played: Any = None
-    probability: float | None = None
     draft: dict[str, Any] | None = None
 
 

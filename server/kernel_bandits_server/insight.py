@@ -20,6 +20,8 @@ STEPS, MOST_LINES = 15, 8
 # Past visitors that a response is averaged over.
 VISITORS = 40
 DAY = 86_400.0
+# Seconds by which clocks of machines may differ.
+CLOCK = 60.0
 
 
 def summary(replica: Replica) -> dict[str, Any]:
@@ -117,8 +119,14 @@ def segments(replica: Replica, column: str) -> dict[str, Any]:
 
 def at(found: dict[str, Any], now: float) -> dict[str, Any]:
     """Return a summary as it is read at a time: the oldest decision waits longer while nothing happens."""
-    since = found["oldest_time"]
-    return {**found, "oldest_pending": None if since is None else max(0.0, now - since)}
+    since, ahead = found["oldest_time"], found["time"] - now
+    warnings = list(found["warnings"])
+    if ahead > CLOCK:
+        warnings.append(
+            f"The log is {ahead:.0f} s ahead of this machine's clock: until that has passed, no decision counts as "
+            "silent. Set the clocks of all machines."
+        )
+    return {**found, "oldest_pending": None if since is None else max(0.0, now - since), "warnings": warnings}
 
 
 def warnings(replica: Replica, tally: Tally) -> list[str]:

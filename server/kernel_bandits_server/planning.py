@@ -14,6 +14,7 @@ from kernel_bandits.tables.values import as_plain, shown
 from kernel_bandits_server.choosing import Asked, Chosen, arm_of, as_box, choose_many, playable
 from kernel_bandits_server.commands import Activate, Change, Command, Decide, Expire, Import, RefusedError, Reward
 from kernel_bandits_server.events import Event, Kind
+from kernel_bandits_server.messages import DecisionRequest
 from kernel_bandits_server.replica import Replica
 from kernel_bandits_server.settings import Control
 from kernel_bandits_server.store import Log
@@ -36,7 +37,7 @@ def draft_all(commands: Sequence[Decide], replica: Replica) -> None:
     asking: list[Decide] = []
     for command in commands:
         try:
-            asked.append(_asked(command, replica))
+            asked.append(_asked(command.request, replica))
             asking.append(command)
         except KernelBanditsError as reason:
             command.error = reason
@@ -58,30 +59,30 @@ def _has_offers(asked: Sequence[Asked]) -> bool:
     return all(isinstance(one.offer, list) for one in asked)
 
 
-def _asked(command: Decide, replica: Replica) -> Asked:
+def _asked(ask: DecisionRequest, replica: Replica) -> Asked:
     apprentice = replica.settings.apprentice
-    if command.played is not None:
+    if ask.played is not None:
         if not apprentice:
             raise InputError("played: this loop decides itself; set apprentice = true for one that watches.")
-        replica.policy.encode(command.context, [command.played])
+        replica.policy.encode(ask.context, [ask.played])
     elif apprentice:
         raise InputError("played: this loop only watches; say which action was played.")
-    offer = replica.offer(command.actions) if command.box is None else as_box(replica.policy, command.box)
-    return Asked(command.context, offer, command.excluded)
+    offer = replica.offer(ask.actions) if ask.box is None else as_box(replica.policy, ask.box)
+    return Asked(ask.context, offer, ask.excluded)
 
 
 def _draft(command: Decide, asked: Asked, ours: Chosen, theirs: Chosen | None, replica: Replica) -> dict[str, Any]:
-    settings, boxed = replica.settings, command.box is not None
+    ask, settings, has_arms = command.request, replica.settings, isinstance(replica.settings.features.actions, Arms)
     body: dict[str, Any] = {
-        "context": command.context,
-        "actions": {"box": command.box} if boxed else asked.offer,
-        "excluded": list(command.excluded),
+        "context": ask.context,
+        "actions": {"box": ask.box} if ask.box is not None else asked.offer,
+        "excluded": list(ask.excluded),
         "offered": ours.offered,
         "model": replica.applied,
-        "active": command.active,
+        "active": not ask.deferred,
     }
-    if command.visitor is not None:
-        body["visitor"] = command.visitor
+    if ask.visitor is not None:
+        body["visitor"] = ask.visitor
     if settings.control is not None or theirs is not None:
         body |= _of_a_group(command, asked, ours, theirs, replica)
     else:
@@ -89,28 +90,27 @@ def _draft(command: Decide, asked: Asked, ours: Chosen, theirs: Chosen | None, r
         propensity = table[ours.place] if table else 1.0 if ours.offered == 1 else None
         body |= {"action": ours.action, "propensity": propensity, "probabilities": table}
         body |= {"mean": ours.mean, "std": ours.std}
-    has_arms = isinstance(settings.features.actions, Arms)
     body["arm"] = arm_of(body["action"]) if has_arms else None
-    if command.played is not None:
-        body["played"] = command.played
-        body["played_arm"] = arm_of(command.played) if has_arms else None
-        body["played_probability"] = command.probability
+    if ask.played is not None:
+        body["played"] = ask.played
+        body["played_arm"] = arm_of(ask.played) if has_arms else None
+        body["played_probability"] = ask.played_probability
     return body
 
 
 def _of_a_group(command: Decide, asked: Asked, ours: Chosen, theirs: Chosen | None, replica: Replica) -> dict[str, Any]:
     """Return what the group that a decision belongs to plays, and how likely the loop as a whole was to play that."""
-    control, traffic = replica.settings.control, replica.share if theirs else 0.0
+    ask, control, traffic = command.request, replica.settings.control, replica.share if theirs else 0.0
     share = control.share if control else 0.0
-    place = place_of(replica.settings.name, command.visitor or command.id)
+    place = place_of(replica.settings.name, ask.visitor or command.id)
     group = "control" if place < share else "policy"
     if group == "policy" and (place - share) / (1.0 - share) < traffic:
         group = "challenger"
     body: dict[str, Any] = {"group": group} | ({"place": place, "control": str(control)} if control else {})
-    if command.box is not None:
-        if command.current is None:
+    if ask.box is not None:
+        if ask.current is None:
             raise InputError("current: expected what is played today, which the control group goes on with.")
-        action = command.current if group == "control" else ours.action
+        action = ask.current if group == "control" else ours.action
         return body | {"action": action, "propensity": None, "probabilities": None, "mean": None, "std": None}
     policy = _table(ours, asked)
     rival = policy if theirs is None else _table(theirs, asked)
@@ -140,7 +140,7 @@ def _table(chosen: Chosen, asked: Asked) -> list[float]:
 
 def _of_today(control: Control, command: Decide, asked: Asked) -> list[float]:
     """Return the probability with which the rule of today plays each action."""
-    names = [arm_of(action) for action in asked.offer]
+    current, names = command.request.current, [arm_of(action) for action in asked.offer]
     allowed = playable(asked.offer, asked.excluded) if asked.excluded else [True] * len(names)
     if control.rule == "uniform":
         return [one / sum(allowed) for one in allowed]
@@ -154,12 +154,12 @@ def _of_today(control: Control, command: Decide, asked: Asked) -> list[float]:
         wanted = [name == control.arm for name in names]
         what = f"control: the arm {control.arm!r} of the control group is not on offer; offer it in each request."
     else:
-        if command.current is None:
+        if current is None:
             raise InputError("current: expected what is played today, which the control group goes on with.")
-        wanted = [action == command.current for action in asked.offer]
+        wanted = [action == current for action in asked.offer]
         if not any(wanted):
-            wanted = [name is not None and name == arm_of(command.current) for name in names]
-        what = f"current: {shown(command.current)} is not on offer."
+            wanted = [name is not None and name == arm_of(current) for name in names]
+        what = f"current: {shown(current)} is not on offer."
     found = [float(one and may) for one, may in zip(wanted, allowed, strict=True)]
     if sum(found) != 1.0:
         raise InputError(what)
@@ -260,7 +260,7 @@ class Plan:
         assert command.draft is not None
         before = self._seen(command.id).get("decision") if command.own_id else None
         if before is not None:
-            if before.body["context"] != command.context:
+            if before.body["context"] != command.request.context:
                 raise RefusedError(
                     409, "id_taken", f"decision {command.id} was made for another context; use a fresh id."
                 )

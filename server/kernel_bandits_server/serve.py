@@ -26,8 +26,8 @@ from kernel_bandits_server.worker import Runtime
 # What worker processes, and servers other than uvicorn, start with.
 PREFIX = "KERNEL_BANDITS_"
 GRACE_SECONDS = 10
-# Rows of an imported log in one request.
-ROWS = 1_000
+# Rows and bytes of an imported log in one request; the service takes a megabyte unless told otherwise.
+ROWS, BYTES = 1_000, 500_000
 _STANDARD = frozenset(vars(logging.makeLogRecord({})))
 
 
@@ -152,8 +152,11 @@ def import_log(file: Path, url: str, loop: str, key: str | None) -> str:
         for number, row in enumerate(rows, 1)
         if row.get("reward") is not None
     ]
-    for start in range(0, len(taken), ROWS):
-        body = json.dumps({"rows": taken[start : start + ROWS]}).encode()
+    while taken:
+        count, size = 0, 0
+        while count < min(len(taken), ROWS) and (not count or size < BYTES):
+            size, count = size + len(json.dumps(taken[count])), count + 1
+        body, taken = json.dumps({"rows": taken[:count]}).encode(), taken[count:]
         headers = {"content-type": "application/json", **({"authorization": f"Bearer {key}"} if key else {})}
         request = urllib.request.Request(f"{url}/v1/loops/{loop}/import", body, headers)
         try:

@@ -49,8 +49,11 @@ def in_words(error: Exception, kind: Any, value: Any = None) -> tuple[list[str],
     # a pattern says what it stands for in its description
     if "matching regex" in text and (advice := _description(kind)):
         text = f"expected {advice}"
+    if text.startswith("Invalid enum value") and (known := [one for one in get_args(kind) if isinstance(one, str)]):
+        text = f"expected one of {', '.join(known)}, got {text.rpartition('value ')[2]}"
     for name, word in _TYPES.items():
         text = text.replace(f"`{name}`", word).replace(f"`{name} | null`", word)
+    text = text.replace(" of length ", " with a length ")
     for sign, word in {">=": "of at least", "<=": "of at most", " > ": " above ", " < ": " below "}.items():
         text = text.replace(sign, word)
     text = re.sub(r"\.0\b", "", text.replace("Expected", "expected").replace("`", "").replace(" | null", ""))

@@ -243,7 +243,7 @@ def test_the_exported_log_gives_the_estimates_of_the_page(tmp_path):
     for offered in ("blue", {"arm": "blue"}):
         _, made = decide(server, actions=[offered])
         server("POST", f"/v1/loops/offers/decisions/{made['id']}/reward", {"reward": 1.0})
-    with urllib.request.urlopen(f"{server.address}/v1/loops/offers/log?rewarded=true") as response:
+    with urllib.request.urlopen(f"{server.address}/v1/loops/offers/log") as response:
         (tmp_path / "log.jsonl").write_bytes(response.read())
     log = read(tmp_path / "log.jsonl")
     _, state = server("GET", "/v1/loops/offers")

@@ -7,6 +7,7 @@ import pytest
 from kernel_bandits_server import insight
 from kernel_bandits_server.commands import Decide
 from kernel_bandits_server.events import Event
+from kernel_bandits_server.messages import DecisionRequest
 from kernel_bandits_server.planning import draft_all, place_of
 from kernel_bandits_server.replica import Replica
 from kernel_bandits_server.settings import parse_settings
@@ -36,7 +37,8 @@ def loop_of(groups, policy="uniform", floor=0.0):
 def decide(replica, count, generator, prefix="d", **options):
     """Decisions of a replica with their drafts; nothing is appended."""
     commands = [
-        Decide(f"{prefix}{i}", False, {"age": float(generator.uniform(0, 100))}, **options) for i in range(count)
+        Decide(f"{prefix}{i}", False, DecisionRequest({"age": float(generator.uniform(0, 100))}, **options))
+        for i in range(count)
     ]
     draft_all(commands, replica)
     for command in commands:

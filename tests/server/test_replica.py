@@ -3,6 +3,7 @@ import pytest
 from kernel_bandits_server.choosing import Asked, choose
 from kernel_bandits_server.commands import Decide
 from kernel_bandits_server.events import BLOCK, Event, blocks, whole_blocks
+from kernel_bandits_server.messages import DecisionRequest
 from kernel_bandits_server.planning import draft_all
 from kernel_bandits_server.replica import Replica
 from kernel_bandits_server.settings import parse_settings
@@ -46,7 +47,11 @@ def events_of(settings, count, generator):
         row = {"age": float(generator.integers(18, 80)), "country": str(generator.choice(["FR", "DE", "IT", "ES"]))}
         offer = None if number % 3 else ["red", "green", f"new{number // 20}"]
         excluded = ("green",) if number % 5 == 0 else ()
-        command = Decide(f"d{number}", True, row, offer, excluded=excluded, active=number % 7 != 0)
+        command = Decide(
+            f"d{number}",
+            True,
+            DecisionRequest(row, actions=offer, excluded=list(excluded), deferred=number % 7 == 0),
+        )
         draft_all([command], replica)
         body = command.draft
         append("decision", f"d{number}", body)

@@ -258,9 +258,14 @@ def _is_decision(row: Mapping[str, Any]) -> bool:
 def _of_service(rows: Sequence[Mapping[str, Any]], actions: Any, features: Features | None) -> Log:
     """Return the log of decisions over a table, as the service and ``NamedDecision.to_dict`` write them.
 
-    Decisions that were not activated say nothing. Those without a reward are left out and counted.
+    Decisions that were not activated, and imported rounds without a propensity, say nothing. Those without a reward
+    are left out and counted.
     """
-    active = [row for row in rows if row.get("active", True)]
+    active = [
+        row
+        for row in rows
+        if row.get("active", True) and not (row.get("group") == "imported" and row.get("propensity") is None)
+    ]
     kept = [row for row in active if row.get("reward") is not None]
     if not kept:
         raise InputError("log: expected at least one decision with a reward, got none.")

@@ -65,7 +65,7 @@ mutants: $(READY) ## change one operator of the core at a time and see whether a
 	$(BIN)/python benchmarks/mutants.py --count $(or $(COUNT),200)
 
 docs: $(READY) ## the documentation site in results/site, warnings as errors
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 docs-serve: $(READY) ## the documentation site on http://127.0.0.1:8000, rebuilt as pages change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve

@@ -1,4 +1,4 @@
-"""Inverse-gap weighting beside EK-UCB and Thompson sampling: the tables of docs/algorithms/inverse-gap.md.
+"""Inverse-gap weighting beside EK-UCB and Thompson sampling: the tables of docs/algorithms.md.
 
     python benchmarks/inverse_gap.py environments            the paper's, with given kernels and several sharpnesses
     python benchmarks/inverse_gap.py tables --rows 500       ten real tables, nothing set

@@ -1,4 +1,4 @@
-"""The figure of docs/surface.md: what a policy believes after 60 rounds in a box.
+"""The figure of docs/diagnostics.md: what a policy believes after 60 rounds in a box.
 
 Run: python examples/surface.py docs/figures/surface.png
 """

@@ -1,4 +1,4 @@
-"""Write the results of ``kernel-bandits reproduce`` into ``docs/reproduce.md`` and its pages of details.
+"""Write the results of ``kernel-bandits reproduce`` into ``docs/reproduce.md`` and ``docs/reproduce-details.md``.
 
 Run from the repository: python -m reproduce.page RESULTS
 
@@ -67,8 +67,8 @@ def main(folder: Path) -> None:
 
 
 def pages(docs: Path) -> list[Path]:
-    """Return the page of verdicts and the pages of details."""
-    return [docs / "reproduce.md", *sorted((docs / "reproduce").glob("*.md"))]
+    """Return the page of verdicts and the page of details."""
+    return [docs / "reproduce.md", docs / "reproduce-details.md"]
 
 
 def replaced(text: str, name: str, block: str) -> str:

@@ -303,7 +303,7 @@ class KrauseOng(GuaranteedRadius):
 
 @dataclass(frozen=True, kw_only=True)
 class StageRadius(GuaranteedRadius):
-    """The η with which SupKernelUCB has a regret bound, exact or efficient (``docs/theory/sup-kernel-ucb.md``).
+    """The η with which SupKernelUCB has a regret bound, exact or efficient (``docs/theory.md``).
 
     η = √(λ + min(μ*, ρ))·B + R·√(2·log(2TAS/δ)), with ρ = 0 on an exact posterior and ρ for min(μ*, ρ) on a
     history-free one: no log-determinant, because the rewards of a stage are independent given its points. Valid inside

@@ -1,7 +1,7 @@
 """The paper's theory as functions of a Gram matrix or of numbers, corrected where the proofs need it.
 
 ``gram`` is K_T = k(S, S) for any set of points, for instance :func:`observed_gram` of a policy that has run. The errata
-these functions follow are listed, with derivations, in ``docs/errata.md``.
+these functions follow are listed, with derivations, in ``docs/theory.md``.
 """
 
 import math
@@ -121,7 +121,7 @@ def ek_ucb_regret_bound(
     - as printed: 2 + 2·β̃·√(T·(4·ℓ·d_eff + 2·mμ/λ)), β̃ = (√λ + √μ)·B + R·√(4·log T + 2·ℓ·d_eff);
     - corrected: 4 + 2·max(β̃, 1)·√(T·(ℓ·d_eff/ln 2 + m + E/λ)), β̃ = √(λ + μ)·B + R·√(2·log T + ℓ·d_eff), with
       E = μ·Σp_t/(γ(1 + ε) − 1), the most that the acceptance rule of KORS can leave out. The printed proof bounds a
-      trace by an operator norm and orders two operators that are not ordered; ``docs/errata.md`` has the repair.
+      trace by an operator norm and orders two operators that are not ordered; ``docs/theory.md`` has the repair.
 
     Args:
         horizon: T.
@@ -197,7 +197,7 @@ def kors_draws_bound(
 ) -> float:
     """E[Σp_t] ≤ log det(I + E[F_T]/μ)/log(1 + 1/c), c = γ(1 + ε): how many points KORS draws on average.
 
-    For every γ > 0, and for points that depend on past coins and rewards (``docs/theory/dictionary-size.md``). The
+    For every γ > 0, and for points that depend on past coins and rewards (``docs/theory.md``). The
     dictionary has at most as many anchors.
 
     Args:

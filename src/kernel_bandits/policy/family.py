@@ -275,7 +275,7 @@ class FamilyUpperConfidenceBound(Policy):
 
     The first bound says that no predictions made before the rewards explain them much better than the truth; the
     second, over six values of s, that the noise has the size it has. A kernel is refuted once no function of its space
-    with norm at most B fits as closely (``docs/theory/kernel-families.md``). If all are refuted the guarantee is void:
+    with norm at most B fits as closely (``docs/theory.md``). If all are refuted the guarantee is void:
     the kernel with the largest evidence plays on alone, and ``is_misspecified`` is true.
 
     Of the kernels that are left, the one whose widths sum to least plays next, by its own bounds, so that none costs

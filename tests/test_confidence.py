@@ -351,3 +351,77 @@ def test_confidence_sets_hold_the_truth_and_the_regret_stays_below_its_widths(ki
                 **common,
             )
             assert run.regret <= bound
+
+
+def test_the_printed_radii_hold_where_their_bound_on_the_kernel_does_not():
+    """κ² = 1 for a kernel of variance 2·10⁴, or for weights of 10⁴: the log-determinant of the proof is larger."""
+    printed, proof = kb.Lemma31(**BOUNDS), kb.Lemma31(**BOUNDS, complexity="log_determinant")
+    large = kb.k_ucb(1e4 * kb.Linear(), regularization=0.01, seed=0)
+    weighted = kb.k_ucb(kb.Linear(), regularization=0.01, seed=0)
+    for number in range(5):
+        large.update([1.0], [1.0], float(number))
+        weighted.update([1.0], [1.0], float(number), weight=1e4)
+    for policy in (large, weighted):
+        assert printed.radius(policy.posterior) == pytest.approx(proof.radius(policy.posterior))
+    right = kb.Lemma31(**BOUNDS, kernel_bound=1000.0)
+    assert right.radius(large.posterior) > proof.radius(large.posterior)
+
+
+@pytest.mark.parametrize("preset", [kb.k_ucb, kb.ek_ucb])
+def test_a_radius_refuses_noise_that_weights_raise_above_it(preset):
+    """R = 0.1 and λ = 1: rewards of variance 0.01 weigh 100, and √100 times their noise is 1."""
+    options = {"regularization": 1.0, "seed": 0}
+    bounds = {"norm_bound": 1.0, "failure_probability": 0.1}
+    policy = preset(kb.Gaussian(0.3), confidence=kb.Tightened(**bounds, noise_bound=0.1), **options)
+    with pytest.raises(kb.InputError, match=r"noise_bound=1 or more, or weight=0\.1²/variance"):
+        policy.update([0.5], [0.5], 1.0, noise_variance=0.01)
+    assert policy.round_index == 0
+    policy.update([0.5], [0.5], 1.0, weight=1.0)
+    enough = preset(kb.Gaussian(0.3), confidence=kb.Tightened(**bounds, noise_bound=1.0), **options)
+    enough.update([0.5], [0.5], 1.0, noise_variance=0.01)
+    without = preset(kb.Gaussian(0.3), confidence=kb.StandardDeviations(1.0), **options)
+    without.update([0.5], [0.5], 1.0, noise_variance=0.01)
+
+
+def test_bounds_hold_where_noise_is_unequal_and_known():
+    """Noise of 0.05 or 0.2 by the action, R = √λ = 0.1: the bounds of ten actions, 40 runs of 100 rounds."""
+    failed = 0
+    for seed in range(40):
+        generator = np.random.default_rng(seed)
+        function = coverage.draw_function(generator)
+        policy = kb.k_ucb(
+            coverage.KERNEL, regularization=coverage.RIDGE, confidence=kb.Tightened(**coverage.BOUNDS), seed=seed
+        )
+        is_left = False
+        for _ in range(100):
+            context, actions = generator.random(1), generator.random((10, 1))
+            expected = function(np.column_stack([np.full(10, context[0]), actions]))
+            prediction, decision = policy.predict(context, actions), policy.select(context, actions)
+            is_left |= bool((np.abs(expected - prediction.mean) > policy.bonus * prediction.std + 1e-9).any())
+            noise = 0.05 if decision.action[0] < 0.5 else 0.2
+            reward = float(expected[decision.index]) + noise * generator.choice([-1.0, 1.0])
+            policy.update(context, decision.action, reward, noise_variance=noise**2)
+        failed += is_left
+    assert failed <= 4
+
+
+def test_a_radius_refuses_a_posterior_whose_anchors_were_chosen_after_the_rewards(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    generator = np.random.default_rng(0)
+    frame = pandas.DataFrame(generator.random((50, 3)), columns=["context_0", "action_0", "reward"])
+    frame.to_parquet(tmp_path / "log.parquet")
+    policy = kb.ek_ucb(kb.Gaussian(0.3), dictionary=kb.Kors(history="none"), confidence=kb.Tightened(**BOUNDS), seed=0)
+    kb.logs.learn(policy, tmp_path / "log.parquet")
+    with pytest.raises(kb.InputError, match="this one is a sum over a log"):
+        policy.select([0.5], [[0.5]])
+
+
+def test_stages_share_the_failure_probability_of_a_radius_for_all_rounds():
+    confidence = kb.Tightened(**BOUNDS)
+    policy = kb.sup_kernel_ucb(kb.Gaussian(0.2), horizon=100, regularization=0.2, confidence=confidence, seed=0)
+    shared = kb.Tightened(**{**BOUNDS, "failure_probability": DELTA / policy.number_of_stages})
+    decision = policy.select([0.5], [[0.5]])
+    assert policy.confidence == confidence
+    width = shared.radius(policy.stages[0]) * decision.std / math.sqrt(0.2)
+    assert decision.upper_bound - decision.mean == pytest.approx(width)

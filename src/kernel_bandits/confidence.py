@@ -90,7 +90,7 @@ class GuaranteedRadius(Confidence):
     valid_for: ClassVar[tuple[Approximation, ...]] = ("exact",)
 
     norm_bound: float  # B ≥ ‖θ*‖, the norm of the expected reward in the kernel's space
-    noise_bound: float  # R, the noise is R-sub-Gaussian; a Gaussian of standard deviation R is
+    noise_bound: float  # R, noise of weight w is R/√w-sub-Gaussian; a Gaussian of that standard deviation is
     failure_probability: float  # δ in (0, 1)
 
     def __post_init__(self) -> None:
@@ -112,6 +112,17 @@ class GuaranteedRadius(Confidence):
         self._require(posterior)
         # σ² ≤ σ_pending²·max σ²/σ_pending²
         return self.settled_radius(posterior) * math.sqrt(posterior.pending_shrinkage)
+
+    def require_covers_noise(self, regularization: float) -> None:
+        """Raise unless R covers noise whose variance is given, which the posterior scales to variance λ."""
+        # a root of 0.1² is rounded
+        if self.noise_bound < math.sqrt(regularization) * (1.0 - 1e-9):
+            raise InputError(
+                f"noise_variance: {type(self).__name__}(noise_bound={self.noise_bound:g}) is told the noise of rewards "
+                f"of weight 1, and here that is √λ = {math.sqrt(regularization):.4g}, since a weight is λ/variance. "
+                f"Give noise_bound={math.sqrt(regularization):.4g} or more, or weight={self.noise_bound:g}²/variance "
+                "in place of noise_variance."
+            )
 
     def _require(self, posterior: Posterior) -> None:
         if posterior.learns_kernel:
@@ -151,10 +162,12 @@ class _OfThePaper(GuaranteedRadius):
 
     def _complexity(self, posterior: Posterior, excess: float) -> float:
         """Return log(e + etκ²/λ)·d_eff or log det(I + K/λ), of which the posterior tracks all but the excess."""
+        log_determinant = posterior.log_determinant + excess
         if self.complexity == "log_determinant":
-            return posterior.log_determinant + excess
+            return log_determinant
         factor = capacity_factor(posterior.round_index, posterior.regularization, self.kernel_bound)
-        return factor * (posterior.effective_dimension + excess)
+        # the larger by Proposition 3.1, unless κ is too small for the kernel or for the weights of observations
+        return max(factor * (posterior.effective_dimension + excess), log_determinant)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,7 @@ from kernel_bandits.arrays import (
     require_finite,
 )
 from kernel_bandits.boxes.constraints import Guards
+from kernel_bandits.confidence import GuaranteedRadius
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import require_columns
 from kernel_bandits.numerics.blas_threads import threads_for
@@ -1012,6 +1013,9 @@ class Policy(ABC):
         else:
             variance, posteriors = as_positive("noise_variance", noise_variance), self.posteriors
             number = posteriors[0].weight_of(variance) if len(posteriors) == 1 else 1.0
+            confidence = getattr(self, "confidence", None)
+            if isinstance(confidence, GuaranteedRadius):
+                confidence.require_covers_noise(posteriors[0].regularization)
         if not 1.0 / LARGEST_WEIGHT <= number <= LARGEST_WEIGHT:
             raise InputError(
                 f"weight: expected {1.0 / LARGEST_WEIGHT:g} to {LARGEST_WEIGHT:g}, got {number:.3g}; leave out a "

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, final
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_count
-from kernel_bandits.confidence import Confidence, StageRadius, require_radius
+from kernel_bandits.confidence import Confidence, GuaranteedRadius, StageRadius, require_radius
 from kernel_bandits.errors import InputError
 from kernel_bandits.policy.policy import Choice, Policy
 from kernel_bandits.posterior.arms import reseeded_factory
@@ -172,7 +172,7 @@ class SupKernelUCB(Policy):
     Args:
         stage_posterior: builds the posterior of a stage, given its index from 0; called when the stage is first
             reached.
-        confidence: returns η for a stage's posterior.
+        confidence: returns η for a stage's posterior; the δ of a radius for all rounds is shared by the S stages.
         horizon: T.
         generator: breaks ties.
     """
@@ -186,7 +186,12 @@ class SupKernelUCB(Policy):
         horizon: int,
         generator: np.random.Generator,
     ) -> None:
-        stages = Stages(stage_posterior, confidence, as_count("horizon", horizon))
+        of_each = confidence
+        if isinstance(confidence, GuaranteedRadius) and not isinstance(confidence, StageRadius):
+            # each stage has a set of its own, and all of them are to hold
+            failure = confidence.failure_probability / number_of_stages(horizon)
+            of_each = replace(confidence, failure_probability=failure)
+        stages = Stages(stage_posterior, of_each, as_count("horizon", horizon))
         super().__init__(stages, generator)
         self.confidence, self.horizon = confidence, stages.horizon
         require_radius(confidence, stages.posteriors[0], in_stages=True)

@@ -18,7 +18,7 @@ from kernel_bandits.kernels import KernelLike, require_columns
 from kernel_bandits.learning.mixed import CURVED
 from kernel_bandits.numerics.linalg import correlate
 
-Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features"]
+Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features", "a sum over a log"]
 
 # The exponential of more is not a finite number.
 LARGEST_LOGARITHM = 700.0

@@ -128,6 +128,8 @@ def of_sums(posterior: NystromPosterior, basis: AnchorBasis, sums: Sums) -> Nyst
     regression = posterior.regression.loaded(sums.second_moment, sums.moment)
     return evolve(
         posterior,
+        # its anchors were chosen by points that came after rewards: neither projected nor known round by round
+        approximation="a sum over a log",
         basis=basis,
         regression=regression,
         with_pending=regression,

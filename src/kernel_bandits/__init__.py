@@ -23,7 +23,7 @@ import importlib
 from typing import Any
 
 from kernel_bandits import dictionaries, environments, logs, offpolicy, posterior, theory
-from kernel_bandits.actions import Box
+from kernel_bandits.actions import Box, Choice, LinearLimit, Range
 from kernel_bandits.boxes.constraints import Above, Below
 from kernel_bandits.confidence import (
     ChowdhuryGopalan,
@@ -96,6 +96,7 @@ __all__ = [
     "Boolean",
     "Box",
     "Categorical",
+    "Choice",
     "ChowdhuryGopalan",
     "Confidence",
     "Constant",
@@ -120,6 +121,7 @@ __all__ = [
     "Lemma31",
     "Lemma41",
     "Linear",
+    "LinearLimit",
     "Matern",
     "MissingPackageError",
     "Mixed",
@@ -131,6 +133,7 @@ __all__ = [
     "Polynomial",
     "PosteriorVariance",
     "Prediction",
+    "Range",
     "Resampling",
     "Restart",
     "RunResult",

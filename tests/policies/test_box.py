@@ -318,5 +318,5 @@ def test_a_learned_kernel_measures_actions_by_their_box(make, late):
             decision = policy.select(context, kb.Box([0.0], [1000.0]))
             policy.update(context, decision.action, math.sin(decision.action[0] / 200.0))
     # a uniform value in the box has this standard deviation, whatever was played
-    assert policy.posterior.learner._columns.box == ((0.0,), (1000.0,))
+    assert policy.posterior.learner._columns.box == ((0.0,), (1000.0,), (0,))
     assert policy.posterior.kernel_changes[-1].relative_lengthscales[1] < 2.0

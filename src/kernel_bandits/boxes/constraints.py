@@ -209,9 +209,12 @@ class Guards:
             inside = self.safe_actions[box.contains(self.safe_actions)]
             actions = np.concatenate([actions, inside])
         best, values = self._best(posterior, bonus, context, actions)
-        spacing = len(actions) ** (-1.0 / box.dimension)
+        spacing = len(actions) ** (-1.0 / len(box.settings))
         for _ in range(REFINEMENTS):
-            near = box.at(around(box.fractions(best[:CENTRES]), spacing, generator))
+            centres = box.fractions(best[:CENTRES])
+            near = box.at(
+                np.concatenate([around(centres, spacing, generator), box.neighbours(centres)[len(centres) :]])
+            )
             best, values = self._best(posterior, bonus, context, np.concatenate([best, near]))
         return best[: max(1, int(np.isfinite(values).sum()))]
 

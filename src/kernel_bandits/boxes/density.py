@@ -1,7 +1,8 @@
 """Densities over a box that are known exactly: cells of equal size, and a neighbourhood of one action.
 
-Coordinates are fractions of the box, 0 at its low and 1 at its high corner. Densities are per unit of the action's own
-coordinates; those in which the box has no width count as fixed.
+Coordinates are fractions of the box, one for each setting. Densities are per unit of the columns of settings that are
+numbers, and per level or whole number of the others; settings without a width count as fixed, and so do those that a
+limit gives.
 """
 
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from kernel_bandits.actions import Box
+from kernel_bandits.actions import Box, Choice
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.rng import draw_row
 
@@ -19,19 +20,17 @@ CELLS = 256
 HALF_WIDTH = 0.01
 
 
-def volume(box: Box) -> float:
-    """Return the volume of a box in the coordinates that are not fixed."""
-    widths = box.high - box.low
-    return float(np.prod(widths[widths > 0.0]))
-
-
 def divisions(box: Box) -> tuple[int, ...]:
-    """Return into how many parts each coordinate is divided: 1 where it is fixed, or where cells would be too many."""
-    free = np.flatnonzero(box.high > box.low)
-    most = int(np.log2(CELLS))
-    parts = np.ones(box.dimension, dtype=int)
-    if len(free):
-        parts[free[:most]] = max(2, int(CELLS ** (1.0 / len(free)) + 1e-9))
+    """Return into how many parts each setting is divided: 1 where it is fixed, or where cells would be too many.
+
+    Each level of a choice is a cell of its own; whole numbers are not divided.
+    """
+    levels = np.array([len(one.levels) if isinstance(one, Choice) else 1 for one in box.settings])
+    left = max(1, CELLS // int(levels.prod()))
+    free, most = np.flatnonzero(box.free & ~box.is_counted), int(np.log2(left))
+    parts = levels.copy()
+    if len(free) and most:
+        parts[free[:most]] = max(2, int(left ** (1.0 / len(free)) + 1e-9))
     return tuple(parts.tolist())
 
 
@@ -51,7 +50,7 @@ class BoxDensity:
     Attributes:
         box: the box.
         cells: the probability of each cell of :func:`divisions`, shape (n,).
-        peak: the fractions of the action that the rule likes best, shape (d_a,); unused if its probability is 0.
+        peak: the fractions of the action that the rule likes best, shape (k,); unused if its probability is 0.
         peak_probability: the probability of its neighbourhood; 1 together with the cells.
     """
 
@@ -69,7 +68,7 @@ class BoxDensity:
     def draw(self, generator: np.random.Generator) -> FloatArray:
         """Return an action of the box, shape (d_a,)."""
         row = draw_row(np.append(self.cells, self.peak_probability), generator)
-        place = generator.random(self.box.dimension)
+        place = generator.random(len(self.box.settings))
         if row < len(self.cells):
             parts = divisions(self.box)
             fractions = centres(parts)[row] + (place - 0.5) / np.array(parts)
@@ -85,11 +84,14 @@ class BoxDensity:
         cell = np.minimum((fractions * parts).astype(int), parts - 1)
         row = np.ravel_multi_index(tuple(cell.T), tuple(parts.tolist()))
         low, high = self._neighbourhood()
-        free = self.box.high > self.box.low
+        free = self.box.free
         inside = ((fractions >= low) & (fractions <= high))[:, free].all(axis=1)
         share = float(np.prod((high - low)[free]))
         in_cells = self.cells[row] * len(self.cells)
-        return (in_cells + self.peak_probability * inside / share) / volume(self.box)
+        return (in_cells + self.peak_probability * inside / share) / self.box.volumes(fractions)
 
     def _neighbourhood(self) -> tuple[FloatArray, FloatArray]:
-        return np.maximum(self.peak - HALF_WIDTH, 0.0), np.minimum(self.peak + HALF_WIDTH, 1.0)
+        """Return the ends of the peak's neighbourhood: a level or a whole number as such, else a share of the box."""
+        low, high = (ends[0] for ends in self.box.alike(self.peak[None, :]))
+        half = np.where(self.box.is_counted, 0.0, HALF_WIDTH)
+        return np.maximum(low - half, 0.0), np.minimum(high + half, 1.0)

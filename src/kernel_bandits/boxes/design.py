@@ -66,7 +66,7 @@ class BoxDesign:
         """Return the next point of the design, shape (d_a,); None where one is to be chosen."""
         awaited = posterior.awaited_points
         played = posterior.round_index + len(awaited)
-        free = int((box.high > box.low).sum())
+        free = int(box.free.sum())
         # before the first fit, and where all rewards are equal, there is no shape yet
         shows_nothing = posterior.shape == FLAT or not posterior.kernel_changes
         size = self._size(posterior, free)
@@ -96,10 +96,10 @@ class BoxDesign:
         observed = posterior.observed_points
         awaited = list(posterior.awaited_points.values())
         points = np.concatenate([observed, awaited]) if awaited else observed
-        # a fixed coordinate has neither widths nor walls
-        free = box.high > box.low
+        # a fixed setting has neither widths nor walls
+        free = box.free
         width = HINT_WIDTH * math.sqrt(free.sum())
-        places = box.fractions(points[:, -box.dimension :])[:, free]
+        places = box.places(points[:, -box.dimension :])
         surplus = np.zeros(len(places))
         rewards = posterior.observed_rewards
         surplus[: len(observed)] = _surplus(rewards, observed[:, : -box.dimension])
@@ -107,30 +107,29 @@ class BoxDesign:
         def strength(fractions: FloatArray) -> FloatArray:
             # z = Σ b_i·r_i/√(Σ b_i²), by which a bump b explains the rewards r better than noise does: by ½z² nats; of
             # those to come, r = 0 is expected
-            bumps = np.exp(-0.5 / width**2 * cdist(fractions, places, "sqeuclidean"))
+            bumps = np.exp(-0.5 / width**2 * cdist(box.places(box.at(fractions)), places, "sqeuclidean"))
             return bumps @ surplus / np.sqrt((bumps**2).sum(axis=1) + np.finfo(float).tiny)
 
-        covering = box.fractions(self._actions(0, box)[:CANDIDATES])[:, free]
+        covering = box.fractions(self._actions(0, box)[:CANDIDATES])
         best = covering[[strength(covering).argmax()]]
         own = np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, played))
         generator = np.random.default_rng(own)
         near = around(best, width, generator)
         # those beyond a wall were moved onto it, and bounds are large there anyway
-        inside = np.concatenate([best, near[((near > 0.0) & (near < 1.0)).all(axis=1)]])
-        hint = np.zeros((1, box.dimension))
-        hint[:, free] = inside[strength(inside).argmax()]
-        return box.at(hint)[0]
+        inside = np.concatenate([best, near[((near > 0.0) & (near < 1.0))[:, free].all(axis=1)]])
+        return box.at(inside[[strength(inside).argmax()]])[0]
 
     def _action(self, number: int, box: Box) -> FloatArray:
         """Return a point of the design, shape (d_a,)."""
-        count = len(sobol(box.dimension))
+        count = len(sobol(len(box.settings)))
         return self._actions(number // count, box)[number % count]
 
     def _actions(self, shift: int, box: Box) -> FloatArray:
         """Return the Sobol sequence under one of its shifts, shape (n, d_a)."""
         # on the torus it stays as even as it was; when it ends, another shift begins
-        shifts = np.random.default_rng(self.seed).random((shift + 1, box.dimension))
-        return box.at((sobol(box.dimension) + shifts[-1]) % 1.0)
+        settings = len(box.settings)
+        shifts = np.random.default_rng(self.seed).random((shift + 1, settings))
+        return box.at((sobol(settings) + shifts[-1]) % 1.0)
 
     def _later_action(self, posterior: Posterior, context: FloatArray, box: Box, number: int) -> FloatArray:
         """Return one of the later points, shape (d_a,); number 1 is the first of them."""

@@ -1,12 +1,13 @@
 """Search a box for the action with the largest upper confidence bound.
 
 Three steps: candidates that cover the box are evaluated by matrix products, and more of them around the best; gradient
-ascent starts from the best of all, all climbers in step; the highest ends are the finalists. Coordinates are fractions
-of the box, 0 at its low and 1 at its high corner.
+ascent starts from the best of all, all climbers in step; the highest ends are the finalists. Where settings are choices
+or whole numbers, ascent and steps to other levels take turns. Coordinates are fractions of the box.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy.spatial.distance import cdist
 
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.boxes.ascent import ascend
+from kernel_bandits.boxes.ascent import Objective, ascend
 from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.posterior.base import Bound, Posterior
 
@@ -36,6 +37,8 @@ FIRST_STEP = 0.25
 # A climber has arrived where a step changes the bound by less than this share of its range over the candidates.
 TOLERANCE = 1e-11
 FINALISTS = 8
+# Turns of other levels and ascent, at most; usually the second finds nothing better.
+ALTERNATIONS = 8
 # Candidates evaluated at once: matrix products that fit the caches.
 ROWS_AT_ONCE = 512
 
@@ -60,7 +63,7 @@ class BoundInBox:
         return cls(posterior.bound_in(context, bonus), box, posterior.dictionary_size)
 
     def values(self, fractions: FloatArray) -> FloatArray:
-        """Return the bound at fractions (n, d_a), shape (n,); raise if the kernel is not finite there."""
+        """Return the bound at fractions (n, k), shape (n,); raise if the kernel is not finite there."""
         values = np.empty(len(fractions))
         for start in range(0, len(fractions), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
@@ -69,11 +72,17 @@ class BoundInBox:
                 values[rows] = self.bound.values(actions)
         return values
 
+    def relaxed(self, fractions: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return values (n,) and gradients (n, k) at fractions (n, k), where whole numbers may lie in between."""
+        with threads_for(self.size, len(fractions)):
+            values, gradients = self.bound.with_gradients(self.box.at(fractions, rounded=False))
+        return values, self.box.slopes(fractions, gradients)
+
     def with_gradients(self, fractions: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return values (n,) and gradients (n, d_a) at fractions (n, d_a)."""
+        """Return values (n,) and gradients (n, k) at fractions (n, k)."""
         with threads_for(self.size, len(fractions)):
             values, gradients = self.bound.with_gradients(self.box.at(fractions))
-        return values, gradients * (self.box.high - self.box.low)
+        return values, np.where(self.box.is_counted, 0.0, self.box.slopes(fractions, gradients))
 
 
 def finalists(
@@ -86,20 +95,24 @@ def finalists(
     """
     bound = BoundInBox.of(posterior, bonus, context, box)
     anchors = _anchors(posterior, context, box)
-    covering = _covering(box.dimension, anchors, generator)
+    settings = len(box.settings)
+    covering = _covering(settings, anchors, generator)
     values = bound.values(covering)
-    spacing = len(covering) ** (-1.0 / box.dimension)
+    spacing = len(covering) ** (-1.0 / settings)
     peaks = covering[_peaks(covering, values, PEAK_RADIUS * spacing, PEAKS)]
     near = around(peaks[:CENTRES], spacing, generator)
     fine_peaks = near[_peaks(near, bound.values(near), FINE_RADIUS * spacing, FINE_PEAKS)]
-    ends, heights = ascend(
-        bound.with_gradients,
-        np.concatenate([peaks, fine_peaks]),
-        first_step=FIRST_STEP * spacing,
-        tolerance=TOLERANCE * float(np.ptp(values)),
-        survivors=FINALISTS,
-    )
-    ends = ends[np.argsort(heights)[-FINALISTS:]]
+    tolerance = TOLERANCE * float(np.ptp(values))
+
+    def climbed(objective: Objective, starts: FloatArray) -> FloatArray:
+        ends, heights = ascend(
+            objective, starts, first_step=FIRST_STEP * spacing, tolerance=tolerance, survivors=FINALISTS
+        )
+        return ends[np.argsort(heights)[-FINALISTS:]]
+
+    ends = climbed(bound.relaxed, np.concatenate([peaks, fine_peaks]))
+    if box.is_counted.any():
+        ends = _alternated(bound, ends, partial(climbed, bound.with_gradients))
     if len(anchors):
         # A kernel with a kink has its peaks at anchors, and ascent circles them: try the nearest anchors themselves.
         ends = np.concatenate([ends, anchors[cdist(ends, anchors, "sqeuclidean").argmin(axis=1)]])
@@ -108,13 +121,33 @@ def finalists(
 
 def candidates(posterior: Posterior, context: FloatArray, box: Box, generator: np.random.Generator) -> FloatArray:
     """Return actions that cover a box evenly and those of some anchors, shape (n, d_a); arguments as above."""
-    return box.at(_covering(box.dimension, _anchors(posterior, context, box), generator))
+    return box.at(_covering(len(box.settings), _anchors(posterior, context, box), generator))
 
 
 def _anchors(posterior: Posterior, context: FloatArray, box: Box) -> FloatArray:
-    """Return the actions of the posterior's anchors as fractions of the box, shape (m, d_a)."""
+    """Return the actions of the posterior's anchors as fractions of the box, shape (m, k)."""
     points = posterior.dictionary_points
-    return box.fractions(points[:, len(context) :]) if len(points) else np.empty((0, box.dimension))
+    return box.fractions(points[:, len(context) :]) if len(points) else np.empty((0, len(box.settings)))
+
+
+def _alternated(bound: BoundInBox, ends: FloatArray, climbed: Callable[[FloatArray], FloatArray]) -> FloatArray:
+    """Return ends (n, k) from which neither another level or whole number nor ascent leads further.
+
+    Ascent changes none of them, so both take turns (as in BoTorch's ``optimize_acqf_mixed_alternating``).
+    """
+    best, counted = -np.inf, bound.box.is_counted
+    for _ in range(ALTERNATIONS):
+        near = bound.box.neighbours(ends)
+        values = bound.values(near)
+        order = np.argsort(-values)
+        if not values[order[0]] > best:
+            break
+        best = values[order[0]]
+        # the best of each combination of levels
+        first = np.unique(bound.box.alike(near[order])[0][:, counted], axis=0, return_index=True)[1]
+        ends = near[order[np.sort(first)[:FINALISTS]]]
+        ends = np.concatenate([ends, climbed(ends)])
+    return ends[np.argsort(bound.values(ends))[-FINALISTS:]]
 
 
 def _covering(dimension: int, anchors: FloatArray, generator: np.random.Generator) -> FloatArray:

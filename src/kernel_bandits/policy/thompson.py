@@ -65,7 +65,7 @@ class ThompsonSampling(Policy):
             return None
         cells = box.at(centres(divisions(box)))
         _, _, shares = self._draw(join(context, cells), self.generator)
-        density = BoxDensity(box, self.exploration.mixed(shares), np.zeros(box.dimension), 0.0)
+        density = BoxDensity(box, self.exploration.mixed(shares), np.zeros(len(box.settings)), 0.0)
         action = density.draw(self.generator)
         return action, float(density(action[None, :])[0])
 

@@ -6,7 +6,6 @@ import numpy as np
 
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.boxes.density import volume
 from kernel_bandits.errors import InputError
 from kernel_bandits.policy.policy import Choice, Policy
 from kernel_bandits.posterior.base import Model
@@ -41,7 +40,8 @@ class Uniform(Policy):
 
     def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float]:
         del context  # any context is the same
-        return box.sample(self.generator, 1)[0], 1.0 / volume(box)
+        fractions = self.generator.random((1, len(box.settings)))
+        return box.at(fractions)[0], float(1.0 / box.volumes(fractions)[0])
 
     def __repr__(self) -> str:
         return f"Uniform(round_index={self.round_index})"

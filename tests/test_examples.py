@@ -19,7 +19,6 @@ SHORT = {
     "continuous_actions": {"HORIZON": 15, "SEEDS": range(2), "LAST": 5},
     "learned_kernel": {"HORIZON": 20, "SEEDS": range(2)},
     "table": {"ROUNDS": 30, "SEEDS": range(1)},
-    "dosage": {"HORIZON": 30, "SEEDS": range(2), "WINDOW": 10, "GRID": np.linspace(0, 1, 11)[:, None]},
 }
 
 

@@ -14,7 +14,7 @@ import kernel_bandits as kb
 from kernel_bandits.kernels import Bends, Shear
 
 RETURNING = np.array([[0.2, 0.7], [0.6, 0.1]])
-PAGE = Path(__file__).parents[2] / "docs" / "export.md"
+PAGE = Path(__file__).parents[2] / "docs" / "diagnostics.md"
 KERNELS = [
     kb.Gaussian(0.5),
     2.0 * kb.Matern([0.5, 1.0, 2.0], smoothness=1.5) + 0.5 * kb.Linear(),

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from kernel_bandits.actions import Box
+from kernel_bandits.actions import Box, Choice, Range, Setting, are_arms
 from kernel_bandits.arrays import FloatArray, join
 from kernel_bandits.boxes.search import around, sobol
+from kernel_bandits.learning.columns import category_labels
 from kernel_bandits.learning.mixed import FLAT, NORMAL_MEDIAN, PLANE
 from kernel_bandits.posterior.base import Posterior
 
@@ -26,6 +27,13 @@ HINT_WIDTH = 0.1
 # Points of design and later ones together, but at most twice the design: uniform points that all miss an eighth of the
 # box have a probability of (7/8)ⁿ, 5 % for 23 of them.
 IN_ALL = math.ceil(math.log(0.05) / math.log(7.0 / 8.0))
+# From this many rows on they may stand for a box; of fewer each is soon tried.
+FINE = 64
+# Of more settings no list of rows is fine.
+MOST_SETTINGS = 8
+# Rows fill their box if its points are no farther from the nearest row, on average, than this many times as far as they
+# are from random points of the box.
+FILLED = 1.25
 # Points that the later ones are chosen from, which also stand for the box.
 CANDIDATES = 256
 # Standard deviations within which all of them are at once with 95 %: P(z > c) ≤ exp(−c²/2).
@@ -85,6 +93,21 @@ class BoxDesign:
                 return action
             played += 1
 
+    def next_row(self, posterior: Posterior, context: FloatArray, actions: FloatArray) -> int | None:
+        """Return which row of actions (A, d_a) that fill a box is next; None where one is to be chosen.
+
+        It is the nearest to the next point that was not played yet, nor is awaited.
+        """
+        box = posterior.box
+        point = None if box is None else self.next_action(posterior, context, box)
+        if box is None or point is None:
+            return None
+        awaited = list(posterior.awaited_points.values())
+        played = {row[-box.dimension :].tobytes() for row in [*posterior.observed_points, *awaited]}
+        away = box.places(actions) - box.places(point[None, :])
+        order = np.vecdot(away, away).argsort(kind="stable").tolist()
+        return next((row for row in order if actions[row].tobytes() not in played), order[0])
+
     def _size(self, posterior: Posterior, free: int) -> int:
         return FOR_A_PLANE * free if posterior.shape == PLANE else self._first(free)
 
@@ -142,6 +165,25 @@ class BoxDesign:
         # Σ_x cov(x, a)²/(var(a) + λ), the criterion of Cohn (1996)
         shares = covariance / np.sqrt(np.diagonal(covariance) + posterior.regularization)
         return actions[(shares**2).sum(axis=0).argmax()]
+
+
+def box_of_rows(actions: FloatArray) -> Box | None:
+    """Return the smallest box that holds rows of actions (A, d_a), if they fill it as random points would."""
+    if len(actions) < FINE or are_arms(actions):
+        return None
+    labels, settings = category_labels(actions), dict[str, Setting]()
+    for number in range(int(labels.max()) + 1):
+        columns = actions[:, labels == number]
+        is_choice = columns.shape[1] > 1
+        low, high = float(columns.min()), float(columns.max())
+        settings[f"action {number}"] = Choice(range(columns.shape[1])) if is_choice else Range(low, high)
+    box = Box(settings)
+    if not 1 <= int(box.free.sum()) <= MOST_SETTINGS:
+        return None
+    even = box.places(box.at(sobol(len(settings))[:CANDIDATES]))
+    random = box.sample(np.random.default_rng(0), len(actions))
+    gaps, usual = (cdist(even, box.places(rows)).min(axis=1).mean() for rows in (actions, random))
+    return box if gaps <= FILLED * usual else None
 
 
 def _has_hints(posterior: Posterior) -> bool:

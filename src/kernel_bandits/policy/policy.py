@@ -29,12 +29,14 @@ from kernel_bandits.arrays import (
     require_finite,
 )
 from kernel_bandits.boxes.constraints import Guards
+from kernel_bandits.boxes.search import around, candidates, finalists
 from kernel_bandits.confidence import GuaranteedRadius
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import require_columns
 from kernel_bandits.numerics.blas_threads import threads_for
 from kernel_bandits.policy.diagnostics import TOGETHER, Diagnostics, Residuals, diagnose
 from kernel_bandits.policy.export import export
+from kernel_bandits.policy.outlook import Outlook, outlook
 from kernel_bandits.posterior.base import Evaluated, Model, Posterior, Prediction
 from kernel_bandits.posterior.basis import AnchorBasis
 from kernel_bandits.posterior.nystrom import NystromPosterior
@@ -53,6 +55,9 @@ EXPIRED = "has expired (a reward that arrives after all is learned by update)"
 # Values this close to the largest, relative to its distance from the level that all share, count as equal to it.
 TIE_TOLERANCE = 1e-12
 ROUNDING = float(np.finfo(float).eps)
+# What stands for a box in an outlook: the largest bounds of so many standard deviations, and actions about them within
+# so many widths of the box.
+OUTLOOK, NEAR_BEST = 3.0, 0.1
 V = TypeVar("V", float, FloatArray)
 
 
@@ -295,6 +300,16 @@ class Policy(ABC):
         actions seen so far.
         """
         raise NotImplementedError
+
+    def box_of(self, actions: FloatArray) -> Box | None:
+        """Return the box that the first rows on offer (A, d_a) stand for; None for rows and nothing else."""
+        del actions  # by default rows are rows
+        return None
+
+    def due_row(self, context: FloatArray, actions: FloatArray) -> int | None:
+        """Return the row of actions (A, d_a) that is to be played whatever is expected of it; None to choose."""
+        del context, actions  # by default all rows are chosen from
+        return None
 
     def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float] | None:
         """Draw an action (d_a,) of the box, and return it with its density; None to choose from :meth:`shortlist`.
@@ -742,6 +757,81 @@ class Policy(ABC):
         return self.posterior.predict(pair(context, actions, *self._state.dimensions))
 
     @final
+    def best(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
+        """Return the action to use now: the largest expected reward of those known to keep all constraints.
+
+        Changes nothing, random streams included. The arguments are those of :meth:`select`.
+        """
+        with self._lock:
+            return self._best_of(context, actions, mask)[0]
+
+    @final
+    def outlook(
+        self,
+        context: ArrayLike,
+        actions: ArrayLike | Box,
+        mask: ArrayLike | None = None,
+        *,
+        experiments: int = 10,
+        more_than: float = 0.0,
+    ) -> Outlook:
+        """Return what more experiments are worth in a context, in the units of the reward; changes nothing.
+
+        It is drawn from the posterior, and holds as far as the model does.
+
+        Args:
+            context: shape (d_x,).
+            actions: rows, shape (A, d_a), or a box.
+            mask: True for the rows that may be played.
+            experiments: how many more there may be.
+            more_than: x of the probability that more than x is left.
+        """
+        count = as_count("experiments", experiments)
+        with self._lock:
+            best, points = self._best_of(context, actions, mask)
+            bonus = getattr(self, "bonus", 1.0)
+            return outlook(self.posterior, points, best, bonus, count, as_reward(more_than))
+
+    def _best_of(
+        self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None
+    ) -> tuple[Decision, FloatArray]:
+        """Return the decision with the largest mean, and the joint points (n, d) that may be played."""
+        state, posterior, rows = self._state, self.posterior, None
+        if isinstance(actions, Box):
+            if mask is not None:
+                raise InputError("mask: a box has no rows to leave out; offer a smaller box.")
+            context, generator = as_vector("context", context, state.dimensions[0]), np.random.default_rng(0)
+            require_finite("context", context)
+            if state.guards is None:
+                found = [finalists(posterior, bonus, context, actions, generator) for bonus in (0.0, OUTLOOK)]
+                near = around(actions.fractions(np.concatenate(found)), NEAR_BEST, generator)
+                found += [actions.at(near), candidates(posterior, context, actions, generator)]
+            else:
+                safe = state.guards.shortlist
+                found = [safe(posterior, bonus, context, actions, generator) for bonus in (0.0, OUTLOOK)]
+            offered = np.concatenate(found)
+        else:
+            offered = as_points("actions", actions, state.dimensions[1])
+            rows = np.arange(len(offered)) if mask is None else available_rows(mask, len(offered))
+            offered = offered[rows]
+        points, safe_now = pair(context, offered, *state.dimensions), None
+        if state.guards is not None:
+            allowed = state.guards.allowed(points)[0]
+            safe_now = bool(allowed.any())
+            if not safe_now:
+                state.guards.require_flag()
+            elif rows is not None:
+                rows = rows[allowed]
+            points = points[allowed] if safe_now else points
+        evaluation = posterior.evaluate_finite(points)
+        row = int(evaluation.mean.argmax())
+        split = points.shape[1] - offered.shape[1]
+        mean, std = evaluation.mean.item(row), evaluation.std.item(row)
+        bound, place = mean + getattr(self, "bonus", 1.0) * std, -1 if rows is None else int(rows[row])
+        own = points[row].copy()
+        return Decision(place, own[split:], mean, std, bound, own[:split], safe=safe_now), points
+
+    @final
     def predict_outputs(self, context: ArrayLike, actions: ArrayLike) -> dict[str, Prediction]:
         """Return mean and standard deviation of each constrained output, by name, for each action."""
         state = self._state
@@ -911,10 +1001,21 @@ class Policy(ABC):
                 offered, indices = len(actions), available_rows(mask, len(actions))
                 actions = actions[indices]
             context = as_vector("context", context, state.dimensions[0])
+            if state.dimensions[0] is None:
+                require_action_columns(actions)
+                points = join(context, actions)
+                self._commit(state, self._described(state, points, len(context), self.box_of(actions)))
+            box_of_rows = self._state.model.box if isinstance(self._state.model, Posterior) else None
+            if box_of_rows is not None and not box_of_rows.contains(actions).all():
+                wider = self.box_of(actions)
+                if wider is not None:
+                    self._commit(self._state, evolve(self._state, model=self._state.model.in_box(wider)))
+            due = self.due_row(context, actions)
+            if due is not None:
+                offered = len(actions) if indices is None else offered
+                indices = np.array([due]) if indices is None else indices[[due]]
+                actions = actions[[due]]
         points = join(context, actions)
-        if state.dimensions[0] is None and box is None:
-            require_action_columns(actions)
-            self._commit(state, self._described(state, points, len(context), box))
         chosen_in = self._state
         with threads_for(chosen_in.model.dictionary_size, len(points)):
             choice = self.choose(points)

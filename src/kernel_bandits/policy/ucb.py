@@ -13,7 +13,7 @@ from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, join
 from kernel_bandits.boxes.constraints import Constraint, Guards
 from kernel_bandits.boxes.density import BoxDensity
-from kernel_bandits.boxes.design import BoxDesign
+from kernel_bandits.boxes.design import BoxDesign, box_of_rows
 from kernel_bandits.boxes.search import finalists
 from kernel_bandits.confidence import Confidence, require_radius
 from kernel_bandits.dictionaries import DictionaryRule, Kors
@@ -104,6 +104,14 @@ class UpperConfidenceBound(Policy):
         if first is not None:
             return first[None, :]
         return finalists(self.posterior, self.bonus, context, box, self.generator)
+
+    def box_of(self, actions: FloatArray) -> Box | None:
+        return None if self.design is None else box_of_rows(actions)
+
+    def due_row(self, context: FloatArray, actions: FloatArray) -> int | None:
+        if self.design is None or self.guards is not None:
+            return None
+        return self.design.next_row(self.posterior, context, actions)
 
     def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float] | None:
         if self.exploration is None:

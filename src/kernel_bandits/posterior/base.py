@@ -220,6 +220,7 @@ class Posterior(Model):
         bonus: how many standard deviations an upper bound should lie above the mean; 1 unless it is learned.
         shape: what rewards in a box show of the settings: nothing, a plane or more
             (:mod:`kernel_bandits.learning.mixed`).
+        box: what actions are chosen from, as far as columns say, where the kernel is learned in one; None elsewhere.
         is_provisional: whether rewards are still too few to learn more of them than their level and spread.
         kernel_changes: how the kernel has changed so far; empty unless it is learned.
         failures: how often a kernel could not be learned, so that the one before stayed.
@@ -243,6 +244,7 @@ class Posterior(Model):
     unit: float = 1.0
     bonus: float = 1.0
     shape: int = CURVED
+    box: Box | None = None
     is_provisional: bool = False
     kernel_changes: tuple[KernelChange, ...] = ()
     failures: Failures = Failures()

@@ -354,6 +354,7 @@ class ForgettingPosterior(Posterior):
     unit: float = fact("within.unit")
     bonus: float = fact("within.bonus")
     shape: int = fact("within.shape")
+    box = fact("within.box")
     is_provisional: bool = fact("within.is_provisional")
     kernel_changes = fact("within.kernel_changes")
     learns_kernel: bool = fact("within.learns_kernel")

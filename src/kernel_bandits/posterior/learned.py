@@ -112,6 +112,7 @@ class LearnedPosterior(Posterior):
     awaited_points: dict[int, FloatArray] = fact("within.awaited_points")
     awaited_count: int = fact("within.awaited_count")
     unit: float = fact("units.unit")
+    box = fact("learner.box")
 
     @property
     def observations(self) -> tuple[FloatArray, FloatArray]:

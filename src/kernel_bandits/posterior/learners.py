@@ -7,12 +7,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_bandits.actions import Box, are_arms
+from kernel_bandits.actions import Box, Choice, Range, Setting, are_arms
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import Kernel, KernelLike, TensorProduct
@@ -101,6 +102,11 @@ class Learner(ABC, Generic[M]):
     def context_columns(self) -> int:
         """How many of the leading columns are the context, as far as is known."""
         return 0
+
+    @property
+    def box(self) -> Box | None:
+        """What actions are chosen from, as far as columns say."""
+        return None
 
     @abstractmethod
     def build(self, kernel: KernelLike | None, regularization: float, number: int) -> Posterior:
@@ -295,6 +301,10 @@ class MixedLearner(Learner[MixedModel]):
     def context_columns(self) -> int:
         return self._columns.contexts
 
+    @property
+    def box(self) -> Box | None:
+        return None if self._columns.box is None else _box_of_columns(*self._columns.box)
+
     def reseeded(self, entropy: int) -> MixedLearner:
         twin = copy.copy(self)
         twin._build, twin._build_arm = (reseeded_factory(build, entropy) for build in (self._build, self._build_arm))
@@ -315,7 +325,8 @@ class MixedLearner(Learner[MixedModel]):
         self._offered = None
         if box is not None:
             # nothing was played yet: a box that was offered before no longer counts
-            self._columns = replace(self._columns, box=None).within(box.low, box.high, box.labels)
+            self._columns = replace(self._columns, box=None)
+            self.within_box(box)
         elif not self._arms and len(points) > 1 and context_columns < points.shape[1]:
             self._offered = action_units(points[:, context_columns:], self._columns, None)
         # what is common to the points; a box is described by its low corner
@@ -327,7 +338,10 @@ class MixedLearner(Learner[MixedModel]):
         return learning.after(round_index, growth) if round_index < few else learning.after(round_index)
 
     def within_box(self, box: Box) -> None:
-        self._columns = self._columns.within(box.low, box.high, box.labels)
+        labels, split = box.labels, self._columns.contexts
+        if self._columns.variables is not None:
+            labels = self._columns.of(slice(split, split + box.dimension), split + box.dimension)
+        self._columns = self._columns.within(box.low, box.high, labels)
         self._arms = False
 
     def group_columns(self, labels: NDArray[np.intp]) -> None:
@@ -412,6 +426,22 @@ class MixedLearner(Learner[MixedModel]):
             found.shape,
             found.is_provisional,
         )
+
+
+@lru_cache(maxsize=8)
+def _box_of_columns(low: tuple[float, ...], high: tuple[float, ...], labels: tuple[int, ...]) -> Box:
+    """Return a box with these corners, where several columns of one label are the levels of a choice."""
+    settings: dict[str, Setting] = {}
+    for label in range(max(labels) + 1):
+        columns = [column for column, own in enumerate(labels) if own == label]
+        least = np.array(low)[columns]
+        varying = np.flatnonzero(np.array(high)[columns] > least)
+        if len(columns) == 1:
+            settings[f"action {label}"] = Range(low[columns[0]], high[columns[0]])
+            continue
+        codes = [np.where(np.arange(len(columns)) == one, 1.0, least) for one in varying] or [least]
+        settings[f"action {label}"] = Choice(range(len(codes)), codes=tuple(tuple(code.tolist()) for code in codes))
+    return Box(settings)
 
 
 @dataclass(frozen=True)

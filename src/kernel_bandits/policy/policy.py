@@ -1005,11 +1005,6 @@ class Policy(ABC):
                 require_action_columns(actions)
                 points = join(context, actions)
                 self._commit(state, self._described(state, points, len(context), self.box_of(actions)))
-            box_of_rows = self._state.model.box if isinstance(self._state.model, Posterior) else None
-            if box_of_rows is not None and not box_of_rows.contains(actions).all():
-                wider = self.box_of(actions)
-                if wider is not None:
-                    self._commit(self._state, evolve(self._state, model=self._state.model.in_box(wider)))
             due = self.due_row(context, actions)
             if due is not None:
                 offered = len(actions) if indices is None else offered

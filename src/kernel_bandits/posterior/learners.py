@@ -344,6 +344,12 @@ class MixedLearner(Learner[MixedModel]):
         self._columns = self._columns.within(box.low, box.high, labels)
         self._arms = False
 
+    def _within_rows(self, actions: FloatArray) -> None:
+        """Widen the box to actions that were played (t, d_a): rows that stand for a box may show new levels."""
+        if self._columns.box is not None:
+            labels = np.array(self._columns.box[2], dtype=np.intp)
+            self._columns = self._columns.within(actions.min(axis=0), actions.max(axis=0), labels)
+
     def group_columns(self, labels: NDArray[np.intp]) -> None:
         self._columns = replace(self._columns, variables=tuple(labels.tolist()))
 
@@ -398,6 +404,7 @@ class MixedLearner(Learner[MixedModel]):
         if np.ptp(rewards) == 0.0:
             return None
         self._arms = self._arms and are_arms(points[:, self._columns.contexts :])
+        self._within_rows(points[:, self._columns.contexts :])
         size = PRIOR.sample_size * (2 if self._arms else 1)
         drawn = drawn_rows(len(points), size, generator)
         if np.ptp(rewards[drawn]) == 0.0:

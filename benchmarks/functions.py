@@ -17,7 +17,6 @@ import argparse
 import json
 import math
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
@@ -63,7 +62,10 @@ def ackley(x: np.ndarray) -> np.ndarray:
     # the optimum is off the centre
     y = 32.768 * (2.0 * x - 1.0) - 6.0
     value: np.ndarray = (
-        20.0 * np.exp(-0.2 * np.sqrt((y**2).mean(axis=1))) + np.exp(np.cos(2 * math.pi * y).mean(axis=1)) - 20.0 - math.e
+        20.0 * np.exp(-0.2 * np.sqrt((y**2).mean(axis=1)))
+        + np.exp(np.cos(2 * math.pi * y).mean(axis=1))
+        - 20.0
+        - math.e
     )
     return value
 
@@ -131,7 +133,7 @@ class Problem:
         self.function, self.noise = FUNCTIONS[name], noise
         dimension, self.contexts = self.function.dimension, self.function.contexts
         values = self.function.value(np.random.default_rng(0).random((SCALE_POINTS, dimension)))
-        self.top = float(max(values.max(), self._polished(values))) if name == "mixed" else 0.0
+        self.top = float(max(values.max(), self._polished())) if name == "mixed" else 0.0
         self.scale = self.top - float(values.mean())
         self.generator = np.random.default_rng([seed, 3])
         self.dimension = dimension - self.contexts
@@ -140,7 +142,7 @@ class Problem:
             own |= {"x4": ["a", "b", "c", "d", "e"], "x5": kb.Choice([1, 2, 3, 4, 5], ordered=True)}
         self.box = kb.Box(own)
 
-    def _polished(self, values: np.ndarray) -> float:
+    def _polished(self) -> float:
         generator = np.random.default_rng(1)
         points = generator.random((200_000, self.function.dimension))
         best = points[np.argsort(-self.function.value(points))[:50]]
@@ -188,19 +190,19 @@ class Here:
         self.context, self.decision = context, self.policy.select(context, self.box)
         return self.box.fractions(self.decision.action[None, :])[0]
 
-    def tell(self, fractions: np.ndarray, value: float) -> None:
+    def tell(self, _: np.ndarray, value: float) -> None:
         self.policy.update(self.context, self.decision.action, value)
 
     def best(self, context: np.ndarray) -> np.ndarray:
         return self.box.fractions(self.policy.best(context, self.box).action[None, :])[0]
 
 
-class _Remembers:
+class Remembers:
     """Players that would use the best setting they have measured, in the nearest context."""
 
-    def __init__(self, problem: Problem, seed: int) -> None:
+    def __init__(self, problem: Problem) -> None:
         self.box, self.points, self.values = problem.box, list[np.ndarray](), list[float]()
-        self.contexts = problem.contexts
+        self.contexts, self.context = problem.contexts, np.empty(0)
 
     def tell(self, fractions: np.ndarray, value: float) -> None:
         self.points.append(np.append(self.context, fractions))
@@ -213,11 +215,11 @@ class _Remembers:
         return points[some[values[some].argmax()], self.contexts :]
 
 
-class Random(_Remembers):
+class Random(Remembers):
     """Evenly drawn settings."""
 
     def __init__(self, problem: Problem, seed: int) -> None:
-        super().__init__(problem, seed)
+        super().__init__(problem)
         self.generator = np.random.default_rng(seed)
 
     def ask(self, context: np.ndarray) -> np.ndarray:
@@ -225,92 +227,11 @@ class Random(_Remembers):
         return self.generator.random(len(self.box.settings))
 
 
-class Optuna(_Remembers):
-    """Optuna's Gaussian-process sampler, or its tree-structured Parzen estimator with ``gp=False``."""
+def players() -> dict[str, Callable[[Problem, int], Any]]:
+    """Return who plays, by name."""
+    from peers.function_peers import PLAYERS
 
-    def __init__(self, problem: Problem, seed: int, gp: bool = True) -> None:
-        import optuna
-
-        super().__init__(problem, seed)
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        warnings.simplefilter("ignore")
-        samplers = optuna.samplers
-        sampler = samplers.GPSampler(seed=seed) if gp else samplers.TPESampler(seed=seed)
-        self.study = optuna.create_study(direction="maximize", sampler=sampler)
-
-    def ask(self, context: np.ndarray) -> np.ndarray:
-        self.context, self.trial = context, self.study.ask()
-        for place, one in enumerate(context):
-            self.trial.suggest_float(f"c{place}", float(one), float(one))
-        found = []
-        for name, one in zip(self.box.names, self.box.settings, strict=True):
-            if isinstance(one, kb.Choice):
-                number = one.levels.index(self.trial.suggest_categorical(name, list(one.levels)))
-                found.append((number + 0.5) / len(one.levels))
-            else:
-                found.append(self.trial.suggest_float(name, 0.0, 1.0))
-        return np.array(found)
-
-    def tell(self, fractions: np.ndarray, value: float) -> None:
-        super().tell(fractions, value)
-        self.study.tell(self.trial, value)
-
-
-class Botorch(_Remembers):
-    """A ``SingleTaskGP`` with its defaults and ``qLogNoisyExpectedImprovement``, or the largest mean in the end."""
-
-    def __init__(self, problem: Problem, seed: int) -> None:
-        import torch
-
-        super().__init__(problem, seed)
-        torch.manual_seed(seed)
-        torch.set_num_threads(1)
-        settings = len(self.box.settings)
-        self.design = torch.quasirandom.SobolEngine(settings, scramble=True, seed=seed).draw(2 * settings + 2)
-
-    def _acquired(self, context: np.ndarray, largest_mean: bool) -> np.ndarray:
-        import torch
-        from botorch.acquisition import PosteriorMean, qLogNoisyExpectedImprovement
-        from botorch.fit import fit_gpytorch_mll
-        from botorch.models import SingleTaskGP
-        from botorch.optim import optimize_acqf, optimize_acqf_mixed
-        from gpytorch.mlls import ExactMarginalLogLikelihood
-
-        warnings.simplefilter("ignore")
-        x = torch.tensor(np.array(self.points))
-        model = SingleTaskGP(x, torch.tensor(np.array(self.values))[:, None])
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-        acquisition = PosteriorMean(model) if largest_mean else qLogNoisyExpectedImprovement(model, x)
-        bounds = torch.tensor([[0.0] * x.shape[1], [1.0] * x.shape[1]], dtype=torch.float64)
-        given: dict[int, float] = dict(enumerate(context.tolist()))
-        options: dict[str, Any] = {"q": 1, "num_restarts": 10, "raw_samples": 512}
-        places = [place for place, one in enumerate(self.box.settings) if isinstance(one, kb.Choice)]
-        if places:
-            levels = product(*[np.arange(0.1, 1.0, 0.2).tolist() for _ in places])
-            fixed = [given | dict(zip(places, one, strict=True)) for one in levels]
-            options |= {"num_restarts": 2, "raw_samples": 64}
-            found, _ = optimize_acqf_mixed(acquisition, bounds, fixed_features_list=fixed, **options)
-        else:
-            found, _ = optimize_acqf(acquisition, bounds, fixed_features=given or None, **options)
-        return np.asarray(found[0].numpy()[self.contexts :])
-
-    def ask(self, context: np.ndarray) -> np.ndarray:
-        self.context = context
-        if len(self.points) < len(self.design):
-            return self.design[len(self.points)].double().numpy()
-        return self._acquired(context, largest_mean=False)
-
-    def best(self, context: np.ndarray) -> np.ndarray:
-        return self._acquired(context, largest_mean=True)
-
-
-PLAYERS: dict[str, Callable[[Problem, int], Any]] = {
-    "here": Here,
-    "random": Random,
-    "optuna": Optuna,
-    "tpe": lambda problem, seed: Optuna(problem, seed, gp=False),
-    "botorch": Botorch,
-}
+    return {"here": Here, "random": Random, **PLAYERS}
 
 
 def run(job: tuple[str, str, int, float, int | None, float]) -> dict[str, Any]:
@@ -319,15 +240,13 @@ def run(job: tuple[str, str, int, float, int | None, float]) -> dict[str, Any]:
     problem = Problem(name, noise, seed)
     count, spent = evaluations or problem.function.evaluations, 0.0
     began = time.process_time()
-    player = PLAYERS[player_name](problem, seed)
+    player = players()[player_name](problem, seed)
     played = 0
-    for played in range(1, count + 1):
+    while played < count and spent <= 60.0 * minutes:
         context = problem.sense()
         fractions = player.ask(context)
         player.tell(fractions, problem.measured(context, fractions))
-        spent = time.process_time() - began
-        if spent > 60.0 * minutes:
-            break
+        played, spent = played + 1, time.process_time() - began
     return {
         "function": name,
         "player": player_name,
@@ -342,7 +261,7 @@ def run(job: tuple[str, str, int, float, int | None, float]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--functions", nargs="+", default=list(FUNCTIONS), choices=list(FUNCTIONS))
-    parser.add_argument("--players", nargs="+", default=["here"], choices=list(PLAYERS))
+    parser.add_argument("--players", nargs="+", default=["here"], choices=list(players()))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--noise", type=float, default=0.0)
     parser.add_argument("--evaluations", type=int)

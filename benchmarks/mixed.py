@@ -18,7 +18,6 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import product
 from multiprocessing import Pool
 from typing import Any, Protocol
@@ -272,10 +271,16 @@ def run(job: tuple[str, int | None, int, str]) -> dict[str, Any]:
         optimiser.tell(asked, rewards, noisy)
         spent += time.process_time() - began
     last = float(np.mean(short[-LAST:]))
-    return dict(
-        policy=name, plant=number, variant=variant, seed=seed, last=last, all=float(np.mean(short)),
-        violations=violations, seconds=spent,
-    )  # fmt: skip
+    return {
+        "policy": name,
+        "plant": number,
+        "variant": variant,
+        "seed": seed,
+        "last": last,
+        "all": float(np.mean(short)),
+        "violations": violations,
+        "seconds": spent,
+    }
 
 
 def main() -> None:
@@ -302,7 +307,9 @@ def main() -> None:
                     file.write(json.dumps(row) + "\n")
             print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    print(f"{'plant':>8} {'variant':>8} {'policy':>10} {'last 20':>8} {'worst':>6} {'all':>6} {'broken':>7} {'seconds':>8}")
+    print(
+        f"{'plant':>8} {'variant':>8} {'policy':>10} {'last 20':>8} {'worst':>6} {'all':>6} {'broken':>7} {'seconds':>8}"
+    )
     for number, variant, name in product(plants, variants, options.policies):
         rows = [row for row in found if (row["plant"], row["variant"], row["policy"]) == (number, variant, name)]
         last, whole = [row["last"] for row in rows], np.mean([row["all"] for row in rows])

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +62,7 @@ def summarise(rows: list[dict[str, float]]) -> None:
         print(f"{played:7d} {len(some):5d} {left:12.2f} {missing:6.2f}  {pairs}")
     edges = [0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 1.01]
     pairs_of = [(row[f"more than {one:g}"], row["missing"] > one) for row in rows for one in LEFT]
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in pairwise(edges):
         own = [(p, hit) for p, hit in pairs_of if low <= p < high]
         if own:
             print(f"stated {np.mean([p for p, _ in own]):.2f}, was {np.mean([hit for _, hit in own]):.2f} ({len(own)})")

@@ -158,7 +158,10 @@ class Skopt:
 def _installed() -> dict[str, Callable[[Any, int], Any]]:
     from importlib.util import find_spec
 
-    found: dict[str, tuple[str, Callable[[Any, int], Any]]] = {"botorch": ("botorch", Botorch), "skopt": ("skopt", Skopt)}
+    found: dict[str, tuple[str, Callable[[Any, int], Any]]] = {
+        "botorch": ("botorch", Botorch),
+        "skopt": ("skopt", Skopt),
+    }
     return {name: play for name, (module, play) in found.items() if find_spec(module)}
 
 

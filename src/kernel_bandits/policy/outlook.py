@@ -44,9 +44,9 @@ class Outlook:
     def __str__(self) -> str:
         """Return a sentence for each number."""
         return (
-            f"The best action known earns {self.expected_now:.4g}; {self.experiments} more experiments are expected to "
-            f"find one of {self.expected_after:.4g}. The best of all is expected to earn {self.expected_left:.3g} more, "
-            f"and more than {self.more_than:.3g} more with a probability of {self.probability:.0%}."
+            f"The best action known earns {self.expected_now:.4g}; {self.experiments} more experiments are expected "
+            f"to find one of {self.expected_after:.4g}. The best of all is expected to earn {self.expected_left:.3g} "
+            f"more, and more than {self.more_than:.3g} more with a probability of {self.probability:.0%}."
         )
 
 

@@ -22,6 +22,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.boxes.constraints import Constraint, Guards
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.policy.diagnostics import Diagnostics, Residuals
+from kernel_bandits.policy.outlook import Outlook
 from kernel_bandits.policy.policy import Choice, Decision, Explanation, Policy, scattered
 from kernel_bandits.policy.ucb import UpperConfidenceBound
 from kernel_bandits.posterior.base import Posterior, Prediction
@@ -299,6 +300,25 @@ class TablePolicy:
         """Return what :meth:`select` would return now; changes nothing, random streams included."""
         vector, choices, rows, offered, settled = self._offer(context, actions, mask)
         return self._named(self.inner.preview(vector, choices, rows), context, offered, settled)
+
+    def best(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
+        """Return the action to use now: the largest expected reward of those known to keep all constraints."""
+        vector, choices, rows, offered, settled = self._offer(context, actions, mask)
+        return self._named(self.inner.best(vector, choices, rows), context, offered, settled)
+
+    def outlook(
+        self,
+        context: RowLike,
+        actions: Offer | None = None,
+        mask: Mask | None = None,
+        *,
+        experiments: int = 10,
+        more_than: float = 0.0,
+    ) -> Outlook:
+        """Return what more experiments are worth for a row, in the units of the reward; changes nothing."""
+        vector, choices, rows, offered, settled = self._offer(context, actions, mask)
+        found = self.inner.outlook(vector, choices, rows, experiments=experiments, more_than=more_than)
+        return replace(found, best=self._named(found.best, context, offered, settled))
 
     def ask(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
         """Choose an action whose reward arrives later; :meth:`tell` learns it. The arguments are those of select."""

@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # What `make run` needs is a fifth of what the tests need; --no-compile saves a third of its set-up.
 RUNNABLE := $(VENV)/.runnable
 CHECK_PYTHON = $(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed, this is {v[0]}.{v[1]}; try: make PYTHON=python3.12")'
-INSTALL = PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+INSTALL = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
@@ -19,7 +19,8 @@ $(READY): pyproject.toml lab/pyproject.toml server/pyproject.toml constraints.tx
 	@$(CHECK_PYTHON)
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) -e ".[dev]" -e "lab[cluster,jax,report]" -e "server[postgresql]"
+	$(INSTALL) --upgrade pip # dependency groups need 25.1
+	$(INSTALL) -e ".[plots,arrow,sklearn,gym,coba,river]" -e "lab[cluster,jax,report]" -e "server[postgresql]" --group dev
 	@touch $(RUNNABLE) $@
 
 $(RUNNABLE): pyproject.toml lab/pyproject.toml constraints.txt

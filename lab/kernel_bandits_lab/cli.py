@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -53,9 +54,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Run kernelised contextual bandits: one policy, a study from a file, or the figures of the paper. "
-    "Results are Parquet files. Finished runs are never repeated: run a command again to continue where it stopped. "
-    "Exit codes: 0 success, 1 failure, 2 bad input, 130 interrupted.",
+    help="Run kernelised contextual bandits: one policy, a study from a file, or the paper. Finished runs are never "
+    "repeated: run a command again to continue.",
+    epilog="Exit codes: 0 success, 1 failure, 2 bad input, 130 interrupted.",
 )
 
 
@@ -95,7 +96,7 @@ class Device(Enum):
     auto = "auto"
 
 
-@app.command()
+@app.command(rich_help_panel="Play")
 def run(
     policy: Annotated[str, typer.Argument(help="Name of a policy; see `kernel-bandits list`.")] = "ek_ucb",
     environment: Annotated[str, typer.Argument(help="Name of an environment.")] = "Chessboard",
@@ -111,7 +112,7 @@ def run(
     jobs: Jobs = CORES,
     out: Out = None,
 ) -> None:
-    """Run one policy in one environment, and show a table and a figure."""
+    """Run one policy in one environment; show a table and a figure."""
     with _plain_errors():
         tables = {
             "title": f"{policy} in {environment}",
@@ -124,7 +125,7 @@ def run(
         _sweep_and_show(study, out or Path("results", "run"), executor(jobs))
 
 
-@app.command()
+@app.command(rich_help_panel="Play")
 def sweep(
     file: Annotated[Path, typer.Argument(help="The study, a .toml or .py file.", show_default=False)],
     quick: Quick = False,
@@ -138,7 +139,7 @@ def sweep(
     ] = Device.cpu,
     out: Out = None,
 ) -> None:
-    """Run a study from a file, and show a table and a figure. Finished runs are skipped."""
+    """Run a study from a file; show a table and a figure."""
     with _plain_errors():
         study = load_study(file)
         if quick and not study.quick:
@@ -152,7 +153,7 @@ def sweep(
         copy_source(file, own_files(study.runs), folder)
 
 
-@app.command()
+@app.command(rich_help_panel="Play")
 def reproduce(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="FIGURE", help="Which figures; all of them by default.")
@@ -164,7 +165,7 @@ def reproduce(
     studies: Studies = None,
     out: Out = None,
 ) -> None:
-    """Reproduce the figures of the paper, check its claims, and write a report."""
+    """Reproduce the paper: its figures, its claims and a report."""
     console = Console()
     with _plain_errors():
         plots.require_matplotlib()
@@ -195,7 +196,7 @@ def reproduce(
         _write_report(title, sections, out / "report.html", "kernel-bandits reproduce" if quick else "")
 
 
-@app.command()
+@app.command(rich_help_panel="Results")
 def plot(
     results: Annotated[Path, typer.Argument(help="Folder of results, as `sweep` writes it.", show_default=False)],
     studies: Studies = None,
@@ -213,7 +214,7 @@ def plot(
     environment: Environments = None,
     policy: Policies = None,
 ) -> None:
-    """Draw the figure of a folder of results again; with --width, as a paper prints it."""
+    """Draw the figure of a folder of results, also for print (--width)."""
     with _plain_errors():
         plots.require_matplotlib()
         if width is not None or environment or policy:
@@ -232,13 +233,13 @@ def _words(text: str) -> tuple[Any, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-@app.command()
+@app.command(rich_help_panel="Results")
 def report(
     results: Annotated[Path, typer.Argument(help="Folder of results, or of several such folders.", show_default=False)],
     studies: Studies = None,
     out: Annotated[Path | None, typer.Option(help="File of the page. Default: RESULTS/report.html.")] = None,
 ) -> None:
-    """Write one HTML page with the figures, tables and settings of a folder of results."""
+    """Write one HTML page with the figures, tables and settings."""
     with _plain_errors():
         plots.require_matplotlib()
         sections = _sections(results, Figures(studies))
@@ -375,12 +376,27 @@ register(app, _plain_errors)
 log_commands.register(app, _plain_errors)
 
 
-@app.command("list")
+@app.command("list", rich_help_panel="Play")
 def list_names(studies: Studies = None) -> None:
-    """List policies, environments, kernels, radii, dictionary rules and figures, with what each is."""
+    """List policies, environments, kernels, radii, rules and figures."""
     with _plain_errors():
         for line in listing(Figures(studies)):
             typer.echo(line)
+
+
+@app.command(
+    rich_help_panel="Decisions",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)
+def serve(context: typer.Context) -> None:
+    """Serve decisions over HTTP; the same as kernel-bandits-server."""
+    with _plain_errors():
+        found = entry_points(group="console_scripts", name="kernel-bandits-server")
+        if not found:
+            raise InputError("the service is not installed; pip install kernel-bandits-server")
+        (server,) = found
+        server.load()(context.args)
 
 
 def main() -> None:

@@ -79,7 +79,7 @@ def chosen(records: Sequence[Record], environments: Sequence[str], policies: Seq
 def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]]) -> None:
     """Add the commands to the command line; ``errors`` prints an error as one line."""
 
-    @app.command()
+    @app.command(rich_help_panel="Results")
     def table(
         results: Results,
         latex: Annotated[bool, typer.Option("--latex", help="LaTeX, for the package booktabs.")] = False,
@@ -92,26 +92,26 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
         policy: Policies = None,
         out: Annotated[Path | None, typer.Option(help="File of the table. Default: the terminal.")] = None,
     ) -> None:
-        """Print regrets, costs and paired differences to a reference, with intervals and Holm's correction."""
+        """Print regrets, costs and paired differences, with intervals."""
         with errors():
             _table(results, (latex, csv, markdown), reference, environment or [], policy or [], out)
 
-    @app.command()
+    @app.command(rich_help_panel="Results")
     def cite(
         study: Annotated[
             Path | None, typer.Argument(help="A study or a folder of results. Default: everything.", show_default=False)
         ] = None,
     ) -> None:
-        """Print BibTeX of this library and of the papers behind the algorithms that a study used."""
+        """Print BibTeX of the library and of the papers behind a study."""
         with errors():
             typer.echo(bibliography(BEHIND if study is None else _names_in(study)))
 
-    @app.command()
+    @app.command(rich_help_panel="Results")
     def export(
         results: Results,
         out: Annotated[Path | None, typer.Argument(help="The archive. Default: RESULTS.zip.")] = None,
     ) -> None:
-        """Write a finished study to one archive: records, settings, code, versions, figures."""
+        """Write a finished study, with code and versions, to one archive."""
         with errors():
             path = out or results.with_name(f"{results.resolve().name}.zip")
             try:
@@ -120,7 +120,7 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
                 raise InputError(f"{path}: cannot be written ({reason.strerror}); choose another file.") from reason
             typer.echo(f"Archive: {path} ({count} runs). Anyone can check it: kernel-bandits check {path.name}")
 
-    @app.command()
+    @app.command(rich_help_panel="Results")
     def check(
         path: Annotated[Path, typer.Argument(help="An archive that `export` wrote.", show_default=False)],
         runs: Annotated[int | None, typer.Option(min=0, help="Replay at most this many runs. Default: all.")] = None,
@@ -128,7 +128,7 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
             bool, typer.Option("--trust-code", help="Run the study's own code, which the archive holds.")
         ] = False,
     ) -> None:
-        """Check every file of an archive, play its runs again and compare them bit for bit."""
+        """Play the runs of an archive again and compare them bit for bit."""
         with errors(), tempfile.TemporaryDirectory() as folder:
             _check(path, Path(folder), runs, trust_code)
 

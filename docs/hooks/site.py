@@ -1,4 +1,4 @@
-"""Add README and its like as pages, show names plainly, link papers, pages and pictures.
+"""Add README and its like as pages, show names plainly, link papers and pictures.
 
 Beside each page lies its plain text, and ``llms.txt`` lists them.
 """

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import kernel_bandits as kb
 
-COMMANDS = (
+COMMANDS = "run sweep reproduce plot report table cite export check evaluate verdict list".split()
     "run",
     "sweep",
     "reproduce",

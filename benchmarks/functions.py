@@ -19,6 +19,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import product
 from multiprocessing import Pool
 from pathlib import Path
@@ -229,9 +230,7 @@ class Random(Remembers):
 
 def players() -> dict[str, Callable[[Problem, int], Any]]:
     """Return who plays, by name."""
-    from peers.function_peers import PLAYERS
-
-    return {"here": Here, "random": Random, **PLAYERS}
+    return {"here": Here, "random": Random} | import_module("peers.function_peers").PLAYERS
 
 
 def run(job: tuple[str, str, int, float, int | None, float]) -> dict[str, Any]:

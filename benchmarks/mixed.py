@@ -18,6 +18,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from itertools import product
 from multiprocessing import Pool
 from typing import Any, Protocol
@@ -127,9 +128,9 @@ class Plant:
             centre, height = self._peak(sensed, levels, day)
             wholes = [[centre[place]] if grid is None else grid for place, grid in enumerate(self.grids)]
             for start in product(*wholes):
-                at = np.array(start)
+                at: np.ndarray | None = np.array(start)
                 if self.is_limited:
-                    at = self._within(at, free)
+                    at = self._within(np.array(start), free)
                 if at is not None:
                     best = max(best, self._yield(at, centre, height))
         return best
@@ -232,11 +233,7 @@ def optimisers() -> dict[str, Callable[[Plant, int], Optimiser]]:
         "discount": lambda plant, seed: InBox(plant, seed, forgetting=kb.Discount(150)),
         "restart": lambda plant, seed: InBox(plant, seed, forgetting=kb.Restart()),
     }
-    try:
-        from peers.mixed_peers import PEERS
-    except ImportError:
-        return found
-    return found | PEERS
+    return found | import_module("peers.mixed_peers").PEERS
 
 
 def _best_row(plant: Plant, sensed: np.ndarray, day: int, rows: Any) -> float:
@@ -307,9 +304,7 @@ def main() -> None:
                     file.write(json.dumps(row) + "\n")
             print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    print(
-        f"{'plant':>8} {'variant':>8} {'policy':>10} {'last 20':>8} {'worst':>6} {'all':>6} {'broken':>7} {'seconds':>8}"
-    )
+    print("   plant  variant     policy  last 20  worst    all  broken  seconds")
     for number, variant, name in product(plants, variants, options.policies):
         rows = [row for row in found if (row["plant"], row["variant"], row["policy"]) == (number, variant, name)]
         last, whole = [row["last"] for row in rows], np.mean([row["all"] for row in rows])

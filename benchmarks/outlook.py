@@ -28,7 +28,7 @@ FIRST_PLANT, LOOKS, LEFT = 20_000, (24, 36, 48, 60, 80, 100, 120), (0.5, 1.0, 2.
 def play(number: int) -> list[dict[str, float]]:
     """Return outlooks and truths of one run, in units of yield."""
     plant = replace(draw(number), batch=4)
-    run, policy, rows = Run(plant, number), kb.ek_ucb(seed=number), []
+    run, policy, rows = Run(plant, number), kb.ek_ucb(seed=number), list[dict[str, float]]()
     played = 0
     while played < LOOKS[-1]:
         for decision in policy.ask_many(np.array([run.sense() for _ in range(4)]).reshape(4, plant.sensors), run.box):
@@ -58,14 +58,15 @@ def summarise(rows: list[dict[str, float]]) -> None:
         stated = [np.mean([row[f"more than {one:g}"] for row in some]) for one in LEFT]
         true = [np.mean([row["missing"] > one for row in some]) for one in LEFT]
         pairs = "  ".join(f"{100 * one:3.0f}/{100 * other:<3.0f}" for one, other in zip(stated, true, strict=True))
-        left, missing = np.mean([row["left"] for row in some]), np.mean([row["missing"] for row in some])
-        print(f"{played:7d} {len(some):5d} {left:12.2f} {missing:6.2f}  {pairs}")
+        expected, missing = np.mean([(row["left"], row["missing"]) for row in some], axis=0)
+        print(f"{played:7d} {len(some):5d} {expected:12.2f} {missing:6.2f}  {pairs}")
     edges = [0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 1.01]
     pairs_of = [(row[f"more than {one:g}"], row["missing"] > one) for row in rows for one in LEFT]
     for low, high in pairwise(edges):
-        own = [(p, hit) for p, hit in pairs_of if low <= p < high]
-        if own:
-            print(f"stated {np.mean([p for p, _ in own]):.2f}, was {np.mean([hit for _, hit in own]):.2f} ({len(own)})")
+        within = [(p, hit) for p, hit in pairs_of if low <= p < high]
+        if within:
+            mean, frequency = np.mean(within, axis=0)
+            print(f"stated {mean:.2f}, was {frequency:.2f} ({len(within)})")
     for left in (1.0, 2.0, 5.0):
         stops = []
         for number in sorted({row["plant"] for row in rows}):

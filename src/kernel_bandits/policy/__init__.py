@@ -11,6 +11,7 @@ from kernel_bandits.policy.diagnostics import Diagnostics
 from kernel_bandits.policy.family import FamilyUpperConfidenceBound
 from kernel_bandits.policy.inverse_gap import InformationSharpness, InverseGapWeighting, PowerSharpness, Sharpness
 from kernel_bandits.policy.loading import load
+from kernel_bandits.policy.outlook import Outlook
 from kernel_bandits.policy.policy import Choice, Decision, Explanation, Policy
 from kernel_bandits.policy.sup_kernel_ucb import SupKernelUCB
 from kernel_bandits.policy.thompson import ThompsonSampling
@@ -25,6 +26,7 @@ __all__ = [
     "FamilyUpperConfidenceBound",
     "InformationSharpness",
     "InverseGapWeighting",
+    "Outlook",
     "Policy",
     "PowerSharpness",
     "Sharpness",

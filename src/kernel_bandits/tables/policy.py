@@ -296,8 +296,7 @@ class TablePolicy:
 
     def best(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
         """Return the action to use now: the largest expected reward of those known to keep all constraints."""
-        vector, choices, rows, offered, settled = self._offer(context, actions, mask)
-        return self._named(self.inner.best(vector, choices, rows), context, offered, settled)
+        return self._by_name(self.inner.best, context, actions, mask)
 
     def outlook(
         self,
@@ -309,9 +308,9 @@ class TablePolicy:
         more_than: float = 0.0,
     ) -> Outlook:
         """Return what more experiments are worth for a row, in the units of the reward; changes nothing."""
-        vector, choices, rows, offered, settled = self._offer(context, actions, mask)
+        vector, choices, rows, offered = self._offer(context, actions, mask)
         found = self.inner.outlook(vector, choices, rows, experiments=experiments, more_than=more_than)
-        return replace(found, best=self._named(found.best, context, offered, settled))
+        return replace(found, best=self._named(found.best, context, offered))
 
     def ask(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
         """Choose an action whose reward arrives later; :meth:`tell` learns it. The arguments are those of select."""

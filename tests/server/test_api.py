@@ -75,7 +75,7 @@ def test_a_late_reward_is_in_the_database_and_not_in_the_export(server):
     path = f"/v1/loops/offers/decisions/{id}"
     server("POST", f"{path}/expire")
     assert server("POST", f"{path}/reward", {"reward": 1})[1]["status"] == "late"
-    assert server.runtime.store.find("offers", id)["late"].body == {"reward": 1.0}
+    assert server.runtime.store.find("offers", [id])[id]["late"].body == {"reward": 1.0}
     with urllib.request.urlopen(f"{server.address}/v1/loops/offers/log") as response:
         (row,) = [one for one in map(json.loads, response) if one["id"] == id]
     assert row["reward"] is None

@@ -4,7 +4,7 @@ import http.client
 import json
 
 import pytest
-from kernel_bandits_server.keys import read_keys
+from kernel_bandits_server.access import read_keys
 from serving import ROW, Local
 
 FOREIGN_HOSTS = [

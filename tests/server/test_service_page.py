@@ -5,7 +5,7 @@ import threading
 import urllib.request
 
 import pytest
-from kernel_bandits_server.keys import read_keys
+from kernel_bandits_server.access import read_keys
 from serving import LOOP, ROW, Local
 
 playwright = pytest.importorskip("playwright.sync_api")

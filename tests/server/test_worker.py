@@ -37,7 +37,8 @@ class Service:
         self.settings = settings.loops["offers"]
         self.store = Store(str(path))
         service = ServiceSettings(lag=0.01, **options)
-        self.worker = Worker(self.settings, service, self.store, self.store.leadership(), self._deliver)
+        self.leader = self.store.leadership()
+        self.worker = Worker(self.settings, service, self.store, self.leader, self._deliver)
         self.worker.start()
 
     @staticmethod
@@ -140,10 +141,10 @@ def test_a_silent_decision_gets_its_reward(tmp_path):
     service.decide()
     service.decide("deferred", deferred=True)
     for _ in range(6000):
-        if service.counts()["silent"]:
+        if service.counts()["silent"] and service.counts()["expired"]:
             break
         threading.Event().wait(0.01)
-    assert service.counts() | {"silent": 1, "rewards": 0} == service.counts()
+    assert service.counts() | {"silent": 1, "expired": 1, "rewards": 0} == service.counts()
     assert service.store.find("offers", ["d1"])["d1"]["reward"].body == {"reward": 0.25, "source": "silence"}
     assert service.reward(("d1", 1.0)) == ["late"]
     service.worker.stop()

@@ -204,7 +204,7 @@ class SetArm(Change):
         if self.features and actions.columns is None:
             raise InputError("features: the arms of this loop have none; describe them in [arms.columns].")
         if actions.columns is not None and (self.features or name not in policy.arms):
-            policy.features.codec().actions([{ARM: name, **(self.features or {})}])
+            policy.features.choices.encode([{ARM: name, **(self.features or {})}], "actions")
         return plan.append("change", None, {"arm": name, "features": self.features}).body
 
 

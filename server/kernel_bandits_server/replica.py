@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby, pairwise
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
@@ -336,7 +335,7 @@ _decoder = msgspec.json.Decoder(State, dec_hook=lambda _, value: np.array(value)
 
 
 def _from_bytes(content: bytes) -> TablePolicy:
-    policy = persistence.from_bytes(content, Path("snapshot")).restore()
+    policy = persistence.from_bytes(content, "snapshot")
     if not isinstance(policy, TablePolicy):
         raise InputError(f"load: expected a policy over a table, got {type(policy).__name__}.")
     return policy

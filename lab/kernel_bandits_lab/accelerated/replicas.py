@@ -17,7 +17,7 @@ from kernel_bandits.arrays import as_count, as_positive
 from kernel_bandits.confidence import Confidence, FixedRadius, StandardDeviations
 from kernel_bandits.dictionaries import Kors
 from kernel_bandits.dictionaries.base import as_rule
-from kernel_bandits.dictionaries.leverage import OVERSAMPLING
+from kernel_bandits.dictionaries.kors import OVERSAMPLING
 from kernel_bandits.environments import Environment
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 from kernel_bandits.loop import RunResult
 from kernel_bandits.loop import run as run_loop
-from kernel_bandits.numerics.blas_threads import single_threaded
+from kernel_bandits.numerics.linalg import single_threaded
 from kernel_bandits_lab.execution.serialization import deserialize
 from kernel_bandits_lab.provenance import provenance
 from kernel_bandits_lab.results import Record

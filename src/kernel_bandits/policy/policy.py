@@ -32,7 +32,7 @@ from kernel_bandits.boxes.constraints import Guards
 from kernel_bandits.confidence import GuaranteedRadius
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import require_columns
-from kernel_bandits.numerics.blas_threads import threads_for
+from kernel_bandits.numerics.linalg import threads_for
 from kernel_bandits.policy.diagnostics import TOGETHER, Diagnostics, Residuals, diagnose
 from kernel_bandits.policy.export import export
 from kernel_bandits.posterior.base import Evaluated, Model, Posterior, Prediction

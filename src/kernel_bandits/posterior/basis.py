@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
+from scipy.linalg import blas
 
 from kernel_bandits import kernels
 from kernel_bandits.arrays import FloatArray
@@ -16,10 +17,9 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, require_gram
 from kernel_bandits.kernels.base import Sections, with_defaults
 from kernel_bandits.numerics import linalg
-from kernel_bandits.numerics.growing import InverseFactor
 from kernel_bandits.posterior.history import Outside
 from kernel_bandits.posterior.ridge import Mass
-from kernel_bandits.values import evolve
+from kernel_bandits.values import Rows, evolve
 
 # The kernels of this library return a fresh array, which may be overwritten.
 KERNELS = f"{kernels.__name__}."
@@ -31,6 +31,8 @@ ROUNDING_TOLERANCE = 1e-12
 EPSILON = float(np.finfo(float).eps)
 # One cross-Gram block of at most this many bytes is held at a time, and never a t×m matrix.
 BLOCK_BYTES = 2 * 2**20
+# The room for rows of a triangle grows by this factor.
+ROOM = 1.25
 
 
 def least_direction(prior_variance: FloatArray | float, regularization: float) -> FloatArray:
@@ -72,6 +74,101 @@ class Direction(NamedTuple):
     features: FloatArray
     coefficients: FloatArray
     square: float
+
+
+class InverseFactor:
+    """J = L⁻¹ for a lower-triangular L that gains rows: products with J, and solutions with L.
+
+    The older rows of J are one triangle, for triangular products; the newer ones follow in a narrow block and join it
+    now and then. A row of J is solved for with L and not computed from the rows before it: what rounding leaves of
+    JL − I then grows with the condition of L, and not with its square from row to row.
+
+    Attributes:
+        size: n.
+    """
+
+    __slots__ = ("_lower", "_newer", "_older", "size")
+
+    def __init__(self, upper: FloatArray | None = None, lower: FloatArray | None = None) -> None:
+        # Jᵀ; L is packed, row by row
+        self._older = np.empty((0, 0)) if upper is None else upper
+        self.size = len(self._older)
+        packed = [] if lower is None else [lower[row, : row + 1] for row in range(self.size)]
+        self._lower = Rows.of(np.concatenate([np.empty(0), *packed]), max(1, self.size * (self.size + 1) // 2))
+        self._newer = Rows(linalg.FEWEST_WAITING)
+
+    @property
+    def upper(self) -> FloatArray:
+        """Jᵀ, shape (n, n); a fresh array where something waits. Not to be changed."""
+        return self.settled()._older
+
+    def settled(self) -> Self:
+        """Return the same with nothing that waits."""
+        if not len(self._newer):
+            return self
+        known = len(self._older)
+        upper = np.zeros((self.size, self.size))
+        upper[:known, :known] = self._older
+        upper[:, known:] = next(self._newer.blocks())[:, : self.size].T
+        return evolve(self, _older=upper, _newer=Rows(linalg.FEWEST_WAITING))
+
+    def last_rows(self, count: int) -> FloatArray:
+        """Return the last rows of J, shape (count, n)."""
+        if count <= len(self._newer):
+            return next(self._newer.blocks())[len(self._newer) - count :, : self.size]
+        return self.upper[:, self.size - count :].T
+
+    def times(self, rows: FloatArray) -> FloatArray:
+        """Return rows·Jᵀ; may overwrite ``rows``."""
+        if not len(self._newer):
+            return linalg.times_upper(rows, self._older)
+        known, newer = len(self._older), next(self._newer.blocks())
+        product = np.empty_like(rows)
+        product[:, known:] = linalg.times_transpose(linalg.padded(rows, newer.shape[1]), newer)
+        product[:, :known] = linalg.times_upper(rows[:, :known].copy(), self._older)
+        return product
+
+    def times_transpose(self, rows: FloatArray) -> FloatArray:
+        """Return rows·J; may overwrite ``rows``."""
+        if not len(self._newer):
+            return linalg.times_upper_transpose(rows, self._older)
+        known, newer = len(self._older), next(self._newer.blocks())
+        product = linalg.times(rows[:, known:].copy(), newer)[:, : self.size]
+        product[:, :known] += linalg.times_upper_transpose(rows[:, :known].copy(), self._older)
+        return product
+
+    def transpose_times_vector(self, vector: FloatArray) -> FloatArray:
+        """Return Jᵀv."""
+        if not len(self._newer):
+            return linalg.upper_times_vector(self._older, vector)
+        known, newer = len(self._older), next(self._newer.blocks())
+        product = linalg.transpose_times_vector(newer, vector[known:])[: self.size]
+        product[:known] += linalg.upper_times_vector(self._older, vector[:known])
+        return product
+
+    def solve(self, column: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return φ = L⁻¹k and r = −L⁻ᵀφ."""
+        (packed,) = self._lower.blocks()
+        # the rows of L are the columns of the upper triangle that Fortran sees
+        features = blas.dtpsv(self.size, packed, column, trans=1)
+        return features, blas.dtpsv(self.size, packed, -features)
+
+    def bordered(self, features: FloatArray, coefficients: FloatArray, pivot: float) -> Self:
+        """Return J for [[L, 0], [φᵀ, l]], given r = −L⁻ᵀφ: its further row is [rᵀ, 1]/l."""
+        size, newer, lower = self.size, self._newer, self._lower
+        if len(lower) + size + 1 > lower.length:
+            lower = Rows.of(lower.array, int(ROOM * (len(lower) + size + 1)))
+        length = newer.length if len(newer) else linalg.waiting_rows(size)
+        width = next(newer.blocks()).shape[1] if len(newer) else size + length
+        row = np.zeros(width)
+        row[:size], row[size] = coefficients / pivot, 1.0 / pivot
+        after = evolve(
+            self,
+            size=size + 1,
+            _newer=(newer if len(newer) else Rows(length)).appended(row),
+            _lower=lower.extended(linalg.appended_to(features, pivot)),
+        )
+        return after.settled() if len(after._newer) == length else after
 
 
 class AnchorBasis:

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, is_finite
-from kernel_bandits.dictionaries.base import Candidate, DictionaryRule, PlayedPoints, as_rule, fast
+from kernel_bandits.dictionaries.base import Candidate, DictionaryRule, PlayedPoints, as_rule
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike, as_kernel, kernel_gradient, require_columns
 from kernel_bandits.kernels.base import Sections
 from kernel_bandits.numerics import linalg
-from kernel_bandits.numerics.blas_threads import factorisation_threads
+from kernel_bandits.numerics.linalg import factorisation_threads
 from kernel_bandits.posterior.base import Bound, Evaluated, Evaluation, Posterior, Prediction, require_finite_kernel
 from kernel_bandits.posterior.basis import (
     EPSILON,
@@ -321,8 +321,7 @@ class NystromPosterior(Posterior):
         # σ² = residual/λ + φᵀPφ
         variance = residual / self.regularization + evaluation.explained.item(row)
         features, anchors = evaluation.features[row], self.basis.anchors
-        candidate: Candidate = fast(Candidate, (point, anchors, features, residual, prior, variance))
-        return candidate
+        return Candidate(point, anchors, features, residual, prior, variance)
 
     def _with_anchor(self, point: FloatArray, candidate: Candidate) -> _Grown | None:
         """Return the posterior with one more anchor, of which the past learns; None if the point adds no direction."""

@@ -12,8 +12,7 @@ from scipy.linalg import lapack
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.numerics import linalg
-from kernel_bandits.numerics.blas_threads import factorisation_threads
-from kernel_bandits.numerics.growing import Symmetric, padded, waiting_rows
+from kernel_bandits.numerics.linalg import Symmetric, factorisation_threads, padded, waiting_rows
 from kernel_bandits.values import Rows, evolve, fact
 
 # Features wait until this many can enter A by one matrix product; the drift check follows: a few gemv per 64 rounds.

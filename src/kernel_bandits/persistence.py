@@ -33,7 +33,7 @@ from kernel_bandits.version import __version__
 
 MAGIC = b"kernel-bandits policy\n"
 # Raise by one when the classes can no longer be filled from a file of the release before.
-FORMAT = 10
+FORMAT = 11
 DIGEST_BYTES = hashlib.sha256().digest_size
 
 
@@ -267,7 +267,7 @@ class Encoder:
             self.arrays.append(value)
             return {"array": len(self.arrays) - 1}
         if isinstance(value, Rows):
-            return {"rows": self.encode(value.array, where), "length": value.length}
+            return {"rows": self.encode(value.array, where), "length": value.length, "width": value.width}
         if isinstance(value, Pending):
             return {"pending": self._pairs(value, where)}
         if isinstance(value, list):
@@ -362,10 +362,13 @@ class Decoder:
         elif "array" in value:
             self._seen[number] = self._arrays[value["array"]]
         elif "rows" in value:
-            rows, length = self.decode(value["rows"]), value["length"]
-            if not isinstance(rows, np.ndarray) or type(length) is not int or length < 1:
+            rows, length, width = self.decode(value["rows"]), value["length"], value["width"]
+            wide = width is None or (isinstance(rows, np.ndarray) and type(width) is int and width >= 0)
+            if not isinstance(rows, np.ndarray) or type(length) is not int or length < 1 or not wide:
                 raise InputError("its manifest holds rows that are none.")
-            self._seen[number] = Rows.of(rows, length)
+            if width is not None and len(rows) and rows.shape[1:] != (width,):
+                raise InputError("its manifest holds rows of another length.")
+            self._seen[number] = Rows.of(rows, length, width)
         elif "pending" in value:
             pairs = [(self.decode(key), self.decode(item)) for key, item in value["pending"]]
             if not all(type(key) is int for key, _ in pairs):

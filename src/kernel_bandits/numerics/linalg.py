@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from scipy.linalg import blas, lapack
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits.values import Rows
+from kernel_bandits.values import Rows, evolve
 
 # OpenBLAS computes products of up to this many multiplications, and matrix-vector products of up to this many entries,
 # in the calling thread; for these NumPy is equally fast and has less overhead.
@@ -284,19 +284,6 @@ def padded(rows: FloatArray, width: int) -> FloatArray:
     return wide
 
 
-class _Terms(NamedTuple):
-    """Terms ± vvᵀ: vectors v as rows, zeros behind, and signs."""
-
-    rows: Rows
-    signs: Rows
-
-    @property
-    def arrays(self) -> tuple[FloatArray, FloatArray]:
-        """Views of the rows and signs."""
-        (rows,), (signs,) = self.rows.blocks(), self.signs.blocks()
-        return rows, signs
-
-
 class Symmetric:
     """S = [[M, 0], [0, c·I]] + Σ ± vvᵀ: a matrix M as it was, coordinates that it did not have, and terms that wait.
 
@@ -306,11 +293,12 @@ class Symmetric:
         size: n.
     """
 
-    __slots__ = ("_corner", "_matrix", "_terms", "size")
+    __slots__ = ("_corner", "_matrix", "_signs", "_terms", "size")
 
-    def __init__(self, matrix: FloatArray, corner: float, size: int | None = None, terms: _Terms | None = None) -> None:
-        self._matrix, self._corner, self._terms = matrix, corner, terms
-        self.size = len(matrix) if size is None else size
+    def __init__(self, matrix: FloatArray, corner: float) -> None:
+        self._matrix, self._corner, self.size = matrix, corner, len(matrix)
+        # the vectors v, zeros behind, and their signs
+        self._terms = self._signs = Rows()
 
     @property
     def matrix(self) -> FloatArray:
@@ -321,88 +309,80 @@ class Symmetric:
     def trace(self) -> float:
         """The trace of S."""
         trace = float(np.trace(self._matrix)) + self._corner * (self.size - len(self._matrix))
-        if self._terms is not None:
-            rows, signs = self._terms.arrays
-            trace += float(signs @ np.vecdot(rows, rows))
+        if self._terms.size:
+            trace += float(self._signs.tail @ np.vecdot(self._terms.tail, self._terms.tail))
         return trace
 
-    def bordered(self) -> Symmetric:
+    def bordered(self) -> Self:
         """Return [[S, 0], [0, c]]."""
-        has_room = self._terms is None or self.size < self._terms.arrays[0].shape[1]
+        has_room = not self._terms.size or self.size < self._terms.tail.shape[1]
         known = self if has_room else self.settled()
-        return Symmetric(known._matrix, self._corner, self.size + 1, known._terms)
+        return evolve(known, size=self.size + 1)
 
-    def plus(self, vector: FloatArray, sign: float) -> Symmetric:
+    def plus(self, vector: FloatArray, sign: float) -> Self:
         """Return S ± vvᵀ for a sign of ±1."""
-        terms, size = self._terms, self.size
-        if terms is None:
+        terms, signs, size = self._terms, self._signs, self.size
+        if not terms.size:
             if len(self._matrix) == size and sign < 0.0:
-                return Symmetric(minus_outer(self._matrix, vector), self._corner)
+                return evolve(self, _matrix=minus_outer(self._matrix, vector))
             length = waiting_rows(size)
-            terms, width = _Terms(Rows(length), Rows(length)), size + length
-        else:
-            width = terms.arrays[0].shape[1]
-        terms = _Terms(terms.rows.appended(padded(vector, width)), terms.signs.appended(sign))
-        after = Symmetric(self._matrix, self._corner, size, terms)
-        return after.settled() if len(terms.rows) == terms.rows.length else after
+            terms, signs = Rows(length, width=size + length), Rows(length)
+        after = evolve(self, _terms=terms.appended(vector), _signs=signs.appended(sign))
+        return after.settled() if after._terms.size == terms.length else after
 
-    def settled(self) -> Symmetric:
+    def settled(self) -> Self:
         """Return the same with nothing that waits."""
-        size, known, terms = self.size, len(self._matrix), self._terms
-        if known == size and terms is None:
+        size, known = self.size, len(self._matrix)
+        if known == size and not self._terms.size:
             return self
         matrix = np.zeros((size, size))
         matrix[:known, :known] = self._matrix
         matrix.flat[known * (size + 1) :: size + 1] = self._corner
-        if terms is not None:
-            rows, signs = terms.arrays
+        if self._terms.size:
             for sign in (-1.0, 1.0):
-                add_gram(matrix, rows[signs == sign, :size], sign)
-        return Symmetric(matrix, self._corner)
+                add_gram(matrix, self._terms.tail[self._signs.tail == sign, :size], sign)
+        return type(self)(matrix, self._corner)
 
     def times(self, rows: FloatArray) -> FloatArray:
         """Return rows·S."""
-        known = len(self._matrix)
+        known, terms = len(self._matrix), self._terms.tail
         if known == self.size:
             product = times(rows, self._matrix)
         else:
             product = self._corner * rows
             product[:, :known] = times(rows[:, :known].copy(), self._matrix)
-        if self._terms is not None:
-            terms, signs = self._terms.arrays
+        if len(terms):
             # Σ ± (rows·v)vᵀ
             inner = times_transpose(padded(rows, terms.shape[1]), terms)
-            inner *= signs
+            inner *= self._signs.tail
             product += times(inner, terms)[:, : self.size]
         return product
 
     def times_vector(self, vector: FloatArray) -> FloatArray:
         """Return S·v."""
-        known = len(self._matrix)
+        known, terms = len(self._matrix), self._terms.tail
         if known == self.size:
             product = symmetric_times_vector(self._matrix, vector)
         else:
             product = self._corner * vector
             product[:known] = symmetric_times_vector(self._matrix, vector[:known])
-        if self._terms is not None:
-            terms, signs = self._terms.arrays
+        if len(terms):
             inner = times_vector(terms, padded(vector, terms.shape[1]))
-            product += transpose_times_vector(terms, signs * inner)[: self.size]
+            product += transpose_times_vector(terms, self._signs.tail * inner)[: self.size]
         return product
 
     def quadratic_forms(self, rows: FloatArray) -> FloatArray:
         """Return vᵀSv for each row v."""
-        known = len(self._matrix)
+        known, terms = len(self._matrix), self._terms.tail
         if known == self.size:
             forms = quadratic_forms(rows, self._matrix)
         else:
             behind = rows[:, known:]
             forms = quadratic_forms(rows[:, :known].copy(), self._matrix)
             forms += self._corner * np.vecdot(behind, behind)
-        if self._terms is not None:
-            terms, signs = self._terms.arrays
+        if len(terms):
             inner = times_transpose(padded(rows, terms.shape[1]), terms)
-            forms += np.square(inner, out=inner).dot(signs)
+            forms += np.square(inner, out=inner).dot(self._signs.tail)
         return forms
 
 

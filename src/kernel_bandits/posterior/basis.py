@@ -104,25 +104,25 @@ class InverseFactor:
 
     def settled(self) -> Self:
         """Return the same with nothing that waits."""
-        if not len(self._newer):
+        if not self._newer.size:
             return self
         known = len(self._older)
         upper = np.zeros((self.size, self.size))
         upper[:known, :known] = self._older
-        upper[:, known:] = next(self._newer.blocks())[:, : self.size].T
+        upper[:, known:] = self._newer.tail[:, : self.size].T
         return evolve(self, _older=upper, _newer=Rows(linalg.FEWEST_WAITING))
 
     def last_rows(self, count: int) -> FloatArray:
         """Return the last rows of J, shape (count, n)."""
-        if count <= len(self._newer):
-            return next(self._newer.blocks())[len(self._newer) - count :, : self.size]
+        if count <= self._newer.size:
+            return self._newer.tail[self._newer.size - count :, : self.size]
         return self.upper[:, self.size - count :].T
 
     def times(self, rows: FloatArray) -> FloatArray:
         """Return rows·Jᵀ; may overwrite ``rows``."""
-        if not len(self._newer):
+        if not self._newer.size:
             return linalg.times_upper(rows, self._older)
-        known, newer = len(self._older), next(self._newer.blocks())
+        known, newer = len(self._older), self._newer.tail
         product = np.empty_like(rows)
         product[:, known:] = linalg.times_transpose(linalg.padded(rows, newer.shape[1]), newer)
         product[:, :known] = linalg.times_upper(rows[:, :known].copy(), self._older)
@@ -130,45 +130,43 @@ class InverseFactor:
 
     def times_transpose(self, rows: FloatArray) -> FloatArray:
         """Return rows·J; may overwrite ``rows``."""
-        if not len(self._newer):
+        if not self._newer.size:
             return linalg.times_upper_transpose(rows, self._older)
-        known, newer = len(self._older), next(self._newer.blocks())
+        known, newer = len(self._older), self._newer.tail
         product = linalg.times(rows[:, known:].copy(), newer)[:, : self.size]
         product[:, :known] += linalg.times_upper_transpose(rows[:, :known].copy(), self._older)
         return product
 
     def transpose_times_vector(self, vector: FloatArray) -> FloatArray:
         """Return Jᵀv."""
-        if not len(self._newer):
+        if not self._newer.size:
             return linalg.upper_times_vector(self._older, vector)
-        known, newer = len(self._older), next(self._newer.blocks())
+        known, newer = len(self._older), self._newer.tail
         product = linalg.transpose_times_vector(newer, vector[known:])[: self.size]
         product[:known] += linalg.upper_times_vector(self._older, vector[:known])
         return product
 
     def solve(self, column: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return φ = L⁻¹k and r = −L⁻ᵀφ."""
-        (packed,) = self._lower.blocks()
         # the rows of L are the columns of the upper triangle that Fortran sees
-        features = blas.dtpsv(self.size, packed, column, trans=1)
-        return features, blas.dtpsv(self.size, packed, -features)
+        features = blas.dtpsv(self.size, self._lower.tail, column, trans=1)
+        return features, blas.dtpsv(self.size, self._lower.tail, -features)
 
     def bordered(self, features: FloatArray, coefficients: FloatArray, pivot: float) -> Self:
         """Return J for [[L, 0], [φᵀ, l]], given r = −L⁻ᵀφ: its further row is [rᵀ, 1]/l."""
         size, newer, lower = self.size, self._newer, self._lower
-        if len(lower) + size + 1 > lower.length:
-            lower = Rows.of(lower.array, int(ROOM * (len(lower) + size + 1)))
-        length = newer.length if len(newer) else linalg.waiting_rows(size)
-        width = next(newer.blocks()).shape[1] if len(newer) else size + length
-        row = np.zeros(width)
-        row[:size], row[size] = coefficients / pivot, 1.0 / pivot
+        if lower.size + size + 1 > lower.length:
+            lower = Rows.of(lower.array, int(ROOM * (lower.size + size + 1)))
+        if not newer.size:
+            length = linalg.waiting_rows(size)
+            newer = Rows(length, width=size + length)
         after = evolve(
             self,
             size=size + 1,
-            _newer=(newer if len(newer) else Rows(length)).appended(row),
+            _newer=newer.appended(linalg.appended_to(coefficients / pivot, 1.0 / pivot)),
             _lower=lower.extended(linalg.appended_to(features, pivot)),
         )
-        return after.settled() if len(after._newer) == length else after
+        return after.settled() if after._newer.size == newer.length else after
 
 
 class AnchorBasis:

@@ -19,6 +19,8 @@ from kernel_bandits.values import Rows, evolve, fact
 RECENT_ROWS = 64
 # ‖APφ − φ‖/‖φ‖ at which P counts as drifted. Well above rounding (condition of A times 1e-16), well below 1e-6.
 DRIFT_TOLERANCE = 1e-8
+# Features, which may get longer, and rewards that wait: none.
+_NONE_WAIT = Rows(RECENT_ROWS, width=0), Rows(RECENT_ROWS)
 # Forgetting divides by 1 − φᵀPφ; below this the digits it loses are better had from a fresh factorisation.
 FORGETTING_TOLERANCE = 1e-4
 # Observations that are learned at once enter by matrix products of at most this many rows and bytes.
@@ -102,7 +104,7 @@ class RidgeRegression:
         # the further columns of A down to its diagonal, of coordinates that it does not have yet
         self._borders: tuple[FloatArray, ...] = ()
         self._moment = np.zeros(size)
-        self._recent = self._recent_rewards = Rows(RECENT_ROWS)
+        self._recent, self._recent_rewards = _NONE_WAIT
         self.rounds = 0
         self._drift_limit = DRIFT_TOLERANCE
 
@@ -137,12 +139,15 @@ class RidgeRegression:
                 f"kernel: its features are too large for λ = {self.regularization:g}; rounding left 1 + φᵀPφ at "
                 f"{scale:.3g}, where at least 1 is expected. Scale the columns to about 1, or give a larger λ."
             )
+        recent, size = self._recent, len(features)
+        if size > recent.tail.shape[1]:
+            recent = recent.widened(size + waiting_rows(size))
         after = evolve(
             self,
             inverse=self.inverse.plus(solved / math.sqrt(scale), -1.0),
             weights=self.weights + solved * ((reward - mean) / scale),
             log_determinant=self.log_determinant + math.log(scale),
-            _recent=self._with_recent(features) if self._borders else self._recent.appended(features),
+            _recent=recent.appended(features),
             _recent_rewards=self._recent_rewards.appended(reward),
             rounds=self.rounds + 1,
         )
@@ -254,8 +259,8 @@ class RidgeRegression:
             _precision=second_moment + self.regularization * np.eye(len(moment)),
             _borders=(),
             _moment=moment,
-            _recent=Rows(RECENT_ROWS),
-            _recent_rewards=Rows(RECENT_ROWS),
+            _recent=_NONE_WAIT[0],
+            _recent_rewards=_NONE_WAIT[1],
         )
         after._solve()
         return after
@@ -314,17 +319,6 @@ class RidgeRegression:
         self.weights = linalg.symmetric_times_vector(covariance, self._moment)
         self.log_determinant = log_determinant - self.size * math.log(self.regularization)
 
-    def _with_recent(self, features: FloatArray) -> Rows:
-        """Return the features that wait to enter A with further ones; zeros stand where they had no coordinate."""
-        recent, size = self._recent, len(features)
-        width = next(recent.blocks()).shape[1] if len(recent) else size
-        if size == width:
-            return recent.appended(features)
-        if size > width:
-            width = size + waiting_rows(size)
-            recent = Rows.of(padded(recent.array, width), RECENT_ROWS)
-        return recent.appended(padded(features, width))
-
     def _absorb_recent(self) -> None:
         """Set A ← A + Σ φφᵀ and b ← b + Σ rφ over the observations that wait, in all coordinates."""
         size, known = self.size, len(self._precision)
@@ -334,15 +328,15 @@ class RidgeRegression:
             for place, border in enumerate(self._borders, start=known):
                 precision[place, : place + 1] = precision[: place + 1, place] = border
             self._precision, self._borders = precision, ()
-        if len(self._recent):
-            (rows,), (rewards,) = self._recent.blocks(), self._recent_rewards.blocks()
+        if self._recent.size:
+            rows, rewards = self._recent.tail, self._recent_rewards.tail
             if rows.shape[1] != size:
                 rows = padded(rows[:, :size], size)
             if size == known:
                 self._precision = self._precision.copy()
             linalg.add_gram(self._precision, rows, 1.0)
             self._moment = self._moment + linalg.transpose_times_vector(rows, rewards)
-            self._recent = self._recent_rewards = Rows(RECENT_ROWS)
+            self._recent, self._recent_rewards = _NONE_WAIT
 
     def _check_drift(self, probe: FloatArray) -> None:
         """Measure how far P has left A⁻¹ along the probe, and refactor if it is too far."""

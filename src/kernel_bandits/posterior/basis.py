@@ -64,18 +64,6 @@ class Coordinates(NamedTuple):
     prior_variance: FloatArray
 
 
-class Direction(NamedTuple):
-    """What a point z adds to the span of the anchors: k(z, ·) + Σ r_j k(z_j, ·).
-
-    With the anchors and z behind them, φ(z), r = −Jᵀφ(z), and the square l² of its length.
-    """
-
-    anchors: FloatArray
-    features: FloatArray
-    coefficients: FloatArray
-    square: float
-
-
 class InverseFactor:
     """J = L⁻¹ for a lower-triangular L that gains rows: products with J, and solutions with L.
 
@@ -260,15 +248,17 @@ class AnchorBasis:
         return self.whitening.times_transpose(by_features)
 
     @np.errstate(invalid="ignore", over="ignore")
-    def direction(self, point: FloatArray, features: FloatArray) -> Direction | None:
-        """Return what a point z adds to the span of the anchors, given φ(z); None if that is nothing.
+    def with_anchor(self, point: FloatArray, features: FloatArray) -> tuple[Self, float] | None:
+        """Return the basis with one more anchor z, given φ(z), and l²; None if z adds nothing to their span.
 
-        k(z, z) is that of two copies of the point: white noise, which scikit-learn's ``WhiteKernel`` puts on ``diag``
-        alone, is no direction that another could share.
+        It adds the direction k(z, ·) + Σ r_j k(z_j, ·) of length l, where r = −Jᵀφ(z). k(z, z) is that of two copies of
+        the point: white noise, which scikit-learn's ``WhiteKernel`` puts on ``diag`` alone, is no direction that
+        another could share.
         """
-        anchors = np.concatenate([self.anchors.reshape(len(self.anchors), len(point)), point[None, :]])
+        extended = np.concatenate([self.anchors.reshape(len(self.anchors), len(point)), point[None, :]])
+        grown = evolve(self, anchors=extended)
         # k_Z(z) and k(z, z)
-        (column,) = evolve(self, anchors=anchors).gram(point[None, :])
+        (column,) = grown.gram(point[None, :])
         prior = column.item(-1)
         square, least = prior - float(features.dot(features)), least_direction(prior, self.regularization)
         coefficients = features
@@ -277,12 +267,9 @@ class AnchorBasis:
             features, coefficients = self.whitening.solve(column[:-1])
             square = prior - float(features.dot(features))
             require_finite_between_points(self.kernel, square)
-        return Direction(anchors, features, coefficients, square) if square > least else None
-
-    def extended(self, direction: Direction) -> Self:
-        """Return the basis with one more anchor, which adds this direction."""
-        whitening = self.whitening.bordered(direction.features, direction.coefficients, math.sqrt(direction.square))
-        return evolve(self, anchors=direction.anchors, whitening=whitening)
+        if not square > least:
+            return None
+        return evolve(grown, whitening=self.whitening.bordered(features, coefficients, math.sqrt(square))), square
 
     def settled(self) -> Self:
         """Return the same basis, whose coordinates are computed fastest where no anchor comes any more."""

@@ -130,10 +130,26 @@ class RidgeRegression:
         gram = linalg.times_transpose(linalg.times(features, self.covariance), features)
         return 1.0 + linalg.largest_eigenvalue(gram)
 
-    def learned(self, features: FloatArray, solved: FloatArray, variance: float, mean: float, reward: float) -> Self:
-        """Return it with a reward at features φ, given h = Pφ, variance = φᵀh and mean = φᵀw."""
-        # P ← P − hhᵀ/c and w ← w + h(r − φᵀw)/c with c = 1 + φᵀh (Sherman–Morrison); log det grows by log c
-        scale = 1.0 + variance
+    def learned(
+        self,
+        features: FloatArray,
+        reward: float,
+        weight: float = 1.0,
+        solved: FloatArray | None = None,
+        mean: float | None = None,
+    ) -> Self:
+        """Return it with a reward of noise variance λ/weight at features φ.
+
+        A point whose reward is never asked for has reward 0; w means nothing from then on. Where Pφ and φᵀw are known
+        for a weight of 1, they are given.
+        """
+        if weight != 1.0:
+            # √weight·r at √weight·φ
+            features, reward = math.sqrt(weight) * features, math.sqrt(weight) * reward
+        # P ← P − hhᵀ/c and w ← w + h(r − φᵀw)/c with h = Pφ and c = 1 + φᵀh (Sherman–Morrison); log det grows by log c
+        solved = self.inverse.times_vector(features) if solved is None else solved
+        mean = float(features.dot(self.weights)) if mean is None else mean
+        scale = 1.0 + float(features.dot(solved))
         if not scale > LEAST_SCALE:
             raise InputError(
                 f"kernel: its features are too large for λ = {self.regularization:g}; rounding left 1 + φᵀPφ at "
@@ -157,26 +173,12 @@ class RidgeRegression:
             after._refine()
         return after
 
-    def learned_at(self, features: FloatArray, reward: float, weight: float = 1.0) -> Self:
-        """Return it with a reward of noise variance λ/weight at features φ: √weight·r at √weight·φ."""
-        if weight != 1.0:
-            features, reward = math.sqrt(weight) * features, math.sqrt(weight) * reward
-        solved = self.inverse.times_vector(features)
-        return self.learned(features, solved, float(features.dot(solved)), float(features.dot(self.weights)), reward)
-
-    def counted(self, features: FloatArray, weight: float = 1.0) -> Self:
-        """Return it with a point whose reward is never asked for; w means nothing from then on."""
-        if weight != 1.0:
-            features = math.sqrt(weight) * features
-        solved = self.inverse.times_vector(features)
-        return self.learned(features, solved, float(features.dot(solved)), 0.0, 0.0)
-
     def counted_each(self, features: Sequence[FloatArray]) -> RidgeRegression:
         """Return it with points whose rewards are never asked for, one after the other or, if many, together."""
         counted: RidgeRegression = self
         if len(features) < RECENT_ROWS:
             for each in features:
-                counted = counted.counted(each)
+                counted = counted.learned(each, 0.0)
             return counted
         rows, waiting = batch_rows(self.size), Deferred(self)
         for start in range(0, len(features), rows):

@@ -20,8 +20,9 @@ from kernel_bandits.dictionaries.base import as_rule
 from kernel_bandits.dictionaries.kors import OVERSAMPLING
 from kernel_bandits.environments import Environment
 from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits.kernels import KernelLike
+from kernel_bandits.kernels import Gaussian, KernelLike
 from kernel_bandits.loop import RunResult
+from kernel_bandits.posterior import ExactPosterior
 from kernel_bandits_lab.accelerated.covariance import family_of, scaling_of
 from kernel_bandits_lab.accelerated.engine import Trajectories, simulate
 from kernel_bandits_lab.accelerated.exact import ExactModel, ExactSettings
@@ -113,7 +114,7 @@ def _bonus(confidence: Confidence, regularization: float) -> float:
             f"confidence: expected StandardDeviations or ConstantRadius, got {confidence!r}; radii that follow the "
             "posterior run with kernel_bandits.run."
         )
-    return confidence.radius_at(regularization) / math.sqrt(regularization)
+    return confidence.radius(ExactPosterior(Gaussian(), regularization)) / math.sqrt(regularization)
 
 
 def run_many(

@@ -17,7 +17,7 @@ from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike, require_columns
 from kernel_bandits.learning.mixed import CURVED
 from kernel_bandits.numerics.linalg import correlate
-from kernel_bandits.values import fact
+from kernel_bandits.values import Pending, fact
 
 Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features", "a sum over a log"]
 
@@ -481,7 +481,7 @@ class RegressionPosterior(Posterior):
 
     regression: Any
     with_pending: Any
-    awaited: Mapping[int, Any]
+    awaited: Pending[Any]
 
     dictionary_size: int = fact("regression.size")
     log_determinant: float = fact("regression.log_determinant")

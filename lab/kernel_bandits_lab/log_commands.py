@@ -13,7 +13,7 @@ from kernel_bandits.logs import Log, read
 from kernel_bandits.offpolicy import RewardModel
 from kernel_bandits.tables import Features
 from kernel_bandits_lab.evaluation import evaluate_candidates, named_action, valuation_figure
-from kernel_bandits_lab.research_commands import RESOLUTION, write_figure
+from kernel_bandits_lab.paper_figure import write
 
 LogFile = Annotated[Path, typer.Argument(help="The log: .parquet, .csv, .jsonl, .vw or .dsjson.", show_default=False)]
 Context = Annotated[list[str] | None, typer.Option(help="A column of the context. Repeatable.")]
@@ -60,7 +60,7 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
             for name, valuation in values.items():
                 typer.echo(f"{name}\n{valuation}\n{valuation.verdict}\n")
             if out is not None:
-                write_figure(valuation_figure(values), out, RESOLUTION)
+                write(valuation_figure(values), out)
 
     @app.command()
     def verdict(
@@ -95,7 +95,7 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
             )
             typer.echo(answer)
             if out is not None:
-                write_figure(answer.plot().figure, out, RESOLUTION)
+                write(answer.plot().figure, out)
 
 
 def _described(path: Path | None) -> Features | None:

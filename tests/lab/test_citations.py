@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 from kernel_bandits_lab.citations import BEHIND, LIBRARY, bibliography, papers, with_entries
-from kernel_bandits_lab.study.catalogue import catalogue
+from kernel_bandits_lab.study import catalogue
 from pybtex.database import parse_string
 
 ROOT = Path(__file__).parents[2]

@@ -23,14 +23,11 @@ from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import Gaussian, KernelLike
 from kernel_bandits.loop import RunResult
 from kernel_bandits.posterior import ExactPosterior
-from kernel_bandits_lab.accelerated.covariance import family_of, scaling_of
+from kernel_bandits_lab.accelerated.arrays import family_of, scaling_of
 from kernel_bandits_lab.accelerated.engine import Trajectories, simulate
-from kernel_bandits_lab.accelerated.exact import ExactModel, ExactSettings
-from kernel_bandits_lab.accelerated.models import AnyModel, Batch, Capacity, UniformModel
-from kernel_bandits_lab.accelerated.nystrom import NystromModel
-from kernel_bandits_lab.accelerated.nystrom_state import NystromSettings
-from kernel_bandits_lab.accelerated.problems import PureEnvironment, Tables, tabulate
-from kernel_bandits_lab.accelerated.rounds import RoundSource, draw, table_length
+from kernel_bandits_lab.accelerated.models import AnyModel, Batch, Capacity, ExactModel, ExactSettings, UniformModel
+from kernel_bandits_lab.accelerated.nystrom import NystromModel, NystromSettings
+from kernel_bandits_lab.accelerated.problems import PureEnvironment, RoundSource, Tables, draw, table_length, tabulate
 
 Precision: TypeAlias = Literal["float64", "float32"]
 Device: TypeAlias = Literal["cpu", "gpu"]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from kernel_bandits.arrays import as_count
+from kernel_bandits.confidence import GuaranteedRadius
 from kernel_bandits.errors import InputError
 from kernel_bandits.logs.partitions import (
     Layout,
@@ -110,6 +111,11 @@ def _fresh_posterior(policy: Policy) -> NystromPosterior:
         )
     if policy.round_index or policy.pending:
         raise InputError("policy: expected one that has learned nothing yet.")
+    if isinstance(getattr(policy, "confidence", None), GuaranteedRadius):
+        raise InputError(
+            "confidence: a radius with a guarantee does not hold for anchors chosen by points that came after "
+            "rewards; learn the log with kernel_bandits.StandardDeviations(…)."
+        )
     return posterior
 
 

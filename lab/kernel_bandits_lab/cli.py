@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from importlib.metadata import entry_points
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, NoReturn, TypeAlias, cast
@@ -59,9 +60,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Run kernelised contextual bandits: one policy, a study from a file, or the figures of the paper. "
-    "Results are Parquet files. Finished runs are never repeated: run a command again to continue where it stopped. "
-    "Exit codes: 0 success, 1 failure, 2 bad input, 130 interrupted.",
+    help="Run kernelised contextual bandits: one policy, a study from a file, or the paper. Finished runs are never "
+    "repeated: run a command again to continue.",
+    epilog="Exit codes: 0 success, 1 failure, 2 bad input, 130 interrupted.",
 )
 
 
@@ -112,7 +113,7 @@ class Format(Enum):
     svg = "svg"
 
 
-@app.command()
+@app.command(rich_help_panel="Play")
 def run(
     policy: Annotated[str, typer.Argument(help="Name of a policy; see `kernel-bandits list`.")] = "ek_ucb",
     environment: Annotated[str, typer.Argument(help="Name of an environment.")] = "Chessboard",
@@ -128,7 +129,7 @@ def run(
     jobs: Jobs = CORES,
     out: Out = None,
 ) -> None:
-    """Run one policy in one environment, and show a table and a figure."""
+    """Run one policy in one environment; show a table and a figure."""
     with _plain_errors():
         tables = {
             "title": f"{policy} in {environment}",
@@ -141,7 +142,7 @@ def run(
         _sweep_and_show(study, out or Path("results", "run"), executor(jobs))
 
 
-@app.command()
+@app.command(rich_help_panel="Play")
 def sweep(
     file: Annotated[Path, typer.Argument(help="The study, a .toml or .py file.", show_default=False)],
     quick: Quick = False,
@@ -155,7 +156,7 @@ def sweep(
     ] = Device.cpu,
     out: Out = None,
 ) -> None:
-    """Run a study from a file, and show a table and a figure. Finished runs are skipped."""
+    """Run a study from a file; show a table and a figure."""
     with _plain_errors():
         study = load_study(file)
         if quick and not study.quick:
@@ -169,7 +170,7 @@ def sweep(
         archive.copy_source(file, own_files(study.runs), folder)
 
 
-@app.command()
+@app.command(rich_help_panel="Play")
 def reproduce(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="FIGURE", help="Which figures; all of them by default.")
@@ -181,7 +182,7 @@ def reproduce(
     studies: Studies = None,
     out: Out = None,
 ) -> None:
-    """Reproduce the figures of the paper, check its claims, and write a report."""
+    """Reproduce the paper: its figures, its claims and a report."""
     console = Console()
     with _plain_errors():
         plots.require_matplotlib()
@@ -212,7 +213,7 @@ def reproduce(
         _write_report(title, sections, out / "report.html", "kernel-bandits reproduce" if quick else "")
 
 
-@app.command()
+@app.command(rich_help_panel="Results")
 def plot(
     results: Folder,
     studies: Studies = None,
@@ -230,7 +231,7 @@ def plot(
     environment: Environments = None,
     policy: Policies = None,
 ) -> None:
-    """Draw the figure of a folder of results again; with --width, as a paper prints it."""
+    """Draw the figure of a folder of results, also for print (--width)."""
     with _plain_errors():
         plots.require_matplotlib()
         if width is not None or environment or policy:
@@ -245,13 +246,13 @@ def plot(
                 write(figure, out or folder / "figure.png")
 
 
-@app.command()
+@app.command(rich_help_panel="Results")
 def report(
     results: Annotated[Path, typer.Argument(help="Folder of results, or of several such folders.", show_default=False)],
     studies: Studies = None,
     out: Annotated[Path | None, typer.Option(help="File of the page. Default: RESULTS/report.html.")] = None,
 ) -> None:
-    """Write one HTML page with the figures, tables and settings of a folder of results."""
+    """Write one HTML page with the figures, tables and settings."""
     with _plain_errors():
         plots.require_matplotlib()
         sections = _sections(results, Figures(studies))
@@ -259,7 +260,7 @@ def report(
         _write_report(f"Results in {results}", sections, out or results / "report.html", full)
 
 
-@app.command()
+@app.command(rich_help_panel="Results")
 def table(
     results: Folder,
     latex: Annotated[bool, typer.Option("--latex", help="LaTeX, for the package booktabs.")] = False,
@@ -272,28 +273,28 @@ def table(
     policy: Policies = None,
     out: Annotated[Path | None, typer.Option(help="File of the table. Default: the terminal.")] = None,
 ) -> None:
-    """Print regrets, costs and paired differences to a reference, with intervals and Holm's correction."""
+    """Print regrets, costs and paired differences, with intervals."""
     with _plain_errors():
         _table(results, (latex, csv, markdown), reference, environment or [], policy or [], out)
 
 
-@app.command()
+@app.command(rich_help_panel="Results")
 def cite(
     study: Annotated[
         Path | None, typer.Argument(help="A study or a folder of results. Default: everything.", show_default=False)
     ] = None,
 ) -> None:
-    """Print BibTeX of this library and of the papers behind the algorithms that a study used."""
+    """Print BibTeX of the library and of the papers behind a study."""
     with _plain_errors():
         typer.echo(bibliography(BEHIND if study is None else _names_in(study)))
 
 
-@app.command()
+@app.command(rich_help_panel="Results")
 def export(
     results: Folder,
     out: Annotated[Path | None, typer.Argument(help="The archive. Default: RESULTS.zip.")] = None,
 ) -> None:
-    """Write a finished study to one archive: records, settings, code, versions, figures."""
+    """Write a finished study, with code and versions, to one archive."""
     with _plain_errors():
         path = out or results.with_name(f"{results.resolve().name}.zip")
         try:
@@ -303,7 +304,7 @@ def export(
         typer.echo(f"Archive: {path} ({count} runs). Anyone can check it: kernel-bandits check {path.name}")
 
 
-@app.command()
+@app.command(rich_help_panel="Results")
 def check(
     path: Annotated[Path, typer.Argument(help="An archive that `export` wrote.", show_default=False)],
     runs: Annotated[int | None, typer.Option(min=0, help="Replay at most this many runs. Default: all.")] = None,
@@ -311,14 +312,14 @@ def check(
         bool, typer.Option("--trust-code", help="Run the study's own code, which the archive holds.")
     ] = False,
 ) -> None:
-    """Check every file of an archive, play its runs again and compare them bit for bit."""
+    """Play the runs of an archive again and compare them bit for bit."""
     with _plain_errors(), tempfile.TemporaryDirectory() as folder:
         _check(path, Path(folder), runs, trust_code)
 
 
-@app.command("list")
+@app.command("list", rich_help_panel="Play")
 def list_names(studies: Studies = None) -> None:
-    """List policies, environments, kernels, radii, dictionary rules and figures, with what each is."""
+    """List policies, environments, kernels, radii, rules and figures."""
     with _plain_errors():
         for line in listing(Figures(studies)):
             typer.echo(line)
@@ -644,6 +645,21 @@ def report_failures(failures: Sequence[Failure], path: Path) -> NoReturn:
 
 
 log_commands.register(app, _plain_errors)
+
+
+@app.command(
+    rich_help_panel="Decisions",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)
+def serve(context: typer.Context) -> None:
+    """Serve decisions over HTTP; the same as kernel-bandits-server."""
+    with _plain_errors():
+        found = entry_points(group="console_scripts", name="kernel-bandits-server")
+        if not found:
+            raise InputError("the service is not installed; pip install kernel-bandits-server")
+        (server,) = found
+        server.load()(context.args)
 
 
 def main() -> None:

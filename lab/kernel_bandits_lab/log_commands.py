@@ -29,7 +29,7 @@ Out = Annotated[Path | None, typer.Option(help="File of the figure: .png, .pdf o
 def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]]) -> None:
     """Add the commands to the command line; ``errors`` prints an error as one line."""
 
-    @app.command()
+    @app.command(rich_help_panel="Decisions")
     def evaluate(
         log: LogFile,
         policy: Annotated[
@@ -46,7 +46,7 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
         seed: Seed = 0,
         out: Out = None,
     ) -> None:
-        """Estimate from a log what candidates would have earned, with intervals and warnings, and draw them."""
+        """Estimate from a log what candidates would have earned."""
         with errors():
             described = _described(features)
             values = evaluate_candidates(
@@ -62,7 +62,7 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
             if out is not None:
                 write(valuation_figure(values), out)
 
-    @app.command()
+    @app.command(rich_help_panel="Decisions")
     def verdict(
         log: LogFile,
         policy: Annotated[str, typer.Option(help="The candidate: a policy by name, a saved policy, or an action.")],
@@ -79,7 +79,7 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
         seed: Seed = 0,
         out: Out = None,
     ) -> None:
-        """Say whether to switch, with an interval that may be looked at after every round, and draw it over time."""
+        """Say from a log whether to switch; may be asked after every round."""
         with errors():
             described = _described(features)
             found = read(log, context=context, action=action, reward=reward, propensity=propensity, features=described)

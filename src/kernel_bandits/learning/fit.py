@@ -24,7 +24,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
-from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
@@ -119,6 +118,8 @@ def descend(
         observations: how many there are; the objective is about a nat for each.
         tolerance: a step that gains fewer nats is the last.
     """
+    from scipy.optimize import minimize  # loads as much as the rest of the library
+
     tried = [(start, objective(start)) for start in (np.clip(start, low, high) for start in starts)]
     start, known = min(tried, key=lambda each: each[1][0])
     bounds = list(zip(low, high, strict=True))

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, needs
@@ -333,7 +333,7 @@ class _Ratio:
         if not kept.any():
             return 1.0
         statistic = float((((vectors.T @ self.surplus)[kept]) ** 2 / values[kept]).sum())
-        return float(chi2.sf(statistic, int(kept.sum())))
+        return float(chdtrc(int(kept.sum()), statistic))
 
 
 def _problems(overlap: Overlap, likely: float | None) -> tuple[str, ...]:

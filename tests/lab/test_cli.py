@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import kernel_bandits as kb
 
-COMMANDS = "run sweep reproduce plot report table cite export check evaluate verdict list".split()
+COMMANDS = [
     "run",
     "sweep",
     "reproduce",
@@ -22,8 +22,9 @@ COMMANDS = "run sweep reproduce plot report table cite export check evaluate ver
     "check",
     "evaluate",
     "verdict",
+    "serve",
     "list",
-)
+]
 STUDY = """
 title = "Small"
 horizon = 25

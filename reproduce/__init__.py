@@ -1,4 +1,4 @@
-"""The figures and claims of the paper, measured: a folder per figure, with its study and its ``figure.py``.
+"""Write the pages of the documentation, and the PDF report, from the results of ``kernel-bandits reproduce``.
 
-``kernel-bandits reproduce`` runs the studies, draws the figures, checks the claims and writes a report.
+The studies, figures and claims themselves are ``kernel_bandits_lab.reproduce``.
 """

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernel_bandits_lab import read_results
+from kernel_bandits_lab.reproduce.claims import Finding, Pairs, below
+from kernel_bandits_lab.reproduce.lambda_grid import BATCHED, SENSITIVITY
+from kernel_bandits_lab.reproduce.settings import PAPER
 
-from reproduce.claims import Finding, Pairs, below
-from reproduce.lambda_grid import BATCHED, SENSITIVITY
 from reproduce.page import GRIDS
-from reproduce.settings import PAPER
 
 
 def counts(findings: Sequence[Finding]) -> str:

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_bandits_lab import Record, Results, group, read_results, summarize
+from kernel_bandits_lab.reproduce import report
+from kernel_bandits_lab.reproduce.claims import Claim, corrected, number_of_tests
+from kernel_bandits_lab.reproduce.lambda_grid import LAMBDAS, by_family
+from kernel_bandits_lab.reproduce.settings import LIBRARY, PAPER, STYLES
 from kernel_bandits_lab.tables import Table, summary_table
 
 from kernel_bandits.loop import RunResult
-from reproduce import report
-from reproduce.claims import Claim, corrected, number_of_tests
-from reproduce.lambda_grid import LAMBDAS, by_family
-from reproduce.settings import LIBRARY, PAPER, STYLES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,7 +78,7 @@ def replaced(text: str, name: str, block: str) -> str:
 
 
 def _module(name: str):  # type: ignore[no-untyped-def] # a module of functions, known by convention
-    return import_module(f"reproduce.{name}.figure")
+    return import_module(f"kernel_bandits_lab.reproduce.{name}.figure")
 
 
 def _claims(name: str, material: Sequence[Record] | Path) -> list[Claim]:

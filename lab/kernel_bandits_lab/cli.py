@@ -24,7 +24,7 @@ from kernel_bandits_lab.console import progress, report_failures, terminal_table
 from kernel_bandits_lab.differences import differences
 from kernel_bandits_lab.execution import Executor, Failure, executor
 from kernel_bandits_lab.execution.serialization import own_files
-from kernel_bandits_lab.figures import Figures, load_figures
+from kernel_bandits_lab.figures import Figures
 from kernel_bandits_lab.listing import listing
 from kernel_bandits_lab.paper_figure import Font, Layout
 from kernel_bandits_lab.report import Section, tally, write_report
@@ -168,7 +168,7 @@ def reproduce(
     console = Console()
     with _plain_errors():
         plots.require_matplotlib()
-        figures = load_figures(studies)
+        figures = Figures(studies)
         chosen = _choose(figures, names or [])
         out = out or Path("results", "quick" if quick else "reproduce")
         execute_runs = executor(jobs, scheduler)
@@ -220,7 +220,7 @@ def plot(
             layout = Layout(width or 6.75, cast(Font, font), text_size, _words(panels), _words(log))
             draw_for_paper(results, out, file_format, layout, environment or [], policy or [])
             return
-        sections = _sections(results, load_figures(studies))
+        sections = _sections(results, Figures(studies))
         if out is not None and len(sections) > 1:
             raise InputError(f"out: {results} holds {len(sections)} results; choose one of them, or omit --out.")
         for folder, section in sections.items():
@@ -241,7 +241,7 @@ def report(
     """Write one HTML page with the figures, tables and settings of a folder of results."""
     with _plain_errors():
         plots.require_matplotlib()
-        sections = _sections(results, load_figures(studies))
+        sections = _sections(results, Figures(studies))
         full = "kernel-bandits reproduce" if studies is None else ""
         _write_report(f"Results in {results}", sections, out or results / "report.html", full)
 
@@ -379,7 +379,7 @@ log_commands.register(app, _plain_errors)
 def list_names(studies: Studies = None) -> None:
     """List policies, environments, kernels, radii, dictionary rules and figures, with what each is."""
     with _plain_errors():
-        for line in listing(load_figures(studies)):
+        for line in listing(Figures(studies)):
             typer.echo(line)
 
 

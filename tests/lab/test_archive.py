@@ -162,9 +162,9 @@ def test_version_and_list():
 
 
 def test_figures_have_the_numbers_of_the_paper():
-    from kernel_bandits_lab.figures import load_figures
+    from kernel_bandits_lab.figures import Figures
 
-    figures = load_figures()
+    figures = Figures()
     assert figures.find("figure1") == "bump_projection"
     assert figures.find("Figure 2") == figures.find("figure_7") == "chessboard"
     assert figures.find("table1") == "table_1"

@@ -22,7 +22,7 @@ FIGURE = '''
 
 from kernel_bandits_lab import plots
 from kernel_bandits_lab import group
-from reproduce.claims import Claim, Finding
+from kernel_bandits_lab.reproduce.claims import Claim, Finding
 
 
 def figure(records):

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from kernel_bandits_lab import Results, Run, execute, group, plots, study_of
 from kernel_bandits_lab.report import Section, page, write_report
+from kernel_bandits_lab.reproduce.claims import Claim, Finding
+from kernel_bandits_lab.reproduce.report import check_of
 from kernel_bandits_lab.study import reference
 from kernel_bandits_lab.tables import Table
 from matplotlib.image import imread
-
-from reproduce.claims import Claim, Finding
-from reproduce.report import check_of
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 GROUNDS = {"light": (255, 255, 255), "dark": (0x17, 0x18, 0x1A)}  # --ground of the page's style

@@ -4,14 +4,15 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import kernel_bandits_lab
 from kernel_bandits_lab import execute, load_study
 
-ROOT = Path(__file__).parents[2]
+REPRODUCE = Path(kernel_bandits_lab.__file__).parent / "reproduce"
 
 
 @cache
 def study(name):
-    return load_study(ROOT / "reproduce" / name / "sweep.toml")
+    return load_study(REPRODUCE / name / "sweep.toml")
 
 
 @cache

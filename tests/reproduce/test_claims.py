@@ -1,11 +1,7 @@
 import numpy as np
 import pytest
 from kernel_bandits_lab import Record, Run
-from kernel_bandits_lab.study import reference
-from scipy import stats
-
-from kernel_bandits import RunResult
-from reproduce.claims import (
+from kernel_bandits_lab.reproduce.claims import (
     FAILS,
     HOLDS,
     MISSING,
@@ -21,6 +17,10 @@ from reproduce.claims import (
     corrected,
     number_of_tests,
 )
+from kernel_bandits_lab.study import reference
+from scipy import stats
+
+from kernel_bandits import RunResult
 
 HORIZON = 10
 

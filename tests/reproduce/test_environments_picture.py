@@ -1,9 +1,9 @@
 from pathlib import Path
 
 import numpy as np
+from kernel_bandits_lab.reproduce.environments import figure as picture
 
 from kernel_bandits.environments import Chessboard, StepDiagonal
-from reproduce.environments import figure as picture
 
 
 def test_the_picture_shows_the_expected_rewards():

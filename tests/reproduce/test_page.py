@@ -5,14 +5,16 @@ from importlib import import_module
 
 import pytest
 from kernel_bandits_lab import Study, write_record
+from kernel_bandits_lab.reproduce import report
+from kernel_bandits_lab.reproduce.table_1 import measurements
+from kernel_bandits_lab.reproduce.table_1.measurements import Case
 from kernel_bandits_lab.store import manifest_of, write_manifest
-from short_runs import ROOT, records
+from short_runs import records
 
-from reproduce import budgets, page, report
-from reproduce.table_1 import measurements
-from reproduce.table_1.measurements import Case
+from reproduce import budgets, page
 
-PAGES = page.pages(ROOT / "docs")
+DOCS = page.DOCS
+PAGES = page.pages(DOCS)
 BLOCK = re.compile(r"<!-- (?!end )(.*?) -->\n(.*?)<!-- end \1 -->", re.DOTALL)
 
 
@@ -38,7 +40,7 @@ def test_every_block_is_written_from_the_records(results, tmp_path, monkeypatch)
     (tmp_path / "reproduce").mkdir()
     emptied = {}
     for path in PAGES:
-        own = tmp_path / path.relative_to(ROOT / "docs")
+        own = tmp_path / path.relative_to(DOCS)
         emptied[own] = BLOCK.sub(lambda match: f"<!-- {match[1]} -->\n<!-- end {match[1]} -->", path.read_text())
         own.write_text(emptied[own])
     page.main(results)
@@ -58,7 +60,7 @@ def test_every_block_is_written_from_the_records(results, tmp_path, monkeypatch)
     mean = sum(record.result.regret[-1] for record in ours[::2]) / 2
     row = next(line for line in blocks["chessboard regrets"].splitlines() if line.startswith("| K-UCB |"))
     assert row.split("|")[3].strip().startswith(f"{mean:.0f} ±")
-    claims = import_module("reproduce.chessboard.figure").claims(records("chessboard"))
+    claims = import_module("kernel_bandits_lab.reproduce.chessboard.figure").claims(records("chessboard"))
     assert blocks["chessboard"].count("<tr>") == sum(len(found) for one in claims for found in one.findings.values())
 
 
@@ -67,7 +69,7 @@ def test_budgets_count_the_cases_of_claims_11_and_12(results, capsys):
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
     assert len(rows) == 15
     for name, row in zip(page.GRIDS, rows[::5], strict=True):
-        claims = import_module(f"reproduce.{name}.figure").claims(records(name))
+        claims = import_module(f"kernel_bandits_lab.reproduce.{name}.figure").claims(records(name))
         for words, cell in (("lower than CBBKB's", row[2]), ("faster than CBBKB", row[3])):
             (claim,) = [one for one in claims if words in one.statement]
             assert cell.removesuffix(" |") == budgets.counts(claim.findings["paper's settings"])

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kernel_bandits_lab import Failure, execute, executor
+from kernel_bandits_lab.figures import Figures
+from kernel_bandits_lab.reproduce.real_tables import figure
 from short_runs import study
 
 from kernel_bandits.environments import Table
 from kernel_bandits.posterior import LearnedPosterior
-from reproduce.figures import StudyFigures
-from reproduce.real_tables import figure
 
 ROUNDS = 50
 
@@ -50,7 +50,7 @@ def test_a_figure_without_its_package_is_named_with_what_installs_it(tmp_path):
         folder = tmp_path / "own_figures" / name
         folder.mkdir(parents=True)
         (folder / "figure.py").write_text(f'"""A figure."""\nPACKAGE = "{package}"\n')
-    found = StudyFigures(tmp_path / "own_figures")
+    found = Figures(tmp_path / "own_figures")
     assert set(found.names) == {"here", "gone"}
     assert list(found.unavailable) == ["gone"]
     assert "pip install" in found.unavailable["gone"]

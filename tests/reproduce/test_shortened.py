@@ -3,13 +3,12 @@
 from importlib import import_module
 
 import pytest
-from kernel_bandits_lab.figures import load_figures
+from kernel_bandits_lab.figures import Figures
 from kernel_bandits_lab.report import Section, page
+from kernel_bandits_lab.reproduce.claims import Claim, Finding
+from kernel_bandits_lab.reproduce.report import NEEDS_THE_FULL_RUN, check_of, verdicts
 from kernel_bandits_lab.store import Results
 from short_runs import records
-
-from reproduce.claims import Claim, Finding
-from reproduce.report import NEEDS_THE_FULL_RUN, check_of, verdicts
 
 
 def claim(*outcomes, statement="It is faster."):
@@ -42,12 +41,12 @@ def test_it_does_not_contradict_the_full_run():
 
 @pytest.mark.parametrize("name", ["bump_projection", "chessboard", "step_diagonal", "bump"])
 def test_the_full_run_has_a_verdict_on_every_claim(name):
-    for one in import_module(f"reproduce.{name}.figure").claims(records(name)):
+    for one in import_module(f"kernel_bandits_lab.reproduce.{name}.figure").claims(records(name)):
         assert not one.findings or one.statement in verdicts()
 
 
 def test_the_page_says_that_it_is_shortened_and_how_to_run_in_full(tmp_path):
-    figures = load_figures()
+    figures = Figures()
     folder = tmp_path / "bump_projection"
     short = records("bump_projection")
     results = Results("bump_projection", "Figure 1", tuple(short), (), {})

@@ -3,9 +3,8 @@
 from importlib import import_module
 
 import pytest
+from kernel_bandits_lab.reproduce.settings import ANY, BUDGETS, LIBRARY, PAPER, shorter_runs
 from short_runs import records, study
-
-from reproduce.settings import ANY, BUDGETS, LIBRARY, PAPER, shorter_runs
 
 GRIDS = {"bump": "Bump", "chessboard": "Chessboard", "step_diagonal": "Step Diagonal"}
 STUDIES = [*GRIDS, "bump_projection"]
@@ -13,7 +12,7 @@ LAMBDAS, LIMITS = {1, 10, 100}, {3, 10, 30}
 
 
 def module(name):
-    return import_module(f"reproduce.{name}.figure")
+    return import_module(f"kernel_bandits_lab.reproduce.{name}.figure")
 
 
 def options(run):

@@ -2,10 +2,17 @@ import json
 
 import numpy as np
 import pytest
-
-from reproduce.table_1 import figure as table_1
-from reproduce.table_1 import measurements
-from reproduce.table_1.measurements import ALGORITHMS, Case, Measurement, cases, measure, measure_case, read
+from kernel_bandits_lab.reproduce.table_1 import figure as table_1
+from kernel_bandits_lab.reproduce.table_1 import measurements
+from kernel_bandits_lab.reproduce.table_1.measurements import (
+    ALGORITHMS,
+    Case,
+    Measurement,
+    cases,
+    measure,
+    measure_case,
+    read,
+)
 
 LABELS = [algorithm.label for algorithm in ALGORITHMS]
 

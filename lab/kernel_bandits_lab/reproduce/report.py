@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from kernel_bandits_lab.report import Check
-
-from reproduce.claims import FAILS, HOLDS, UNDECIDED, Claim
+from kernel_bandits_lab.reproduce.claims import FAILS, HOLDS, UNDECIDED, Claim
 
 _MARKS = {True: "yes", False: "no", None: "undecided"}
 # The verdicts of the full run, which ``python -m reproduce.page`` writes.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernel_bandits_lab import Record
-
-from reproduce import lambda_grid
-from reproduce.claims import Claim
+from kernel_bandits_lab.reproduce import lambda_grid
+from kernel_bandits_lab.reproduce.claims import Claim
 
 figure = lambda_grid.figure
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from kernel_bandits_lab import plots
+from kernel_bandits_lab.reproduce.claims import Claim, Finding
+from kernel_bandits_lab.reproduce.settings import EVERY
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.environments import Chessboard, Environment, StepDiagonal
-from reproduce.claims import Claim, Finding
-from reproduce.settings import EVERY
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

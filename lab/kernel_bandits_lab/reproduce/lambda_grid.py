@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from kernel_bandits_lab import Record, group, plots
-
 from kernel_bandits.loop import RunResult
-from reproduce.claims import Claim, Finding, Pairs, above, below
-from reproduce.guarantee import guarantees
-from reproduce.settings import ANY, BUDGETS, LIBRARY, MARGIN, PAPER, STYLES, shorter_runs
+from kernel_bandits_lab import Record, group, plots
+from kernel_bandits_lab.reproduce.claims import Claim, Finding, Pairs, above, below
+from kernel_bandits_lab.reproduce.guarantee import guarantees
+from kernel_bandits_lab.reproduce.settings import ANY, BUDGETS, LIBRARY, MARGIN, PAPER, STYLES, shorter_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

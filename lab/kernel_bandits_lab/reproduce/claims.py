@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
-from kernel_bandits_lab.results import Record
-from kernel_bandits_lab.summary import mean_interval
 from scipy import stats
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.loop import RunResult
+from kernel_bandits_lab.results import Record
+from kernel_bandits_lab.summary import mean_interval
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "open"
 MOSTLY, PARTLY = "holds where decided", "in part"

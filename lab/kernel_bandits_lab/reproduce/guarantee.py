@@ -11,8 +11,8 @@ import numpy as np
 import kernel_bandits as kb
 from kernel_bandits import environments, theory
 from kernel_bandits.arrays import FloatArray
-from reproduce.claims import Finding
-from reproduce.settings import PAPER
+from kernel_bandits_lab.reproduce.claims import Finding
+from kernel_bandits_lab.reproduce.settings import PAPER
 
 ENVIRONMENTS: dict[str, Callable[[], environments.Environment]] = {
     "Chessboard": environments.Chessboard,

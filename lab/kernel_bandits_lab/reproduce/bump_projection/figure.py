@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kernel_bandits_lab import Record, group, plots
-
-from reproduce.claims import Claim, Finding, Pairs, above, below
-from reproduce.settings import ANY, EVERY, LIBRARY, MARGIN, PAPER, STYLES, shorter_runs
+from kernel_bandits_lab.reproduce.claims import Claim, Finding, Pairs, above, below
+from kernel_bandits_lab.reproduce.settings import ANY, EVERY, LIBRARY, MARGIN, PAPER, STYLES, shorter_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

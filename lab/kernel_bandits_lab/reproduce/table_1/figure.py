@@ -8,13 +8,22 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from kernel_bandits_lab import plots
+from kernel_bandits_lab.reproduce import settings
+from kernel_bandits_lab.reproduce.claims import MISSING, Claim, Estimate, Finding, below
+from kernel_bandits_lab.reproduce.table_1.measurements import (
+    ACTIONS,
+    ALGORITHMS,
+    LENGTHSCALE,
+    Axis,
+    Measurement,
+    cases,
+    measure,
+    read,
+)
 from kernel_bandits_lab.summary import mean_interval
 from kernel_bandits_lab.tables import Table
 
 from kernel_bandits.arrays import FloatArray
-from reproduce import settings
-from reproduce.claims import MISSING, Claim, Estimate, Finding, below
-from reproduce.table_1.measurements import ACTIONS, ALGORITHMS, LENGTHSCALE, Axis, Measurement, cases, measure, read
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,11 +6,11 @@ READY := $(VENV)/.ready
 # What `make run` needs is a fifth of what the tests need; --no-compile saves a third of its set-up.
 RUNNABLE := $(VENV)/.runnable
 CHECK_PYTHON = $(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed, this is {v[0]}.{v[1]}; try: make PYTHON=python3.12")'
-INSTALL = PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+INSTALL = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help run test lint types suite test-slow test-service bench bakeoff soak mutants docs docs-serve format clean
+.PHONY: help run test lint types suite test-slow test-service test-lowest public-types dist bench bakeoff soak mutants docs docs-serve format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -19,7 +19,8 @@ $(READY): pyproject.toml lab/pyproject.toml server/pyproject.toml constraints.tx
 	@$(CHECK_PYTHON)
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) -e ".[dev]" -e "lab[cluster,jax,report]" -e "server[postgresql]"
+	$(INSTALL) --upgrade pip # dependency groups need 25.1
+	$(INSTALL) -e ".[plots,arrow,sklearn,gym,coba,river]" -e "lab[cluster,jax,report]" -e "server[postgresql]" --group dev
 	@touch $(RUNNABLE) $@
 
 $(RUNNABLE): pyproject.toml lab/pyproject.toml constraints.txt
@@ -52,6 +53,24 @@ test-slow: $(READY) ## the long statistical tests that `make test` leaves out
 test-service: $(READY) ## the long tests of the service: kills, fail-overs, damaged bodies, schemathesis (an hour)
 	$(BIN)/pytest -n 0 -s -m slow tests/server
 
+# jax and river need newer versions of NumPy and SciPy than the library does.
+LOWEST := .venv-lowest
+test-lowest: ## the suite with the oldest NumPy, SciPy, pandas, polars that are supported
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(LOWEST)/bin/python -m pip install --quiet -c constraints-lowest.txt \
+		-e ".[plots,arrow,sklearn,gym,coba]" -e "lab[cluster,report]" -e "server[postgresql]" --group test
+	$(LOWEST)/bin/pytest -n 2 -m "not slow" --ignore tests/lab/accelerated --ignore tests/integrations/test_river.py
+
+public-types: $(READY) ## the share of public names whose types a second checker knows, and the examples
+	$(INSTALL) --group release
+	$(BIN)/basedpyright --level error examples
+	$(BIN)/basedpyright --ignoreexternal --verifytypes kernel_bandits | tail -n 4
+
+dist: $(READY) ## the release candidate: wheels and sdists in dist/, checked and tried in empty environments
+	$(INSTALL) --group release
+	$(BIN)/python .ci/dist.py
+
 bench: $(READY) ## speed and memory against floors and peers: tables, and results/bench.json (half an hour)
 	$(BIN)/python benchmarks/bench.py
 
@@ -75,4 +94,4 @@ format: $(READY) ## let ruff rewrite the sources
 	$(BIN)/ruff format .
 
 clean: ## remove the environment and everything generated
-	rm -rf $(VENV) results .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) $(LOWEST) results .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

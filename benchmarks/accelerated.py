@@ -20,8 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from kernel_bandits_lab import Study, Sweep, accelerated, executor, load_study
-from kernel_bandits_lab.accelerated.chunk import traces
-from kernel_bandits_lab.accelerated.engine import Trajectories
+from kernel_bandits_lab.accelerated.engine import Trajectories, traces
 from kernel_bandits_lab.accelerated.models import BLOCK
 from kernel_bandits_lab.accelerated.replicas import Precision, Replica, computing, simulate_batch
 from kernel_bandits_lab.execution import Executor, Outcome

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from accelerated import ENVIRONMENTS, HORIZON, grid_replicas
 from kernel_bandits_lab.accelerated import run_many
-from kernel_bandits_lab.summary import mean_interval
+from kernel_bandits_lab.tables import mean_interval
 
 RIDGES, OVERSAMPLINGS, SEEDS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0), (0.5, 2.0, 8.0), 256
 # One setting per batch: memory is that of the largest dictionary in the batch.

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from kernel_bandits_lab import Failure, Sweep, executor, group, study_of, summarize
-from kernel_bandits_lab.differences import Difference, differences
+from kernel_bandits_lab.tables import Difference, differences
 
 FOLDER, JOBS = "results/algorithms", 2
 ENVIRONMENTS = ("Bump", "Chessboard", "StepDiagonal")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from joblib import Parallel, delayed
-from kernel_bandits_lab.summary import mean_interval
+from kernel_bandits_lab.tables import mean_interval
 
 import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray

@@ -1,4 +1,4 @@
-"""The figure of the front page: regret and time on Chessboard, wide and narrow.
+"""The figure of the front page: regret and time on Chessboard.
 
 The final regrets of other libraries are those of docs/peers.md. Times are processor times.
 Run: OPENBLAS_NUM_THREADS=1 python examples/front_figure.py docs/figures
@@ -78,11 +78,9 @@ def label(axis, text, value, colour, *, offset=4, left=4):
 def main(folder):
     curves = play()
     plt.rcParams.update({"font.size": 11, "axes.titlesize": 12, "axes.titleweight": "bold"})
-    for name, shape, size in (("front", (1, 2), (8.6, 3.2)), ("front-narrow", (2, 1), (4.2, 6.0))):
-        figure, axes = plt.subplots(*shape, figsize=size, layout="constrained")
-        draw(curves, axes.ravel())
-        figure.savefig(folder / f"{name}.png", dpi=160, facecolor="white")
-        plt.close(figure)
+    figure, axes = plt.subplots(1, 2, figsize=(8.6, 3.2), layout="constrained")
+    draw(curves, axes)
+    figure.savefig(folder / "front.png", dpi=160, facecolor="white")
 
 
 if __name__ == "__main__":

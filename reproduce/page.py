@@ -11,8 +11,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
-from html import escape
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,11 +44,8 @@ def main(folder: Path) -> None:
     blocks = {
         "runs": _runs(list(results.values())),
         "common": _common_claims(claims),
-        "sources": _sources(claims),
-        **{name: _numbers(claims[name]) for name in GRIDS},
-        **{name: f"{_list(found)}\n\n{_numbers(found)}" for name, found in claims.items() if name not in GRIDS},
-        **{f"{name} regrets": _grid_table(results[name].records, _regret) for name in GRIDS},
-        **{f"{name} times": _grid_table(results[name].records, _time) for name in GRIDS},
+        **{f"{name} grid": _grid_table(results[name].records) for name in GRIDS},
+        **{name: _list(claims[name]) for name in ("bump_projection", "environments")},
         "bump_projection summary": _as_markdown(summary_table(results["bump_projection"].records)),
         "table_1 tables": "\n\n".join(_as_markdown(table) for table in _module("table_1").tables(folder / "table_1")),
     }
@@ -138,13 +134,6 @@ def _common_claims(claims: dict[str, list[Claim]]) -> str:
     return "\n\n".join([_rows(heads, rows), note])
 
 
-def _sources(claims: dict[str, list[Claim]]) -> str:
-    """Return where the paper makes each common claim, and how it is measured."""
-    first = [next(iter(found.values())) for found in _by_statement(claims).values()]
-    rows = [[str(number), claim.place, claim.measure] for number, claim in enumerate(first, start=1)]
-    return _rows(["", "source in the paper", "measured as"], rows)
-
-
 def _agree(claims: Sequence[Claim]) -> bool:
     return len(claims) == len(GRIDS) and len({claim.verdict for claim in claims}) == 1
 
@@ -164,56 +153,28 @@ def _short(claim: Claim | None, strict: Claim | None, settings: str) -> str:
 
 
 def _list(claims: Sequence[Claim]) -> str:
-    rows = [[claim.statement, claim.place, f"**{claim.verdict}**", claim.measure] for claim in claims]
-    return _rows(["claim", "where", "verdict", "measured as"], rows)
+    return _rows(["claim", "verdict"], [[claim.statement, f"**{claim.verdict}**"] for claim in claims])
 
 
-def _numbers(claims: Sequence[Claim]) -> str:
-    """Return every comparison behind the claims as collapsed tables, one per claim."""
-    lines = ["<details><summary>Every comparison, with 95 % intervals</summary>"]
-    for claim in claims:
-        rows = [
-            (settings, finding.what, finding.evidence, finding.mark)
-            for settings, findings in claim.findings.items()
-            for finding in findings
-        ]
-        if rows:
-            lines += [
-                f"<details><summary>{escape(claim.statement)} ({escape(claim.verdict)})</summary>",
-                "<table>",
-            ]
-            lines += [f"<tr>{''.join(f'<td>{escape(cell, quote=False)}</td>' for cell in row)}</tr>" for row in rows]
-            lines += ["</table>", "</details>"]
-    return "\n".join([*lines, "</details>"])
-
-
-def _grid_table(records: Sequence[Record], cell: Callable[[Sequence[RunResult]], str]) -> str:
+def _grid_table(records: Sequence[Record]) -> str:
     """Return a table with a row for each algorithm and a column for each settings and λ."""
     groups = group(records)
     columns = [(settings, number) for settings in (PAPER, LIBRARY) for number in LAMBDAS]
     shown = {column: by_family(groups, *column) for column in columns}
     heads = ["", *(f"{settings.partition(' ')[0]}, λ = {number}" for settings, number in columns)]
     families = [family for family in STYLES if any(family in found for found in shown.values())]
-    rows = [[family, *(cell(shown[column].get(family, ())) for column in columns)] for family in families]
+    rows = [[family, *(_cell(shown[column].get(family, ())) for column in columns)] for family in families]
     return _rows(heads, rows)
 
 
-def _regret(runs: Sequence[RunResult]) -> str:
+def _cell(runs: Sequence[RunResult]) -> str:
+    """Return regret, time and dictionary size, and the number of rounds if there are fewer than usual."""
     if not runs:
         return "–"
     summary = summarize(runs)
-    return f"{summary.regret:.0f} ± {summary.regret_interval:.0f}" + _rounds(runs)
-
-
-def _time(runs: Sequence[RunResult]) -> str:
-    if not runs:
-        return "–"
-    summary = summarize(runs)
-    return f"{summary.round_microseconds:.0f} ({summary.dictionary_size:.0f})" + _rounds(runs)
-
-
-def _rounds(runs: Sequence[RunResult]) -> str:
-    return "" if runs[0].horizon == HORIZON else f" [{runs[0].horizon}]"
+    cost = f"{summary.round_microseconds:.0f} ({summary.dictionary_size:.0f})"
+    rounds = "" if runs[0].horizon == HORIZON else f" [{runs[0].horizon}]"
+    return f"{summary.regret:.0f} ± {summary.regret_interval:.0f}; {cost}{rounds}"
 
 
 def _as_markdown(table: Table) -> str:

@@ -49,7 +49,7 @@ def markdown(text: str, docs: Path = DOCS) -> str:
         kind, name = match[1], match[2]
         if kind == "figure":
             return f"![{name}]({docs / 'figures' / name}.png)"
-        return re.sub(r"<details>.*</details>", "", blocks[name], flags=re.DOTALL).strip()
+        return blocks[name].strip()
 
     return MARK.sub(filled, text)
 

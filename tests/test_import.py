@@ -20,6 +20,12 @@ def test_import_loads_only_numpy_and_scipy():
     assert set(foreign) <= {"numpy", "scipy", "cython_runtime", "charset_normalizer"}
 
 
+def test_import_leaves_the_large_parts_of_scipy_until_they_are_needed():
+    program = "import sys, kernel_bandits; print(*{'scipy.optimize', 'scipy.stats'} & set(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert loaded == []
+
+
 def test_public_names_exist_and_are_sorted():
     assert list(kb.__all__) == sorted(kb.__all__)
     assert all(hasattr(kb, name) for name in kb.__all__)

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 from joblib import Parallel, delayed
-from kernel_bandits_lab.summary import mean_interval
+from kernel_bandits_lab.tables import mean_interval
 
 import kernel_bandits as kb
 

@@ -159,7 +159,7 @@ def play(peer: Peer, name: str, horizon: int, seed: int) -> tuple[float, float]:
 
 def table(rows: list[dict[str, object]]) -> str:
     """Mean regret with its 95 % interval, and median time, by peer and environment."""
-    from kernel_bandits_lab.summary import mean_interval
+    from kernel_bandits_lab.tables import mean_interval
 
     lines = ["| | " + " | ".join(ENVIRONMENTS) + " | seconds |", "|---" * (len(ENVIRONMENTS) + 2) + "|"]
     for name in PEERS:
@@ -178,7 +178,7 @@ def table(rows: list[dict[str, object]]) -> str:
 
 def paired(rows: list[dict[str, object]], first: str, second: str) -> str:
     """Return the regret of one peer less that of another by environment, over seeds that both met."""
-    from kernel_bandits_lab.summary import mean_interval
+    from kernel_bandits_lab.tables import mean_interval
 
     parts = []
     for environment in ENVIRONMENTS:

@@ -1,8 +1,22 @@
-"""Show Sphinx roles and private names plainly; link papers, pages and pictures."""
+"""Add README and its like as pages, show names plainly, link papers and pictures.
+
+Beside each page lies its plain text, and ``llms.txt`` lists them.
+"""
 
 import re
+from pathlib import Path
 from posixpath import relpath
 
+from kernel_bandits_lab.citations import papers
+from mkdocs.structure.files import File
+
+# What stands beside docs/ is a page of the site too.
+PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "inside/changelog.md",
+    "CONTRIBUTING.md": "inside/contributing.md",
+}
+LINK = re.compile(r"\]\((?!https?:|#)([\w/.-]+)")
 ROLE = re.compile(r":(?:class|func|meth|mod|attr):<code>~?([\w.]+)</code>")
 # Defaults that have a private name in the source, as a reader would write them.
 DEFAULTS = {
@@ -19,10 +33,7 @@ PRIVATE_BASE = re.compile(
 )
 # A page of these docs, named by its path in a docstring.
 PAGE = re.compile(r"<code>docs/([\w/-]+)\.md</code>")
-# One of several widths is not linked.
-PICTURE = re.compile(
-    r'<picture>.*?</picture>|<img [^>]*\bsrc="([^"]+)"[^>]*>', re.DOTALL
-)
+PICTURE = re.compile(r'<img [^>]*\bsrc="([^"]+)"[^>]*>')
 # What must not be linked: code, links, headings and the tags themselves.
 FIXED = re.compile(
     r"(<pre.*?</pre>|<code.*?</code>|<a\b.*?</a>|<h[1-6].*?</h[1-6]>|<[^>]+>)",
@@ -32,17 +43,44 @@ FIXED = re.compile(
 AUTHORS = r"[A-Z][\w.-]+(?:(?:,\s[A-Z]\w+)?\s(?:&amp;|and)\s[A-Z]\w+|\set\sal\.)?"
 YEAR = r"(?:19|20)\d\d"
 PAPER = re.compile(rf"({AUTHORS}),?\s+(?:\(({YEAR})\)|({YEAR})\b)")
-ENTRY = re.compile(r"^### (.+?): .*\{ #(\w+) \}$", re.MULTILINE)
 
-papers: dict[str, str] = {}
+texts: dict[str, tuple[str, str]] = {}
 
 
-def on_files(files, **_):
-    """Read which papers the page "Cite" lists."""
-    page = next(file for file in files if file.src_path == "cite.md")
-    papers.update(
-        {_plain(name): anchor for name, anchor in ENTRY.findall(page.content_string)}
-    )
+def on_files(files, config, **_):
+    """Add the pages that stand beside docs/, with links from where they are shown."""
+    root = Path(config["docs_dir"]).parent
+    for name, shown in PAGES.items():
+        here = Path(shown).parent.as_posix()
+
+        def moved(match, here=here):
+            target = PAGES.get(match[1], match[1].removeprefix("docs/"))
+            return f"]({relpath(target, here)}"
+
+        text = LINK.sub(moved, (root / name).read_text(encoding="utf-8"))
+        files.append(File.generated(config, shown, content=text))
+
+
+def on_page_markdown(markdown, page, **_):
+    """List the papers on the page "Cite"."""
+    if page.file.src_path == "cite.md":
+        shown = (
+            f"### {paper.heading} {{ #{key} }}\n\n```bibtex\n{paper.entry}\n```"
+            for key, paper in papers().items()
+        )
+        markdown = markdown.replace("<!-- papers -->", "\n\n".join(shown))
+    texts[page.file.src_path] = (page.title, markdown)
+    return markdown
+
+
+def on_post_build(config, **_):
+    """Write each page as plain text too, and the list of them."""
+    site = Path(config["site_dir"])
+    lines = [f"# {config['site_name']}", "", f"> {config['site_description']}", ""]
+    for path, (title, text) in texts.items():
+        (site / path).write_text(text, encoding="utf-8")
+        lines.append(f"- [{title}]({path})")
+    (site / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def on_page_content(html, page, **_):
@@ -52,13 +90,17 @@ def on_page_content(html, page, **_):
     html = DEFAULT.sub(lambda match: DEFAULTS[match[1]], html)
     html = PRIVATE_BASE.sub("", html)
     html = PAGE.sub(lambda match: _page(match[1], here), html)
-    html = PICTURE.sub(_to_file, html)
+    html = PICTURE.sub(lambda match: f'<a href="{match[1]}">{match[0]}</a>', html)
     if page.file.src_path == "cite.md":
         return html
+    known = {
+        _plain(paper.heading.partition(":")[0]): key for key, paper in papers().items()
+    }
     cite = relpath("cite.html", here)
     parts = FIXED.split(html)
     parts[::2] = [
-        PAPER.sub(lambda match: _linked(match, cite), part) for part in parts[::2]
+        PAPER.sub(lambda match: _linked(match, cite, known), part)
+        for part in parts[::2]
     ]
     return "".join(parts)
 
@@ -68,12 +110,8 @@ def _page(name, here):
     return f'<a href="{path}"><code>{name}</code></a>'
 
 
-def _to_file(match):
-    return f'<a href="{match[1]}">{match[0]}</a>' if match[1] else match[0]
-
-
-def _linked(match, cite):
-    anchor = papers.get(_plain(f"{match[1]} {match[2] or match[3]}"))
+def _linked(match, cite, known):
+    anchor = known.get(_plain(f"{match[1]} {match[2] or match[3]}"))
     return match[0] if anchor is None else f'<a href="{cite}#{anchor}">{match[0]}</a>'
 
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kernel_bandits_lab.execution import Failure, execute, executor
-    from kernel_bandits_lab.results import Record
-    from kernel_bandits_lab.store import Results, read_record, read_results, write_record
+    from kernel_bandits_lab.results import Record, Results, read_record, read_results, write_record
     from kernel_bandits_lab.study import Component, Reference, Run, Study, load_study, study_of, validate
-    from kernel_bandits_lab.summary import Summary, group, mean_interval, summarize
     from kernel_bandits_lab.sweep import Sweep
+    from kernel_bandits_lab.tables import Summary, group, mean_interval, summarize
 
 __all__ = [
     "Component",
@@ -38,11 +37,10 @@ __all__ = [
 ]
 _MODULES = {
     "execution": ("Failure", "execute", "executor"),
-    "results": ("Record",),
-    "store": ("Results", "read_record", "read_results", "write_record"),
+    "results": ("Record", "Results", "read_record", "read_results", "write_record"),
     "study": ("Component", "Reference", "Run", "Study", "load_study", "study_of", "validate"),
-    "summary": ("Summary", "group", "mean_interval", "summarize"),
     "sweep": ("Sweep",),
+    "tables": ("Summary", "group", "mean_interval", "summarize"),
 }
 
 

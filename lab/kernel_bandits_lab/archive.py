@@ -17,13 +17,9 @@ import numpy as np
 from kernel_bandits.errors import InputError
 from kernel_bandits.io import atomic_write
 from kernel_bandits.version import __version__
-from kernel_bandits_lab.execution.base import execute
-from kernel_bandits_lab.provenance import provenance
-from kernel_bandits_lab.results import Record
-from kernel_bandits_lab.store import MANIFEST, RUNS, read_results
-from kernel_bandits_lab.study.components import Component, Reference, component
-from kernel_bandits_lab.study.parsing import importable
-from kernel_bandits_lab.study.specification import Run
+from kernel_bandits_lab.execution import execute
+from kernel_bandits_lab.results import MANIFEST, RUNS, Record, provenance, read_results
+from kernel_bandits_lab.study import Component, Reference, Run, component, importable
 
 CHECKSUMS, VERSIONS, README, SOURCE = "checksums.json", "versions.json", "README.txt", "source"
 # The columns that a run determines; times differ from run to run.

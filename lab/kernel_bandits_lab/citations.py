@@ -1,10 +1,6 @@
-"""BibTeX of this library and of the papers behind it, from ``references.bib``.
-
-Run from the repository after a change: python -m kernel_bandits_lab.citations docs/cite.md
-"""
+"""BibTeX of this library and of the papers behind it, from ``references.bib``."""
 
 import re
-import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -43,7 +39,6 @@ BEHIND = {
     "StepDiagonal": ("zenati2022",),
 }
 _PAPER = re.compile(r"^% (?P<heading>.+)\n(?P<entry>@\w+\{(?P<key>\w+),\n(?:  .+\n)+\})$", re.MULTILINE)
-_GENERATED = re.compile(r"(<!-- entries -->\n).*(<!-- end entries -->)", re.DOTALL)
 
 
 class Paper(NamedTuple):
@@ -64,26 +59,3 @@ def bibliography(names: Iterable[str]) -> str:
     """Return BibTeX of this library and of the papers behind the policies, environments and parts of these names."""
     keys = dict.fromkeys(key for name in names for key in BEHIND.get(name, ()))
     return "\n\n".join([LIBRARY, *(papers()[key].entry for key in keys)])
-
-
-def with_entries(page: str) -> str:
-    """Return the page "Cite" with the entries of today between its markers."""
-    blocks = [
-        "## This library",
-        _block(LIBRARY),
-        "If you use EK-UCB, please cite [the paper](#zenati2022) that introduced it as well.",
-        "## Papers",
-    ]
-    for key, paper in papers().items():
-        blocks += [f"### {paper.heading} {{ #{key} }}", _block(paper.entry)]
-    entries = "\n\n".join(blocks)
-    return _GENERATED.sub(lambda found: f"{found[1]}\n{entries}\n\n{found[2]}", page)
-
-
-def _block(entry: str) -> str:
-    return f"```bibtex\n{entry}\n```"
-
-
-if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    path.write_text(with_entries(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -14,8 +14,7 @@ from kernel_bandits.offpolicy import RewardModel, Valuation, evaluate, fitted_mo
 from kernel_bandits.offpolicy.reward_model import Written
 from kernel_bandits.policy import Policy
 from kernel_bandits_lab.plots import require_matplotlib
-from kernel_bandits_lab.study import catalogue
-from kernel_bandits_lab.study.catalogue import did_you_mean
+from kernel_bandits_lab.study import catalogue, did_you_mean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -20,9 +20,9 @@ from kernel_bandits.errors import InputError
 from kernel_bandits_lab import plots
 from kernel_bandits_lab.report import Section
 from kernel_bandits_lab.reproduce.report import check_of
-from kernel_bandits_lab.store import Results
+from kernel_bandits_lab.results import Results
 from kernel_bandits_lab.study import Run, Study, importable, load_study
-from kernel_bandits_lab.summary import group
+from kernel_bandits_lab.tables import group
 
 OF_THE_PAPER = Path(__file__).parent / "reproduce"
 SWEEPS = ("sweep.toml", "sweep.py")

@@ -13,7 +13,7 @@ from kernel_bandits.logs import Log, read
 from kernel_bandits.offpolicy import RewardModel
 from kernel_bandits.tables import Features
 from kernel_bandits_lab.evaluation import evaluate_candidates, named_action, valuation_figure
-from kernel_bandits_lab.research_commands import RESOLUTION, write_figure
+from kernel_bandits_lab.paper_figure import write
 
 LogFile = Annotated[Path, typer.Argument(help="The log: .parquet, .csv, .jsonl, .vw or .dsjson.", show_default=False)]
 Context = Annotated[list[str] | None, typer.Option(help="A column of the context. Repeatable.")]
@@ -29,7 +29,7 @@ Out = Annotated[Path | None, typer.Option(help="File of the figure: .png, .pdf o
 def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]]) -> None:
     """Add the commands to the command line; ``errors`` prints an error as one line."""
 
-    @app.command()
+    @app.command(rich_help_panel="Decisions")
     def evaluate(
         log: LogFile,
         policy: Annotated[
@@ -46,7 +46,7 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
         seed: Seed = 0,
         out: Out = None,
     ) -> None:
-        """Estimate from a log what candidates would have earned, with intervals and warnings, and draw them."""
+        """Estimate from a log what candidates would have earned."""
         with errors():
             described = _described(features)
             values = evaluate_candidates(
@@ -60,9 +60,9 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
             for name, valuation in values.items():
                 typer.echo(f"{name}\n{valuation}\n{valuation.verdict}\n")
             if out is not None:
-                write_figure(valuation_figure(values), out, RESOLUTION)
+                write(valuation_figure(values), out)
 
-    @app.command()
+    @app.command(rich_help_panel="Decisions")
     def verdict(
         log: LogFile,
         policy: Annotated[str, typer.Option(help="The candidate: a policy by name, a saved policy, or an action.")],
@@ -79,7 +79,7 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
         seed: Seed = 0,
         out: Out = None,
     ) -> None:
-        """Say whether to switch, with an interval that may be looked at after every round, and draw it over time."""
+        """Say from a log whether to switch; may be asked after every round."""
         with errors():
             described = _described(features)
             found = read(log, context=context, action=action, reward=reward, propensity=propensity, features=described)
@@ -95,7 +95,7 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
             )
             typer.echo(answer)
             if out is not None:
-                write_figure(answer.plot().figure, out, RESOLUTION)
+                write(answer.plot().figure, out)
 
 
 def _described(path: Path | None) -> Features | None:

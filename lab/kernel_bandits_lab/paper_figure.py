@@ -14,7 +14,7 @@ from kernel_bandits.arrays import as_positive
 from kernel_bandits.errors import InputError
 from kernel_bandits.loop import RunResult
 from kernel_bandits_lab import plots
-from kernel_bandits_lab.study.catalogue import did_you_mean
+from kernel_bandits_lab.study import did_you_mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,14 +102,19 @@ def paper_figure(runs: Mapping[str, Mapping[str, Sequence[RunResult]]], layout: 
     return figure
 
 
-def save(figure: Figure, path: Path, resolution: int = 150) -> None:
-    """Write a figure with fonts that every venue takes, and keep its layout for later files."""
+def write(figure: Any, path: Path, resolution: int = 150) -> None:
+    """Write a figure to a file with fonts that every venue takes, and say where."""
     import matplotlib as mpl
 
-    with mpl.rc_context(SAVING):
-        figure.savefig(path, dpi=resolution)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with mpl.rc_context(SAVING):
+            figure.savefig(path, dpi=resolution)
+    except (OSError, ValueError) as reason:
+        raise InputError(f"{path}: the figure cannot be written ({reason}); choose another file.") from reason
     # Arranging the panels takes as long as drawing them; the next file repeats it otherwise.
     figure.set_layout_engine("none")
+    print(f"Figure: {path}")
 
 
 def _styles(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, plots.Style]:

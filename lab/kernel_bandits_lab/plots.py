@@ -13,7 +13,7 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, needs
 from kernel_bandits.loop import RunResult
-from kernel_bandits_lab.summary import mean_interval
+from kernel_bandits_lab.tables import mean_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

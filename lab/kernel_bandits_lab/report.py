@@ -16,10 +16,8 @@ from kernel_bandits.errors import needs
 from kernel_bandits.io import atomic_write
 from kernel_bandits.loop import RunResult
 from kernel_bandits.policy.diagnostics import crowding
-from kernel_bandits_lab.differences import differences
-from kernel_bandits_lab.results import Record
-from kernel_bandits_lab.store import Results
-from kernel_bandits_lab.tables import Table, difference_table, summary_table
+from kernel_bandits_lab.results import Record, Results
+from kernel_bandits_lab.tables import Table, difference_table, differences, summary_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

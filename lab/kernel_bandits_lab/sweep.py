@@ -10,20 +10,19 @@ from pathlib import Path
 
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.io import remove_drafts
-from kernel_bandits_lab.execution.base import Executor, Outcome
-from kernel_bandits_lab.execution.serialization import code_digests
-from kernel_bandits_lab.provenance import provenance
-from kernel_bandits_lab.results import Record
-from kernel_bandits_lab.store import (
+from kernel_bandits_lab.execution import Executor, Outcome, code_digests
+from kernel_bandits_lab.results import (
     RUNS,
+    Record,
     Results,
     find_records,
     manifest_of,
+    provenance,
     require_arrow,
     write_manifest,
     write_record,
 )
-from kernel_bandits_lab.study.specification import Run, Study
+from kernel_bandits_lab.study import Run, Study
 
 
 class Sweep:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -196,7 +195,7 @@ def to_bytes(policy: TablePolicy, seed: int) -> bytes:
 
 def from_bytes(content: bytes) -> TablePolicy:
     """Return the policy of a file that :func:`to_bytes` returned, with coins of its own."""
-    policy = persistence.from_bytes(content, Path("snapshot")).restore()
+    policy = persistence.from_bytes(content, "snapshot")
     if not isinstance(policy, TablePolicy):
         raise InputError(f"load: expected a policy over a table, got {type(policy).__name__}.")
     policy.reseed_choices(None)

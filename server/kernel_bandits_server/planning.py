@@ -404,7 +404,7 @@ class Plan:
             raise InputError("features: the arms of this loop have none; describe them in [arms.columns].")
         if actions.columns is not None and (row or name not in self._replica.policy.arms):
             action = {"arm": name, **(row or {})}
-            self._replica.policy.features.codec().actions([action])
+            self._replica.policy.features.choices.encode([action], "actions")
 
 
 def _again(id: str, earlier: float, reward: float, status: str = "repeated") -> dict[str, Any]:

@@ -15,12 +15,11 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
 from functools import cache, cached_property
 from inspect import getattr_static
 from keyword import iskeyword
-from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -33,8 +32,9 @@ from kernel_bandits.version import __version__
 
 MAGIC = b"kernel-bandits policy\n"
 # Raise by one when the classes can no longer be filled from a file of the release before.
-FORMAT = 10
+FORMAT = 11
 DIGEST_BYTES = hashlib.sha256().digest_size
+Json: TypeAlias = Any
 
 
 def save(policy: object, path: str | os.PathLike[str]) -> None:
@@ -64,48 +64,38 @@ def to_bytes(policy: object) -> bytes:
     return body + hashlib.sha256(body).digest()
 
 
-@dataclass(frozen=True)
-class SavedState:
-    """The content of an intact file."""
-
-    path: Path
-    manifest: Json
-    payload: memoryview
-
-    def restore(self) -> Any:
-        """Return a new object with the saved state; the caller checks that it is a policy."""
-        try:
-            return Decoder(self.manifest["arrays"], self.payload).restore(self.manifest["policy"])
-        except InputError as reason:
-            raise InputError(f"load: {self.path}: {reason}") from reason
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as reason:
-            raise InputError(
-                f"load: {self.path} does not describe a policy ({type(reason).__name__}: {reason}); "
-                "restore an intact copy."
-            ) from reason
-
-
 def _layout(block: np.ndarray[Any, Any]) -> Any:
     """Return the memory layout of an array; it decides the last bits of its products, so it is kept."""
     return "F" if block.flags.f_contiguous and not block.flags.c_contiguous else "C"
 
 
-def read(path: str | os.PathLike[str]) -> SavedState:
-    """Read what :func:`save` wrote.
-
-    A file that is truncated, damaged, foreign, or of another format is an :class:`InputError`.
-    """
+def read(path: str | os.PathLike[str]) -> bytes:
+    """Return the content of a file."""
     path = as_path("load", path)
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as reason:
         raise InputError(f"load: cannot read {path} ({reason.strerror}); check the path.") from reason
-    return from_bytes(content, path)
 
 
-def from_bytes(file: bytes, path: Path) -> SavedState:
-    """Read what :func:`to_bytes` returned; errors name the path."""
-    content = memoryview(file)
+def from_bytes(content: bytes, path: str | os.PathLike[str]) -> Any:
+    """Return a new object with the state that :func:`to_bytes` was given; the caller checks that it is a policy.
+
+    What is truncated, damaged, foreign, or of another format is an :class:`InputError` that names the path.
+    """
+    manifest, payload = _parts(memoryview(content), path)
+    try:
+        return Decoder(manifest["arrays"], payload).restore(manifest["policy"])
+    except InputError as reason:
+        raise InputError(f"load: {path}: {reason}") from reason
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as reason:
+        raise InputError(
+            f"load: {path} does not describe a policy ({type(reason).__name__}: {reason}); restore an intact copy."
+        ) from reason
+
+
+def _parts(content: memoryview, path: str | os.PathLike[str]) -> tuple[Json, memoryview]:
+    """Return the manifest and the arrays of an intact file."""
     body, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
     if bytes(content[: len(MAGIC)]) != MAGIC:
         raise InputError(f"load: {path} is not a file that policy.save wrote, or its beginning is damaged.")
@@ -113,26 +103,22 @@ def from_bytes(file: bytes, path: Path) -> SavedState:
         raise InputError(f"load: {path} is damaged or truncated (its checksum differs); restore an intact copy.")
     start = len(MAGIC) + 12
     number = int.from_bytes(body[len(MAGIC) : len(MAGIC) + 4], "big")
-    length = int.from_bytes(body[len(MAGIC) + 4 : start], "big")
+    stop = start + int.from_bytes(body[len(MAGIC) + 4 : start], "big")
+    try:
+        manifest = json.loads(bytes(body[start:stop]))
+    except (ValueError, RecursionError):
+        manifest = None
     if number != FORMAT:
-        raise _wrong_format(path, number, bytes(body[start : start + length]))
-    if start + length > len(body):
-        raise InputError(f"load: {path} is damaged (its manifest is cut short); restore an intact copy.")
-    try:
-        manifest = json.loads(bytes(body[start : start + length]))
-    except (ValueError, RecursionError) as reason:
-        raise InputError(f"load: {path} is damaged (its manifest is not JSON); restore an intact copy.") from reason
-    if not (isinstance(manifest, dict) and "policy" in manifest and isinstance(manifest.get("arrays"), list)):
-        raise InputError(f"load: {path} has no policy in its manifest; restore an intact copy.")
-    return SavedState(path, manifest, body[start + length :])
+        raise _wrong_format(path, number, manifest)
+    if stop > len(body) or not isinstance(manifest, dict) or not isinstance(manifest.get("arrays"), list):
+        raise InputError(f"load: {path} is damaged (its manifest is none); restore an intact copy.")
+    return manifest, body[stop:]
 
 
-def _wrong_format(path: Path, number: int, manifest: bytes) -> InputError:
+def _wrong_format(path: str | os.PathLike[str], number: int, manifest: Json) -> InputError:
     """Return the error for a file of another format; all formats so far name the release in their manifest."""
-    try:
-        release = f"kernel-bandits {json.loads(manifest)['library']}"
-    except (ValueError, KeyError, TypeError, RecursionError):
-        release = "another release of kernel-bandits"
+    known = isinstance(manifest, dict) and "library" in manifest
+    release = f"kernel-bandits {manifest['library']}" if known else "another release of kernel-bandits"
     if number > FORMAT:
         advice = f"upgrade kernel-bandits (this is {__version__})"
     else:
@@ -215,18 +201,37 @@ def state_of(thing: object) -> dict[str, Any]:
     return {name: getattr(thing, name) for name in names}
 
 
-Json: TypeAlias = Any
-# Where in a policy a value stands, to be put into words if it cannot be saved: that takes longer than to encode it.
-Place: TypeAlias = Any
-_ITEM, _ATTRIBUTE, _KEY = "{}[{!r}]", "{}.{}", "a key of {}"
-_PLAIN = frozenset({type(None), bool, str, int})
+def _stream_of(generator: np.random.Generator) -> tuple[Any, Any]:
+    """Return the state of a generator, and which stream it is, so that a loaded policy can be reseeded as a new one."""
+    return generator.bit_generator.state, tuple(getattr(generator.bit_generator.seed_seq, "spawn_key", ()))
 
 
-def _words(where: Place) -> str:
-    if isinstance(where, str):
-        return where
-    owner, form, part = where
-    return str(form.format(_words(owner), part))
+def _rows(rows: Any, length: Any, width: Any) -> Rows:
+    fits = isinstance(rows, np.ndarray) and type(length) is int and length >= 1
+    if not fits or not (width is None or (type(width) is int and (rows.shape[1:] == (width,) or not len(rows)))):
+        raise InputError("its manifest holds rows that are none.")
+    return Rows.of(rows, length, width)
+
+
+def _pending(*items: Any) -> Pending[Any]:
+    if not all(type(key) is int for key, _ in items):
+        raise InputError("its manifest holds a pending decision without a number.")
+    return Pending(dict(items))
+
+
+# How objects of other types are taken apart to a tuple, and put together from it, by the name they have in a manifest.
+_KINDS: dict[str, tuple[type, Callable[[Any], Any], Callable[..., Any]]] = {
+    "list": (list, tuple, lambda *items: list(items)),
+    "dict": (dict, lambda mapping: tuple(mapping.items()), lambda *items: dict(items)),
+    "rows": (Rows, lambda rows: (rows.array, rows.length, rows.width), _rows),
+    "pending": (Pending, lambda pending: tuple(pending.items()), _pending),
+    "generator": (np.random.Generator, _stream_of, restored),
+    "seed": (
+        np.random.SeedSequence,
+        lambda seed: (seed.entropy, tuple(seed.spawn_key)),
+        lambda entropy, key: np.random.SeedSequence(entropy, spawn_key=key),
+    ),
+}
 
 
 class Encoder:
@@ -237,63 +242,54 @@ class Encoder:
         self._seen: dict[int, int] = {}
         # Python may give the id of a deleted object to another, so none is deleted meanwhile.
         self._kept: list[object] = []
+        self._place = ["policy"]
 
-    def encode(self, value: Any, where: Place = "policy") -> Json:
-        kind = type(value)
-        if kind in _PLAIN or isinstance(value, str):
+    def encode(self, value: Any) -> Json:
+        if value is None or isinstance(value, (bool, str)):
             return value
-        if kind is not np.ndarray:
-            if isinstance(value, (int, np.integer)):
-                return int(value)
-            if isinstance(value, (float, np.floating)):
-                return float(value) if math.isfinite(value) else {"float": repr(float(value))}
-            if isinstance(value, bytes):
-                return {"bytes": value.hex()}
-            if kind is tuple:
-                return {"tuple": [self.encode(item, (where, _ITEM, i)) for i, item in enumerate(value)]}
-            if isinstance(value, tuple) and name_of(kind) is not None:
-                items = [self.encode(item, (where, _ITEM, i)) for i, item in enumerate(value)]
-                return {"named": name_of(kind), "items": items}
+        if isinstance(value, (int, np.integer)):
+            return int(value)
+        if isinstance(value, (float, np.floating)):
+            return float(value) if math.isfinite(value) else {"float": repr(float(value))}
+        if isinstance(value, bytes):
+            return {"bytes": value.hex()}
+        if type(value) is tuple:
+            return {"tuple": [self.encode(item) for item in value]}
+        if isinstance(value, tuple) and (name := name_of(type(value))) is not None:
+            return {"named": name, "items": [self.encode(item) for item in value]}
         if id(value) in self._seen:
             return {"same": self._seen[id(value)]}
         number = self._seen[id(value)] = len(self._seen)
         self._kept.append(value)
-        return {"number": number, **self._encode_once(value, where)}
+        return {"number": number, **self._encode_once(value)}
 
-    def _encode_once(self, value: Any, where: Place) -> dict[str, Json]:
+    def _encode_once(self, value: Any) -> dict[str, Json]:
         if isinstance(value, np.ndarray):
             if value.dtype.kind not in "fiub":
-                raise InputError(f"save: {_words(where)} is an array of {value.dtype}; only numbers can be saved.")
+                raise InputError(f"save: {self._words} is an array of {value.dtype}; only numbers can be saved.")
             self.arrays.append(value)
             return {"array": len(self.arrays) - 1}
-        if isinstance(value, Rows):
-            return {"rows": self.encode(value.array, where), "length": value.length}
-        if isinstance(value, Pending):
-            return {"pending": self._pairs(value, where)}
-        if isinstance(value, list):
-            return {"list": [self.encode(item, (where, _ITEM, i)) for i, item in enumerate(value)]}
-        if isinstance(value, dict):
-            return {"dict": self._pairs(value, where)}
-        if isinstance(value, np.random.Generator):
-            # the stream that it is, so that a loaded policy can be reseeded as a new one
-            stream = tuple(getattr(value.bit_generator.seed_seq, "spawn_key", ()))
-            return {"generator": self.encode(value.bit_generator.state, where), "stream": self.encode(stream, where)}
-        if isinstance(value, np.random.SeedSequence):
-            return {"seed": [self.encode(value.entropy, where), self.encode(tuple(value.spawn_key), where)]}
+        for tag, (kind, apart, _) in _KINDS.items():
+            if isinstance(value, kind):
+                parts = apart(value)
+                self._kept.append(parts)
+                return {tag: [self.encode(part) for part in parts]}
         name = name_of(type(value))
         if name is None:
             raise InputError(
-                f"save: {_words(where)} is {type(value).__module__}.{type(value).__qualname__}, which is not of this "
+                f"save: {self._words} is {type(value).__module__}.{type(value).__qualname__}, which is not of this "
                 "library; apply kb.register to its class, or build the policy from parts that can be saved."
             )
-        state = {key: self.encode(item, (where, _ATTRIBUTE, key)) for key, item in state_of(value).items()}
+        state = {}
+        for key, item in state_of(value).items():
+            self._place.append(key)
+            state[key] = self.encode(item)
+            self._place.pop()
         return {"object": name, "state": state}
 
-    def _pairs(self, mapping: Any, where: Place) -> list[Json]:
-        return [
-            (self.encode(key, (where, _KEY, None)), self.encode(item, (where, _ITEM, key)))
-            for key, item in mapping.items()
-        ]
+    @property
+    def _words(self) -> str:
+        return ".".join(self._place)
 
 
 class Decoder:
@@ -337,49 +333,24 @@ class Decoder:
         if "tuple" in value:
             return tuple(self.decode(item) for item in value["tuple"])
         if "named" in value:
-            return self._named(class_of(value["named"]), [self.decode(item) for item in value["items"]])
+            cls, items = class_of(value["named"]), [self.decode(item) for item in value["items"]]
+            if not issubclass(cls, tuple) or len(items) != len(getattr(cls, "_fields", ())):
+                raise InputError(f"it holds {len(items)} entries of {cls.__qualname__}, which has others.")
+            # filled and not called
+            return tuple.__new__(cls, items)
         if "same" in value:
             return self._seen[value["same"]]
-        return self._decode_once(value["number"], value)
-
-    def _named(self, cls: type, items: list[Any]) -> Any:
-        """Return a named tuple, filled and not called."""
-        if not issubclass(cls, tuple) or len(items) != len(getattr(cls, "_fields", ())):
-            raise InputError(f"it holds {len(items)} entries of {cls.__qualname__}, which has others.")
-        return tuple.__new__(cls, items)
-
-    def _decode_once(self, number: int, value: Json) -> Any:
+        number = value["number"]
         if "object" in value:
             return self._object(number, class_of(value["object"]), value["state"])
-        if "dict" in value:
-            mapping: dict[Any, Any] = {}
-            self._seen[number] = mapping
-            mapping.update((self.decode(key), self.decode(item)) for key, item in value["dict"])
-        elif "list" in value:
-            sequence: list[Any] = []
-            self._seen[number] = sequence
-            sequence.extend(self.decode(item) for item in value["list"])
-        elif "array" in value:
+        if "array" in value:
             self._seen[number] = self._arrays[value["array"]]
-        elif "rows" in value:
-            rows, length = self.decode(value["rows"]), value["length"]
-            if not isinstance(rows, np.ndarray) or type(length) is not int or length < 1:
-                raise InputError("its manifest holds rows that are none.")
-            self._seen[number] = Rows.of(rows, length)
-        elif "pending" in value:
-            pairs = [(self.decode(key), self.decode(item)) for key, item in value["pending"]]
-            if not all(type(key) is int for key, _ in pairs):
-                raise InputError("its manifest holds a pending decision without a number.")
-            self._seen[number] = Pending(dict(pairs))
-        elif "generator" in value:
-            state = self.decode(value["generator"])
-            self._seen[number] = restored(state, self.decode(value.get("stream", {"tuple": []})))
-        elif "seed" in value:
-            entropy, spawn_key = (self.decode(item) for item in value["seed"])
-            self._seen[number] = np.random.SeedSequence(entropy, spawn_key=spawn_key)
-        else:
-            raise InputError(f"its manifest holds an entry of an unknown kind: {sorted(value)}.")
-        return self._seen[number]
+            return self._seen[number]
+        for tag in value.keys() & _KINDS.keys():
+            together = _KINDS[tag][2]
+            self._seen[number] = together(*(self.decode(part) for part in value[tag]))
+            return self._seen[number]
+        raise InputError(f"its manifest holds an entry of an unknown kind: {sorted(value)}.")
 
     def _object(self, number: int, cls: type, state: Json) -> Any:
         """Return an object with the state that its class declares, and no other."""

@@ -1,4 +1,7 @@
-"""The algorithms by name: each a choice of posterior, dictionary rule and radius."""
+"""The algorithms by name: each a choice of posterior, dictionary rule and radius.
+
+Options that several presets have mean the same in all of them; :func:`ek_ucb` explains them.
+"""
 
 from __future__ import annotations
 
@@ -91,25 +94,17 @@ class Preset(Protocol[P, T_co]):
 
 def takes_features(preset: Callable[P, T]) -> Preset[P, T]:
     """Let a preset take ``features=``, and return a policy over a table where it is given."""
-    signature = inspect.signature(preset)
 
     @functools.wraps(preset)
     def with_features(*arguments: Any, features: Features | None = None, **options: Any) -> Any:
-        if isinstance(features, str) and "feature_map" in signature.parameters:
-            raise InputError(
-                f"features: expected kb.Features(…), the columns of a table, got {features!r}; the kind of Fourier "
-                f"features is feature_map={features!r}."
-            )
         policy = preset(*arguments, **options)
         if isinstance(features, Features):
             policy.group_columns(features.layout.labels)
         return policy if features is None else TablePolicy(policy, features)
 
-    # after the kernel, which may be given without its name, and before the seed
-    parameters = list(signature.parameters.values())
+    signature = inspect.signature(preset)
     added = inspect.Parameter("features", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Features | None")
-    place = next((i for i, one in enumerate(parameters) if one.name == "seed"), len(parameters))
-    parameters.insert(place, added)
+    parameters = [*signature.parameters.values(), added]
     with_features.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return cast("Preset[P, T]", with_features)
 
@@ -145,9 +140,7 @@ def ek_ucb(
         seed: of the coins, tie-breaks and exploration.
     """
     posterior = _posterior(kernel, regularization, learn_kernel, as_rule(dictionary), seed, forgetting)
-    radius = _radius(confidence, kernel)
-    exploration, design = as_exploration(exploration_floor, seed), _design_of(kernel, seed)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), exploration, design)
+    return _ucb(posterior, confidence, exploration_floor, seed, nothing_set=kernel is None)
 
 
 @takes_features
@@ -161,25 +154,9 @@ def k_ucb(
     forgetting: Forgetting | None = None,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
-    """K-UCB: the exact posterior, O(t²) per action (the paper's Algorithm "Kernel UCB").
-
-    Args:
-        kernel: covariance of joint points, ours or scikit-learn's; None for one that is learned.
-        regularization: the λ of the ridge; the noise variance in the Gaussian-process view, in squared reward units. If
-            the kernel is learned, so is λ: this is where it starts, or nothing if no kernel is given.
-        learn_kernel: whether lengthscales, output variance and λ are learned from the rewards, starting from the given
-            ones; by default only if no kernel is given. A :class:`KernelLearning` says when.
-        confidence: the radius β; by default one posterior standard deviation.
-        exploration_floor: ε; with this probability any offered action is played instead, so that each of A has a
-            probability of at least ε/A, and decisions carry all probabilities.
-        forgetting: as for :func:`ek_ucb`.
-        features: the columns of a table, to use it by name; the preset then returns a :class:`TablePolicy`.
-        seed: of the tie-breaks and the exploration.
-    """
+    """K-UCB: the exact posterior, O(t²) per action (the paper's Algorithm "Kernel UCB"). Options as for EK-UCB."""
     posterior = _posterior(kernel, regularization, learn_kernel, None, seed, forgetting)
-    radius = _radius(confidence, kernel)
-    exploration, design = as_exploration(exploration_floor, seed), _design_of(kernel, seed)
-    return UpperConfidenceBound(posterior, radius, stream(seed, "ties"), exploration, design)
+    return _ucb(posterior, confidence, exploration_floor, seed, nothing_set=kernel is None)
 
 
 @takes_features
@@ -196,16 +173,13 @@ def cgp_ucb(
 ) -> UpperConfidenceBound:
     """CGP-UCB (Krause & Ong 2011): K-UCB with the radius of contextual GP-UCB.
 
+    Further options as for :func:`ek_ucb`.
+
     Args:
-        kernel: covariance of joint points.
-        regularization: λ, the noise variance.
         confidence: the radius; by default :class:`KrauseOng` with the three numbers below.
         norm_bound: B ≥ ‖θ*‖ of that radius.
         noise_bound: R of that radius, the bound on the noise; √λ unless given.
         failure_probability: δ of that radius.
-        exploration_floor: as for :func:`k_ucb`.
-        features: as for :func:`ek_ucb`.
-        seed: of the tie-breaks and the exploration.
     """
     if confidence is None:
         noise = as_positive("regularization", regularization) ** 0.5 if noise_bound is None else noise_bound
@@ -233,20 +207,17 @@ def cbbkb(
 ) -> UpperConfidenceBound:
     """Contextual BBKB (Calandriello et al. 2020): the dictionary is redrawn from the whole history after each batch.
 
+    Further options as for :func:`ek_ucb`.
+
     Args:
-        kernel: covariance of joint points.
-        regularization: λ.
-        confidence: the radius β.
         oversampling: q̄ in p_i = min(1, q̄·σ²(s_i)); sets the dictionary size.
         batch_variance_limit: C; a batch ends when 1 + Σσ² over it exceeds C. Independent of q̄.
-        exploration_floor: as for :func:`ek_ucb`.
         keeps_first: whether the first point is an anchor until the first resampling, as in the published code.
-        features: as for :func:`ek_ucb`.
-        seed: of the coins, tie-breaks and exploration.
     """
     rule = Resampling(oversampling=oversampling, batch_variance_limit=batch_variance_limit, keeps_first=keeps_first)
-    posterior = NystromPosterior(kernel, regularization, rule, stream(seed, "coins"))
-    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), as_exploration(exploration_floor, seed))
+    return _ucb(
+        NystromPosterior(kernel, regularization, rule, stream(seed, "coins")), confidence, exploration_floor, seed
+    )
 
 
 @takes_features
@@ -261,14 +232,7 @@ def cbkb(
 ) -> UpperConfidenceBound:
     """Contextual BKB (Calandriello et al. 2019): the dictionary is redrawn from the whole history in every round.
 
-    Args:
-        kernel: covariance of joint points.
-        regularization: λ.
-        confidence: the radius β.
-        oversampling: q̄ in p_i = min(1, q̄·σ²(s_i)).
-        exploration_floor: as for :func:`ek_ucb`.
-        features: as for :func:`ek_ucb`.
-        seed: of the coins, tie-breaks and exploration.
+    Options as for :func:`cbbkb`.
     """
     return cbbkb(
         kernel,
@@ -297,19 +261,16 @@ def lin_ucb(
     described actions the products of their columns with those of the context. Without interactions the model is a sum
     of a function of the context and one of the action, and ranks the actions alike in every context.
 
+    Further options as for :func:`ek_ucb`.
+
     Args:
-        regularization: λ.
         confidence: the radius β; :class:`~kernel_bandits.confidence.Tightened` and the other exact ones are valid.
         intercept: whether the model has a constant term.
         interactions: whether it has products of context and action columns.
-        exploration_floor: as for :func:`ek_ucb`.
-        features: as for :func:`ek_ucb`.
-        seed: of the tie-breaks and the exploration.
     """
     kernel = Linear(offset=1.0 if intercept else 0.0)
     feature_map = InteractionFeatures(intercept) if interactions else LinearFeatures(intercept)
-    posterior = FeaturePosterior(kernel, regularization, feature_map)
-    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), as_exploration(exploration_floor, seed))
+    return _ucb(FeaturePosterior(kernel, regularization, feature_map), confidence, exploration_floor, seed)
 
 
 @takes_features
@@ -325,16 +286,14 @@ def random_features_ucb(
 ) -> UpperConfidenceBound:
     """UCB on Fourier features, random or by quadrature (Mutný & Krause 2018): the alternative to a dictionary.
 
+    Further options as for :func:`ek_ucb`.
+
     Args:
         kernel: Gaussian, Exponential or Matern; Gaussian only for quadrature.
-        regularization: λ.
         confidence: the radius β; none with a guarantee is valid, since the features span a fixed finite-dimensional
             space.
         number_of_features: D.
         feature_map: ``"random"``, or ``"quadrature"`` for at most three columns in context and action together.
-        exploration_floor: as for :func:`ek_ucb`.
-        features: as for :func:`ek_ucb`.
-        seed: of the frequencies, tie-breaks and exploration.
     """
     fourier: RandomFourierFeatures | QuadratureFourierFeatures
     if feature_map == "random":
@@ -343,8 +302,7 @@ def random_features_ucb(
         fourier = QuadratureFourierFeatures(kernel, number_of_features)
     else:
         raise InputError(f"feature_map: expected 'random' or 'quadrature', got {feature_map!r}.")
-    posterior = FeaturePosterior(kernel, regularization, fourier)
-    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), as_exploration(exploration_floor, seed))
+    return _ucb(FeaturePosterior(kernel, regularization, fourier), confidence, exploration_floor, seed)
 
 
 @takes_features
@@ -362,17 +320,14 @@ def sup_kernel_ucb(
     With ``confidence=StageRadius(…)`` both have a regret bound of order √(T·d_eff·log A) up to logarithms; for the
     efficient one the bias term needs ‖(I − P)F^{1/2}‖² ≤ λ at every stage (``docs/theory.md``).
 
+    Further options as for :func:`ek_ucb`.
+
     Args:
-        kernel: covariance of joint points.
         horizon: T; sets the number of stages and the final width 1/√T.
-        regularization: λ.
         confidence: returns η, the multiple of σ that is called width; :class:`StageRadius` is that of the theory.
         dictionary: None for exact posteriors, or the rule of projected ones; each stage starts one of its own.
-        features: as for :func:`ek_ucb`.
-        seed: of the coins and tie-breaks.
     """
-    posteriors = _Posteriors(rule_or_none(dictionary), seed_of(seed, "coins"))
-    stages = _StagePosteriors(kernel, regularization, posteriors)
+    stages = _OfKernel(kernel, regularization, _Posteriors(rule_or_none(dictionary), seed_of(seed, "coins")))
     return SupKernelUCB(stages, confidence, horizon, stream(seed, "ties"))
 
 
@@ -389,6 +344,8 @@ def family_ucb(
 ) -> FamilyUpperConfidenceBound:
     """UCB with a guarantee that accounts for choosing the kernel from the rewards, if one of several kernels is right.
 
+    Further options as for :func:`ek_ucb`.
+
     Args:
         kernels: fixed beforehand; the expected reward lies in the space of at least one of them. To give a kernel
             another norm bound, scale it: the norm in the space of c·k is 1/√c times that in the space of k.
@@ -400,8 +357,6 @@ def family_ucb(
             the largest bound over all of them, which is slower to learn but needs no assumption on contexts.
         dictionary: as for :func:`ek_ucb`, one dictionary for each kernel, with the history; None for exact posteriors,
             which refute sooner and cost O(t²) a round.
-        features: as for :func:`ek_ucb`.
-        seed: of the coins and tie-breaks.
     """
     if isinstance(kernels, (str, bytes)) or not isinstance(kernels, Sequence) or not len(kernels):
         raise InputError(f"kernels: expected a list of kernels, got {kernels!r}.")
@@ -440,16 +395,13 @@ def thompson_sampling(
 ) -> ThompsonSampling:
     """Thompson sampling on the posterior of EK-UCB, or with ``dictionary=None`` on that of K-UCB.
 
+    Further options as for :func:`ek_ucb`.
+
     Args:
-        kernel: as for :func:`ek_ucb`; None for one that is learned.
-        regularization: as for :func:`ek_ucb`.
-        learn_kernel: as for :func:`ek_ucb`.
         scale: v, standard deviations are multiplied by it; 1 draws from the posterior itself.
         number_of_draws: of which one decides; the others estimate the probabilities.
         dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
         exploration_floor: as for :func:`ek_ucb`; without it an action that wins no draw has probability 0.
-        features: the columns of a table, to use it by name; the preset then returns a :class:`TablePolicy`.
-        seed: of the draws, coins and tie-breaks.
     """
     posterior = _posterior(kernel, regularization, learn_kernel, dictionary, seed)
     draws = stream(seed, "exploration")
@@ -471,20 +423,14 @@ def inverse_gap_weighting(
     """Inverse-gap weighting (SquareCB; Foster & Rakhlin 2020) on the mean of EK-UCB's posterior.
 
     Every action but the best is played with probability 1/(A + γ·gap), so every decision has exact probabilities, or a
-    density in a box. Only means are needed, O(m) per action.
+    density in a box. Only means are needed, O(m) per action. Further options as for :func:`ek_ucb`.
 
     Args:
-        kernel: as for :func:`ek_ucb`; None for one that is learned.
-        regularization: as for :func:`ek_ucb`.
-        learn_kernel: as for :func:`ek_ucb`.
         sharpness: γ, in units of one over the reward: by default a schedule that follows what the model has learned; a
             number c for c·√t, or a :class:`~kernel_bandits.policy.Sharpness`.
         effective_actions: K; where more actions are offered they count as K, and less is explored. By default all rows
             count, and a box counts as 32.
         dictionary: as for :func:`ek_ucb`, or None for the exact posterior.
-        exploration_floor: as for :func:`ek_ucb`.
-        features: as for :func:`ek_ucb`.
-        seed: of the draws, coins and tie-breaks.
     """
     posterior = _posterior(kernel, regularization, learn_kernel, dictionary, seed)
     schedule = sharpness if isinstance(sharpness, Sharpness) else PowerSharpness(as_positive("sharpness", sharpness))
@@ -494,21 +440,19 @@ def inverse_gap_weighting(
 
 @takes_features
 def uniform(*, seed: Seed = None) -> Uniform:
-    """Uniform play, the baseline that learns nothing.
-
-    Args:
-        features: as for :func:`ek_ucb`.
-        seed: of the draws.
-    """
+    """Uniform play, the baseline that learns nothing."""
     return Uniform(stream(seed, "ties"))
 
 
-def _radius(confidence: Confidence, kernel: KernelLike | None) -> Confidence:
-    """Return the radius that a ``confidence=`` argument asks for.
-
-    With nothing set the bonus is learned with the kernel.
-    """
-    return LearnedDeviations() if kernel is None and confidence is _ONE_STANDARD_DEVIATION else confidence
+def _ucb(
+    posterior: Posterior, confidence: Confidence, exploration_floor: float, seed: Seed, nothing_set: bool = False
+) -> UpperConfidenceBound:
+    """Return UCB on a posterior; with nothing set the bonus is learned too, and play in a box begins with a design."""
+    if nothing_set and confidence is _ONE_STANDARD_DEVIATION:
+        confidence = LearnedDeviations()
+    design = BoxDesign(seed_of(seed, "design")) if nothing_set else None
+    exploration = as_exploration(exploration_floor, seed)
+    return UpperConfidenceBound(posterior, confidence, stream(seed, "ties"), exploration, design)
 
 
 def _posterior(
@@ -519,30 +463,33 @@ def _posterior(
     seed: Seed,
     forgetting: Forgetting | None = None,
 ) -> Posterior:
-    """Return the posterior that the options of a preset ask for."""
+    """Return the posterior of a kernel as it is, or one that learns it; with ``forgetting`` one that forgets."""
+    as_positive("regularization", regularization)
     learning, rule = _when_learned(kernel, learn_kernel), rule_or_none(dictionary)
-    rule = rule if learning is None or rule is None else rule.for_learned_kernel()
-    return _posterior_of(kernel, regularization, learning, _Posteriors(rule, seed_of(seed, "coins")), seed, forgetting)
-
-
-@dataclass(frozen=True)
-class _StagePosteriors:
-    """Builds the posterior of a stage of SupKernelUCB, with coins of its own where it has any."""
-
-    kernel: KernelLike
-    regularization: float
-    posteriors: _Posteriors
-
-    def __call__(self, stage: int) -> Posterior:
-        return self.posteriors(self.kernel, self.regularization, stage)
-
-    def reseeded(self, entropy: int) -> _StagePosteriors:
-        """Return the same with coins of another seed."""
-        return replace(self, posteriors=self.posteriors.reseeded(entropy))
+    half_life = None if forgetting is None else require_forgetting(forgetting).time_half_life
+    fresh: _OfKernel | _Learned
+    if learning is None:
+        assert kernel is not None
+        timed = kernel if half_life is None else Timed(kernel, half_life)
+        fresh = _OfKernel(timed, regularization, _Posteriors(rule, seed_of(seed, "coins")))
+    elif half_life is not None:
+        raise InputError(
+            "forgetting: a kernel in time needs a kernel that is given and fixed; pass one, or another rule."
+        )
+    else:
+        learner: Learner[Any]
+        posteriors = _Posteriors(None if rule is None else rule.for_learned_kernel(), seed_of(seed, "coins"))
+        if kernel is None:
+            joint, own = posteriors.capped(JOINT_ANCHORS), posteriors.capped(ARM_ANCHORS)
+            learner = MixedLearner(joint, own, Columns(variables=learning.groups))
+        else:
+            learner = StationaryLearner(posteriors, RewardModel.of(kernel, regularization), learning)
+        fresh = _Learned(learner, learning, seed_of(seed, "learning"))
+    return fresh() if forgetting is None else ForgettingPosterior(fresh, forgetting)
 
 
 def _when_learned(kernel: KernelLike | None, learn_kernel: bool | KernelLearning | None) -> KernelLearning | None:
-    """When the kernel is learned, or None where it stays as it is given."""
+    """Return when the kernel is learned, or None where it stays as it is given."""
     if learn_kernel is None:
         learn_kernel = kernel is None
     if learn_kernel is False:
@@ -552,67 +499,6 @@ def _when_learned(kernel: KernelLike | None, learn_kernel: bool | KernelLearning
     if learn_kernel is not True and not isinstance(learn_kernel, KernelLearning):
         raise InputError(f"learn_kernel: expected True, False or a KernelLearning, got {learn_kernel!r}.")
     return KernelLearning() if learn_kernel is True else learn_kernel
-
-
-def _design_of(kernel: KernelLike | None, seed: Seed) -> BoxDesign | None:
-    """The first actions in boxes, where nothing is known of the rewards."""
-    return BoxDesign(seed_of(seed, "design")) if kernel is None else None
-
-
-def _posterior_of(
-    kernel: KernelLike | None,
-    regularization: float,
-    learning: KernelLearning | None,
-    posteriors: _Posteriors,
-    seed: Seed,
-    forgetting: Forgetting | None = None,
-) -> Posterior:
-    """Return the posterior of a kernel as it is, or one that learns it; with ``forgetting`` one that forgets."""
-    as_positive("regularization", regularization)
-    if forgetting is not None:
-        return _forgetting(kernel, regularization, learning, posteriors, seed, require_forgetting(forgetting))
-    if kernel is None:
-        assert learning is not None
-        learner: Learner[Any] = MixedLearner(
-            posteriors.capped(JOINT_ANCHORS), posteriors.capped(ARM_ANCHORS), Columns(variables=learning.groups)
-        )
-        return LearnedPosterior(learner, learning, seed_of(seed, "learning"))
-    if learning is None:
-        return _of_kernel(kernel, regularization, posteriors)
-    start = RewardModel.of(kernel, regularization)
-    return LearnedPosterior(StationaryLearner(posteriors, start, learning), learning, seed_of(seed, "learning"))
-
-
-def _forgetting(
-    kernel: KernelLike | None,
-    regularization: float,
-    learning: KernelLearning | None,
-    posteriors: _Posteriors,
-    seed: Seed,
-    forgetting: Forgetting,
-) -> Posterior:
-    half_life = forgetting.time_half_life
-    if learning is None:
-        assert kernel is not None
-        timed = kernel if half_life is None else Timed(kernel, half_life)
-        return ForgettingPosterior(_Renewals(timed, regularization, posteriors), forgetting)
-    if half_life is not None:
-        raise InputError(
-            "forgetting: a kernel in time needs a kernel that is given and fixed; pass one, or another rule."
-        )
-    plain = _posterior_of(kernel, regularization, learning, posteriors, seed)
-    assert isinstance(plain, LearnedPosterior)
-    return ForgettingPosterior(_LearnedRenewals(plain.learner, learning, seed_of(seed, "learning")), forgetting)
-
-
-def _of_kernel(
-    kernel: KernelLike, regularization: float, posteriors: _Posteriors, number: int | None = None
-) -> Posterior:
-    """Return the posterior of a given kernel: one for each arm where arms share nothing, otherwise a joint one."""
-    own = with_defaults(kernel)
-    if own.of_each_arm() is not None:
-        return SplitPosterior(own, regularization, posteriors)
-    return posteriors(kernel, regularization, number)
 
 
 @dataclass(frozen=True)
@@ -644,38 +530,42 @@ class _Posteriors:
 
 
 @dataclass(frozen=True)
-class _Renewals:
-    """Builds the posteriors that follow each other as observations are forgotten."""
+class _OfKernel:
+    """Builds posteriors of a given kernel: of stages, or those that follow each other as observations are forgotten."""
 
     kernel: KernelLike
     regularization: float
     posteriors: _Posteriors
 
-    def __call__(self, number: int, before: Posterior | None) -> Posterior:
+    def __call__(self, number: int | None = None, before: Posterior | None = None) -> Posterior:
+        """Return one for each arm where arms share nothing, otherwise a joint one."""
         del before  # the kernel is given
-        return _of_kernel(self.kernel, self.regularization, self.posteriors, number)
+        own = with_defaults(self.kernel)
+        if own.of_each_arm() is not None:
+            return SplitPosterior(own, self.regularization, self.posteriors)
+        return self.posteriors(self.kernel, self.regularization, number)
 
-    def reseeded(self, entropy: int) -> _Renewals:
+    def reseeded(self, entropy: int) -> _OfKernel:
         """Return the same with coins of another seed."""
         return replace(self, posteriors=self.posteriors.reseeded(entropy))
 
 
 @dataclass(frozen=True)
-class _LearnedRenewals:
-    """The same for a kernel that is learned, always from what is left."""
+class _Learned:
+    """Builds posteriors that learn their kernel, each from nothing but its own observations."""
 
     learner: Learner[Any]
     learning: KernelLearning
     seed: np.random.SeedSequence
 
-    def __call__(self, number: int, before: Posterior | None) -> Posterior:
+    def __call__(self, number: int | None = None, before: Posterior | None = None) -> Posterior:
         del number  # the sample is drawn by the number of observations
         # what the columns and the box are is known to the learner of the posterior before
         learner = before.learner if isinstance(before, LearnedPosterior) else self.learner
         fresh = LearnedPosterior(copy.copy(learner), self.learning, self.seed)
         return fresh if before is None else evolve(fresh, failures=before.failures)
 
-    def reseeded(self, entropy: int) -> _LearnedRenewals:
+    def reseeded(self, entropy: int) -> _Learned:
         """Return the same with coins and samples of another seed."""
         seed = np.random.SeedSequence(entropy, spawn_key=self.seed.spawn_key)
         return replace(self, learner=self.learner.reseeded(entropy), seed=seed)

@@ -88,11 +88,12 @@ def test_ours_is_compared_with_entries_on_the_tables_that_all_played():
     assert report.among(["ours"])["one"][0] == 1.5, "a tie counts half"
 
 
-def test_simple_models_stand_on_the_page_with_the_worst_table_first(monkeypatch):
+def test_simple_models_stand_on_the_page_where_ours_is_not_first(monkeypatch):
     monkeypatch.setattr("bakeoff.page.BASELINES", {"peer: algorithm": "a peer", "floor": "chance"})
     text = baselines(_report())
     assert "mean rank of 3 over the 2 tables that all of them play is **1.50**" in text
-    assert text.index("| two | 2 | -10.1 | +39.9 |") < text.index("| one | 1 | +9.9 | +39.9 |")
+    assert "| two | 2 | -10.1 | +39.9 |" in text
+    assert "| one |" not in text, "ours is first there"
     monkeypatch.setattr("bakeoff.page.BASELINES", {"nobody": "nobody"})
     assert baselines(_report()) == ""
 
@@ -123,8 +124,7 @@ def test_every_pair_is_counted():
 
 
 def test_losses_are_normalised_between_chance_and_full_information():
-    line = next(line for line in skylines(_report()).splitlines() if line.startswith("| one |"))
-    assert line.split("|")[7].strip() == "0.11"
+    assert "| one | 0.11 | 0.33 |" in skylines(_report())
 
 
 def test_drivers_are_compared_if_they_were_measured(tmp_path):
@@ -175,7 +175,8 @@ def test_full_information_is_compared_on_the_shuffles_that_it_played():
     assert "skyline" not in {result.library for result in results_of(records, 2)}
     table = TableReport(_report().tables[0].table, _report().tables[0].problem, 50, 2, found)
     text = skylines(Report([table], LIBRARIES))
-    assert "| one | 0.500 | 0.500 | 1.000 | 0.800 | algorithm | 0.40 | 0.60 |" in text
+    assert "the median over 1 tables is 0.40 for ours and 0.60 for the best peer" in text
+    assert "| one | 0.40 | 0.60 |" in text
 
 
 def test_a_library_may_play_the_first_shuffles_only():

@@ -161,9 +161,11 @@ def test_a_state_with_a_buffer_of_another_size_is_refused():
 
 def test_a_file_with_a_generator_that_reads_elsewhere_is_refused(saved, tmp_path):
     def edit(manifest):
-        (one, key), *_ = [(one, key) for one, key in nodes(manifest) if key == "generator" and "stream" in one]
-        state = {"number": 9001, "dict": [["key", {"number": 9002, "array": 0}], ["pos", -900_000_000]]}
-        one[key] = {"number": 9000, "dict": [["bit_generator", "MT19937"], ["state", state]]}
+        (one, key), *_ = [(one, key) for one, key in nodes(manifest) if key == "generator" and "number" in one]
+        key_and_place = [{"tuple": ["key", {"number": 9002, "array": 0}]}, {"tuple": ["pos", -900_000_000]}]
+        state = {"number": 9001, "dict": key_and_place}
+        kind = [{"tuple": ["bit_generator", "MT19937"]}, {"tuple": ["state", state]}]
+        one[key] = [{"number": 9000, "dict": kind}, {"tuple": []}]
 
     with pytest.raises(kb.InputError, match="generator's state"):
         kb.load(change(saved, tmp_path, "ek_ucb", edit))

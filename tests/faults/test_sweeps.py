@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from kernel_bandits_lab import executor, load_study, read_results
 from kernel_bandits_lab.cli import app
-from kernel_bandits_lab.store import MANIFEST
+from kernel_bandits_lab.results import MANIFEST
 from kernel_bandits_lab.study import study_of
 from kernel_bandits_lab.sweep import Sweep
 from typer.testing import CliRunner
@@ -116,7 +116,7 @@ def test_many_labels_are_compared_quickly():
 
         __hash__ = str.__hash__
 
-    from kernel_bandits_lab.study.parsing import _check_labels
+    from kernel_bandits_lab.study import _check_labels
 
     _check_labels([Label(number) for number in range(5000)], "policies")
     assert Label.compared < 5000

@@ -6,7 +6,7 @@ import zipfile
 import pytest
 from kernel_bandits_lab import archive
 from kernel_bandits_lab.cli import app
-from kernel_bandits_lab.store import read_record, record_path, write_record
+from kernel_bandits_lab.results import read_record, record_path, write_record
 from sweeping import BESIDE
 from typer.testing import CliRunner
 

@@ -1,5 +1,7 @@
 """The command line: what it prints, what it leaves, and exit codes."""
 
+from pathlib import Path
+
 import pytest
 from kernel_bandits_lab import cli, group, load_study, read_results, summarize
 from kernel_bandits_lab.study import catalogue
@@ -8,7 +10,21 @@ from typer.testing import CliRunner
 
 import kernel_bandits as kb
 
-COMMANDS = ("run", "sweep", "reproduce", "plot", "report", "table", "cite", "export", "check", "list")
+COMMANDS = [
+    "run",
+    "sweep",
+    "reproduce",
+    "plot",
+    "report",
+    "table",
+    "cite",
+    "export",
+    "check",
+    "evaluate",
+    "verdict",
+    "serve",
+    "list",
+]
 STUDY = """
 title = "Small"
 horizon = 25
@@ -79,11 +95,18 @@ def studies(tmp_path):
 
 def test_every_command_has_help():
     overview = invoke("--help").stdout
+    assert len(overview.splitlines()) <= 40  # a screen
     for name in COMMANDS:
         assert name in overview
         answer = invoke(name, "--help")
         assert answer.exit_code == 0
         assert "--help" in answer.stdout
+
+
+def test_the_service_is_found_here_too():
+    answer = invoke("serve", "--check", Path(__file__).parents[2] / "examples" / "service" / "loop.toml")
+    assert answer.exit_code == 0, answer.output
+    assert "ek_ucb" in answer.output
 
 
 def test_sweep_prints_a_row_per_policy_and_leaves_records_and_a_figure(study_toml, tmp_path):

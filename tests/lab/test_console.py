@@ -2,7 +2,7 @@
 
 import io
 
-from kernel_bandits_lab.console import terminal_table
+from kernel_bandits_lab.cli import terminal_table
 from kernel_bandits_lab.tables import Table
 from rich.console import Console
 

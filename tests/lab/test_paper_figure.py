@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kernel_bandits_lab.paper_figure import Layout, paper_figure, save
+from kernel_bandits_lab.paper_figure import Layout, paper_figure, write
 from test_plots import HORIZON, learners, lines
 
 from kernel_bandits import InputError
@@ -11,7 +11,7 @@ from kernel_bandits import InputError
 @pytest.mark.parametrize("font", ["serif", "sans-serif"])
 def test_fonts_are_embedded_as_truetype_and_the_width_is_that_asked_for(tmp_path, font):
     figure = paper_figure({"Place λ": learners()}, Layout(width=3.25, font=font))
-    save(figure, tmp_path / "figure.pdf")
+    write(figure, tmp_path / "figure.pdf")
     content = (tmp_path / "figure.pdf").read_bytes()
     assert b"/Type3" not in content
     assert b"/FontFile2" in content

@@ -19,7 +19,7 @@ from kernel_bandits_lab import (
     study_of,
     write_record,
 )
-from kernel_bandits_lab.store import DamagedRecordError, read_results
+from kernel_bandits_lab.results import DamagedRecordError, read_results
 from kernel_bandits_lab.study import reference
 from pyarrow import parquet
 

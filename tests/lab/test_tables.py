@@ -8,9 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernel_bandits_lab import Record, Run
-from kernel_bandits_lab.differences import differences, holm
 from kernel_bandits_lab.study import reference
-from kernel_bandits_lab.tables import Table, as_csv, as_latex, as_markdown, difference_table, paper_table
+from kernel_bandits_lab.tables import (
+    Table,
+    as_csv,
+    as_latex,
+    as_markdown,
+    difference_table,
+    differences,
+    holm,
+    paper_table,
+)
 from scipy import stats
 from test_plots import record as result
 

@@ -73,4 +73,4 @@ def test_a_table_learns_the_levels_of_the_rows_it_is_shown():
     policy.describe([{"plan": plan, "age": age} for plan, age in (("free", 20.0), ("pro", 60.0), ("free", 40.0))])
     assert policy.diagnostics().levels["plan"] == ("free", "pro")
     assert policy.round_index == 0
-    assert policy.select({"plan": "pro", "age": 30.0}).settled
+    assert policy.codec.knows({"plan": "pro", "age": 30.0}, ["a", "b"])

@@ -1,7 +1,6 @@
-"""Exported surfaces: the code of the documentation evaluates them to what the policy predicts."""
+"""Exported surfaces: the code of the examples evaluates them to what the policy predicts."""
 
 import json
-import re
 import shutil
 import subprocess
 from datetime import datetime, timedelta
@@ -11,10 +10,11 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
+from examples import exported_surface
 from kernel_bandits.kernels import Bends, Shear
 
 RETURNING = np.array([[0.2, 0.7], [0.6, 0.1]])
-PAGE = Path(__file__).parents[2] / "docs" / "diagnostics.md"
+JAVASCRIPT = Path(__file__).parents[2] / "examples" / "exported_surface.js"
 KERNELS = [
     kb.Gaussian(0.5),
     2.0 * kb.Matern([0.5, 1.0, 2.0], smoothness=1.5) + 0.5 * kb.Linear(),
@@ -41,18 +41,6 @@ class Ramp(kb.Kernel):
 
 KERNELS.insert(1, kb.TensorProduct(kb.Exponential(0.7), Ramp(), 1))
 PRICE = {"price": kb.Numeric()}
-
-
-def code(language, holding="predict(surface, x)"):
-    blocks = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return next(block for block in blocks if holding in block)
-
-
-def functions_of_the_page():
-    names = {"np": np, "json": json}
-    exec(code("python").split("with open")[0], names)
-    exec(code("python", "def point").split("features =")[0], names)
-    return names
 
 
 def learned(policy, rounds=30, seed=0):
@@ -84,10 +72,9 @@ def exported(tmp_path_factory):
 
 
 def test_numpy_evaluates_them(exported):
-    names = functions_of_the_page()
     for path, points, prediction in exported:
         surface = json.loads(path.read_text())
-        values = np.array([names["predict"](surface, point) for point in points])
+        values = np.array([exported_surface.predict(surface, point) for point in points])
         np.testing.assert_allclose(values[:, 0], prediction.mean, rtol=0, atol=1e-6)
         np.testing.assert_allclose(values[:, 1], prediction.std, rtol=0, atol=1e-6)
         assert surface["columns"] == ["a", "b", "c"]
@@ -101,7 +88,7 @@ def test_described_actions_that_return_keep_what_they_have_of_their_own(tmp_path
         policy.update(generator.normal(size=2), actions[index], values[index] + 0.1 * generator.normal())
     assert policy.posterior.kernel.action_kernel.own > 0.0
     policy.export(tmp_path / "surface.json")
-    surface, predict = json.loads((tmp_path / "surface.json").read_text()), functions_of_the_page()["predict"]
+    surface, predict = json.loads((tmp_path / "surface.json").read_text()), exported_surface.predict
     context = generator.normal(size=2)
     offered = np.vstack([actions, generator.normal(size=(2, 2))])
     expected = policy.predict(context, offered)
@@ -119,18 +106,18 @@ def test_a_table_exports_what_its_arms_have_of_their_own(tmp_path):
         policy.update(row, arm, reward=values[arm] + 0.01 * row["age"] + 0.1 * generator.normal())
     assert "own" in repr(policy.inner.posterior.kernel)
     policy.export(tmp_path / "table.json")
-    surface, names = json.loads((tmp_path / "table.json").read_text()), functions_of_the_page()
+    surface = json.loads((tmp_path / "table.json").read_text())
     for arm, described in [*arms.items(), ("green", {"price": 3.0})]:
         expected = policy.predict({"age": 40.0}, {arm: described})
-        point = names["point"](surface, {"age": 40.0}, {"arm": arm, **described})
-        found = names["predict"](surface, point)
+        point = exported_surface.point(surface, {"age": 40.0}, {"arm": arm, **described})
+        found = exported_surface.predict(surface, point)
         np.testing.assert_allclose(found, [expected.mean[0], expected.std[0]], rtol=0, atol=1e-6)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
 def test_javascript_evaluates_them(exported, tmp_path):
     points = exported[0][1].tolist()
-    script = code("javascript") + (
+    script = JAVASCRIPT.read_text() + (
         "const fs = require('fs');\n"
         f"const points = {json.dumps(points)};\n"
         "console.log(JSON.stringify(process.argv.slice(2).map((path) => "
@@ -203,7 +190,7 @@ def action_of(kind, generator):
 
 
 @pytest.mark.parametrize("kind", ACTIONS)
-def test_the_code_of_the_page_encodes_rows_of_a_table(kind, tmp_path):
+def test_the_example_encodes_rows_of_a_table(kind, tmp_path):
     policy = kb.k_ucb(kb.Gaussian(2.0), features=kb.Features(context=COLUMNS, actions=ACTIONS[kind]), seed=0)
     generator = np.random.default_rng(0)
     rounds = [(row_of(generator, number), action_of(kind, generator)) for number in range(60)]
@@ -212,18 +199,17 @@ def test_the_code_of_the_page_encodes_rows_of_a_table(kind, tmp_path):
     policy.export(tmp_path / "table.json")
     surface = json.loads((tmp_path / "table.json").read_text())
     assert surface["columns"] == list(policy.features.layout.names)
-    names = functions_of_the_page()
     for row, action in rounds:
         # beyond the capacity, a level that was never met has a vector of its own
         known = {level for level, _ in surface["variables"][4]["levels"]}
         if row["town"] is not None and row["town"] not in known:
             assert surface["variables"][4]["other"] is None
             continue
-        point = names["point"](surface, row, action)
+        point = exported_surface.point(surface, row, action)
         context, actions = policy.encode(row, [action])
         np.testing.assert_allclose(point, np.concatenate([context, actions[0]]), rtol=0, atol=1e-12)
         expected = policy.predict(row, [action])
-        found = names["predict"](surface, point)
+        found = exported_surface.predict(surface, point)
         np.testing.assert_allclose(found, [expected.mean[0], expected.std[0]], rtol=0, atol=1e-6)
 
 

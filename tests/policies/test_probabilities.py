@@ -5,8 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from kernel_bandits_lab.results import Record
-from kernel_bandits_lab.store import read_record, write_record
+from kernel_bandits_lab.results import Record, read_record, write_record
 from kernel_bandits_lab.study import study_of
 from scipy import stats
 from test_policy_contract import PRESETS, VARIANTS, build, play, rounds, variant_name

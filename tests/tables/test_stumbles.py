@@ -24,7 +24,7 @@ def test_an_arm_that_came_later_keeps_the_features_it_was_first_learned_with(tmp
     for known in (policy, kb.load(tmp_path / "policy")):
         by_name = known.encode(ROW, ["green"])[1]
         np.testing.assert_array_equal(by_name, known.encode(ROW, {"green": {"price": 2.0, "brand": "b"}})[1])
-        assert known.codec.features_of("green") == {"arm": "green", "price": 2.0, "brand": "b"}
+        assert known.codec.choices.row_of("green") == {"arm": "green", "price": 2.0, "brand": "b"}
         # all known arms are on offer, the new one among them
         assert known.predict(ROW).mean.shape == (2,)
 

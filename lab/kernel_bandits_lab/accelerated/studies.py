@@ -16,10 +16,9 @@ from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.loop import RunResult
 from kernel_bandits_lab.accelerated import Replica, ek_ucb, k_ucb, run_many, uniform
 from kernel_bandits_lab.accelerated.replicas import BATCH_SIZE, OutOfMemoryError, batches
-from kernel_bandits_lab.execution.base import Executor, Outcome
-from kernel_bandits_lab.provenance import provenance
-from kernel_bandits_lab.results import Record
-from kernel_bandits_lab.study.specification import Run
+from kernel_bandits_lab.execution import Executor, Outcome
+from kernel_bandits_lab.results import Record, provenance
+from kernel_bandits_lab.study import Run
 
 Entry: TypeAlias = tuple[Run, Replica]
 

@@ -13,7 +13,7 @@ from scipy import stats
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.loop import RunResult
 from kernel_bandits_lab.results import Record
-from kernel_bandits_lab.summary import mean_interval
+from kernel_bandits_lab.tables import mean_interval
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "open"
 MOSTLY, PARTLY = "holds where decided", "in part"

@@ -63,12 +63,9 @@ class Table(Environment):
         self.actions, self.rewards, used = _rewards(rows, reward, actions)
         self.rows = [{name: value for name, value in row.items() if name not in used} for row in rows]
         self.features = self._described(self.actions) if features is None else features
-        codec = self.features.codec()
-        contexts = codec.rows
-        for row in self.rows:
-            contexts = contexts.learned(row)
-        self._contexts = contexts.encode(self.rows, "source")[0]
-        self._actions = codec.actions(codec.offered(list(self.actions)))[0]
+        self._contexts = self.features.described(self.rows)[0]
+        choices = self.features.choices
+        self._actions = choices.encode(choices.offered(list(self.actions)), "actions")
         self._by_context: dict[bytes, list[int]] = {}
         for number, vector in enumerate(self._contexts):
             self._by_context.setdefault(vector.tobytes(), []).append(number)

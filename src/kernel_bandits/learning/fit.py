@@ -24,7 +24,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
-from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
@@ -33,8 +32,13 @@ from kernel_bandits.kernels import Stationary
 from kernel_bandits.learning import defaults
 from kernel_bandits.learning.columns import RewardModel, Units
 from kernel_bandits.learning.prior import STATIONARY_PRIOR
-from kernel_bandits.numerics.blas_threads import factorisation_threads
-from kernel_bandits.numerics.linalg import factorise, inverse_and_log_determinant, times, times_transpose
+from kernel_bandits.numerics.linalg import (
+    factorisation_threads,
+    factorise,
+    inverse_and_log_determinant,
+    times,
+    times_transpose,
+)
 
 # Added to the unit diagonal of K_ZZ/v: it keeps the factor above rounding, and F a bound, a slightly smaller one.
 JITTER = 1e-9
@@ -114,6 +118,8 @@ def descend(
         observations: how many there are; the objective is about a nat for each.
         tolerance: a step that gains fewer nats is the last.
     """
+    from scipy.optimize import minimize  # loads as much as the rest of the library
+
     tried = [(start, objective(start)) for start in (np.clip(start, low, high) for start in starts)]
     start, known = min(tried, key=lambda each: each[1][0])
     bounds = list(zip(low, high, strict=True))

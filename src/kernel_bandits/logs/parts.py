@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import LARGEST_REWARD, FloatArray, as_count
+from kernel_bandits.confidence import GuaranteedRadius
 from kernel_bandits.errors import InputError, needs
 from kernel_bandits.logs.log import Columns, Log, columns_of, refuse
 from kernel_bandits.logs.reading import Roles, as_log
@@ -356,6 +357,11 @@ def _fresh_posterior(policy: Policy) -> NystromPosterior:
         )
     if policy.round_index or policy.pending:
         raise InputError("policy: expected one that has learned nothing yet.")
+    if isinstance(getattr(policy, "confidence", None), GuaranteedRadius):
+        raise InputError(
+            "confidence: a radius with a guarantee does not hold for anchors chosen by points that came after "
+            "rewards; learn the log with kernel_bandits.StandardDeviations(…)."
+        )
     return posterior
 
 

@@ -145,7 +145,7 @@ def encoded(model: Policy, log: Log, rounds: NDArray[np.intp]) -> tuple[FloatArr
     contexts, actions = log.seen_by(model, rounds)
     if not isinstance(model, TablePolicy):
         return contexts, actions
-    return model.codec.contexts(contexts)[0], model.codec.actions(actions)[0]
+    return model.codec.rows.encode(contexts, "contexts"), model.codec.choices.encode(actions, "actions")
 
 
 def _parts(count: int) -> list[slice]:

@@ -78,7 +78,7 @@ def response(
     names = [variable] if isinstance(variable, str) else list(variable)
     if len(names) not in (1, 2) or (len(names) == 2 and values is not None):
         raise InputError(f"variable: expected one name, or two names and no values, got {variable!r}.")
-    context, offered = dict(as_row("row", row)), list(policy.codec.offered(actions))
+    context, offered = dict(as_row("row", row)), list(policy.codec.choices.offered(actions))
     if len(offered) > MOST_ACTIONS:
         raise InputError(f"actions: expected at most {MOST_ACTIONS} to draw, got {len(offered)}; name some of them.")
     steps = STEPS if len(names) == 1 else MAP_STEPS
@@ -161,7 +161,7 @@ def _changed(
     row, actions = dict(context), list(offered)
     for sweep, value in changes:
         if sweep.of_action:
-            actions = [{**policy.codec.features_of(action), sweep.name: value} for action in actions]
+            actions = [{**policy.codec.choices.row_of(action), sweep.name: value} for action in actions]
         else:
             row[sweep.name] = value
     return row, actions
@@ -242,7 +242,7 @@ def _decorate(axes: Axes, x: str, y: str) -> None:
 def _label(policy: TablePolicy, action: Action) -> str:
     if not isinstance(action, Mapping):
         return str(action)
-    name = policy.codec.arm_of(action)
+    name = policy.codec.choices.name_of(action)
     return str(name) if name is not None else ", ".join(f"{key} {shown(value)}" for key, value in action.items())
 
 

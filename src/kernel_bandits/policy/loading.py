@@ -24,9 +24,9 @@ def load(path: str | os.PathLike[str], *, seed: Seed = None) -> Policy:
         seed: of new random streams, as :meth:`Policy.reseed` sets them; by default the saved ones continue. Processes
             that load the same file need different seeds: with the saved streams all of them explore identically.
     """
-    state = persistence.read(path)
-    _require_working(state.restore(), path)
-    policy: Policy = state.restore()
+    content = persistence.read(path)
+    _require_working(persistence.from_bytes(content, path), path)
+    policy: Policy = persistence.from_bytes(content, path)
     if seed is not None:
         policy.reseed(seed)
     return policy

@@ -2,9 +2,9 @@
 
 - ``values``: what a cell may hold, and how it is read.
 - ``columns``: the kinds of columns, each with its encoding; the layout of a joint point.
-- ``rows``: rows of any origin as vectors, by columns or by a fitted scikit-learn transformer.
-- ``arms``: actions by name, by features, or both.
-- ``features``: the description of a table, and its codec.
+- ``rows``: rows of any origin, encoded column by column or by a fitted scikit-learn transformer.
+- ``arms``: actions by name, by features, or both, and their encoding.
+- ``features``: the description of a table, which encodes it.
 - ``policy``: the policy over a table, which has every method of a policy over arrays.
 """
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.tables.columns import Codebook, Column, ColumnGroup, Side, as_columns, as_levels
-from kernel_bandits.tables.rows import ColumnCodec, Row, SideCodec, as_row, as_rows, is_frame
+from kernel_bandits.tables.columns import Codebook, Column, ColumnGroup, SideName, as_columns, as_levels
+from kernel_bandits.tables.rows import Columns, Row, Side, as_row, as_rows, is_frame
 from kernel_bandits.tables.values import Level, level_of, shown
+from kernel_bandits.values import evolve
 
 # An action as it was offered: the name of an arm, or a row of features, with the name of the arm among them or without.
 Action: TypeAlias = Level | Row
@@ -25,7 +26,7 @@ SPARE = 8
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Arms:
+class Arms(Side):
     """Actions with names.
 
     Each arm has its own column, and ``room`` further columns are reserved for arms that appear later. Arms beyond those
@@ -43,6 +44,12 @@ class Arms:
     columns: Mapping[str, Column] | None = None
     room: int = SPARE
     indicator: bool = True
+    # What is learned: the vectors of the names; the encoding of features, in the columns after those of the name; every
+    # arm that was given or learned, in order, with the row of its vector if it may be named alone; these vectors.
+    _book: Codebook = field(init=False, compare=False)
+    _features: Columns | None = field(init=False, compare=False)
+    _met: dict[Level, int | None] = field(init=False, compare=False)
+    _vectors: FloatArray = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         try:
@@ -54,23 +61,36 @@ class Arms:
         columns = None if self.columns is None else as_columns("columns", self.columns)
         if columns is not None and ARM in columns:
             raise InputError(f"columns: {ARM!r} is the name of the arm itself; call the feature something else.")
-        object.__setattr__(self, "columns", columns)
+        rows: dict[Level, Row] = {}
         if isinstance(self.names, Mapping):
             if columns is None:
                 raise InputError("columns: expected a description of the features that the arms were given with.")
             rows = {name: dict(as_row(f"arm {name!r}", row)) for name, row in self.names.items()}
-            object.__setattr__(self, "names", rows)
-            codec = ColumnCodec.of(columns)
             for name, row in rows.items():
-                codec.encode([row], f"arm {name!r}")
-        else:
-            object.__setattr__(self, "names", labels)
+                Columns(columns).encode([row], f"arm {name!r}")
         if isinstance(self.room, bool) or not isinstance(self.room, int) or self.room < 0:
             raise InputError(f"room: expected a whole number of at least 0, got {self.room!r}.")
         if not self.indicator and columns is None:
             raise InputError("indicator: arms without features are known by their names alone; leave indicator out.")
         if not labels and not self.room:
             raise InputError("names: expected at least one arm, or room for arms that appear later.")
+        if not hasattr(self, "_book"):  # what was loaded has learned more
+            self._begin(rows or labels, columns)
+
+    def _begin(self, names: Sequence[Level] | Mapping[Level, Row], columns: dict[str, Column] | None) -> None:
+        """Learn the arms that are known from the beginning."""
+        book = Codebook.of((), len(names) + self.room if self.indicator else 0)
+        features = None if columns is None else Columns(columns)
+        vectors = np.empty((0, book.capacity + (0 if features is None else features.width)))
+        first = {"names": names, "columns": columns, "_book": book, "_features": features, "_vectors": vectors}
+        known = evolve(self, _met=dict.fromkeys(names), **first)
+        for name in known.labels:
+            if columns is None or name in known.rows:
+                known = known.learned({ARM: name, **known.rows.get(name, {})})
+            else:
+                known = evolve(known, _book=known._book.learned(name))
+        for part in fields(self):
+            object.__setattr__(self, part.name, getattr(known, part.name))
 
     @property
     def labels(self) -> tuple[Level, ...]:
@@ -82,68 +102,22 @@ class Arms:
         """The features of arms that have them for good."""
         return self.names if isinstance(self.names, Mapping) else {}
 
-    @property
-    def groups(self) -> tuple[ColumnGroup, ...]:
-        """The groups that actions are encoded by, in order."""
-        groups: list[ColumnGroup] = []
+    def groups(self, side: SideName) -> tuple[ColumnGroup, ...]:
+        groups: tuple[ColumnGroup, ...] = ()
         if self.indicator:
-            known = [str(label) for label in self.labels]
-            spare = [str(number) for number in range(len(known), len(known) + self.room)]
-            groups = [ColumnGroup(ARM, ARM, "arm", "action", tuple(f"{ARM}={name}" for name in [*known, *spare]))]
-        for name, column in (self.columns or {}).items():
-            groups += column.groups(name, "action")
-        return tuple(groups)
-
-    def __repr__(self) -> str:
-        names = dict(self.names) if isinstance(self.names, Mapping) else list(self.names)
-        options = [f"columns={self.columns!r}"] if self.columns is not None else []
-        options += [f"room={self.room}"] if self.room != SPARE else []
-        options += ["indicator=False"] if not self.indicator else []
-        return f"Arms({', '.join([repr(names), *options])})"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ArmCodec(SideCodec):
-    """Encodes arms by name, with features or without.
-
-    Attributes:
-        codebook: the vectors of their names; without columns where these are not encoded.
-        features: encodes their features, in the columns after those of the name; None where they have none.
-        rows: the features of arms that have them for good.
-        met: every arm that was given or learned, in order.
-        index: the arms that may be named alone, each with the row of its vector.
-        vectors: of these arms, shape (n, d_a).
-    """
-
-    codebook: Codebook
-    features: ColumnCodec | None
-    rows: dict[Level, Row]
-    met: dict[Level, None]
-    index: dict[Level, int]
-    vectors: FloatArray
-
-    @classmethod
-    def of(cls, arms: Arms) -> ArmCodec:
-        """Return the codec of described arms."""
-        book = Codebook.of((), len(arms.labels) + arms.room if arms.indicator else 0)
-        features = None if arms.columns is None else ColumnCodec.of(arms.columns, book.capacity)
-        width = book.capacity + (0 if features is None else features.width)
-        codec = cls(book, features, dict(arms.rows), {}, {}, np.empty((0, width)))
-        for name in arms.labels:
-            if codec.features is not None and name in codec.rows:
-                codec = replace(codec, features=codec.features.learned(codec.rows[name]))
-            codec = codec.learned(name)
-        return codec
+            names = [*map(str, self.labels), *map(str, range(len(self.labels), self._book.capacity))]
+            groups = (ColumnGroup(ARM, ARM, "arm", side, tuple(f"{ARM}={name}" for name in names)),)
+        return groups if self._features is None else groups + self._features.groups(side)
 
     @property
     def width(self) -> int:
-        return self.vectors.shape[1]
+        return self._vectors.shape[1]
 
     def offered(self, offer: Offer | None) -> Sequence[Action]:
         if type(offer) is list or type(offer) is tuple:
             return offer
         if offer is None:
-            if not self.met:
+            if not self._met:
                 raise InputError("actions: expected the names of the arms on offer; none is known yet.")
             return self.arms
         if isinstance(offer, Mapping):
@@ -154,33 +128,31 @@ class ArmCodec(SideCodec):
             raise InputError(f"actions: expected a list of arms, got {shown(offer)}; write [{shown(offer)}].")
         return list(offer)
 
-    def encode(self, actions: Sequence[Action], place: str) -> tuple[FloatArray, bool]:
-        index = self.index
+    def encode(self, actions: Sequence[Action], place: str, numbered: bool = True) -> FloatArray:
         try:
-            return self.vectors.take([index[name] for name in actions], axis=0), True  # type: ignore[index]
+            return self._vectors.take([self._met[name] for name in actions], axis=0)  # type: ignore[index, arg-type]
         except (KeyError, TypeError, IndexError):
             # an arm that was never met, one with features of its own, no arms at all, or an error
-            out = np.zeros((len(actions), self.width))
-            settled = [self._write(out[i], action, f"{place}, row {i}") for i, action in enumerate(actions)]
-            return out, all(settled)
+            places = [f"{place}, row {number}" if numbered else place for number in range(len(actions))]
+            numbers = [self._numbers(action, place) for action, place in zip(actions, places, strict=True)]
+            return np.array(numbers).reshape(len(actions), self.width)
 
-    def _write(self, out: FloatArray, action: Action, place: str) -> bool:
+    def _numbers(self, action: Action, place: str) -> Sequence[float]:
+        """Return the numbers of an action."""
         name, row = self._parts(action, place)
-        settled = self.codebook.write(out, 0, name) if self.codebook.capacity else True
-        if self.features is not None:
-            if row is None:
-                row = self.rows.get(name)
-            if row is None and name in self.index:
-                out[:] = self.vectors[self.index[name]]
-                return True
-            if row is None:
-                raise InputError(
-                    f"{place}: expected the features of the arm {name!r}, which are not known; offer {{name: row, …}}, "
-                    f"or rows with a column {ARM!r}."
-                )
-            settled &= self.features.write(out, row, f"{place}, arm {name!r}")
-        # an arm that is not known by its name alone yet will be, by these features
-        return settled and name in self.index
+        own = self._book.encode(name) if self.indicator else ()
+        if self._features is None:
+            return own
+        if row is None:
+            row = self.rows.get(name)
+        if row is None and (known := self._met.get(name)) is not None:
+            return self._vectors[known].tolist()
+        if row is None:
+            raise InputError(
+                f"{place}: expected the features of the arm {name!r}, which are not known; offer {{name: row, …}}, "
+                f"or rows with a column {ARM!r}."
+            )
+        return [*own, *self._features.numbers(row, f"{place}, arm {name!r}")]
 
     def _parts(self, action: Action, place: str) -> tuple[Level, Row | None]:
         """Return name and features of an action, the latter None where only a name was given."""
@@ -202,7 +174,7 @@ class ArmCodec(SideCodec):
             raise InputError(f"{place}: {reason}") from reason
         if name is None:
             raise InputError(f"{place}: expected the name of an arm, got {shown(given)}.")
-        if self.features is None and row:
+        if self._features is None and row:
             raise InputError(
                 f"{place}: unknown column {shown(next(iter(row)))}; these arms have no features, describe them in "
                 "kb.Arms(…, columns=…)."
@@ -210,24 +182,26 @@ class ArmCodec(SideCodec):
         # {"arm": "red"} alone names an arm whose features are known
         return name, row or None
 
-    def learned(self, action: Action) -> Self:
-        name, row = self._parts(action, "actions")
-        features = self.features if self.features is None or row is None else self.features.learned(row)
-        codec = replace(self, codebook=self.codebook.learned(name), features=features, met=self.met | {name: None})
-        fixed = features is None or name in self.rows
-        if name in self.index or not (fixed or row is not None):
-            return codec
-        vector = np.zeros(self.width)
-        # a later arm is known from now on by the features that it was first learned with
-        codec._write(vector, name if fixed else action, "actions")
-        vectors = np.concatenate([self.vectors, vector[None, :]])
-        return replace(codec, index=self.index | {name: len(self.index)}, vectors=vectors)
+    def learned(self, action: Action, place: str = "actions") -> Self:
+        name, row = self._parts(action, place)
+        features = self._features
+        if features is not None and row is not None:
+            features = features.learned(row, f"{place}, arm {name!r}")
+        after = evolve(self, _book=self._book.learned(name), _features=features)
+        if self._met.get(name) is None:
+            # a later arm is known from now on by the features that it was first learned with
+            fixed = features is None or name in self.rows
+            numbers = after._numbers(name if fixed else action, place)
+            met = {**self._met, name: len(self._vectors)}
+            return evolve(after, _met=met, _vectors=np.vstack([self._vectors, numbers]))
+        return self if after._book is self._book and features is self._features else after
 
     def read(self, vector: FloatArray) -> Action | None:
-        name = self.codebook.read(vector[: self.codebook.capacity]) if self.codebook.capacity else None
-        if self.features is None:
+        width = self._book.capacity
+        name = self._book.read(vector[:width]) if self.indicator else None
+        if self._features is None:
             return name
-        row = self.features.read(vector)
+        row = self._features.read(vector[width:])
         return row if name is None else {ARM: name, **row}
 
     def name_of(self, action: Action) -> Level:
@@ -235,21 +209,29 @@ class ArmCodec(SideCodec):
 
     def row_of(self, action: Action) -> dict[str, Any]:
         name, row = self._parts(action, "action")
-        if row is None and self.features is not None and name not in self.rows and name in self.index:
-            row = self.features.read(self.vectors[self.index[name]])
+        known = self._met.get(name)
+        if row is None and self._features is not None and name not in self.rows and known is not None:
+            row = self._features.read(self._vectors[known, self._book.capacity :])
         return {ARM: name, **(row or self.rows.get(name, {}))}
 
     @property
     def arms(self) -> tuple[Level, ...]:
-        return tuple(self.met)
+        return tuple(self._met)
 
     @property
     def levels(self) -> dict[str, tuple[Level, ...]]:
-        return {ARM: self.arms, **({} if self.features is None else self.features.levels)}
+        return {ARM: self.arms, **({} if self._features is None else self._features.levels)}
 
-    def portable(self, side: Side, shift: int) -> list[dict[str, Any]]:
-        nodes, width = [], self.codebook.capacity
-        if width:
+    def portable(self, side: SideName, shift: int) -> list[dict[str, Any]]:
+        nodes, width = [], self._book.capacity
+        if self.indicator:
             place = {"name": ARM, "side": side, "columns": [shift, shift + width]}
-            nodes.append(place | self.codebook.portable(width) | {"missing": None})
-        return nodes if self.features is None else nodes + self.features.portable(side, shift)
+            nodes.append(place | self._book.portable(width) | {"missing": None})
+        return nodes if self._features is None else nodes + self._features.portable(side, shift + width)
+
+    def __repr__(self) -> str:
+        names = dict(self.names) if isinstance(self.names, Mapping) else list(self.names)
+        options = [f"columns={self.columns!r}"] if self.columns is not None else []
+        options += [f"room={self.room}"] if self.room != SPARE else []
+        options += ["indicator=False"] if not self.indicator else []
+        return f"Arms({', '.join([repr(names), *options])})"

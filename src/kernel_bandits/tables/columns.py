@@ -7,9 +7,7 @@ learned before as this one does.
 
 from __future__ import annotations
 
-import copy
 import math
-import struct
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,9 +33,10 @@ from kernel_bandits.tables.values import (
     number_of,
     shown,
 )
+from kernel_bandits.values import evolve
 
 Kind: TypeAlias = Literal["numeric", "ordered", "boolean", "cyclic", "categorical", "embedding", "missing", "arm"]
-Side: TypeAlias = Literal["context", "action"]
+SideName: TypeAlias = Literal["context", "action"]
 
 # As many levels have a column of their own; further ones share these columns.
 CAPACITY = 30
@@ -67,7 +66,7 @@ class ColumnGroup:
     name: str
     variable: str
     kind: Kind
-    side: Side
+    side: SideName
     columns: tuple[str, ...]
 
 
@@ -102,11 +101,11 @@ class Layout:
         return tuple(name for group in self.groups for name in group.columns)
 
     @property
-    def variables(self) -> tuple[tuple[Side, str], ...]:
+    def variables(self) -> tuple[tuple[SideName, str], ...]:
         """Side and name of each variable, in order."""
         return tuple(dict.fromkeys((group.side, group.variable) for group in self.groups))
 
-    def columns_of(self, side: Side, variable: str) -> NDArray[np.intp]:
+    def columns_of(self, side: SideName, variable: str) -> NDArray[np.intp]:
         """Return the columns of all groups of a variable."""
         chosen = [i for i, group in enumerate(self.groups) if (group.side, group.variable) == (side, variable)]
         return np.flatnonzero(np.isin(self.labels, chosen))
@@ -116,7 +115,7 @@ class Column(ABC):
     """What a column of a table holds, and its encoding. A kind is a frozen dataclass, known by the name of its class.
 
     A kind of your own implements :meth:`encode` and :meth:`decode`, and :meth:`names` unless one number stands for a
-    value. One that learns from rows overrides :meth:`write` and :meth:`learned` too.
+    value. One that learns from rows overrides :meth:`learned` too.
 
     Attributes:
         missing: whether there may be gaps; a last column is then 1 for a gap, else 0.
@@ -140,7 +139,7 @@ class Column(ABC):
             raise InputError(f"missing: expected True or False, got {shown(self.missing)}.")
 
     @abstractmethod
-    def encode(self, value: Any) -> Sequence[float] | FloatArray:
+    def encode(self, value: Any) -> Sequence[float]:
         """Return the numbers of a value that is no gap; raise an :class:`InputError` that says what was expected."""
 
     @abstractmethod
@@ -155,41 +154,20 @@ class Column(ABC):
         """Return suffix, kind and column names of each group that encodes the variable, without the one for gaps."""
         return (("", self.kind, self.names(variable)),)
 
-    def groups(self, variable: str, side: Side) -> tuple[ColumnGroup, ...]:
+    def groups(self, variable: str, side: SideName) -> tuple[ColumnGroup, ...]:
         """Return the groups of columns that a variable of this kind is encoded by, in order."""
-        found = self.aspects(variable)
-        groups = [ColumnGroup(f"{variable}{suffix}", variable, kind, side, names) for suffix, kind, names in found]
-        if self.missing and groups[-1].kind != "categorical":
-            name = f"{variable}: missing"
-            groups.append(ColumnGroup(name, variable, "missing", side, (name,)))
-        return tuple(groups)
+        aspects = list(self.aspects(variable))
+        if self.missing and self.kind == "categorical":
+            # one more level
+            aspects = [("", self.kind, (*self.names(variable), f"{variable}=missing"))]
+        elif self.missing:
+            aspects.append((": missing", "missing", (f"{variable}: missing",)))
+        return tuple(ColumnGroup(f"{variable}{suffix}", variable, kind, side, names) for suffix, kind, names in aspects)
 
     @property
     def width(self) -> int:
         """The number of encoded columns."""
-        return sum(len(group.columns) for group in self.groups("", "context"))
-
-    def write(self, out: FloatArray, start: int, stop: int, value: Any) -> bool:
-        """Write a value to columns of a row of zeros; return whether it will be encoded like this for good."""
-        if is_gap(value):
-            return self.write_gap(out, start, stop)
-        out[start : stop - self.missing] = self.encode(value)
-        return True
-
-    def write_gap(self, out: FloatArray, start: int, stop: int) -> bool:
-        """Write a gap, as :meth:`write` does."""
-        if not self.missing:
-            raise InputError("expected a value, got none; describe the column with missing=True if it may be missing.")
-        out[start : stop - 1] = self.gap
-        out[stop - 1] = 1.0
-        return True
-
-    def write_many(self, out: FloatArray, start: int, stop: int, values: Sequence[Any]) -> bool:
-        """Write one value to each row (n, d) of zeros, as :meth:`write` does."""
-        write = self.write
-        # iterating over an array makes its rows faster than indexing does
-        settled = [write(row, start, stop, value) for row, value in zip(out, values, strict=True)]
-        return all(settled)
+        return sum(len(names) for *_, names in self.aspects("")) + self.missing
 
     def read(self, numbers: FloatArray) -> Any:
         """Return the value that the encoded columns stand for; None for a gap, and where it cannot be told."""
@@ -198,8 +176,8 @@ class Column(ABC):
         return None if numbers[-1] == 1.0 else self.decode(numbers[:-1])
 
     def learned(self, value: Any) -> Self:
-        """Return the column that encodes a value, which :meth:`write` took, for good; by default nothing is learned."""
-        del value
+        """Return the column that encodes a value or a gap for good as this one does, itself if it does so already."""
+        del value  # by default nothing is learned
         return self
 
     @property
@@ -237,15 +215,8 @@ class Column(ABC):
         """Return the encoding with what is known now, as an exported file describes it, without that of gaps."""
         if self.values is None:
             raise InputError(f"export: {type(self).__name__} has no portable form; write its method portable().")
-        vectors = np.zeros((len(self.values), self.width))
-        self.write_many(vectors, 0, self.width, self.values)
-        return _listed(self.values, vectors)
-
-    def _with(self, name: str, value: Any) -> Self:
-        """Return a copy that has learned something."""
-        twin = copy.copy(self)
-        object.__setattr__(twin, name, value)
-        return twin
+        flag = [0.0] if self.missing else []
+        return _listed(self.values, [[*self.encode(value), *flag] for value in self.values])
 
     def __repr__(self) -> str:
         options = ", ".join(
@@ -254,10 +225,12 @@ class Column(ABC):
         return f"{type(self).__name__}({options})"
 
 
-def _listed(levels: Iterable[Level], vectors: FloatArray, other: FloatArray | None = None) -> dict[str, Any]:
+def _listed(
+    levels: Iterable[Level], vectors: Iterable[list[float]], other: list[float] | None = None
+) -> dict[str, Any]:
     """Return the portable form of values that are listed with their vectors, and the vector of all others."""
-    listed = [[level, vector] for level, vector in zip(levels, vectors.tolist(), strict=True)]
-    return {"kind": "levels", "levels": listed, "other": None if other is None else other.tolist()}
+    listed = [[level, vector] for level, vector in zip(levels, vectors, strict=True)]
+    return {"kind": "levels", "levels": listed, "other": other}
 
 
 def as_levels(levels: Iterable[Any], least: int) -> tuple[Level, ...]:
@@ -344,48 +317,23 @@ class Numeric(Column):
     def _number(self, value: Any) -> float:
         """Return y, NaN for a gap."""
         number = number_of(value)
-        if self.logarithm and number == number:
-            if number <= 0.0:
-                raise InputError(f"expected a number above 0, whose logarithm is taken, got {number:g}.")
-            return math.log(number)
-        return number
+        if not self.logarithm:
+            return number
+        if number <= 0.0:
+            raise InputError(f"expected a number above 0, whose logarithm is taken, got {number:g}.")
+        return math.log(number)
 
     def encode(self, value: Any) -> Sequence[float]:
-        return ((self._number(value) - (self.origin or 0.0)) / self.length,)
-
-    def write(self, out: FloatArray, start: int, stop: int, value: Any) -> bool:
-        # the common cases, without a call
-        if type(value) is float and -LARGEST <= value <= LARGEST and (value > 0.0 or not self.logarithm):
-            number = math.log(value) if self.logarithm else value
-        else:
-            number = self._number(value)
-        if number != number:
-            return self.write_gap(out, start, stop)
-        if self.origin is None:
-            return False
-        out[start] = (number - self.origin) / self.length
-        return True
-
-    def write_many(self, out: FloatArray, start: int, stop: int, values: Sequence[Any]) -> bool:
-        if self.origin is not None and not self.logarithm and set(map(type, values)) <= {float, int}:
-            try:
-                # a third of the time that NumPy takes to look at each number
-                numbers = np.frombuffer(struct.pack(f"{len(values)}d", *values))
-            except struct.error:
-                numbers = np.array([math.inf])  # a whole number too large for a float
-            if (np.abs(numbers) <= LARGEST).all():
-                out[:, start] = (numbers - self.origin) / self.length
-                return True
-        return Column.write_many(self, out, start, stop, values)
+        number = self._number(value)
+        # the first number of a column with gaps will be what the others are counted from
+        return (0.0 if self.origin is None else (number - self.origin) / self.length,)
 
     def decode(self, numbers: FloatArray) -> float:
         number = float(numbers[0]) * self.length + (self.origin or 0.0)
         return math.exp(number) if self.logarithm else number
 
     def learned(self, value: Any) -> Self:
-        if self.origin is not None or (number := self._number(value)) != number:
-            return self
-        return self._with("origin", number)
+        return self if self.origin is not None or is_gap(value) else evolve(self, origin=self._number(value))
 
     def portable(self) -> dict[str, Any]:
         return {"kind": "number", "logarithm": self.logarithm, "origin": self.origin, "length": self.length}
@@ -449,25 +397,18 @@ class Codebook:
         """Return the codebook of levels that are known from the beginning."""
         return cls(capacity, {level: slot for slot, level in enumerate(levels)}, closed=closed)
 
-    def write(self, out: FloatArray, start: int, level: Level) -> bool:
-        """Write the vector of a level to zeros of a row, from a column on; return whether it is settled for good."""
-        slot, free = self.slots.get(level), len(self.slots)
-        if slot is not None:
-            out[start + slot] = 1.0
-            return True
-        if free < self.capacity:
-            out[start + free] = 1.0
-            return self.closed
-        out[start : start + self.capacity] = sign_code(level, self.capacity)
-        return level in self.late or len(self.late) >= REMEMBERED
+    def encode(self, level: Level) -> Sequence[float]:
+        """Return the vector of a level, shape (capacity,)."""
+        slot = self.slots.get(level, len(self.slots))
+        return unit(slot, self.capacity) if slot < self.capacity else sign_code(level, self.capacity)
 
     def learned(self, level: Level) -> Codebook:
-        """Return the codebook in which a level has the vector that :meth:`write` writes for it, for good."""
+        """Return the codebook in which a level has its vector for good."""
         if self.closed or level in self.slots or level in self.late or len(self.late) >= REMEMBERED:
             return self
         if len(self.slots) < self.capacity:
-            return Codebook(self.capacity, self.slots | {level: len(self.slots)}, self.late)
-        return Codebook(self.capacity, self.slots, self.late | {level: None})
+            return evolve(self, slots=self.slots | {level: len(self.slots)})
+        return evolve(self, late=self.late | {level: None})
 
     def read(self, vector: FloatArray) -> Level | None:
         """Return the level of a vector of shape (capacity,); None if it is not known any more."""
@@ -483,14 +424,19 @@ class Codebook:
 
     def portable(self, width: int) -> dict[str, Any]:
         """Return the vectors of known levels, as the first columns of some, and that of all others if they share it."""
-        vectors, free = np.zeros((len(self.levels), width)), len(self.slots)
-        for vector, level in zip(vectors, self.levels, strict=True):
-            self.write(vector, 0, level)
-        return _listed(self.levels, vectors, np.eye(width)[free] if free < self.capacity else None)
+        rest, free = [0.0] * (width - self.capacity), len(self.slots)
+        vectors = [[*self.encode(level), *rest] for level in self.levels]
+        return _listed(self.levels, vectors, [*unit(free, width)] if free < self.capacity else None)
 
 
 @lru_cache(maxsize=4096)
-def sign_code(level: Level, width: int) -> FloatArray:
+def unit(place: int, width: int) -> tuple[float, ...]:
+    """Return the unit vector of a place, shape (width,)."""
+    return tuple(np.eye(width)[place].tolist())
+
+
+@lru_cache(maxsize=4096)
+def sign_code(level: Level, width: int) -> tuple[float, ...]:
     """Return a unit vector with entries ±1/√width that depends on nothing but the level, shape (width,).
 
     The codes of two levels, and a code and a unit vector, have a scalar product of about ±1/√width: they are nearly as
@@ -502,9 +448,7 @@ def sign_code(level: Level, width: int) -> FloatArray:
     while 8 * len(source) < width:
         source += blake2b(source).digest()
     bits = np.unpackbits(np.frombuffer(source, dtype=np.uint8))[:width].astype(np.float64)
-    code = (2.0 * bits - 1.0) / math.sqrt(width)
-    code.setflags(write=False)
-    return code
+    return tuple(((2.0 * bits - 1.0) / math.sqrt(width)).tolist())
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -538,23 +482,12 @@ class Categorical(Column):
     def names(self, variable: str) -> tuple[str, ...]:
         book = self.codebook
         names = [*map(str, book.slots), "other"] if book.closed else [*map(str, range(book.capacity))]
-        return tuple(f"{variable}={name}" for name in [*names, *(["missing"] if self.missing else [])])
+        return tuple(f"{variable}={name}" for name in names)
 
-    def encode(self, value: Any) -> FloatArray:
-        vector = np.zeros(self.width)
-        self.write(vector, 0, self.width, value)
-        return vector[: self.codebook.capacity]
-
-    def write(self, out: FloatArray, start: int, stop: int, value: Any) -> bool:
-        level = value if type(value) is str else level_of(value)
-        return self.write_gap(out, start, stop) if level is None else self.codebook.write(out, start, level)
-
-    def write_many(self, out: FloatArray, start: int, stop: int, values: Sequence[Any]) -> bool:
-        if self.codebook.closed and set(map(type, values)) == {str}:
-            place_of, other, width = self.codebook.slots.get, len(self.codebook.slots), out.shape[1]
-            out.put([row * width + start + place_of(value, other) for row, value in enumerate(values)], 1.0)
-            return True
-        return Column.write_many(self, out, start, stop, values)
+    def encode(self, value: Any) -> Sequence[float]:
+        level = level_of(value)
+        assert level is not None
+        return self.codebook.encode(level)
 
     def decode(self, numbers: FloatArray) -> Level | None:
         return self.codebook.read(numbers)
@@ -562,7 +495,7 @@ class Categorical(Column):
     def learned(self, value: Any) -> Self:
         level = level_of(value)
         book = self.codebook if level is None else self.codebook.learned(level)
-        return self if book is self.codebook else self._with("codebook", book)
+        return self if book is self.codebook else evolve(self, codebook=book)
 
     @property
     def values(self) -> Sequence[Level] | None:
@@ -668,16 +601,13 @@ class Date(Column):
         trend = 0.0 if self.origin is None else _years(moment) - self.origin
         return trend, math.sin(clock), math.cos(clock), math.sin(day), math.cos(day)
 
-    def write(self, out: FloatArray, start: int, stop: int, value: Any) -> bool:
-        return Column.write(self, out, start, stop, value) and (self.origin is not None or is_gap(value))
-
     def decode(self, numbers: FloatArray) -> datetime:
         seconds = round((float(numbers[0]) + (self.origin or 0.0)) * _YEAR) + _EPOCH.replace(tzinfo=UTC).timestamp()
         return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
 
     def learned(self, value: Any) -> Self:
         moment = None if self.origin is not None else moment_of(value)
-        return self if moment is None else self._with("origin", _years(moment))
+        return self if moment is None else evolve(self, origin=_years(moment))
 
     def portable(self) -> dict[str, Any]:
         return {"kind": "date", "origin": self.origin}
@@ -710,7 +640,7 @@ class Embedding(Column):
     def names(self, variable: str) -> tuple[str, ...]:
         return tuple(f"{variable}[{j}]" for j in range(self.dimension))
 
-    def encode(self, value: Any) -> FloatArray:
+    def encode(self, value: Any) -> Sequence[float]:
         size = self.dimension
         try:
             vector = np.asarray(value)
@@ -722,7 +652,7 @@ class Embedding(Column):
         largest = float(np.abs(numbers).max())
         if not largest <= LARGEST:
             raise InputError(f"expected {size} finite numbers, got {largest} among them.")
-        return numbers / np.linalg.norm(numbers) if largest > 0.0 else numbers
+        return (numbers / np.linalg.norm(numbers) if largest > 0.0 else numbers).tolist()
 
     def decode(self, numbers: FloatArray) -> FloatArray:
         return np.array(numbers)
@@ -756,8 +686,8 @@ def _infer(place: str, name: str, values: list[Any]) -> Column:
         raise InputError(f"{place}: column {name!r} is empty; leave it out, or describe it yourself.")
     if all(isinstance(value, (bool, np.bool_)) for value in present):
         return Boolean(missing)
-    if all(isinstance(value, (int, float, np.integer, np.floating)) for value in present):
-        return _infer_numbers(name, np.array(present, dtype=np.float64), missing)
+    if all(map(is_number, present)):
+        return _infer_numbers(name, np.array([float(value) for value in present]), missing)
     if all(isinstance(value, (date, np.datetime64)) for value in present):
         return Date(missing)
     if all(isinstance(value, (list, tuple, np.ndarray)) for value in present):

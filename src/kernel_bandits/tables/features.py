@@ -6,7 +6,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,20 +16,11 @@ from numpy.typing import ArrayLike
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.tables.arms import SPARE, Action, ArmCodec, Arms, Offer
-from kernel_bandits.tables.columns import Column, ColumnGroup, Layout, Numeric, Side, as_columns, infer_columns
-from kernel_bandits.tables.rows import (
-    ColumnCodec,
-    FrameLike,
-    RowCodec,
-    RowLike,
-    Transformer,
-    TransformerCodec,
-    as_rows,
-    is_frame,
-    transformer_groups,
-)
+from kernel_bandits.tables.arms import SPARE, Action, Arms
+from kernel_bandits.tables.columns import Column, Layout, Numeric, SideName, as_columns, infer_columns
+from kernel_bandits.tables.rows import Columns, FrameLike, RowLike, Side, Transformed, Transformer, as_rows, is_frame
 from kernel_bandits.tables.values import Level, level_of, nearest, shown
+from kernel_bandits.values import evolve
 
 ContextSide: TypeAlias = Mapping[str, Column] | Transformer
 ActionSide: TypeAlias = Arms | ContextSide
@@ -47,31 +38,40 @@ class Features:
         actions: :class:`Arms` or a list of their names; or what the columns of an action are, where actions are
             described in each round; or a fitted transformer for these.
 
+    It also encodes rows and actions as joint points, with the levels and arms that were learned so far: a value, from
+    which :meth:`learned` returns another one that encodes everything that was learned before as this one does.
+
     Attributes:
         layout: of the joint points that rows and actions become.
+        rows: encodes contexts.
+        choices: encodes actions: arms, or rows that are described in each round.
     """
 
     context: ContextSide
     actions: ActionSide
     layout: Layout = field(init=False, repr=False, compare=False)
+    rows: Side = field(init=False, repr=False, compare=False)
+    choices: Side = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "context", _as_side("context", self.context))
+        if hasattr(self, "rows"):  # what was loaded has learned more
+            return
         actions = self.actions
-        if isinstance(actions, Iterable) and not isinstance(actions, (Mapping, str, bytes)):
+        if isinstance(actions, Iterable) and not isinstance(actions, (Mapping, Side, str, bytes)):
             actions = Arms(list(actions))
-        object.__setattr__(self, "actions", actions if isinstance(actions, Arms) else _as_side("actions", actions))
-        groups = (*_groups(self.context, "context"), *_groups(self.actions, "action"))
+        rows, choices = _as_side("context", self.context), _as_side("actions", actions)
+        groups = (*rows.groups("context"), *choices.groups("action"))
         if not any(group.side == "action" for group in groups):
             raise InputError("actions: expected at least one column, or arms with names, got none.")
-        object.__setattr__(self, "layout", Layout(groups))
-
-    def codec(self) -> Codec:
-        """Return the encoding of rows and actions with nothing learned yet."""
-        actions = self.actions
-        return Codec(
-            _row_codec(self.context), ArmCodec.of(actions) if isinstance(actions, Arms) else _row_codec(actions)
-        )
+        known = {
+            "context": rows.columns if isinstance(rows, Columns) else self.context,
+            "actions": choices.columns if isinstance(choices, Columns) else actions,
+            "layout": Layout(groups),
+            "rows": rows,
+            "choices": choices,
+        }
+        for name, value in known.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def infer(cls, frame: FrameLike, actions: Any) -> Features:
@@ -131,6 +131,100 @@ class Features:
         context = _columns_of("context", data.get("context", {}))
         return cls(context, _columns_of("actions", data["actions"]) if "actions" in data else _arms_of(data["arms"]))
 
+    def box(self, box: Box) -> Box:
+        """Return a box in the units of the table as one of encoded actions; an error where actions are no numbers."""
+        names = self.names_in(box)
+        corners = [dict(zip(names, corner.tolist(), strict=True)) for corner in (box.low, box.high)]
+        return Box(*self.choices.encode(corners, "actions"))
+
+    def names_in(self, box: Box) -> tuple[str, ...]:
+        """Return the columns of actions that the coordinates of a box are; an error where actions are no numbers."""
+        if isinstance(self.choices, Arms):
+            raise InputError(f"actions: expected arms, got {box!r}; describe actions by columns to offer a box.")
+        if not isinstance(self.choices, Columns):
+            raise InputError("actions: a Box needs described columns; a transformer takes rows.")
+        names = tuple(self.choices.columns)
+        for name, column in self.choices.columns.items():
+            if not isinstance(column, Numeric) or column.missing:
+                raise InputError(f"actions: a Box needs kb.Numeric() columns without gaps, and {name!r} is not one.")
+        if box.dimension != len(names):
+            raise InputError(f"actions: expected a box of {len(names)} dimensions ({', '.join(names)}), got {box!r}.")
+        given = box.names if box.is_named else names
+        if set(given) != set(names):
+            raise InputError(
+                f"actions: expected a box whose coordinates are named {', '.join(names)}, got {', '.join(given)}; "
+                "rename them, or leave names= out and give them in this order."
+            )
+        return tuple(given)
+
+    def mask(self, mask: Mask, offered: Sequence[Action]) -> ArrayLike:
+        """Return a mask by name as one boolean for each action; names that are left out may be played."""
+        if not isinstance(mask, Mapping):
+            return mask
+        names = [self.choices.name_of(action) for action in offered]
+        for name, value in mask.items():
+            if name not in names:
+                raise InputError(f"mask: {shown(name)} is not on offer{nearest(name, names)}")
+            if not isinstance(value, (bool, np.bool_)):
+                raise InputError(f"mask: expected True or False for {name!r}, got {shown(value)}.")
+        return [name is None or bool(mask.get(name, True)) for name in names]
+
+    def require_played(self, actions: Sequence[Action]) -> None:
+        """Raise if an action that was played is a number where all known arms are text: most likely its index."""
+        known = self.choices.arms
+        for action in actions:
+            if isinstance(action, (int, np.integer)) and known and all(isinstance(name, str) for name in known):
+                raise InputError(
+                    f"action: expected the name of an arm, which is text, got {shown(action)}; pass decision.arm, not "
+                    "its index."
+                )
+
+    def knows(self, row: RowLike, offered: Sequence[Action]) -> bool:
+        """Return whether a row and the actions on offer, which were encoded, are so for good."""
+        choices = self.choices
+        return self.rows.learned(row) is self.rows and all(choices.learned(action) is choices for action in offered)
+
+    def learned(self, row: RowLike, action: Action, places: tuple[str, str] = ("context", "actions")) -> Features:
+        """Return what encodes a row and an action for good as they are encoded here; errors name their places."""
+        rows, choices = self.rows.learned(row, places[0]), self.choices.learned(action, places[1])
+        return self if rows is self.rows and choices is self.choices else evolve(self, rows=rows, choices=choices)
+
+    def described(self, rows: Sequence[RowLike]) -> tuple[FloatArray, Features]:
+        """Return the vectors of rows of contexts, and what has learned their levels."""
+        known = self.rows
+        for number, row in enumerate(rows):
+            known = known.learned(row, f"contexts, row {number}")
+        return known.encode(rows, "contexts"), evolve(self, rows=known)
+
+    def log(self, rows: Sequence[RowLike], actions: Sequence[Action]) -> tuple[FloatArray, FloatArray, Features]:
+        """Return vectors of rounds that are learned one after the other, and what has learned them."""
+        contexts, known = self.described(rows)
+        choices = self.choices
+        for number, action in enumerate(actions):
+            choices = choices.learned(action, f"actions, row {number}")
+        return contexts, choices.encode(actions, "actions"), evolve(known, choices=choices)
+
+    def decode(self, points: FloatArray) -> list[tuple[dict[str, Any], Action | None]]:
+        """Return the row and the action that each of the joint points (n, d) stands for, as far as they can be told."""
+        split = self.rows.width
+        return [(self.rows.read(point[:split]), self.choices.read(point[split:])) for point in points]
+
+    def portable(self) -> list[dict[str, Any]]:
+        """Return how each variable is encoded now, in the order of the columns, for exported files."""
+        return self.rows.portable("context", 0) + self.choices.portable("action", self.rows.width)
+
+    @property
+    def levels(self) -> dict[str, tuple[Level, ...]]:
+        """The arms that are known, and the levels that were found of each column that looks for them."""
+        sides: dict[SideName, dict[str, tuple[Level, ...]]]
+        sides = {"context": self.rows.levels, "action": self.choices.levels}
+        shared = sides["context"].keys() & sides["action"].keys()
+        return {
+            f"{name} ({side})" if name in shared else name: levels
+            for side, found in sides.items()
+            for name, levels in found.items()
+        }
+
     def __str__(self) -> str:
         """Python code that builds the description."""
         return f"kb.Features(\n    context={_code(self.context, 4)},\n    actions={_code(self.actions, 4)},\n)"
@@ -139,27 +233,18 @@ class Features:
         return f"Features(context={self.context!r}, actions={self.actions!r})"
 
 
-def _as_side(name: str, value: Any) -> dict[str, Column] | Transformer:
+def _as_side(name: str, value: Any) -> Side:
+    """Return the encoding of a described side."""
     if isinstance(value, Mapping):
-        return as_columns(name, value)
-    if isinstance(value, Transformer) and not isinstance(value, type):
+        return Columns(as_columns(name, value))
+    if isinstance(value, Arms) and name == "actions":
         return value
+    if isinstance(value, Transformer) and not isinstance(value, type):
+        return Transformed.by(value)
     expected = "columns by name, such as {'age': kb.Numeric()}, or a fitted transformer"
     if name == "actions":
         expected = f"kb.Arms(['red', 'blue']), {expected}"
     raise InputError(f"{name}: expected {expected}, got {shown(value)}.")
-
-
-def _groups(side: ActionSide, name: Side) -> tuple[ColumnGroup, ...]:
-    if isinstance(side, Arms):
-        return side.groups
-    if isinstance(side, Mapping):
-        return tuple(group for variable, column in side.items() for group in column.groups(variable, name))
-    return transformer_groups(side, name)
-
-
-def _row_codec(side: ContextSide) -> RowCodec:
-    return ColumnCodec.of(side) if isinstance(side, Mapping) else TransformerCodec.of(side)
 
 
 def _code(value: Any, indent: int) -> str:
@@ -224,151 +309,3 @@ def _arms_of(table: Any) -> Arms:
         return Arms(**options)
     except (KernelBanditsError, TypeError, ValueError) as reason:
         raise InputError(f"from_toml: arms: {reason}") from reason
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Codec:
-    """Encodes rows and actions, and decodes joint points, with the levels and arms that were learned so far.
-
-    It is a value: learning returns another one, which encodes everything that was learned before as this one does.
-
-    Attributes:
-        rows: of contexts.
-        choices: of actions: arms, or rows that are described in each round.
-    """
-
-    rows: RowCodec
-    choices: ArmCodec | RowCodec
-
-    def context(self, row: RowLike) -> tuple[FloatArray, bool]:
-        """Return the vector (d_x,) of a row, and whether it is settled for good."""
-        vector = np.zeros(self.rows.width)
-        return vector, self.rows.write(vector, row, "context")
-
-    def contexts(self, rows: Sequence[RowLike]) -> tuple[FloatArray, bool]:
-        """Return the vectors (n, d_x) of rows, and whether all are settled for good."""
-        return self.rows.encode(rows, "contexts")
-
-    def offered(self, offer: Offer | None = None) -> Sequence[Action]:
-        """Return the actions of an offer, one by one; every known arm unless some are given."""
-        return self.choices.offered(offer)
-
-    def actions(self, actions: Sequence[Action]) -> tuple[FloatArray, bool]:
-        """Return the vectors (A, d_a) of actions, and whether all are settled for good."""
-        return self.choices.encode(actions, "actions")
-
-    def box(self, box: Box) -> Box:
-        """Return a box in the units of the table as one of encoded actions; an error where actions are no numbers."""
-        names = self.names_in(box)
-        corners = [dict(zip(names, corner.tolist(), strict=True)) for corner in (box.low, box.high)]
-        return Box(*self.actions(corners)[0])
-
-    def names_in(self, box: Box) -> tuple[str, ...]:
-        """Return the columns of actions that the coordinates of a box are; an error where actions are no numbers."""
-        if isinstance(self.choices, ArmCodec):
-            raise InputError(f"actions: expected arms, got {box!r}; describe actions by columns to offer a box.")
-        if isinstance(self.choices, TransformerCodec):
-            raise InputError("actions: a Box needs described columns; a transformer takes rows.")
-        names = self.choices.names
-        for name, column, *_ in self.choices.columns:
-            if not isinstance(column, Numeric) or column.missing:
-                raise InputError(f"actions: a Box needs kb.Numeric() columns without gaps, and {name!r} is not one.")
-        if box.dimension != len(names):
-            raise InputError(f"actions: expected a box of {len(names)} dimensions ({', '.join(names)}), got {box!r}.")
-        given = box.names if box.is_named else names
-        if set(given) != set(names):
-            raise InputError(
-                f"actions: expected a box whose coordinates are named {', '.join(names)}, got {', '.join(given)}; "
-                "rename them, or leave names= out and give them in this order."
-            )
-        return tuple(given)
-
-    def mask(self, mask: Mask, offered: Sequence[Action]) -> ArrayLike:
-        """Return a mask by name as one boolean for each action; names that are left out may be played."""
-        if not isinstance(mask, Mapping):
-            return mask
-        names = [self.arm_of(action) for action in offered]
-        for name, value in mask.items():
-            if name not in names:
-                raise InputError(f"mask: {shown(name)} is not on offer{nearest(name, names)}")
-            if not isinstance(value, (bool, np.bool_)):
-                raise InputError(f"mask: expected True or False for {name!r}, got {shown(value)}.")
-        return [name is None or bool(mask.get(name, True)) for name in names]
-
-    def require_played(self, actions: Sequence[Action]) -> None:
-        """Raise if an action that was played is a number where all known arms are text: most likely its index."""
-        known = self.arms
-        for action in actions:
-            if isinstance(action, (int, np.integer)) and known and all(isinstance(name, str) for name in known):
-                raise InputError(
-                    f"action: expected the name of an arm, which is text, got {shown(action)}; pass decision.arm, not "
-                    "its index."
-                )
-
-    def described(self, rows: Sequence[RowLike]) -> Codec:
-        """Return the codec that has learned the levels of rows of contexts."""
-        known = self.rows
-        for row in rows:
-            known = known.learned(row)
-        return replace(self, rows=known)
-
-    def learned(self, row: RowLike, action: Action) -> Codec:
-        """Return the codec that encodes a row and an action for good as this one encodes them."""
-        return replace(self, rows=self.rows.learned(row), choices=self.choices.learned(action))
-
-    def log(self, rows: Sequence[RowLike], actions: Sequence[Action]) -> tuple[FloatArray, FloatArray, Codec]:
-        """Return vectors of rounds that are learned one after the other, and the codec that has learned them."""
-        contexts, settled = self.contexts(rows)
-        refusal: InputError | None = None
-        try:
-            encoded, known = self.actions(actions)
-        except InputError as reason:
-            # an arm may be named alone once the log has described it
-            encoded, known, refusal = np.empty((len(actions), self.choices.width)), False, reason
-        if settled and known:
-            return contexts, encoded, self
-        codec = self
-        try:
-            for i, (row, action) in enumerate(zip(rows, actions, strict=True)):
-                contexts[i], settled = codec.context(row)
-                encoded[i : i + 1], known = codec.actions([action])
-                if not (settled and known):
-                    codec = codec.learned(row, action)
-        except InputError as reason:
-            # the first refusal knows the number of the row
-            raise refusal or reason from reason
-        return contexts, encoded, codec
-
-    def decode(self, points: FloatArray) -> list[tuple[dict[str, Any], Action | None]]:
-        """Return the row and the action that each of the joint points (n, d) stands for, as far as they can be told."""
-        split = self.rows.width
-        return [(self.rows.read(point[:split]), self.choices.read(point[split:])) for point in points]
-
-    def arm_of(self, action: Action) -> Level | None:
-        """Return the name of an action's arm; None where actions are described by features alone."""
-        return self.choices.name_of(action)
-
-    def features_of(self, action: Action) -> dict[str, Any]:
-        """Return the features of an action as a row, with the name of its arm under ``"arm"`` where it has one."""
-        return self.choices.row_of(action)
-
-    def portable(self) -> list[dict[str, Any]]:
-        """Return how each variable is encoded now, in the order of the columns, for exported files."""
-        return self.rows.portable("context", 0) + self.choices.portable("action", self.rows.width)
-
-    @property
-    def levels(self) -> dict[str, tuple[Level, ...]]:
-        """The arms that are known, and the levels that were found of each column that looks for them."""
-        sides: dict[Side, dict[str, tuple[Level, ...]]]
-        sides = {"context": self.rows.levels, "action": self.choices.levels}
-        shared = sides["context"].keys() & sides["action"].keys()
-        return {
-            f"{name} ({side})" if name in shared else name: levels
-            for side, found in sides.items()
-            for name, levels in found.items()
-        }
-
-    @property
-    def arms(self) -> tuple[Level, ...]:
-        """The arms that are known; none where actions are described by features alone."""
-        return self.choices.arms

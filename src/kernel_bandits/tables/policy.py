@@ -5,13 +5,12 @@ from __future__ import annotations
 import copy
 import math
 import os
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from operator import attrgetter
+from threading import RLock
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,7 +26,7 @@ from kernel_bandits.policy.ucb import UpperConfidenceBound
 from kernel_bandits.posterior.base import Posterior, Prediction
 from kernel_bandits.tables.arms import Action, Offer
 from kernel_bandits.tables.columns import Layout
-from kernel_bandits.tables.features import Codec, Features, Mask
+from kernel_bandits.tables.features import Features, Mask
 from kernel_bandits.tables.rows import FrameLike, Row, RowLike, Transformer, as_row, as_rows
 from kernel_bandits.tables.values import Level, as_plain, shown
 
@@ -52,7 +51,6 @@ class NamedDecision:
         propensity: the probability with which it was chosen, where the policy chooses at random; else None.
         id: what ``tell`` names it by; None unless it comes from ``ask``.
         encoded: the decision over arrays that it stands for.
-        settled: whether the encoding of the row is final; it is not while one of its levels was never learned.
     """
 
     index: int
@@ -65,7 +63,6 @@ class NamedDecision:
     propensity: float | None
     id: int | None
     encoded: Decision = field(repr=False)
-    settled: bool = field(repr=False)
 
     @property
     def probabilities(self) -> FloatArray | None:
@@ -236,13 +233,13 @@ class TablePolicy:
     Attributes:
         inner: the policy over arrays.
         features: what the table is.
-        codec: encodes rows and actions, with the levels and arms that were learned so far; a value that is replaced.
+        codec: the same with the levels and arms that were learned so far; encodes rows and actions.
     """
 
-    __slots__ = ("__weakref__", "codec", "features", "inner")
+    __slots__ = ("codec", "features", "inner")
     inner: Policy
     features: Features
-    codec: Codec
+    codec: Features
 
     # What knows of no rows and no names is as the policy over arrays has it.
     model: Any = _attribute("model")
@@ -266,7 +263,7 @@ class TablePolicy:
             raise InputError(f"features: expected kb.Features(context=…, actions=…), got {shown(features)}.")
         if policy.round_index or policy.pending:
             raise InputError("policy: expected one that has learned nothing yet; build it with features= at once.")
-        self.inner, self.features, self.codec = policy, features, features.codec()
+        self.inner, self.features, self.codec = policy, features, features
 
     def describe(self, contexts: FrameLike) -> None:
         """Show the policy rows whose rewards are not known, such as last month's visitors, before its first decision.
@@ -276,10 +273,8 @@ class TablePolicy:
         Args:
             contexts: a frame or a sequence of rows, as they will come.
         """
-        with self._alone():
-            rows = as_rows("contexts", contexts)
-            codec = self.codec.described(rows)
-            vectors, _ = codec.contexts(rows)
+        with self._lock:
+            vectors, codec = self.codec.described(as_rows("contexts", contexts))
             self._change(codec, lambda: self.inner.describe(vectors))
 
     def select(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
@@ -292,25 +287,23 @@ class TablePolicy:
             mask: which of them may be played: a mapping from names to booleans, where names that are left out may be;
                 or one boolean for each.
         """
-        vector, choices, rows, offered, settled = self._offer(context, actions, mask)
-        return self._named(self.inner.select(vector, choices, rows), context, offered, settled)
+        return self._by_name(self.inner.select, context, actions, mask)
 
     def preview(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
         """Return what :meth:`select` would return now; changes nothing, random streams included."""
-        vector, choices, rows, offered, settled = self._offer(context, actions, mask)
-        return self._named(self.inner.preview(vector, choices, rows), context, offered, settled)
+        return self._by_name(self.inner.preview, context, actions, mask)
 
     def ask(self, context: RowLike, actions: Offer | None = None, mask: Mask | None = None) -> NamedDecision:
         """Choose an action whose reward arrives later; :meth:`tell` learns it. The arguments are those of select."""
-        with self._alone():
-            vector, choices, rows, offered, settled = self._offer(context, actions, mask)
+        with self._lock:
+            vector, choices, allowed, offered = self._offer(context, actions, mask)
             codec = self.codec
-            if not settled:
+            if not codec.knows(context, offered):
                 # the model counts the chosen point from now on, so its encoding must stay
-                chosen = self._named(self.inner.preview(vector, choices, rows), context, offered, settled)
+                chosen = self._named(self.inner.preview(vector, choices, allowed), context, offered)
                 codec = codec.learned(chosen.context, chosen.action)
-            decision = self._change(codec, lambda: self.inner.ask(vector, choices, rows))
-        return self._named(decision, context, offered, settled=True)
+            decision = self._change(codec, lambda: self.inner.ask(vector, choices, allowed))
+        return self._named(decision, context, offered)
 
     def update(
         self,
@@ -343,22 +336,17 @@ class TablePolicy:
             self.inner.require_unlearned("update", decision.id)
             if reward is None:
                 raise InputError("reward: expected a number, got none; write update(decision, reward=…).")
-            if decision.settled:
-                self.inner.update(decision.encoded.context, decision.encoded.action, reward, **measured)
-                return
             context, action = decision.context, decision.action
         elif action is not None:
             self.codec.require_played([action])
         if action is None or reward is None:
             raise InputError("update: expected a row, an action and a reward, or a decision and reward=….")
-        with self._alone():
-            codec = self.codec
-            vector, settled = codec.context(context)
-            vectors, known = codec.actions([action])
-            if not (settled and known):
-                # what was never met is learned with its first reward, as it was encoded just now
-                codec = codec.learned(context, action)
-            self._change(codec, lambda: self.inner.update(vector, vectors[0], reward, **measured))
+        with self._lock:
+            # what was never met is learned with its first reward
+            codec = self.codec.learned(context, action)
+            vector = codec.rows.encode([context], "context", numbered=False)[0]
+            played = codec.choices.encode([action], "actions")[0]
+            self._change(codec, lambda: self.inner.update(vector, played, reward, **measured))
 
     def tell(
         self,
@@ -391,8 +379,8 @@ class TablePolicy:
             mask: which of them may be played in every round, as for :meth:`select`.
         """
         rows = as_rows("contexts", contexts)
-        vectors, settled = self.codec.contexts(rows)
-        choices, allowed, offered, known = self._choices(actions, mask)
+        vectors = self.codec.rows.encode(rows, "contexts")
+        choices, allowed, offered = self._choices(actions, mask)
         if allowed is None:
             decisions = self.inner.select_many(vectors, choices)
         else:
@@ -406,13 +394,13 @@ class TablePolicy:
                 )
                 for one in self.inner.select_many(vectors, choices[playable])
             ]
-        pairs = zip(decisions, rows, strict=True)
-        return [self._named(decision, row, offered, settled and known) for decision, row in pairs]
+        return [self._named(decision, row, offered) for decision, row in zip(decisions, rows, strict=True)]
 
     def choices(self, contexts: FrameLike, actions: Offer | None = None) -> list[Choice]:
         """Return what :meth:`select_many` chooses, as places among the actions, without their names."""
-        vectors, _ = self.codec.contexts(as_rows("contexts", contexts))
-        return self.inner.choices(vectors, self.codec.actions(self.codec.offered(actions))[0])
+        vectors = self.codec.rows.encode(as_rows("contexts", contexts), "contexts")
+        choices = self.codec.choices
+        return self.inner.choices(vectors, choices.encode(choices.offered(actions), "actions"))
 
     def ask_many(
         self, contexts: FrameLike, actions: Offer | None = None, mask: Mask | None = None
@@ -426,8 +414,8 @@ class TablePolicy:
         if not len(rows):
             raise InputError("contexts: expected at least one row, got none.")
         # a bad row far down is refused before the first decision is made
-        self.codec.contexts(rows)
-        with self._alone():
+        self.codec.rows.encode(rows, "contexts")
+        with self._lock:
             before = self.issued
             try:
                 return [self.ask(row, actions, mask) for row in rows]
@@ -461,15 +449,15 @@ class TablePolicy:
                 self.inner.require_unlearned("update_many", one.id)
             contexts, actions = [one.context for one in contexts], [one.action for one in contexts]
         else:
-            self.codec.require_played(self.codec.offered(actions))
-        with self._alone():
+            self.codec.require_played(self.codec.choices.offered(actions))
+        with self._lock:
             vectors, encoded, codec = self._log(contexts, actions)
             self._change(codec, lambda: self.inner.update_many(vectors, encoded, rewards, outputs=outputs))
 
     def await_many(self, contexts: FrameLike, actions: Sequence[Action]) -> list[int]:
         """Await the rewards of the arm or row that was played in each row; return the ids that :meth:`tell` takes."""
-        self.codec.require_played(self.codec.offered(actions))
-        with self._alone():
+        self.codec.require_played(self.codec.choices.offered(actions))
+        with self._lock:
             vectors, encoded, codec = self._log(contexts, actions)
             return self._change(codec, lambda: self.inner.await_many(vectors, encoded))
 
@@ -510,8 +498,10 @@ class TablePolicy:
             raise InputError(f"constrained: {type(self.inner).__name__} takes no constraints; use ek_ucb or k_ucb.")
         vectors = None
         if safe_actions is not None:
-            vectors, settled = self.codec.actions(self.codec.offered(safe_actions))
-            if not settled:
+            choices = self.codec.choices
+            offered = choices.offered(safe_actions)
+            vectors = choices.encode(offered, "actions")
+            if not all(choices.learned(action) is choices for action in offered):
                 raise InputError(
                     "safe_actions: expected arms and levels that are described, got one that is not known yet; name it "
                     "in kb.Arms([…]) or kb.Categorical([…])."
@@ -573,12 +563,14 @@ class TablePolicy:
 
     def encode(self, context: RowLike, actions: Offer | None = None) -> tuple[FloatArray, FloatArray]:
         """Return the arrays of a row and the actions, shapes (d_x,) and (A, d_a), with the levels known now."""
-        return self.codec.context(context)[0], self.codec.actions(self.codec.offered(actions))[0]
+        rows, choices = self.codec.rows, self.codec.choices
+        vector = rows.encode([context], "context", numbered=False)[0]
+        return vector, choices.encode(choices.offered(actions), "actions")
 
     @property
     def arms(self) -> tuple[Level, ...]:
         """Every arm that was described or learned."""
-        return self.codec.arms
+        return self.codec.choices.arms
 
     @property
     def points(self) -> FloatArray:
@@ -590,34 +582,39 @@ class TablePolicy:
 
     def _offer(
         self, context: RowLike, actions: Offer | None, mask: Mask | None
-    ) -> tuple[FloatArray, FloatArray | Box, ArrayLike | None, Sequence[Action], bool]:
-        """Return context, actions and mask for the policy over arrays, the actions by name, and if all is settled."""
-        vector, settled = self.codec.context(context)
-        choices, allowed, offered, known = self._choices(actions, mask)
-        return vector, choices, allowed, offered, settled and known
+    ) -> tuple[FloatArray, FloatArray | Box, ArrayLike | None, Sequence[Action]]:
+        """Return context, actions and mask for the policy over arrays, and the actions by name."""
+        vector = self.codec.rows.encode([context], "context", numbered=False)[0]
+        return vector, *self._choices(actions, mask)
 
     def _choices(
         self, actions: Offer | None, mask: Mask | None
-    ) -> tuple[FloatArray | Box, ArrayLike | None, Sequence[Action], bool]:
+    ) -> tuple[FloatArray | Box, ArrayLike | None, Sequence[Action]]:
         if isinstance(actions, Box):
             if mask is not None:
                 raise InputError("mask: a box has no rows to leave out; offer a smaller box.")
-            return self.codec.box(actions), None, (), True
-        offered = self.codec.offered(actions)
-        vectors, known = self.codec.actions(offered)
-        return vectors, None if mask is None else self.codec.mask(mask, offered), offered, known
+            return self.codec.box(actions), None, ()
+        offered = self.codec.choices.offered(actions)
+        vectors = self.codec.choices.encode(offered, "actions")
+        return vectors, None if mask is None else self.codec.mask(mask, offered), offered
 
-    def _named(self, decision: Decision, context: RowLike, offered: Sequence[Action], settled: bool) -> NamedDecision:
+    def _by_name(
+        self, choose: Callable[..., Decision], context: RowLike, actions: Offer | None, mask: Mask | None
+    ) -> NamedDecision:
+        vector, choices, allowed, offered = self._offer(context, actions, mask)
+        return self._named(choose(vector, choices, allowed), context, offered)
+
+    def _named(self, decision: Decision, context: RowLike, offered: Sequence[Action]) -> NamedDecision:
         """Return a decision over arrays by name, among the actions on offer; none where a box was offered."""
-        action = self.codec.choices.read(decision.action) if decision.index < 0 else offered[decision.index]
-        assert action is not None
+        of_box = decision.index < 0
+        action: Any = self.codec.choices.read(decision.action) if of_box else offered[decision.index]
         if type(action) is dict:
             action = dict(action)
         elif type(action) is not str and not np.isscalar(action):
             action = dict(as_row("actions", action))
         return NamedDecision(
             decision.index,
-            self.codec.arm_of(action),
+            self.codec.choices.name_of(action),
             action,
             dict(context) if type(context) is dict else dict(as_row("context", context)),
             decision.mean,
@@ -626,12 +623,11 @@ class TablePolicy:
             decision.propensity,
             decision.id,
             decision,
-            settled,
         )
 
-    def _log(self, contexts: FrameLike, actions: Offer | None) -> tuple[FloatArray, FloatArray, Codec]:
+    def _log(self, contexts: FrameLike, actions: Offer | None) -> tuple[FloatArray, FloatArray, Features]:
         """Return the vectors of rounds that were played, and the codec that has learned them."""
-        rows, played = as_rows("contexts", contexts), self.codec.offered(actions)
+        rows, played = as_rows("contexts", contexts), self.codec.choices.offered(actions)
         if len(rows) != len(played):
             raise InputError(
                 f"contexts and actions: expected as many of each, got {len(rows)} and {len(played)}; actions are those "
@@ -639,7 +635,7 @@ class TablePolicy:
             )
         return self.codec.log(rows, played)
 
-    def _change(self, codec: Codec, change: Callable[[], T]) -> T:
+    def _change(self, codec: Features, change: Callable[[], T]) -> T:
         """Change the policy over arrays; its new points are encoded by a codec that has learned them.
 
         The codec comes first, and is taken back if the policy over arrays is as before: an error or an interrupt finds
@@ -654,9 +650,10 @@ class TablePolicy:
                 self.codec = before
             raise
 
-    def _alone(self) -> threading.RLock:
-        """Return the lock under which new levels are met: two threads must not give one vector to two of them."""
-        return _locks.setdefault(self, threading.RLock())
+    @property
+    def _lock(self) -> RLock:
+        """The lock of the policy over arrays: two threads must not give one vector to two new levels."""
+        return self.inner._lock
 
     def _model(self, verb: str) -> Policy:
         if not isinstance(self.inner.model, Posterior):
@@ -665,7 +662,7 @@ class TablePolicy:
 
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
         # a copy knows the levels that its model has learned, whatever other threads do
-        with self._alone():
+        with self._lock:
             return None, {**persistence.state_of(self), "inner": copy.deepcopy(self.inner)}
 
     def __copy__(self) -> Self:
@@ -680,9 +677,6 @@ class TablePolicy:
 def _encoded(id: int | NamedDecision) -> int | Decision:
     return id.encoded if isinstance(id, NamedDecision) else id
 
-
-# The locks of policies that are in use: they are no state, and are neither copied nor saved.
-_locks: WeakKeyDictionary[TablePolicy, threading.RLock] = WeakKeyDictionary()
 
 # It has the verbs of a policy; files and type checks at run time take it for one.
 Policy.register(TablePolicy)

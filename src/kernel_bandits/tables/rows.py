@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, require_finite
 from kernel_bandits.errors import InputError, needs
-from kernel_bandits.tables.columns import Column, ColumnGroup, Side
-from kernel_bandits.tables.values import Level, nearest, shown
+from kernel_bandits.tables.columns import Column, ColumnGroup, SideName
+from kernel_bandits.tables.values import Level, is_gap, nearest, shown
 
 Row: TypeAlias = Mapping[str, Any]
 # what one row, and several, may be given as; pandas and polars have no types of ours
@@ -99,13 +99,17 @@ def _numbered(place: str, number: int | None) -> str:
     return place if number is None else f"{place}, row {number}"
 
 
-class SideCodec(ABC):
-    """Encodes the contexts of a table, or its actions: a value that is replaced as levels are learned.
+class Side(ABC):
+    """The contexts of a table, or its actions: their encoding, a value that is replaced as levels are learned.
 
     What tells arms from described rows has defaults, those of rows.
     """
 
     __slots__ = ()
+
+    @abstractmethod
+    def groups(self, side: SideName) -> tuple[ColumnGroup, ...]:
+        """Return the groups of columns of an encoded row, in order."""
 
     @property
     @abstractmethod
@@ -113,12 +117,15 @@ class SideCodec(ABC):
         """The number of columns of an encoded row."""
 
     @abstractmethod
-    def encode(self, rows: Sequence[Any], place: str) -> tuple[FloatArray, bool]:
-        """Return vectors (n, width) of rows with what is known now, and whether all are settled for good."""
+    def encode(self, rows: Sequence[Any], place: str, numbered: bool = True) -> FloatArray:
+        """Return vectors (n, width) of rows with what is known now; errors name the place and the number of the row."""
 
     @abstractmethod
-    def learned(self, row: Any) -> Self:
-        """Return the codec that encodes a row, which :meth:`encode` took, for good."""
+    def learned(self, row: Any, place: str = "row") -> Self:
+        """Return the encoding that encodes a row for good as this one does, itself if it does so already.
+
+        An error names the place. A row that is refused by :meth:`encode` alone may pass.
+        """
 
     @abstractmethod
     def read(self, vector: FloatArray) -> Any:
@@ -130,7 +137,7 @@ class SideCodec(ABC):
         """The levels that were found of each column that looks for them."""
 
     @abstractmethod
-    def portable(self, side: Side, shift: int) -> list[dict[str, Any]]:
+    def portable(self, side: SideName, shift: int) -> list[dict[str, Any]]:
         """Return the encoding of each column as :meth:`TablePolicy.export` writes it, on columns moved by a shift."""
 
     def offered(self, offer: Any) -> Sequence[Any]:
@@ -158,95 +165,86 @@ class SideCodec(ABC):
         return ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ColumnCodec(SideCodec):
-    """Encodes rows column by column.
+@dataclass(frozen=True, slots=True)
+class Columns(Side):
+    """Rows that are encoded column by column.
 
     Attributes:
-        columns: each column with its name, and the columns of an encoded row from which and up to which it is written.
-        start: the first column of an encoded row.
+        columns: of the table, by name, with what they have learned.
     """
 
-    columns: tuple[tuple[str, Column, int, int], ...]
-    start: int
+    columns: Mapping[str, Column]
+    # each column with its name, the columns of an encoded row from which and up to which it is written, and its gap
+    _places: tuple[tuple[str, Column, int, int, list[float]], ...] = field(init=False, repr=False, compare=False)
+    saved: ClassVar[tuple[str, ...]] = ("columns",)
 
-    @classmethod
-    def of(cls, columns: Mapping[str, Column], start: int = 0) -> ColumnCodec:
-        """Return the codec of described columns, whose encoded rows begin at a column."""
-        places, position = [], start
-        for name, column in columns.items():
-            places.append((name, column, position, position + column.width))
-            position += column.width
-        return cls(tuple(places), start)
+    def __post_init__(self) -> None:
+        places, start = [], 0
+        for name, column in self.columns.items():
+            stop = start + column.width
+            places.append((name, column, start, stop, [*[column.gap] * (stop - start - 1), 1.0]))
+            start = stop
+        object.__setattr__(self, "_places", tuple(places))
+
+    def groups(self, side: SideName) -> tuple[ColumnGroup, ...]:
+        return tuple(group for name, column in self.columns.items() for group in column.groups(name, side))
 
     @property
     def width(self) -> int:
-        return self.columns[-1][3] - self.start if self.columns else 0
+        return self._places[-1][3] if self._places else 0
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the columns of the table."""
-        return tuple(name for name, *_ in self.columns)
-
-    def write(self, out: FloatArray, row: RowLike, place: str, number: int | None = None) -> bool:
-        """Write a row to zeros; return whether it will be encoded like this for good.
-
-        Args:
-            out: to be written to; if the row is refused, what stands in it means nothing.
-            row: as it came.
-            place: what an error calls the row.
-            number: of the row, where there are several.
-        """
+    def numbers(self, row: RowLike, place: str, number: int | None = None) -> list[float]:
+        """Return the numbers of a row, which is one of several if it has a number."""
         if type(row) is not dict:
             row = dict(as_row(_numbered(place, number), row))
-        settled, name = True, ""
+        numbers: list[float] = []
+        name = ""
         try:
-            if len(row) != len(self.columns):
+            if len(row) != len(self._places):
                 raise KeyError
-            for name, column, start, stop in self.columns:
-                if not column.write(out, start, stop, row[name]):
-                    settled = False
+            for name, column, _, _, gap in self._places:
+                value = row[name]
+                if not is_gap(value):
+                    numbers += column.encode(value)
+                    if column.missing:
+                        numbers.append(0.0)
+                elif column.missing:
+                    numbers += gap
+                else:
+                    raise InputError(
+                        "expected a value, got none; describe the column with missing=True if it may be missing."
+                    )
         except (InputError, KeyError) as reason:
-            require_columns(_numbered(place, number), row, self.names)
+            require_columns(_numbered(place, number), row, tuple(self.columns))
             raise InputError(f"{_numbered(place, number)}, column {name!r}: {reason}") from reason
-        return settled
+        return numbers
 
-    def encode(self, rows: Sequence[RowLike], place: str) -> tuple[FloatArray, bool]:
-        out, settled = np.zeros((len(rows), self.width)), True
-        # as many columns as are known, and every known one: no others
-        if set(map(type, rows)) == {dict} and set(map(len, rows)) == {len(self.columns)}:
-            try:
-                for name, column, start, stop in self.columns:
-                    settled &= column.write_many(out, start, stop, [row[name] for row in rows])
-                return out, settled
-            except (InputError, KeyError):
-                out[:] = 0.0
-        # rows that are no dicts, or have an error to be named
-        written = [self.write(vector, row, place, number) for number, (vector, row) in enumerate(zip(out, rows))]  # noqa: B905
-        return out, all(written)
+    def encode(self, rows: Sequence[RowLike], place: str, numbered: bool = True) -> FloatArray:
+        vectors = [self.numbers(row, place, number if numbered else None) for number, row in enumerate(rows)]
+        return np.array(vectors).reshape(len(rows), self.width)
 
-    def learned(self, row: RowLike) -> Self:
-        row = as_row("row", row)
-        columns = tuple((name, column.learned(row[name]), *place) for name, column, *place in self.columns)
-        return replace(self, columns=columns)  # type: ignore[arg-type]
+    def learned(self, row: RowLike, place: str = "row") -> Self:
+        row = as_row(place, row)
+        try:
+            columns = {name: column.learned(row[name]) for name, column in self.columns.items()}
+        except (InputError, KeyError):
+            self.numbers(row, place)
+            raise
+        changed = any(columns[name] is not column for name, column in self.columns.items())
+        return replace(self, columns=columns) if changed else self
 
     def read(self, vector: FloatArray) -> dict[str, Any]:
-        return {name: column.read(vector[start:stop]) for name, column, start, stop in self.columns}
+        return {name: column.read(vector[start:stop]) for name, column, start, stop, _ in self._places}
 
     @property
     def levels(self) -> dict[str, tuple[Level, ...]]:
-        return {name: column.found for name, column, *_ in self.columns if column.found is not None}
+        return {name: column.found for name, column in self.columns.items() if column.found is not None}
 
-    def portable(self, side: Side, shift: int) -> list[dict[str, Any]]:
+    def portable(self, side: SideName, shift: int) -> list[dict[str, Any]]:
         nodes = []
-        for name, column, start, stop in self.columns:
-            gap = None
-            if column.missing:
-                vector = np.zeros(stop - start)
-                column.write_gap(vector, 0, stop - start)
-                gap = vector.tolist()
+        for name, column, start, stop, gap in self._places:
             place = {"name": name, "side": side, "columns": [shift + start, shift + stop]}
-            nodes.append(place | column.portable() | {"missing": gap})
+            nodes.append(place | column.portable() | {"missing": gap if column.missing else None})
         return nodes
 
 
@@ -283,25 +281,9 @@ def _output_names(transformer: Transformer) -> tuple[str, ...]:
         ) from reason
 
 
-def transformer_groups(transformer: Transformer, side: Side) -> tuple[ColumnGroup, ...]:
-    """Return one group for neighbouring columns that, by their names, come from one column of the table."""
-    inputs = sorted(_input_names(transformer), key=len, reverse=True)
-    groups: list[ColumnGroup] = []
-    for column in _output_names(transformer):
-        # a ColumnTransformer puts the name of the step before the name of the column, and levels behind it
-        bare = column.partition("__")[2] or column
-        variable = next((name for name in inputs if bare == name or bare.startswith(f"{name}_")), bare)
-        if groups and groups[-1].variable == variable:
-            groups[-1] = replace(groups[-1], kind="categorical", columns=(*groups[-1].columns, column))
-        else:
-            name = variable if variable not in [group.name for group in groups] else column
-            groups.append(ColumnGroup(name, variable, "numeric", side, (column,)))
-    return tuple(groups)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class TransformerCodec(SideCodec):
-    """Encodes rows by a fitted transformer, which learns nothing more.
+class Transformed(Side):
+    """Rows that are encoded by a fitted transformer, which learns nothing more.
 
     Attributes:
         transformer: takes a pandas frame.
@@ -314,21 +296,32 @@ class TransformerCodec(SideCodec):
     outputs: tuple[str, ...]
 
     @classmethod
-    def of(cls, transformer: Transformer) -> TransformerCodec:
-        """Return the codec of a fitted transformer."""
+    def by(cls, transformer: Transformer) -> Self:
+        """Return the encoding of a fitted transformer."""
         return cls(transformer, _input_names(transformer), _output_names(transformer))
+
+    def groups(self, side: SideName) -> tuple[ColumnGroup, ...]:
+        """Return one group for neighbouring columns that, by their names, come from one column of the table."""
+        inputs = sorted(self.names, key=len, reverse=True)
+        groups: list[ColumnGroup] = []
+        for column in self.outputs:
+            # a ColumnTransformer puts the name of the step before the name of the column, and levels behind it
+            bare = column.partition("__")[2] or column
+            variable = next((name for name in inputs if bare == name or bare.startswith(f"{name}_")), bare)
+            if groups and groups[-1].variable == variable:
+                groups[-1] = replace(groups[-1], kind="categorical", columns=(*groups[-1].columns, column))
+            else:
+                name = variable if variable not in [group.name for group in groups] else column
+                groups.append(ColumnGroup(name, variable, "numeric", side, (column,)))
+        return tuple(groups)
 
     @property
     def width(self) -> int:
         return len(self.outputs)
 
-    def write(self, out: FloatArray, row: RowLike, place: str, number: int | None = None) -> bool:
-        out[:] = self.encode([row], _numbered(place, number), numbered=False)[0][0]
-        return True
-
-    def encode(self, rows: Sequence[RowLike], place: str, numbered: bool = True) -> tuple[FloatArray, bool]:
+    def encode(self, rows: Sequence[RowLike], place: str, numbered: bool = True) -> FloatArray:
         if not len(rows):
-            return np.empty((0, self.width)), True
+            return np.empty((0, self.width))
         with needs("pandas", "kernel-bandits[sklearn]"):
             import pandas as pd
         checked = []
@@ -347,10 +340,10 @@ class TransformerCodec(SideCodec):
                 f"({len(rows)}, {self.width})."
             )
         require_finite(f"{place}, transformed", dense)
-        return dense, True
+        return dense
 
-    def learned(self, row: RowLike) -> Self:
-        del row  # a fitted transformer stays as it is
+    def learned(self, row: RowLike, place: str = "row") -> Self:
+        del row, place  # a fitted transformer stays as it is
         return self
 
     def read(self, vector: FloatArray) -> dict[str, Any]:
@@ -360,12 +353,9 @@ class TransformerCodec(SideCodec):
     def levels(self) -> dict[str, tuple[Level, ...]]:
         return {}
 
-    def portable(self, side: Side, shift: int) -> list[dict[str, Any]]:
+    def portable(self, side: SideName, shift: int) -> list[dict[str, Any]]:
         del side, shift
         raise InputError(
             "export: a transformer is code and cannot be written to a file; export the policy over arrays, "
             "policy.inner.export(path), and apply the transformer yourself."
         )
-
-
-RowCodec: TypeAlias = ColumnCodec | TransformerCodec

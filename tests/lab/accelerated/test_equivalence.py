@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 from kernel_bandits_lab import accelerated
-from kernel_bandits_lab.accelerated.chunk import traces
+from kernel_bandits_lab.accelerated.engine import traces
 from kernel_bandits_lab.accelerated.models import Capacity, Demand
+from kernel_bandits_lab.accelerated.problems import CHUNK
 from kernel_bandits_lab.accelerated.replicas import computing, simulate_batch
-from kernel_bandits_lab.accelerated.rounds import CHUNK
 
 import kernel_bandits as kb
 

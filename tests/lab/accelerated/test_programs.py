@@ -8,12 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from kernel_bandits_lab.accelerated.arrays import bucket
-from kernel_bandits_lab.accelerated.engine import next_capacities
-from kernel_bandits_lab.accelerated.exact import ExactGrowth
-from kernel_bandits_lab.accelerated.models import Capacity, Demand
+from kernel_bandits_lab.accelerated.engine import WORKERS, Compiler, next_capacities
+from kernel_bandits_lab.accelerated.models import Capacity, Demand, ExactGrowth
 from kernel_bandits_lab.accelerated.nystrom import NystromGrowth
-from kernel_bandits_lab.accelerated.programs import WORKERS, Compiler
-from kernel_bandits_lab.accelerated.rounds import CHUNK
+from kernel_bandits_lab.accelerated.problems import CHUNK
 
 compiled = Counter()
 

@@ -2,8 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from kernel_bandits_lab import accelerated
-from kernel_bandits_lab.accelerated.chunk import traces
-from kernel_bandits_lab.accelerated.programs import Compiler
+from kernel_bandits_lab.accelerated.engine import Compiler, traces
 from kernel_bandits_lab.accelerated.replicas import computing, simulate_batch
 
 import kernel_bandits as kb

@@ -2,8 +2,8 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from kernel_bandits_lab.accelerated.arrays import bounded, choose
 from kernel_bandits_lab.accelerated.replicas import computing
-from kernel_bandits_lab.accelerated.selection import bounded, choose
 
 
 def test_bounded_draws_what_numpy_draws():

@@ -8,8 +8,7 @@ import sys
 import time
 
 import pytest
-from kernel_bandits_lab import Sweep, executor, load_study, read_record, read_results
-from kernel_bandits_lab.execution import cluster as cluster_module
+from kernel_bandits_lab import Sweep, execution, executor, load_study, read_record, read_results
 from sweeping import DEADLY, NUMBER_OF_RUNS, Command, assert_same_records, command, record_files, wait_for_records
 
 import kernel_bandits as kb
@@ -118,7 +117,7 @@ def test_an_address_that_is_none_is_one_line(study_file, tmp_path):
 
 
 def test_an_address_where_nobody_answers_is_said(study_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster_module, "TIMEOUT", 0.5)
+    monkeypatch.setattr(execution, "TIMEOUT", 0.5)
     sweep = Sweep(load_study(study_file), tmp_path)
     with pytest.raises(kb.UnavailableError, match="No Dask scheduler responds at tcp://"):
         next(sweep.run(executor(scheduler="tcp://127.0.0.1:1")))

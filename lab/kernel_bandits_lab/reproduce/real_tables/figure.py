@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from kernel_bandits_lab import Record, group
 from kernel_bandits_lab.paper_figure import PANELS, Layout, paper_figure
-from kernel_bandits_lab.summary import mean_interval
-from kernel_bandits_lab.tables import Table
+from kernel_bandits_lab.tables import Table, mean_interval
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.loop import RunResult

@@ -20,8 +20,7 @@ from kernel_bandits_lab.reproduce.table_1.measurements import (
     measure,
     read,
 )
-from kernel_bandits_lab.summary import mean_interval
-from kernel_bandits_lab.tables import Table
+from kernel_bandits_lab.tables import Table, mean_interval
 
 from kernel_bandits.arrays import FloatArray
 

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from scipy.special import betaln
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.offpolicy import ArmDifference, BoundedTerms, CandidateValue
+from kernel_bandits.offpolicy import ArmDifference, CandidateValue
 from kernel_bandits_server.settings import LoopSettings
 
 LEVEL = 0.95
@@ -93,15 +93,15 @@ class Trial(Struct, frozen=True):
             gain = gain.after(self._gained(rewards[known], policy[known], challenger[known]))
         return structs.replace(self, lift=lift, segments=segments, gain=gain, visitors=visitors, sampled=sampled)
 
-    def _gained(self, rewards: FloatArray, policy: FloatArray, challenger: FloatArray) -> BoundedTerms:
+    def _gained(self, rewards: FloatArray, policy: FloatArray, challenger: FloatArray) -> FloatArray:
         """Return terms of V_c − V_p, from w = c(a)/m(a) of the challenger c and v = p(a)/m(a) of the policy p.
 
         X = w·(r − low) + v·(high − r) − (high − low) ≥ −(high − low), with m the loop as a whole: importance weights
-        may be as large as they come. The same with both exchanged has the expectation V_p − V_c.
+        may be as large as they come. The second row, with both exchanged, has the expectation V_p − V_c.
         """
         above, below = rewards - self.low, self.high - rewards
         terms = [one * above + other * below for one, other in ((challenger, policy), (policy, challenger))]
-        return BoundedTerms(*(term[None] - (self.high - self.low) for term in terms))
+        return np.stack(terms)[:, None] - (self.high - self.low)
 
     def _remember(self, places: FloatArray, control: Any, rewards: FloatArray) -> tuple[dict[str, Any], float]:
         """Return the sample of visitors after further decisions, and the share of all of them that it is."""

@@ -69,9 +69,7 @@ def coverage(logs: int) -> None:
         log = simulated(seed, 2.0)
         found = evaluate(log, candidate(log.contexts), model=MODEL, seed=seed)
         warned += bool(found.warnings)
-        wide = evaluate(log, candidate(log.contexts), model=None, interval_method="bernstein")
-        both = {**found.estimates, "inverse propensity, Bernstein": wide.estimates["inverse propensity"]}
-        for name, one in both.items():
+        for name, one in found.estimates.items():
             held[name] = held.get(name, 0) + (one.low <= truth <= one.high)
     print(f"good overlap, {logs} logs: 95 % intervals that hold the value; warned in {100 * warned / logs:.1f} %")
     for name, count in held.items():

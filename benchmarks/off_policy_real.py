@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 import kernel_bandits as kb
-from kernel_bandits.offpolicy import Log, RewardModel, compare, evaluate, fitted_model
+from kernel_bandits.offpolicy import Log, RewardModel, evaluate, fitted_model
 
 ARMS = ("nothing", "up to 1 $", "1 to 2 $", "above 2 $")
 
@@ -52,14 +52,14 @@ def trial(path: Path) -> None:
         found = evaluate(log, arm, model=model)
         one = found.recommended
         print(f"  {arm:10} {one.value:.3f} ({one.low:.3f} to {one.high:.3f})  {found.verdict}")
-    print(compare(log, "above 2 $", "1 to 2 $", model=model))
+    print("more than 2 $ against 1 to 2 $:", evaluate(log, "above 2 $", "1 to 2 $", model=model).verdict)
     near = contexts[:, 0].mean()
 
     def by_distance(context: np.ndarray, actions: np.ndarray) -> int:
         del actions
         return 3 if context[0] > near else 2
 
-    print("more for those who live far away:", compare(log, by_distance, "1 to 2 $", model=model).verdict)
+    print("more for those who live far away:", evaluate(log, by_distance, "1 to 2 $", model=model).verdict)
     half = len(log) // 2
     policy = kb.ek_ucb(kb.Gaussian(1.0), regularization=0.2, seed=0)
     policy.update_many(log.contexts[:half], log.catalogue[log.played[:half]], log.rewards[:half])

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.offpolicy import ArmDifference, BoundedMean, BoundedTerms, CandidateValue, modelled_terms
+from kernel_bandits.offpolicy import ArmDifference, BoundedMean, CandidateValue, modelled_terms
 from kernel_bandits.offpolicy.estimators import stabilising_weights
 from kernel_bandits.offpolicy.intervals import studentised
 from kernel_bandits.offpolicy.sequences import CAPS, Sums, log_mixture
@@ -100,13 +100,12 @@ def played_by(arms: NDArray[np.intp], logs: Logs) -> FloatArray:
     return np.eye(ARMS)[arms[logs.kinds]]
 
 
-def terms_of(target: FloatArray, logs: Logs, caps: tuple[float, ...] = CAPS) -> BoundedTerms:
+def terms_of(target: FloatArray, logs: Logs, caps: tuple[float, ...] = CAPS) -> FloatArray:
     def flat(part: NDArray[Any]) -> NDArray[Any]:
         return part.reshape(-1, *part.shape[2:])
 
     of_logs = flat(logs.probabilities), flat(logs.played), flat(logs.rewards), flat(logs.means)
-    found = modelled_terms(flat(target), *of_logs, 0.0, 1.0, caps)
-    return BoundedTerms(*(side.reshape(-1, len(target), ROUNDS) for side in (found.lower, found.upper)))
+    return modelled_terms(flat(target), *of_logs, 0.0, 1.0, caps).reshape(2, len(caps), len(target), ROUNDS)
 
 
 def doubly_robust(target: FloatArray, logs: Logs) -> FloatArray:
@@ -116,8 +115,8 @@ def doubly_robust(target: FloatArray, logs: Logs) -> FloatArray:
 
 
 def started(sequence: CandidateValue, logs: int) -> CandidateValue:
-    zeros = np.zeros((len(sequence.caps), logs))
-    return replace(sequence, lower=Sums(zeros, zeros, zeros), upper=Sums(zeros, zeros, zeros))
+    zeros = np.zeros((2, len(sequence.caps), logs))
+    return replace(sequence, sums=Sums(0, zeros, zeros))
 
 
 def ever_excluded(sums: Sums, scale: float, truth: float, failure: float) -> NDArray[np.bool_]:
@@ -128,16 +127,12 @@ def ever_excluded(sums: Sums, scale: float, truth: float, failure: float) -> NDA
 
 def excluded(path: CandidateValue, truth: float) -> NDArray[np.bool_]:
     """Return for each log whether the interval of a value ever excludes the truth, on either side, with any cap."""
-    found, failure = np.zeros(path.lower.total.shape[1], dtype=bool), 0.025 / len(path.caps)
-    for side, center in ((path.lower, truth), (path.upper, -truth)):
+    found, failure = np.zeros(path.sums.total.shape[2], dtype=bool), 0.025 / len(path.caps)
+    for side, center in enumerate((truth, -truth)):
         for place, cap in enumerate(path.caps):
-            own = Sums(side.count[place], side.total[place], side.squares[place])
+            own = Sums(path.sums.count, path.sums.total[side, place], path.sums.squares[side, place])
             found |= ever_excluded(own, 1.0 + cap, center, failure)
     return found
-
-
-def at_the_end(path: CandidateValue) -> CandidateValue:
-    return replace(path, lower=path.lower.last(), upper=path.upper.last())
 
 
 def sequences(logs: int) -> None:
@@ -150,7 +145,7 @@ def sequences(logs: int) -> None:
                     target = played_by(arms, batch)
                     path = started(CandidateValue(), TOGETHER).path(terms_of(target, batch))
                     left += int(excluded(path, truth).sum())
-                    low, high = at_the_end(path).interval
+                    low, high = path.at(-1).interval
                     error = doubly_robust(target, batch).std(axis=1) / np.sqrt(ROUNDS)
                     ratios.append((high - low) / (2 * 1.96 * error))
                 share = left / logs
@@ -217,9 +212,9 @@ def differences(logs: int) -> None:
         left, ratios = 0, []
         for _ in range(logs // TOGETHER):
             values = (generator.random((TOGETHER, ROUNDS)) < rate).astype(float)
-            path = BoundedMean(sums=Sums(zeros, zeros, zeros)).path(values)
+            path = BoundedMean(sums=Sums(0, zeros, zeros)).path(values)
             left += int(both_sides(path.sums, 1.0, rate).sum())
-            low, high = replace(path, sums=path.sums.last()).interval
+            low, high = path.at(-1).interval
             ratios.append((high - low) / (2 * 1.96 * np.sqrt(rate * (1 - rate) / ROUNDS)))
         print(f"  mean {rate}: {100 * left / logs:.1f} %, {np.median(ratios):.2f}", flush=True)
     for first, second, share in ((0.5, 0.4, 0.5), (0.1, 0.1, 0.5), (0.1, 0.1, 0.9), (0.05, 0.05, 0.9)):
@@ -228,10 +223,10 @@ def differences(logs: int) -> None:
             groups = generator.random((TOGETHER, ROUNDS)) < share
             rewards = (generator.random(groups.shape) < np.where(groups, first, second)).astype(float)
             pair = (zeros, zeros)
-            start = ArmDifference(least_share=1 - share, sums=Sums(zeros, zeros, zeros), counts=pair, totals=pair)
+            start = ArmDifference(least_share=1 - share, sums=Sums(0, zeros, zeros), counts=pair, totals=pair)
             watched = start.path(groups, rewards, share)
             left += int(both_sides(watched.sums, 1.0 / (1.0 - share), first - second).sum())
-            low, high = replace(watched, sums=watched.sums.last()).interval
+            low, high = watched.at(-1).interval
             variance = first * (1 - first) / share + second * (1 - second) / (1 - share)
             ratios.append((high - low) / (2 * 1.96 * np.sqrt(variance / ROUNDS)))
         print(

@@ -29,9 +29,9 @@ os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
 import numpy as np
 import uvicorn
 from kernel_bandits_server.app import build_app
-from kernel_bandits_server.commands import Command
 from kernel_bandits_server.events import Event
 from kernel_bandits_server.messages import Body, Outcome
+from kernel_bandits_server.planning import Command
 from kernel_bandits_server.settings import parse_settings
 from kernel_bandits_server.store import Store
 from kernel_bandits_server.worker import Runtime

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 from kernel_bandits_server import insight
-from kernel_bandits_server.commands import Change, Command, Decide, Query, Reward
 from kernel_bandits_server.messages import DecisionRequest
+from kernel_bandits_server.planning import Command, Decide, Query, RetireArm, Reward, SetArm
 from kernel_bandits_server.settings import parse_settings
 from kernel_bandits_server.store import Store
 from kernel_bandits_server.worker import Worker, replay
@@ -54,7 +54,8 @@ class Shop:
     def __init__(self, database: str) -> None:
         settings = parse_settings(LOOP)
         self.settings, self.store, self.now = settings.loops["shop"], Store(database), 1_767_222_000.0
-        self.worker = Worker(self.settings, settings.service, self.store, lambda: True, self._finish)
+        self.leader = self.store.leadership()
+        self.worker = Worker(self.settings, settings.service, self.store, self.leader, self._finish)
         self.worker.clock = lambda: self.now  # type: ignore[assignment] # the simulator's clock
         self.worker.start()
 
@@ -93,11 +94,12 @@ def main() -> None:
         misses, hours, worst, naive = 0, 0, 0.0, 0.0
         for hour in range(24 * given.days):
             if hour == 12 * given.days:
-                shop(Change({"arm": "gold", "features": None}), Change({"retire": "green", "pending": "keep"}))
+                shop(SetArm("gold", None), RetireArm("green", expires=False))
             if hour == 18 * given.days - 3:
                 # as after a kill: nothing but the log is left
                 shop.worker.stop()
                 digest = replay(shop.settings, shop.store).digest()
+                shop.leader.release()
                 shop.store.close()
                 later, shop = shop.now, Shop(database)
                 shop.now = later

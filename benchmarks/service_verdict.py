@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from kernel_bandits_server.commands import Decide
+from kernel_bandits_server.choosing import draft_all
 from kernel_bandits_server.events import Event
 from kernel_bandits_server.messages import DecisionRequest
-from kernel_bandits_server.planning import draft_all
+from kernel_bandits_server.planning import Decide
 from kernel_bandits_server.replica import Replica
 from kernel_bandits_server.settings import LoopSettings, parse_settings
-from kernel_bandits_server.trial import verdict
 from measure import markdown
 
 LOOP = """
@@ -79,7 +78,9 @@ def simulate(
                     events.append(Event(kind, command.id, body))
             first = replica.applied + 1
             replica.apply([event.at(first + i, time) for i, event in enumerate(events)])
-        found.append(verdict(replica.tally.view().trial, float(day + 1)))
+        trial = replica.seen().trial
+        assert trial is not None
+        found.append(trial.verdict(float(day + 1)))
     return found
 
 

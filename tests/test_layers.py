@@ -31,7 +31,7 @@ LAYERS = {
     "io": "atomic file writes",
     "actions": "boxes, masks, and pairs of context and action as joint points",
     "persistence": "one file per policy, without pickle",
-    "numerics": "linear algebra, one identity per function; BLAS threads",
+    "numerics": "linear algebra, one identity per function; a matrix that grows; BLAS threads",
     "kernels": "covariance functions, their gradients, and explicit feature maps; any scikit-learn kernel fits too",
     "learning": "lengthscales, variance and noise that maximise the evidence",
     "dictionaries": "the rules that choose anchors: `Kors`, `PosteriorVariance`, `Fixed`, `Resampling`",

@@ -35,7 +35,7 @@ def test_rows_whose_growth_was_interrupted_grow_as_before(change):
         run_with_interrupt(lambda: change(rows), line, Injected)  # noqa: B023 (called at once)
         np.testing.assert_array_equal(rows.array, np.arange(5.0))
         np.testing.assert_array_equal(rows.appended(3.0).appended(4.0).array, [*np.arange(5.0), 3.0, 4.0])
-        assert rows.appended(3.0).last == 3.0
+        assert rows.appended(3.0).tail[-1] == 3.0
 
 
 def test_rows_are_not_copied_as_they_grow():

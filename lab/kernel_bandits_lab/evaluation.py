@@ -11,7 +11,7 @@ import numpy as np
 from kernel_bandits.errors import InputError
 from kernel_bandits.logs import ContinuousLog, Log
 from kernel_bandits.offpolicy import RewardModel, Valuation, evaluate, fitted_model
-from kernel_bandits.offpolicy.valuation import Written
+from kernel_bandits.offpolicy.reward_model import Written
 from kernel_bandits.policy import Policy
 from kernel_bandits_lab.plots import require_matplotlib
 from kernel_bandits_lab.study import catalogue, did_you_mean

@@ -24,7 +24,7 @@ from kernel_bandits.arrays import as_count
 from kernel_bandits.errors import InputError, MissingPackageError, UnavailableError, needs
 from kernel_bandits.loop import RunResult
 from kernel_bandits.loop import run as run_loop
-from kernel_bandits.numerics.blas_threads import single_threaded
+from kernel_bandits.numerics.linalg import single_threaded
 from kernel_bandits_lab.results import Record, provenance
 from kernel_bandits_lab.study import Component, Run
 

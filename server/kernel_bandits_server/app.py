@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import os
-import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from litestar import Litestar, MediaType, Request, Response, delete, get, post, put
 from litestar.config.compression import CompressionConfig
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
-from litestar.middleware import DefineMiddleware
 from litestar.middleware.rate_limit import RateLimitConfig
 from litestar.openapi import OpenAPIConfig, ResponseSpec
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from litestar.plugins.prometheus import PrometheusConfig
 from litestar.response import Stream
+from prometheus_client import REGISTRY, CollectorRegistry, Gauge, generate_latest
 
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.tables import Arms
 from kernel_bandits.tables.values import shown
-from kernel_bandits_server import insight, metrics
-from kernel_bandits_server.choosing import Asked, arm_of, choose
-from kernel_bandits_server.commands import Activate, Change, Decide, Expire, Import, Query, RefusedError, Reward
-from kernel_bandits_server.events import Event, encode_finite
-from kernel_bandits_server.keys import Keys
+from kernel_bandits_server import insight
+from kernel_bandits_server.access import Gate, Keys
+from kernel_bandits_server.choosing import Asked, arm_of, choose, spread
+from kernel_bandits_server.events import Event, encode
 from kernel_bandits_server.messages import (
     ArmRequest,
     Body,
@@ -49,6 +48,19 @@ from kernel_bandits_server.messages import (
     RewardsRequest,
     ShareRequest,
 )
+from kernel_bandits_server.planning import (
+    Activate,
+    Command,
+    Decide,
+    Expire,
+    Import,
+    Query,
+    RefusedError,
+    RetireArm,
+    Reward,
+    SetArm,
+    SetShare,
+)
 from kernel_bandits_server.replica import Replica
 from kernel_bandits_server.settings import Limits
 from kernel_bandits_server.store import StoreError
@@ -57,39 +69,43 @@ from kernel_bandits_server.worker import Runtime
 _log = logging.getLogger("kernel_bandits_server")
 LOOP, DECISION = "/v1/loops/{loop:str}", "/v1/loops/{loop:str}/decisions/{id:str}"
 PAGE = Path(__file__).with_name("page")
-# Nothing on the page comes from elsewhere, and no script stands in the page itself.
-CONTENT_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 SAFE_HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
-    "content-security-policy": CONTENT_POLICY,
+    # nothing on the page comes from elsewhere, and no script stands in the page itself
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 }
-# Statuses of HTTP for what became of a reward, an activation or an expiry.
-STATUS = {"unknown": 404, "conflict": 409}
+REFUSALS = {
+    400: ("not_json", "Not JSON"),
+    401: ("no_key", "No key"),
+    403: ("refused", "Not allowed"),
+    404: ("unknown_path", "Unknown"),
+    405: ("wrong_method", "Another method"),
+    409: ("conflict", "Conflict"),
+    413: ("too_long", "Too much"),
+    422: ("invalid", "Invalid"),
+    429: ("too_fast", "Too fast"),
+    503: ("database", "Repeat it later"),
+}
 LOG_PAGE = 1_000
-# Random parts of the next ids: the system is asked for many at a time. A copy of the process must not use them too.
-_RANDOM_BYTES, _AT_A_TIME = 10, 256
-_random_parts: list[str] = []
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_random_parts.clear)
-P = TypeVar("P")
+GAUGES = {
+    "ready": "Whether the loop decides.",
+    "events": "Events that the loop has taken into account.",
+    "waiting": "Requests that wait for the loop.",
+    "pending": "Decisions that await their reward.",
+    "matured": "Decisions that count in the averages.",
+    "dictionary_size": "Points or features that carry the model.",
+    "leads": "Whether this process settles silent decisions and writes snapshots.",
+}
 Json = dict[str, Any]
 
 
 def fresh_id() -> str:
     """Return an id that no other decision has; later ones sort after earlier ones, which databases like."""
-    try:
-        part = _random_parts.pop()
-    except IndexError:
-        digits, length = secrets.token_hex(_RANDOM_BYTES * _AT_A_TIME), 2 * _RANDOM_BYTES
-        _random_parts.extend(digits[start : start + length] for start in range(length, len(digits), length))
-        part = digits[:length]
-    return f"{time.time_ns() // 1_000_000:011x}-{part}"
+    return f"{time.time_ns() // 1_000_000:011x}-{secrets.token_hex(10)}"
 
 
 @post(
@@ -102,13 +118,13 @@ def fresh_id() -> str:
 async def decide(loop: FromPath[str], data: JSONBody[DecisionRequest], state: State) -> Response[Decision]:
     """Choose an action."""
     runtime: Runtime = state.runtime
-    settings = runtime.worker(loop).settings
-    _check(data, runtime.settings.service.limits, isinstance(settings.features.actions, Arms))
+    settings, service = runtime.worker(loop).settings, runtime.settings.service
+    _check(data, service.limits, isinstance(settings.features.actions, Arms))
     command = Decide(data.id or fresh_id(), data.id is not None, data)
     if settings.control is not None and settings.control.rule == "loop":
-        command.other = await _other_loop(runtime, str(settings.control.loop), data)
+        command.other = await runtime.carry_out(str(settings.control.loop), Query(partial(_plays, data)))
     event, repeated = await runtime.carry_out(loop, command)
-    if runtime.settings.service.log_contexts:
+    if service.log_contexts:
         facts = {"loop": loop, "id": event.decision, "context": event.body["context"]}
         _log.info("decision", extra={**facts, "action": event.body["action"]})
     found = _decision(event, data.details)
@@ -118,41 +134,35 @@ async def decide(loop: FromPath[str], data: JSONBody[DecisionRequest], state: St
 
 def _check(data: DecisionRequest, limits: Limits, has_arms: bool) -> None:
     for name, given in (("actions", data.actions), ("excluded", data.excluded)):
-        if given is not None and len(given) > limits.actions:
-            raise RefusedError(413, "too_many", f"{name}: expected at most {limits.actions}, got {len(given)}.")
+        _require_few(given or (), name, limits.actions)
     if data.box is not None and data.actions is not None:
         raise InputError("box: expected an object with a range for each column, and no actions beside it.")
     if data.actions is not None and not data.actions:
         raise InputError("actions: expected at least one action, got none.")
-    if isinstance(data.actions, list):
-        _require_distinct(data.actions, has_arms)
-
-
-def _require_distinct(offer: list[Any], has_arms: bool) -> None:
-    """Refuse an action that stands there twice: each place would have a part of its probability."""
     seen: set[Any] = set()
-    for action in offer:
+    for action in data.actions if isinstance(data.actions, list) else ():
         # 1 and 1.0 are one arm, whatever its features are this time
         key = arm_of(action) if has_arms else None
         if key is None or isinstance(key, (dict, list)):
             row = action if isinstance(action, dict) else {"": action}
             key = repr(sorted((name, float(one) if isinstance(one, int) else one) for name, one in row.items()))
         if key in seen:
+            # each place would have a part of its probability
             raise InputError(f"actions: expected each action once, got {shown(action)} again; leave the repeats out.")
         seen.add(key)
 
 
-async def _other_loop(runtime: Runtime, other: str, data: DecisionRequest) -> dict[Any, float]:
-    """Return the probability of each arm in the loop that the control group follows."""
+def _require_few(items: Sequence[Any] | dict[str, Any], place: str, most: int) -> None:
+    if len(items) > most:
+        raise RefusedError(413, "too_many", f"{place}: expected at most {most}, got {len(items)}.")
 
-    def ask(replica: Replica) -> dict[Any, float]:
-        offer = replica.offer(data.actions)
-        made = choose(replica.policy, Asked(data.context, offer, data.excluded))
-        table = made.probabilities or [float(place == made.place) for place in range(len(offer))]
-        return {arm_of(action): share for action, share in zip(offer, table, strict=True)}
 
-    found: dict[Any, float] = await runtime.carry_out(other, Query(ask))
-    return found
+def _plays(data: DecisionRequest, replica: Replica) -> dict[Any, float]:
+    """Return the probability of each arm in the loop that a control group follows."""
+    offer = replica.offer(data.actions)
+    asked = Asked(data.context, offer, data.excluded)
+    table = spread(choose(replica.policy, asked), asked)
+    return {arm_of(action): share for action, share in zip(offer, table, strict=True)}
 
 
 def _decision(event: Event, details: bool) -> Decision:
@@ -176,40 +186,33 @@ def _decision(event: Event, details: bool) -> Decision:
 @post(f"{DECISION}/reward", dto=Body[RewardRequest], return_dto=None, role="reward", status_code=200)
 async def reward(loop: FromPath[str], id: FromPath[str], data: JSONBody[RewardRequest], state: State) -> Outcome:
     """Say what a decision earned."""
-    runtime: Runtime = state.runtime
-    _require_range(runtime, loop, data.reward, "reward")
-    results = await runtime.carry_out(loop, Reward([(id, data.reward)]))
-    return _outcome(results[0])
+    _require_range(state.runtime, loop, data.reward, "reward")
+    return await _outcome(state, loop, Reward([(id, data.reward)]))
 
 
 @post(f"{LOOP}/rewards", dto=Body[RewardsRequest], return_dto=None, role="reward", status_code=200)
 async def rewards(loop: FromPath[str], data: JSONBody[RewardsRequest], state: State) -> Outcomes:
     """Say what many decisions earned, each on its own; a malformed body is refused whole."""
     runtime: Runtime = state.runtime
-    _require_few(data.rewards, "rewards", runtime)
+    _require_few(data.rewards, "rewards", runtime.settings.service.limits.batch)
     for place, one in enumerate(data.rewards):
         _require_range(runtime, loop, one.reward, f"rewards[{place}].reward")
     results = await runtime.carry_out(loop, Reward([(one.id, one.reward) for one in data.rewards]))
     return Outcomes(Counter(one["status"] for one in results), results)
 
 
-def _require_few(items: list[Any], place: str, runtime: Runtime) -> None:
-    most = runtime.settings.service.limits.batch
-    if len(items) > most:
-        raise RefusedError(413, "too_many", f"{place}: expected at most {most}, got {len(items)}.")
-
-
 def _require_range(runtime: Runtime, loop: str, number: float, place: str) -> None:
-    ends = runtime.worker(loop).settings.rewards
+    ends = runtime.worker(loop).settings.range
     if ends is not None and not ends[0] <= number <= ends[1]:
-        raise InputError(
-            f"{place}: expected {ends[0]:g} to {ends[1]:g}, got {number:g}; say rewards = [low, high] in "
-            "the loop's file."
-        )
+        advice = "say rewards = [low, high] in the loop's file."
+        raise InputError(f"{place}: expected {ends[0]:g} to {ends[1]:g}, got {number:g}; {advice}")
 
 
-def _outcome(result: Json) -> Outcome:
-    status = STATUS.get(result["status"])
+async def _outcome(state: State, loop: str, command: Command) -> Outcome:
+    """Return what became of one decision."""
+    found = await state.runtime.carry_out(loop, command)
+    result: Json = found[0] if isinstance(found, list) else found
+    status = {"unknown": 404, "conflict": 409}.get(result["status"])
     if status is not None:
         raise RefusedError(status, result["status"], result["message"])
     return Outcome(**result)
@@ -218,57 +221,51 @@ def _outcome(result: Json) -> Outcome:
 @post(f"{DECISION}/activate", role="decide", status_code=200)
 async def activate(loop: FromPath[str], id: FromPath[str], state: State) -> Outcome:
     """Say that a deferred decision was played."""
-    return _outcome(await state.runtime.carry_out(loop, Activate(id)))
+    return await _outcome(state, loop, Activate(id))
 
 
 @post(f"{DECISION}/expire", role="reward", status_code=200)
 async def expire(loop: FromPath[str], id: FromPath[str], state: State) -> Outcome:
     """Give up on the reward of a decision."""
-    return _outcome(await state.runtime.carry_out(loop, Expire(id)))
+    return await _outcome(state, loop, Expire(id))
 
 
 @post(f"{LOOP}/import", dto=Body[ImportRequest], return_dto=None, role="administer", status_code=200)
 async def import_rows(loop: FromPath[str], data: JSONBody[ImportRequest], state: State) -> Imported:
     """Learn rounds of another log, for a warm start; all of them or none."""
     runtime: Runtime = state.runtime
-    _require_few(data.rows, "rows", runtime)
-    rows = []
+    _require_few(data.rows, "rows", runtime.settings.service.limits.batch)
     for place, row in enumerate(data.rows):
         _require_range(runtime, loop, row.reward, f"rows[{place}].reward")
-        rows.append({name: getattr(row, name) for name in row.__struct_fields__})
+    rows = [{name: getattr(row, name) for name in row.__struct_fields__} for row in data.rows]
     return Imported(**await runtime.carry_out(loop, Import(rows)))
 
 
 @put(f"{LOOP}/arms/{{arm:str}}", dto=Body[ArmRequest], return_dto=None, role="administer")
 async def add_arm(loop: FromPath[str], arm: FromPath[str], data: JSONBody[ArmRequest], state: State) -> Json:
     """Add an arm, describe it anew, or bring a retired one back."""
-    _require_arm_name(arm)
-    return dict(await state.runtime.carry_out(loop, Change({"arm": arm, "features": data.features})))
+    if len(arm) > 256:
+        raise InputError(f"arm: expected a name of at most 256 characters, got {len(arm)}.")
+    return dict(await state.runtime.carry_out(loop, SetArm(arm, data.features)))
 
 
 @delete(f"{LOOP}/arms/{{arm:str}}", role="administer", status_code=200)
 async def retire_arm(loop: FromPath[str], arm: FromPath[str], state: State, pending: FromQuery[str] = "keep") -> Json:
     """Retire an arm: it is no longer offered. Its pending decisions are kept, or expire."""
-    _require_arm_name(arm)
     if pending not in ("keep", "expire"):
         raise InputError(f"pending: expected keep or expire, got {shown(pending)}.")
-    return dict(await state.runtime.carry_out(loop, Change({"retire": arm, "pending": pending})))
-
-
-def _require_arm_name(arm: str) -> None:
-    if len(arm) > 256:
-        raise InputError(f"arm: expected a name of at most 256 characters, got {len(arm)}.")
+    return dict(await state.runtime.carry_out(loop, RetireArm(arm, pending == "expire")))
 
 
 @put(f"{LOOP}/challenger", dto=Body[ShareRequest], return_dto=None, role="administer")
 async def promote(loop: FromPath[str], data: JSONBody[ShareRequest], state: State) -> Json:
     """Give the challenger a share of the traffic: 0.1, 0.25, 0.5, 1; or 0 to step back."""
-    return dict(await state.runtime.carry_out(loop, Change({"share": data.share, "by": "hand"})))
+    return dict(await state.runtime.carry_out(loop, SetShare(data.share)))
 
 
 async def _events(runtime: Runtime, loop: str, id: str) -> dict[str, Event]:
     runtime.worker(loop)
-    events = await asyncio.to_thread(runtime.store.find, loop, id)
+    events = (await asyncio.to_thread(runtime.store.find, loop, [id])).get(id, {})
     if "decision" not in events:
         raise RefusedError(404, "unknown", f"decision {id} was not made in this loop.")
     return events
@@ -301,49 +298,28 @@ async def loops(state: State) -> Json:
 async def one_loop(loop: FromPath[str], state: State) -> Json:
     """Return rewards, arms, groups, model and warnings of a loop."""
     runtime: Runtime = state.runtime
-    summary = await runtime.compute(loop, "summary", insight.summary, 0.5)
-    found = insight.at(summary, runtime.worker(loop).clock())
-    learned = await _read_apart(runtime, loop, "model", lambda replica: (replica.policy,), insight.model)
+    found = insight.at(await runtime.view(loop, "summary", insight.summary, 0.5), runtime.worker(loop).clock())
+    learned = await runtime.view(loop, "model", insight.model, 10.0)
     warnings = [*found["warnings"], *learned["warnings"]]
     return {**found, "warnings": warnings, "model": learned, "leads": runtime.leader.leads}
-
-
-async def _read_apart(
-    runtime: Runtime, loop: str, what: str, arguments: Callable[[Replica], tuple[Any, ...]], read: Callable[..., P]
-) -> P:
-    """Return what takes long to read of a policy, outside the loop's thread; at most ten seconds old."""
-    known, now = runtime.known, time.monotonic()
-    stored = known.get((loop, what))
-    if stored is None or now - stored[0] > 10.0:
-        given = await runtime.carry_out(loop, Query(arguments))
-        if len(known) > 1_000:
-            known.clear()
-        stored = known[(loop, what)] = now, await asyncio.to_thread(read, *given)
-    found: P = stored[1]
-    return found
 
 
 @get(f"{LOOP}/verdict", role="read")
 async def verdict(loop: FromPath[str], state: State) -> Json:
     """Return whether the loop beats the rule of today, by an interval that may be looked at every day."""
-    return dict(await state.runtime.compute(loop, "verdict", insight.verdicts, 1.0))
+    return dict(await state.runtime.view(loop, "verdict", insight.verdicts))
 
 
 @get(f"{LOOP}/segments", role="read")
 async def segments(loop: FromPath[str], state: State, column: FromQuery[str]) -> Json:
     """Return the share and the mean reward of each arm in each segment of a column."""
-    return dict(
-        await state.runtime.compute(loop, f"by {column}", lambda replica: insight.segments(replica, column), 1.0)
-    )
+    return dict(await state.runtime.view(loop, f"by {column}", lambda replica: insight.segments(replica, column)))
 
 
 @get(f"{LOOP}/response", role="read")
 async def response(loop: FromPath[str], state: State, variable: FromQuery[str]) -> Json:
     """Return the expected reward of each arm over one variable."""
-    what = f"response {variable}"
-    return await _read_apart(
-        state.runtime, loop, what, lambda replica: insight.response_of(replica, variable), insight.response
-    )
+    return dict(await state.runtime.view(loop, f"over {variable}", insight.response(variable), 10.0))
 
 
 @get(f"{LOOP}/digest", role="administer")
@@ -374,8 +350,8 @@ async def _pages(runtime: Runtime, loop: str, events: list[Event]) -> AsyncItera
 
 def _lines(runtime: Runtime, loop: str, events: list[Event]) -> bytes:
     made = [event for event in events if event.kind in ("decision", "imported")]
-    found = runtime.store.find_many(loop, [event.decision for event in made])
-    return "".join(f"{encode_finite(log_row(event, found[event.decision]))}\n" for event in made).encode()
+    found = runtime.store.find(loop, [event.decision for event in made])
+    return "".join(f"{encode(log_row(event, found[event.decision]))}\n" for event in made).encode()
 
 
 def log_row(event: Event, events: dict[str, Event]) -> Json:
@@ -420,14 +396,20 @@ async def ready(state: State) -> Json:
     waiting = {name: worker.failure for name, worker in runtime.workers.items() if not worker.ready}
     if waiting:
         raise RefusedError(503, "not_ready", "; ".join(f"{name}: {reason}" for name, reason in waiting.items()))
-    await runtime.check_writing()
+    await runtime.check()
     return {"status": "ready"}
 
 
 @get("/metrics", role="read", media_type=MediaType.TEXT)
 async def prometheus(state: State) -> Response[bytes]:
-    """Return numbers for Prometheus."""
-    return Response(metrics.text(state.runtime), media_type=metrics.CONTENT_TYPE)
+    """Return numbers for Prometheus: requests, which Litestar's middleware counts, and the state of each loop."""
+    registry = CollectorRegistry()
+    gauges = {name: Gauge(f"kernel_bandits_{name}", text, ["loop"], registry=registry) for name, text in GAUGES.items()}
+    for loop, worker in state.runtime.workers.items():
+        for name, value in worker.gauges().items():
+            gauges[name].labels(loop).set(value)
+    text = generate_latest(REGISTRY) + generate_latest(registry)
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @get("/openapi.json", include_in_schema=False)
@@ -446,72 +428,10 @@ def _page(path: str, name: str, kind: str) -> Any:
     return send
 
 
-class Gate:
-    """Lets those in whose key has the role of an operation; without keys, those who call from this machine.
-
-    A browser sends requests to 127.0.0.1 for any page that it shows. Such a page can post a decision or a reward (its
-    ``Origin`` is another), and it can read the response too if the name of its own server comes to mean 127.0.0.1 (DNS
-    rebinding; the ``Host`` is that name).
-
-    Args:
-        app: takes the others.
-        keys: that let callers in.
-    """
-
-    def __init__(self, app: Any, keys: Keys) -> None:
-        self._app, self._keys = app, keys
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Handle a request."""
-        role = scope["route_handler"].opt.get("role")
-        if self._keys and role is not None:
-            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-            self._keys.require(role, headers)
-        if not self._keys:
-            hosts = [value.decode("latin-1").strip().lower() for name, value in scope["headers"] if name == b"host"]
-            origins = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"origin"]
-            if not hosts or not all(map(_is_local, hosts)):
-                got = ", ".join(map(shown, hosts)) or "none"
-                raise RefusedError(
-                    403,
-                    "foreign_host",
-                    f"the header Host: without API keys the service is for this machine alone, got {got}. Call it as "
-                    "localhost or 127.0.0.1, or give it API keys.",
-                )
-            if any(not _is_of(origin, hosts) for origin in origins):
-                raise RefusedError(
-                    403,
-                    "foreign_origin",
-                    "the header Origin: without API keys the service takes requests from its own page and programs, "
-                    f"got one from {shown(origins[0])}; give it API keys, and call it from a server of yours.",
-                )
-        await self._app(scope, receive, send)
-
-
-def _is_of(origin: str, hosts: list[str]) -> bool:
-    """Return whether a page comes from the host that it calls; a scheme has a port of its own."""
-    scheme, _, authority = origin.partition("://")
-    port = {"http": ":80", "https": ":443"}.get(scheme)
-    return port is not None and authority.removesuffix(port) in [host.removesuffix(port) for host in hosts]
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a name or an address to bind to is this machine alone."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _is_local(authority: str) -> bool:
-    match = re.fullmatch(r"(?:\[([0-9a-f:.]*:[0-9a-f:.]*)\]|([a-z0-9.-]*?)\.?)(?::[0-9]*)?", authority)
-    return match is not None and is_loopback(match[1] or match[2])
-
-
 def refuse(request: Request[Any, Any, Any], reason: Exception) -> Response[Refusal]:
     """Return the response to a request that is refused or failed; it says nothing of the inside."""
+    path = request.scope["path"]
+    status, code, message = 500, "internal", "the request failed inside the service; nothing was lost."
     if isinstance(reason, RefusedError):
         status, code, message = reason.status, reason.code, str(reason)
     elif isinstance(reason, StoreError):
@@ -520,57 +440,44 @@ def refuse(request: Request[Any, Any, Any], reason: Exception) -> Response[Refus
         status, code, message = 422, "invalid", str(reason)
     elif isinstance(reason, HTTPException):
         status, message = reason.status_code, str(reason.detail)
-        extra = getattr(reason, "extra", None)
-        if status == 400 and isinstance(extra, list) and extra:
-            # parameters of the address
-            status, message = 422, "; ".join(f"{one.get('key', 'the body')}: {one.get('message', '')}" for one in extra)
-            message = message.replace("'data'", "the body: expected a JSON object, got nothing.").removeprefix(
-                "the body: "
-            )
-        elif message.startswith("Missing required"):
+        parameters = reason.extra if isinstance(reason.extra, list) else []
+        if status == 400 and (parameters or message.startswith("Missing required")):
+            # what stands in the address, or a body that is missing
             status = 422
-        codes = {
-            400: "not_json",
-            404: "unknown_path",
-            405: "wrong_method",
-            413: "too_long",
-            422: "invalid",
-            429: "too_fast",
-        }
-        code = codes.get(status, "refused")
+            message = (
+                "; ".join(f"{one.get('key', 'the body')}: {one.get('message', '')}" for one in parameters) or message
+            )
+        code = REFUSALS.get(status, ("refused",))[0]
     else:
-        status, code, message = 500, "internal", "the request failed inside the service; nothing was lost."
-        _log.error("a request failed", exc_info=reason, extra={"path": request.scope["path"]})
-    if status >= 400 and request.scope["path"] != "/readyz":
-        facts = {"path": request.scope["path"], "status": status, "code": code, "key": state_of(request)}
+        _log.error("a request failed", exc_info=reason, extra={"path": path})
+    if path != "/readyz":
+        facts = {
+            "path": path,
+            "status": status,
+            "code": code,
+            "key": request.app.state.callers.name_of(request.headers),
+        }
         _log.log(logging.ERROR if status >= 500 else logging.WARNING, "refused", extra=facts)
     headers = {**SAFE_HEADERS, **(getattr(reason, "headers", None) or {})}
     return Response(Refusal(Problem(code, message)), status_code=status, headers=headers, media_type=MediaType.JSON)
 
 
-def state_of(request: Request[Any, Any, Any]) -> str:
-    """Return the name of the caller's key, for the log."""
-    try:
-        return str(request.app.state.callers.name_of(request.headers))
-    except Exception:  # the log goes on without it
-        return ""
-
-
 def build_app(runtime: Runtime, keys: Keys | None = None) -> Litestar:
     """Return the application of a service."""
     limits, keys = runtime.settings.service.limits, keys or Keys()
-    state = State({"runtime": runtime, "callers": keys})
-    middleware: list[Any] = [DefineMiddleware(Gate, keys=keys), metrics.middleware()]
+
+    def caller(request: Request[Any, Any, Any]) -> str:
+        return keys.name_of(request.headers) or (request.client.host if request.client else "")
+
+    middleware: list[Any] = [
+        Gate(keys),
+        PrometheusConfig("kernel_bandits", "kernel_bandits", group_path=True).middleware,
+    ]
     if limits.requests_per_second:
-        middleware.append(
-            RateLimitConfig(
-                rate_limit=("second", limits.requests_per_second),
-                identifier_for_request=lambda request: (
-                    state_of(request) or (request.client.host if request.client else "")
-                ),
-                exclude=["/healthz", "/readyz"],
-            ).middleware
+        rate = RateLimitConfig(
+            ("second", limits.requests_per_second), identifier_for_request=caller, exclude=["/healthz", "/readyz"]
         )
+        middleware.append(rate.middleware)
     operations: list[Any] = [
         decide, reward, rewards, activate, expire, import_rows, add_arm, retire_arm, promote, decision, explanation,
         loops, one_loop, verdict, segments, response, digest, export_log, health, ready, prometheus, document,
@@ -581,10 +488,7 @@ def build_app(runtime: Runtime, keys: Keys | None = None) -> Litestar:
         _page("/charts.js", "charts.js", "text/javascript"),
         _page("/page.css", "page.css", "text/css"),
     ]
-    words = {400: "Not JSON", 401: "No key", 403: "Not allowed", 404: "Unknown", 409: "Conflict", 413: "Too much",
-             422: "Invalid", 429: "Too fast", 503: "Repeat it later"}  # fmt: skip
-    refusals = {status: ResponseSpec(Refusal, description=text) for status, text in words.items()}
-
+    refusals = {status: ResponseSpec(Refusal, description=text) for status, (_, text) in REFUSALS.items()}
     for operation in operations:
         operation.responses = {**refusals, **(operation.responses or {})}
 
@@ -598,7 +502,7 @@ def build_app(runtime: Runtime, keys: Keys | None = None) -> Litestar:
 
     return Litestar(
         route_handlers=[*operations, *pages],
-        state=state,
+        state=State({"runtime": runtime, "callers": keys}),
         lifespan=[lifespan],
         middleware=middleware,
         plugins=_tracing(),
@@ -606,12 +510,7 @@ def build_app(runtime: Runtime, keys: Keys | None = None) -> Litestar:
         response_headers=SAFE_HEADERS,
         request_max_body_size=limits.body_bytes,
         compression_config=CompressionConfig(backend="gzip", minimum_size=2_000),
-        openapi_config=OpenAPIConfig(
-            title="Decision service",
-            version="1",
-            path="/schema",
-            render_plugins=[JsonRenderPlugin()],
-        ),
+        openapi_config=OpenAPIConfig("Decision service", "1", path="/schema", render_plugins=[JsonRenderPlugin()]),
         logging_config=None,
     )
 

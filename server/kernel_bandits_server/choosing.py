@@ -1,28 +1,184 @@
-"""What the service asks of a policy: choices for many rows, and what came of them.
-
-The coins of a decision (ties, exploration, draws) leave no trace in what is learned, since the event names the action
-that was chosen. So each process tosses coins of its own, and a saved policy holds them as they were at the beginning.
-"""
+"""Which action a request gets: what a policy chooses, which group the request belongs to, and what that group plays."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernel_bandits import persistence
 from kernel_bandits.actions import Box
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.policy.policy import Choice
-from kernel_bandits.tables import NamedDecision, TablePolicy
+from kernel_bandits.tables import Arms, TablePolicy
 from kernel_bandits.tables.arms import ARM
 from kernel_bandits.tables.values import as_plain, nearest, shown
+from kernel_bandits_server.messages import DecisionRequest
+from kernel_bandits_server.planning import Decide
+from kernel_bandits_server.replica import Replica
+from kernel_bandits_server.settings import Control
 
-# A policy that raises one of these has changed nothing.
-REFUSED = (KernelBanditsError, np.linalg.LinAlgError, ArithmeticError)
+_coins = random.SystemRandom()
+
+
+def draft_all(commands: Sequence[Decide], replica: Replica) -> None:
+    """Choose the actions of decisions with one state of the models.
+
+    Each gets a ``draft``, the body of its event, or an ``error`` if it is refused.
+    """
+    asked: dict[int, Asked] = {}
+    for place, command in enumerate(commands):
+        try:
+            asked[place] = _asked(command.request, replica)
+        except KernelBanditsError as reason:
+            command.error = reason
+    ours = choose_many(replica.policy, list(asked.values()))
+    # a box has no probabilities to compare
+    compared = {place: one for place, one in asked.items() if replica.challenger and not isinstance(one.offer, Box)}
+    theirs = dict(zip(compared, choose_many(replica.models[-1], list(compared.values())), strict=True))
+    for (place, one), own in zip(asked.items(), ours, strict=True):
+        chosen = [own, theirs[place]] if place in theirs else [own]
+        try:
+            for made in chosen:
+                if isinstance(made, KernelBanditsError):
+                    raise made
+            commands[place].draft = _draft(commands[place], one, chosen, replica)
+        except KernelBanditsError as reason:
+            commands[place].error = reason
+
+
+def _asked(ask: DecisionRequest, replica: Replica) -> Asked:
+    apprentice = replica.settings.apprentice
+    if ask.played is not None:
+        if not apprentice:
+            raise InputError("played: this loop decides itself; set apprentice = true for one that watches.")
+        replica.policy.encode(ask.context, [ask.played])
+    elif apprentice:
+        raise InputError("played: this loop only watches; say which action was played.")
+    offer = replica.offer(ask.actions) if ask.box is None else _as_box(replica.policy, ask.box)
+    return Asked(ask.context, offer, ask.excluded)
+
+
+def _as_box(policy: TablePolicy, ranges: Mapping[str, Any]) -> Box:
+    """Return a box from a range for each column of the actions."""
+    columns = policy.features.actions
+    if not isinstance(columns, Mapping):
+        raise InputError("box: the actions of this loop are arms; offer their names.")
+    if set(ranges) != set(columns):
+        raise InputError(f"box: expected a range for each of {', '.join(columns)}, got {', '.join(ranges) or 'none'}.")
+    for name, pair in ranges.items():
+        numbers = isinstance(pair, list) and len(pair) == 2
+        if not numbers or any(isinstance(one, bool) or not isinstance(one, (int, float)) for one in pair):
+            raise InputError(f"box: expected [low, high] for {name!r}, got {shown(pair)}.")
+    low, high = np.array([ranges[name] for name in columns], dtype=float).T
+    return Box(low, high)
+
+
+def _draft(command: Decide, asked: Asked, chosen: Sequence[Chosen], replica: Replica) -> dict[str, Any]:
+    """Return the body of a decision's event, from what the policy chose and the challenger, if there is one."""
+    ask, settings, ours = command.request, replica.settings, chosen[0]
+    body: dict[str, Any] = {
+        "context": ask.context,
+        "actions": {"box": ask.box} if ask.box is not None else asked.offer,
+        "excluded": list(ask.excluded),
+        "offered": ours.offered,
+        "model": replica.applied,
+        "active": not ask.deferred,
+    }
+    if ask.visitor is not None:
+        body["visitor"] = ask.visitor
+    if settings.control is not None or len(chosen) > 1:
+        body |= _of_a_group(command, asked, chosen, replica)
+    else:
+        table = ours.probabilities
+        propensity = table[ours.place] if table else 1.0 if ours.offered == 1 else None
+        body |= {"action": ours.action, "propensity": propensity, "probabilities": table}
+        body |= {"mean": ours.mean, "std": ours.std}
+    has_arms = isinstance(settings.features.actions, Arms)
+    body["arm"] = arm_of(body["action"]) if has_arms else None
+    if ask.played is not None:
+        body["played"] = ask.played
+        body["played_arm"] = arm_of(ask.played) if has_arms else None
+        body["played_probability"] = ask.played_probability
+    return body
+
+
+def _of_a_group(command: Decide, asked: Asked, chosen: Sequence[Chosen], replica: Replica) -> dict[str, Any]:
+    """Return what the group that a decision belongs to plays, and how likely the loop as a whole was to play that."""
+    ask, control, ours, theirs = command.request, replica.settings.control, chosen[0], chosen[-1]
+    share, traffic = control.share if control else 0.0, replica.share if len(chosen) > 1 else 0.0
+    place = place_of(replica.settings.name, ask.visitor or command.id)
+    group = "control" if place < share else "policy"
+    if group == "policy" and (place - share) / (1.0 - share) < traffic:
+        group = "challenger"
+    body: dict[str, Any] = {"group": group} | ({"place": place, "control": str(control)} if control else {})
+    if ask.box is not None:
+        if ask.current is None:
+            raise InputError("current: expected what is played today, which the control group goes on with.")
+        action = ask.current if group == "control" else ours.action
+        return body | {"action": action, "propensity": None, "probabilities": None, "mean": None, "std": None}
+    policy, rival = spread(ours, asked), spread(theirs, asked)
+    today = policy if control is None else _of_today(control, command, asked)
+    # m(a) = s·q(a) + (1 − s)·((1 − t)·p(a) + t·c(a))
+    mixed = [
+        share * q + (1.0 - share) * ((1.0 - traffic) * p + traffic * c)
+        for q, p, c in zip(today, policy, rival, strict=True)
+    ]
+    made = {"policy": ours, "challenger": theirs}.get(group)
+    index = _coins.choices(range(len(today)), today)[0] if made is None else made.place
+    body |= {"action": as_plain(asked.offer[index]), "propensity": mixed[index], "probabilities": mixed}
+    body |= {"mean": made.mean if made else None, "std": made.std if made else None}
+    if len(chosen) > 1:
+        body["weights"] = [policy[index] / mixed[index], rival[index] / mixed[index]]
+    return body
+
+
+def spread(chosen: Chosen, asked: Asked) -> list[float]:
+    """Return the probability of each action; a policy without coins plays what it chose."""
+    return chosen.probabilities or [float(place == chosen.place) for place in range(len(asked.offer))]
+
+
+def _of_today(control: Control, command: Decide, asked: Asked) -> list[float]:
+    """Return the probability with which the rule of today plays each action."""
+    current, names = command.request.current, [arm_of(action) for action in asked.offer]
+    allowed = _playable(asked.offer, asked.excluded) if asked.excluded else [True] * len(names)
+    if control.rule == "uniform":
+        return [one / sum(allowed) for one in allowed]
+    if control.rule == "loop":
+        known = command.other or {}
+        weights = [known.get(name, 0.0) * one for name, one in zip(names, allowed, strict=True)]
+        if not sum(weights):
+            raise InputError(f"control: the loop {control.loop!r} plays none of the actions on offer.")
+        return [weight / sum(weights) for weight in weights]
+    if control.rule == "fixed":
+        wanted = [name == control.arm for name in names]
+        what = f"control: the arm {control.arm!r} of the control group is not on offer; offer it in each request."
+    else:
+        if current is None:
+            raise InputError("current: expected what is played today, which the control group goes on with.")
+        wanted = [action == current for action in asked.offer]
+        if not any(wanted):
+            wanted = [name is not None and name == arm_of(current) for name in names]
+        what = f"current: {shown(current)} is not on offer."
+    found = [float(one and may) for one, may in zip(wanted, allowed, strict=True)]
+    if sum(found) != 1.0:
+        raise InputError(what)
+    return found
+
+
+def place_of(loop: str, key: str) -> float:
+    """Return a number from 0 to 1 for a visitor or a decision, the same in every process and on every day."""
+    digest = hashlib.blake2b(f"{loop}\0{key}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2.0**64
+
+
+class Asked(NamedTuple):
+    """What a decision is asked for: a context, actions or a box, and names of arms that may not be chosen."""
+
+    row: Mapping[str, Any]
+    offer: Any
+    excluded: Sequence[Any] = ()
 
 
 class Chosen(NamedTuple):
@@ -45,58 +201,16 @@ class Chosen(NamedTuple):
     offered: int
 
 
-class Asked(NamedTuple):
-    """What a decision is asked for.
-
-    Attributes:
-        row: the context.
-        offer: actions, or a box.
-        excluded: names of arms that may not be chosen.
-    """
-
-    row: Mapping[str, Any]
-    offer: Any
-    excluded: Sequence[Any] = ()
-
-
-def arm_of(action: Any) -> Any:
-    """Return the name of an action's arm; None for a row of features without one."""
-    return action.get(ARM) if isinstance(action, dict) else action
-
-
-def choose(policy: TablePolicy, asked: Asked) -> Chosen:
-    """Choose for a row among an offer, but for the excluded arms; changes nothing that is learned."""
-    row, offer, excluded = asked
-    if isinstance(offer, Box):
-        if excluded:
-            raise InputError("excluded: a box has no arms to leave out; offer a smaller box.")
-        made = policy.select(row, offer)
-        return _chosen(made, as_plain(made.action), 0)
-    mask = playable(offer, excluded) if excluded else None
-    made = policy.select(row, offer, mask)
-    return _chosen(made, as_plain(made.action), len(offer) if mask is None else sum(mask))
-
-
-def _chosen(made: NamedDecision | Choice, action: Any, offered: int) -> Chosen:
-    table = None if made.probabilities is None else made.probabilities.tolist()
-    return Chosen(made.index, action, table, made.mean, made.std, offered)
-
-
-def choose_many(policy: TablePolicy, asked: Sequence[Asked]) -> list[Chosen | KernelBanditsError]:
+def choose_many(policy: TablePolicy, asked: Sequence[Asked]) -> list[Any]:
     """Choose for many rows with one state of the model, those with the same offer by one matrix product.
 
     One that is refused has its error in its place.
     """
-    found: list[Chosen | KernelBanditsError | None] = [None] * len(asked)
+    found: list[Any] = [None] * len(asked)
     alike: dict[str, list[int]] = {}
-    known: dict[int, str] = {}
     for place, (_, offer, excluded) in enumerate(asked):
         if not excluded and not isinstance(offer, Box):
-            # most share one list
-            key = known.get(id(offer))
-            if key is None:
-                key = known[id(offer)] = repr(offer)
-            alike.setdefault(key, []).append(place)
+            alike.setdefault(repr(offer), []).append(place)
     for places in alike.values():
         offer = asked[places[0]].offer
         try:
@@ -105,21 +219,39 @@ def choose_many(policy: TablePolicy, asked: Sequence[Asked]) -> list[Chosen | Ke
             # each says what is wrong with it
             continue
         plain = [as_plain(action) for action in offer]
-        for place, choice in zip(places, choices, strict=True):
-            found[place] = _chosen(choice, plain[choice.index], len(offer))
-    return [
-        _choose_or_refuse(policy, one) if chosen is None else chosen for one, chosen in zip(asked, found, strict=True)
-    ]
+        for place, made in zip(places, choices, strict=True):
+            found[place] = _chosen(made, plain[made.index], len(offer))
+    for place, one in enumerate(asked):
+        if found[place] is None:
+            try:
+                found[place] = choose(policy, one)
+            except KernelBanditsError as reason:
+                found[place] = reason
+    return found
 
 
-def _choose_or_refuse(policy: TablePolicy, asked: Asked) -> Chosen | KernelBanditsError:
-    try:
-        return choose(policy, asked)
-    except KernelBanditsError as reason:
-        return reason
+def choose(policy: TablePolicy, asked: Asked) -> Chosen:
+    """Choose for a row among an offer, but for the excluded arms; changes nothing that is learned."""
+    row, offer, excluded = asked
+    if isinstance(offer, Box) and excluded:
+        raise InputError("excluded: a box has no arms to leave out; offer a smaller box.")
+    mask = _playable(offer, excluded) if excluded else None
+    made = policy.select(row, offer, mask)
+    count = 0 if isinstance(offer, Box) else len(offer) if mask is None else sum(mask)
+    return _chosen(made, as_plain(made.action), count)
 
 
-def playable(offer: Sequence[Any], excluded: Sequence[Any]) -> list[bool]:
+def _chosen(made: Any, action: Any, offered: int) -> Chosen:
+    table = None if made.probabilities is None else made.probabilities.tolist()
+    return Chosen(made.index, action, table, made.mean, made.std, offered)
+
+
+def arm_of(action: Any) -> Any:
+    """Return the name of an action's arm; None for a row of features without one."""
+    return action.get(ARM) if isinstance(action, dict) else action
+
+
+def _playable(offer: Sequence[Any], excluded: Sequence[Any]) -> list[bool]:
     """Return which actions of an offer are not excluded."""
     names = [arm_of(action) for action in offer]
     for name in excluded:
@@ -129,74 +261,3 @@ def playable(offer: Sequence[Any], excluded: Sequence[Any]) -> list[bool]:
     if not any(mask):
         raise InputError("excluded: every action is excluded; leave one to choose.")
     return mask
-
-
-def as_box(policy: TablePolicy, ranges: Mapping[str, Any]) -> Box:
-    """Return a box from a range for each column of the actions."""
-    columns = policy.features.actions
-    if not isinstance(columns, Mapping):
-        raise InputError("box: the actions of this loop are arms; offer their names.")
-    if set(ranges) != set(columns):
-        raise InputError(f"box: expected a range for each of {', '.join(columns)}, got {', '.join(ranges) or 'none'}.")
-    low, high = [], []
-    for name in columns:
-        pair = ranges[name]
-        numbers = isinstance(pair, list) and len(pair) == 2
-        if not numbers or any(isinstance(one, bool) or not isinstance(one, (int, float)) for one in pair):
-            raise InputError(f"box: expected [low, high] for {name!r}, got {shown(pair)}.")
-        low.append(pair[0])
-        high.append(pair[1])
-    return Box(np.array(low, dtype=float), np.array(high, dtype=float))
-
-
-def await_many(policy: TablePolicy, rows: Sequence[Any], actions: Sequence[Any]) -> list[int | None]:
-    """Count actions as played whose rewards arrive later; return their ids, None for one that is refused."""
-    try:
-        return list(policy.await_many(rows, actions))
-    except REFUSED:
-        if len(rows) == 1:
-            return [None]
-    return [id for row, action in zip(rows, actions, strict=True) for id in await_many(policy, [row], [action])]
-
-
-def tell_many(policy: TablePolicy, ids: Sequence[int], rewards: Sequence[float]) -> list[bool]:
-    """Learn rewards of actions that were awaited; return which were learned."""
-    return _learn_all(len(ids), lambda some: policy.tell_many(ids[some], rewards[some]))
-
-
-def update_many(
-    policy: TablePolicy, rows: Sequence[Mapping[str, Any]], actions: Sequence[Any], rewards: Sequence[float]
-) -> list[bool]:
-    """Learn rewards of actions that were not awaited; return which were learned."""
-    return _learn_all(len(rows), lambda some: policy.update_many(rows[some], actions[some], rewards[some]))
-
-
-def _learn_all(count: int, learn: Callable[[slice], None]) -> list[bool]:
-    """Learn some rewards together, or one by one if that is refused."""
-    try:
-        learn(slice(0, count))
-        return [True] * count
-    except REFUSED:
-        if count == 1:
-            return [False]
-    return [done for place in range(count) for done in _learn_all(1, partial(_learn_one, learn, place))]
-
-
-def _learn_one(learn: Callable[[slice], None], place: int, _: slice) -> None:
-    learn(slice(place, place + 1))
-
-
-def to_bytes(policy: TablePolicy, seed: int) -> bytes:
-    """Return the file of a policy; it depends on what was learned alone, not on the decisions in between."""
-    canonical = copy.deepcopy(policy)
-    canonical.reseed_choices(seed)
-    return persistence.to_bytes(canonical)
-
-
-def from_bytes(content: bytes) -> TablePolicy:
-    """Return the policy of a file that :func:`to_bytes` returned, with coins of its own."""
-    policy = persistence.from_bytes(content, "snapshot")
-    if not isinstance(policy, TablePolicy):
-        raise InputError(f"load: expected a policy over a table, got {type(policy).__name__}.")
-    policy.reseed_choices(None)
-    return policy

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from kernel_bandits.tables.values import as_plain, nearest
 from kernel_bandits_server.events import Event
 from kernel_bandits_server.replica import Replica
 from kernel_bandits_server.tally import Tally
-from kernel_bandits_server.trial import by_segment, verdict
+from kernel_bandits_server.trial import NO_VERDICT
 
 STEPS, MOST_LINES = 15, 8
 # Past visitors that a response is averaged over.
@@ -26,7 +27,7 @@ CLOCK = 60.0
 
 def summary(replica: Replica) -> dict[str, Any]:
     """Return what the log of a loop says: rewards, arms, groups, open decisions, warnings."""
-    tally, settings = replica.tally.view(), replica.settings
+    tally, settings = replica.seen(), replica.settings
     oldest = next(iter(replica.open.values()), None)
     return {
         "loop": settings.name,
@@ -43,36 +44,45 @@ def summary(replica: Replica) -> dict[str, Any]:
         "verdict": _verdict(replica, tally),
         "challenger": _challenger(replica, tally),
         "retired": [as_plain(name) for name in replica.retired],
-        "columns": tally.segments.columns,
-        "warnings": warnings(replica, tally),
+        "columns": list(tally.segments.parts),
+        "warnings": _warnings(replica, tally),
     }
+
+
+def at(found: dict[str, Any], now: float) -> dict[str, Any]:
+    """Return a summary as it is read at a time: the oldest decision waits longer while nothing happens."""
+    since, ahead, warnings = found["oldest_time"], found["time"] - now, found["warnings"]
+    if ahead > CLOCK:
+        advice = "until that has passed, no decision counts as silent. Set the clocks of all machines."
+        warnings = [*warnings, f"The log is {ahead:.0f} s ahead of this machine's clock: {advice}"]
+    return {**found, "oldest_pending": None if since is None else max(0.0, now - since), "warnings": warnings}
 
 
 def _maturity(replica: Replica) -> dict[str, Any]:
     """Return how many decisions the averages count: all before the first whose reward is not settled."""
     made, waiting = replica.tally.counts["decisions"], len(replica.line)
-    until = replica.line[0].time if replica.line else replica.time
     words = f"The averages count {made - waiting} of {made} decisions"
     words += "." if not waiting else f"; the first of the other {waiting} still awaits its reward."
-    return {"decisions": made, "counted": made - waiting, "until": until, "words": words}
+    return {"decisions": made, "counted": made - waiting, "until": _until(replica), "words": words}
+
+
+def _until(replica: Replica) -> float:
+    return replica.line[0].time if replica.line else replica.time
 
 
 def _verdict(replica: Replica, tally: Tally) -> dict[str, Any]:
-    rule = replica.settings.control and replica.settings.control.rule
-    return {**verdict(tally.trial, _days(replica, tally)), "rule": rule}
-
-
-def _days(replica: Replica, tally: Tally) -> float:
-    until = replica.line[0].time if replica.line else replica.time
-    return max(0.0, until - tally.starts[0]) / DAY if tally.starts else 0.0
+    control = replica.settings.control
+    if tally.trial is None or control is None:
+        return {**NO_VERDICT, "rule": None}
+    days = max(0.0, _until(replica) - tally.starts[0]) / DAY if tally.starts else 0.0
+    return {**tally.trial.verdict(days), "rule": control.rule}
 
 
 def _challenger(replica: Replica, tally: Tally) -> dict[str, Any] | None:
     trial, settings = tally.trial, replica.settings.challenger
     if trial is None or trial.gain is None or settings is None:
         return None
-    low, high = trial.gain.interval
-    count = int(trial.gain.above.count)
+    (low, high), count = map(float, trial.gain.interval), int(trial.gain.count)
     if not count:
         words = "Nothing is known of the challenger yet."
     elif low > 0.0:
@@ -87,7 +97,7 @@ def _challenger(replica: Replica, tally: Tally) -> dict[str, Any] | None:
         "automatic": settings.automatic,
         "since": replica.share_since,
         "count": count,
-        "gain": trial.gain.estimate,
+        "gain": float(trial.gain.estimate) if count else None,
         "low": low,
         "high": high,
         "words": words,
@@ -96,43 +106,33 @@ def _challenger(replica: Replica, tally: Tally) -> dict[str, Any] | None:
 
 def verdicts(replica: Replica) -> dict[str, Any]:
     """Return whether the loop beats the rule of today, and the same in the segments of each column."""
-    tally = replica.tally.view()
-    columns = tally.segments.columns
+    tally = replica.seen()
     return {
         **_verdict(replica, tally),
         "maturity": _maturity(replica),
-        "segments": {
-            name: by_segment(tally.trial, place, tally.segments.labels(name)) for place, name in enumerate(columns)
-        },
+        "segments": {name: _lifts(replica, tally, name) for name in tally.segments.parts},
     }
 
 
 def segments(replica: Replica, column: str) -> dict[str, Any]:
     """Return the share and the mean reward of each arm in each segment of a column, and the lift there."""
-    tally = replica.tally.view()
-    columns = tally.segments.columns
+    tally = replica.seen()
+    columns = list(tally.segments.parts)
     if column not in columns:
         raise InputError(f"column: unknown column {column!r}{nearest(column, columns)}")
-    lifts = by_segment(tally.trial, columns.index(column), tally.segments.labels(column))
-    return {"column": column, "segments": tally.by_segment(column), "lifts": lifts}
+    arms = tally.split(columns.index(column), tally.segments.labels(column, replica.columns[column]))
+    return {"column": column, "segments": arms, "lifts": _lifts(replica, tally, column)}
 
 
-def at(found: dict[str, Any], now: float) -> dict[str, Any]:
-    """Return a summary as it is read at a time: the oldest decision waits longer while nothing happens."""
-    since, ahead = found["oldest_time"], found["time"] - now
-    warnings = list(found["warnings"])
-    if ahead > CLOCK:
-        warnings.append(
-            f"The log is {ahead:.0f} s ahead of this machine's clock: until that has passed, no decision counts as "
-            "silent. Set the clocks of all machines."
-        )
-    return {**found, "oldest_pending": None if since is None else max(0.0, now - since), "warnings": warnings}
+def _lifts(replica: Replica, tally: Tally, column: str) -> list[dict[str, Any]]:
+    labels = tally.segments.labels(column, replica.columns[column])
+    return tally.trial.by_segment(list(tally.segments.parts).index(column), labels) if tally.trial else []
 
 
-def warnings(replica: Replica, tally: Tally) -> list[str]:
+def _warnings(replica: Replica, tally: Tally) -> list[str]:
     """Return what an operator should know, in words."""
-    counts, settings = tally.counts, replica.settings
-    found = []
+    counts, settings, report = tally.counts, replica.settings, tally.report()
+    found, played, best = [], report["reward"], report["best_arm"]
     settled = counts["rewards"] + counts["silent"] + counts["expired"]
     # where silence has a reward, it is one
     missing = counts["expired"] + (counts["silent"] if settings.silence.reward is None else 0)
@@ -144,25 +144,28 @@ def warnings(replica: Replica, tally: Tally) -> list[str]:
         found.append(f"{counts['late']} rewards came too late and were not learned: raise silence.after.")
     if counts["unlearned"]:
         found.append(f"{counts['unlearned']} events could not be learned: the loop's columns may have changed.")
-    if not tally.uniform["count"] and (tally.reward["count"] or 0) >= 20:
+    if not report["uniform"]["count"] and played["count"] >= 20:
         found.append("Decisions have no probabilities, so other play cannot be estimated: set exploration_floor.")
-    if tally.trial is not None and tally.trial.lift is not None:
-        split = verdict(tally.trial, 0.0)["split"]
+    if settings.control is not None and tally.trial is not None:
+        split = tally.trial.split()
         if not split["as_it_should_be"]:
             found.append(split["words"])
-    best, played = tally.best_arm(), tally.reward
     if best is not None and played["mean"] is not None and played["error"] is not None:
-        ahead = (best["mean"] or 0.0) - played["mean"]
-        error = math.hypot(best["error"] or math.inf, played["error"])
-        if ahead > 2.0 * error and (played["count"] or 0) >= 100:
+        ahead, error = best["mean"] - played["mean"], math.hypot(best["error"] or math.inf, played["error"])
+        if ahead > 2.0 * error and played["count"] >= 100:
             found.append(f"Always playing {best['arm']!r} would have earned {ahead:.3g} more per decision.")
     if settings.apprentice and counts["decisions"] >= 20:
         found.append(f"Watching only: it agrees with the caller in {counts['agreed'] / counts['decisions']:.0%}.")
     return found
 
 
-def model(policy: TablePolicy) -> dict[str, Any]:
-    """Return what a policy has learned: noise, sizes, relevance of each variable, warnings.
+def model(replica: Replica) -> Callable[[], dict[str, Any]]:
+    """Return a function that says what the policy has learned; it takes long, and may run in any thread."""
+    return partial(_model, replica.policy, replica.columns)
+
+
+def _model(policy: TablePolicy, columns: Mapping[str, Column]) -> dict[str, Any]:
+    """Return noise, sizes, warnings, and the relevance of each variable.
 
     Variables that matter less than the model is unsure of an expected reward are left out: they may be noise.
     """
@@ -177,16 +180,15 @@ def model(policy: TablePolicy) -> dict[str, Any]:
         "memory_bytes": found.memory_bytes,
         "kernel_changes": len(found.kernel_changes),
     }
-    cleaned = {name: value if value is None or math.isfinite(value) else None for name, value in numbers.items()}
     unsure = _uncertainty(policy)
     known = {name: value for name, value in found.relevance.items() if math.isfinite(value)}
     return {
-        **cleaned,
+        **{name: value if value is None or math.isfinite(value) else None for name, value in numbers.items()},
         "kernel": "" if found.kernel is None else str(found.kernel)[:500],
         "relevance": {name: value for name, value in known.items() if value > unsure},
         "unsure": unsure,
         "left_out": [name for name, value in known.items() if value <= unsure],
-        "variables": [name for name, column in _columns(policy).items() if not isinstance(column, Embedding)],
+        "variables": [name for name, column in columns.items() if not isinstance(column, Embedding)],
         "warnings": list(found.warnings),
     }
 
@@ -201,19 +203,36 @@ def _uncertainty(policy: TablePolicy) -> float:
         return 0.0
 
 
-def response(policy: TablePolicy, arms: Sequence[Any], variable: str, ends: Sequence[float] | None) -> dict[str, Any]:
-    """Return the expected reward of each arm over one column, averaged over visitors that were seen.
+def response(variable: str) -> Callable[[Replica], Callable[[], dict[str, Any]]]:
+    """Return the expected reward of each arm over one column, as :func:`model` does."""
+
+    def read(replica: Replica) -> Callable[[], dict[str, Any]]:
+        policy, tally, arms = replica.policy, replica.seen(), list[Any]()
+        if isinstance(replica.settings.features.actions, Arms) and policy.round_index:
+            most = [one["arm"] for one in tally.report()["arms"]]
+            known = {str(arm): arm for arm in policy.arms if arm not in replica.retired}
+            arms = [known[name] for name in dict.fromkeys([*most, *known]) if name in known][:MOST_LINES]
+        return partial(_response, policy, arms, variable, replica.columns, tally.range)
+
+    return read
+
+
+def _response(
+    policy: TablePolicy, arms: Sequence[Any], variable: str, columns: Mapping[str, Column], ends: Any
+) -> dict[str, Any]:
+    """Return the expected reward of arms over one column, averaged over visitors that were seen.
 
     Args:
         policy: that expects it.
         arms: the lines.
-        variable: the column.
+        variable: the name of the column.
+        columns: of contexts.
         ends: the lowest and the highest reward so far; nothing beyond them is expected.
     """
-    columns = _columns(policy)
-    if variable not in columns:
+    column = columns.get(variable)
+    if column is None:
         raise InputError(f"variable: unknown column {variable!r}{nearest(variable, columns)}")
-    if isinstance(columns[variable], Embedding):
+    if isinstance(column, Embedding):
         raise InputError(f"variable: {variable!r} is an embedding, which has no axis.")
     nothing: dict[str, Any] = {"variable": variable, "values": [], "arms": []}
     if not arms or not policy.round_index:
@@ -221,59 +240,25 @@ def response(policy: TablePolicy, arms: Sequence[Any], variable: str, ends: Sequ
     try:
         points = policy.points
         rows = [row for row, _ in policy.codec.decode(points[:: max(1, len(points) // VISITORS)][-VISITORS:])]
-        values = _values([row[variable] for row in rows], columns[variable])
+        values = _values([row[variable] for row in rows], column)
         found = [[policy.predict({**row, variable: value}, arms) for row in rows] for value in values]
     except KernelBanditsError:
         # features of an arm that change from round to round are not known here
         return nothing
     low, high = ends or (-math.inf, math.inf)
-    lines = []
-    for place, arm in enumerate(arms):
-        means = [float(np.mean([one.mean[place] for one in each])) for each in found]
-        stds = [float(np.mean([one.std[place] for one in each])) for each in found]
-        line = {"mean": means, "low": [m - s for m, s in zip(means, stds, strict=True)]}
-        line["high"] = [m + s for m, s in zip(means, stds, strict=True)]
-        lines.append({"arm": str(arm), **{key: np.clip(each, low, high).tolist() for key, each in line.items()}})
-    smooth = not isinstance(columns[variable], (Categorical, Ordered, Boolean))
-    return {"variable": variable, "values": [as_plain(value) for value in values], "smooth": smooth, "arms": lines}
-
-
-def response_of(replica: Replica, variable: str) -> tuple[TablePolicy, list[Any], str, list[float] | None]:
-    """Return the arguments of :func:`response`: it takes long, and the policy may be read in any thread."""
-    tally, arms = replica.tally.view(), []
-    if isinstance(replica.settings.features.actions, Arms) and replica.policy.round_index:
-        plays = {name: tally.plays[place] for name, place in tally.arms.items()}
-        known = [arm for arm in replica.policy.arms if arm not in replica.retired]
-        arms = sorted(known, key=lambda arm: -plays.get(str(arm), 0))[:MOST_LINES]
-    return replica.policy, arms, variable, tally.range
-
-
-def explanation(replica: Replica, event: Event) -> dict[str, Any]:
-    """Return why the action of a decision looks good now, and what was believed when it was made."""
-    policy, body = replica.policy, event.body
-    found = policy.explain(policy.select(body["context"], [body["action"]]))
+    # mean and standard deviation by value and arm
+    mean, std = (np.array([np.mean([getattr(one, what) for one in each], axis=0) for each in found]) for what in
+                 ("mean", "std"))  # fmt: skip
+    lines = {"mean": mean, "low": mean - std, "high": mean + std}
     return {
-        "id": event.decision,
-        "action": body["action"],
-        "then": {"mean": body["mean"], "std": body["std"], "propensity": body["propensity"]},
-        "now": {"mean": found.mean, "exploration": found.exploration, "prior_mean": found.prior_mean},
-        "rounds": [
-            {
-                "context": as_plain(one.context),
-                "action": as_plain(one.action),
-                "contribution": one.contribution,
-                "reward": one.reward,
-            }
-            for one in found.rounds
+        "variable": variable,
+        "values": [as_plain(value) for value in values],
+        "smooth": not isinstance(column, (Categorical, Ordered, Boolean)),
+        "arms": [
+            {"arm": str(arm), **{name: line[:, place].clip(low, high).tolist() for name, line in lines.items()}}
+            for place, arm in enumerate(arms)
         ],
-        "rest": found.rest,
-        "words": str(found),
     }
-
-
-def _columns(policy: TablePolicy) -> Mapping[str, Column]:
-    columns = policy.features.context
-    return columns if isinstance(columns, Mapping) else {}
 
 
 def _values(values: Sequence[Any], column: Column) -> list[Any]:
@@ -285,3 +270,19 @@ def _values(values: Sequence[Any], column: Column) -> list[Any]:
         return [float(low)] if low == high else np.linspace(low, high, STEPS).tolist()
     distinct = {repr(value): value for value in known}
     return [distinct[key] for key in sorted(distinct)][:STEPS]
+
+
+def explanation(replica: Replica, event: Event) -> dict[str, Any]:
+    """Return why the action of a decision looks good now, and what was believed when it was made."""
+    policy, body = replica.policy, event.body
+    found = policy.explain(policy.select(body["context"], [body["action"]]))
+    names = ("context", "action", "contribution", "reward")
+    return {
+        "id": event.decision,
+        "action": body["action"],
+        "then": {"mean": body["mean"], "std": body["std"], "propensity": body["propensity"]},
+        "now": {"mean": found.mean, "exploration": found.exploration, "prior_mean": found.prior_mean},
+        "rounds": [{name: as_plain(getattr(one, name)) for name in names} for one in found.rounds],
+        "rest": found.rest,
+        "words": str(found),
+    }

@@ -2,24 +2,61 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby, pairwise
+from operator import attrgetter
 from typing import Any, ClassVar
 
-from kernel_bandits.errors import InputError
-from kernel_bandits.tables import Arms, TablePolicy
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from kernel_bandits import persistence
+from kernel_bandits.errors import InputError, KernelBanditsError
+from kernel_bandits.tables import Arms, Column, TablePolicy
 from kernel_bandits.tables.arms import ARM
 from kernel_bandits.tables.values import nearest, shown
-from kernel_bandits_server.choosing import REFUSED, arm_of, await_many, from_bytes, tell_many, to_bytes, update_many
-from kernel_bandits_server.events import Event, blocks, encode_finite
+from kernel_bandits_server.events import Event, blocks, encode
 from kernel_bandits_server.settings import LoopSettings
 from kernel_bandits_server.store import Snapshot
 from kernel_bandits_server.tally import GROUPS, Open, Tally
 
 # What actions without a name are called in the tally.
 UNNAMED = "unnamed"
+# Decisions that matured are added up so many at a time, which costs a tenth of one by one.
+TOGETHER = 512
+# A policy that raises one of these has changed nothing.
+REFUSED = (KernelBanditsError, np.linalg.LinAlgError, ArithmeticError)
+
+
+class State(Struct):
+    """What a loop knows besides its policies.
+
+    Attributes:
+        tally: of what has matured.
+        time: of the last event.
+        share: the challenger's traffic.
+        share_since: when it was set.
+        added: arms that were added or described by a request.
+        retired: arms that were.
+        line: all decisions that do not count in the averages yet, in their order, with the ids of those that are open.
+        matured: decisions that are to be added to the tally.
+        ends: of the policies' files.
+    """
+
+    tally: Tally
+    time: float = 0.0
+    share: float = 0.0
+    share_since: float = 0.0
+    added: list[tuple[Any, dict[str, Any] | None]] = []
+    retired: list[Any] = []
+    line: list[tuple[str | None, Open]] = []
+    matured: list[Open] = []
+    ends: list[int] = []
 
 
 class Replica:
@@ -27,32 +64,25 @@ class Replica:
 
     Args:
         settings: of the loop.
+        snapshot: that it goes on from; nothing has happened unless given.
     """
 
-    def __init__(self, settings: LoopSettings) -> None:
-        challenger = settings.new_challenger()
-        self._begin_with(settings, [settings.new_policy(), *([] if challenger is None else [challenger])])
+    def __init__(self, settings: LoopSettings, snapshot: Snapshot | None = None) -> None:
+        self.settings = settings
+        if snapshot is None:
+            self.applied, state = 0, State(Tally.of(settings))
+            self.models = settings.new_policies()
+        else:
+            self.applied, state = snapshot.number, _decoder.decode(snapshot.state)
+            self.models = [_from_bytes(snapshot.policy[a:b]) for a, b in pairwise([0, *state.ends])]
+        # the coins of a decision leave no trace in what is learned, so each process tosses its own
         for model in self.models:
             model.reseed_choices(None)
-
-    def _begin_with(self, settings: LoopSettings, models: list[TablePolicy]) -> None:
-        self.settings, self.models = settings, models
-        self.applied, self.time = 0, 0.0
-        self.open: dict[str, Open] = {}
-        # all decisions that do not count in the averages yet, in their order
-        self.line: deque[Open] = deque()
-        self.tally = Tally(settings)
-        # the challenger's traffic, and since when
-        self.share, self.share_since = 0.0, 0.0
-        # arms that were added or described by a request, and those that were retired
-        self.added: dict[Any, dict[str, Any] | None] = {}
-        self.retired: dict[Any, None] = {}
+        self.tally, self.time, self.share, self.share_since = state.tally, state.time, state.share, state.share_since
+        self.added, self.retired, self.matured = dict(state.added), dict.fromkeys(state.retired), state.matured
+        self.line = deque(one for _, one in state.line)
+        self.open = {id: one for id, one in state.line if id is not None}
         self._offer: list[Any] | None = None
-        # what the policies have yet to take in of the block at hand, and what the tally has
-        self._begun: list[Open] = []
-        self._earned: list[Open] = []
-        self._read: list[dict[str, Any]] = []
-        self._played: list[int] = []
 
     @property
     def policy(self) -> TablePolicy:
@@ -64,49 +94,43 @@ class Replica:
         """The policy in its shadow."""
         return self.models[1] if len(self.models) > 1 else None
 
-    @classmethod
-    def restore(cls, settings: LoopSettings, snapshot: Snapshot) -> Replica:
-        """Return the state that a snapshot holds."""
-        replica, state = object.__new__(cls), snapshot.state
-        ends = [0, *state["ends"]]
-        files = [snapshot.policy[start:end] for start, end in pairwise(ends)]
-        replica._begin_with(settings, list(map(from_bytes, files)))
-        replica.applied, replica.time = snapshot.number, state["time"]
-        replica.share, replica.share_since = state["share"], state["share_since"]
-        replica.added, replica.retired = dict(state["added"]), dict.fromkeys(state["retired"])
-        for id, values in state["line"]:
-            one = Open.load(values)
-            replica.line.append(one)
-            if not one.settled:
-                replica.open[id] = one
-        replica.tally = Tally.load(settings, state["tally"])
-        return replica
-
     def snapshot(self) -> Snapshot:
-        """Return the state as a snapshot."""
-        files = [to_bytes(model, self.settings.seed) for model in self.models]
-        ids = {id(one): decision for decision, one in self.open.items()}
-        state = {
-            "ends": [sum(map(len, files[: place + 1])) for place in range(len(files))],
-            "time": self.time,
-            "share": self.share,
-            "share_since": self.share_since,
-            "added": list(self.added.items()),
-            "retired": list(self.retired),
-            "line": [[ids.get(id(one)), one.dump()] for one in self.line],
-            "tally": self.tally.dump(),
-        }
-        return Snapshot(self.applied, self.settings.fingerprint, state, b"".join(files))
+        """Return the state as a snapshot: what was learned, whatever was decided in between."""
+        files, ends, ids = [], [0], {id(one): decision for decision, one in self.open.items()}
+        for model in self.models:
+            canonical = copy.deepcopy(model)
+            canonical.reseed_choices(self.settings.seed)
+            files.append(persistence.to_bytes(canonical))
+            ends.append(ends[-1] + len(files[-1]))
+        line = [(ids.get(id(one)), one) for one in self.line]
+        state = State(
+            self.tally, self.time, self.share, self.share_since, list(self.added.items()), list(self.retired), line,
+            self.matured, ends[1:],
+        )  # fmt: skip
+        return Snapshot(self.applied, self.settings.fingerprint, encode(state), b"".join(files))
 
     def digest(self) -> str:
         """Return a digest of all bits of the state."""
         snapshot = self.snapshot()
-        body = encode_finite(snapshot.state).encode()
-        return hashlib.sha256(body + snapshot.policy + str(snapshot.number).encode()).hexdigest()
+        return hashlib.sha256(f"{snapshot.number} {snapshot.state}".encode() + snapshot.policy).hexdigest()
+
+    def seen(self) -> Tally:
+        """Return the tally with all that has matured, to be read; the state stays as it is."""
+        tally = copy.deepcopy(self.tally)
+        if self.matured:
+            tally.settle(self.matured)
+        return tally
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """The columns of a context, by name."""
+        columns = self.settings.features.context
+        return columns if isinstance(columns, Mapping) else {}
 
     def offer(self, given: Any = None) -> list[Any]:
         """Return the actions on offer: those of a request, or else all known arms that are not retired."""
-        if not isinstance(self.settings.features.actions, Arms):
+        actions = self.settings.features.actions
+        if not isinstance(actions, Arms):
             if not isinstance(given, list):
                 got = "none" if given is None else f"one ({shown(given)})"
                 raise InputError(f"actions: expected a list of rows of features, got {got}.")
@@ -120,48 +144,25 @@ class Replica:
             return self._offer
         rows = [{ARM: name, **row} for name, row in given.items()] if isinstance(given, dict) else given
         for action in rows:
-            self.require_arm(arm_of(action))
+            self._require_arm(action.get(ARM) if isinstance(action, dict) else action, actions.labels)
         return [self._described(one) if not isinstance(one, dict) else one for one in rows]
 
-    def require_arm(self, name: Any) -> None:
+    def _require_arm(self, name: Any, labels: Sequence[Any]) -> None:
         """Refuse an arm that is retired, or not known where only known ones may be offered."""
         if name is None or isinstance(name, (dict, list)):
             # the policy says what it expected
             return
         if name in self.retired:
             raise InputError(f"actions: the arm {shown(name)} is retired; add it again with PUT …/arms/{name}.")
-        if self.settings.strict and name not in self.added and name not in self._labels:
-            known = [*self._labels, *self.added]
+        if self.settings.strict and name not in self.added and name not in labels:
             raise InputError(
-                f"actions: unknown arm {shown(name)}{nearest(name, known)} Arms are strict; add it with PUT "
-                "…/arms/NAME."
+                f"actions: unknown arm {shown(name)}{nearest(name, [*labels, *self.added])} Arms are strict; add it "
+                "with PUT …/arms/NAME."
             )
-
-    @property
-    def _labels(self) -> tuple[Any, ...]:
-        actions = self.settings.features.actions
-        return actions.labels if isinstance(actions, Arms) else ()
 
     def _described(self, name: Any) -> Any:
         row = self.added.get(name)
         return {ARM: name, **row} if row else name
-
-    def apply(self, events: Sequence[Event]) -> None:
-        """Take the next events of the log into account: whole blocks, which the policies learn together."""
-        for block in blocks(events):
-            first, last = block[0].number, block[-1].number
-            if first != self.applied + 1 or last != self.applied + len(block):
-                raise AssertionError(f"events {first} to {last}, {len(block)} of them, do not follow {self.applied}")
-            for event in block:
-                self._takers[event.kind](self, event)
-            self.applied, self.time = last, block[-1].time
-            self._begin_all()
-            self._learn_all()
-            # the events of a block have one time
-            if self._played:
-                self.tally.play(self.time, self._played)
-                self._played = []
-            self._settle()
 
     def silent(self, now: float) -> Iterator[str]:
         """Yield the decisions whose reward counts as missing, oldest first."""
@@ -170,168 +171,155 @@ class Replica:
                 return
             yield decision
 
-    def _decide(self, event: Event) -> None:
-        body = event.body
+    def apply(self, events: Sequence[Event]) -> None:
+        """Take the next events of the log into account: whole blocks, whose runs of one kind are learned together."""
+        for block in blocks(events):
+            first, last = block[0].number, block[-1].number
+            if first != self.applied + 1 or last != self.applied + len(block):
+                raise AssertionError(f"events {first} to {last}, {len(block)} of them, do not follow {self.applied}")
+            for kind, run in groupby(block, attrgetter("kind")):
+                self._takers[kind](self, list(run))
+            self.applied, self.time = last, block[-1].time
+            self._offer = None
+            self._mature()
+
+    def _decide(self, events: Sequence[Event]) -> None:
+        made = [self._opened(event) for event in events]
+        self.open.update(zip((event.decision for event in events), made, strict=True))
+        self.line += made
+        self.tally.counts["decisions"] += len(made)
+        self._begin([one for one in made if one.active], events[0].time)
+
+    def _opened(self, event: Event) -> Open:
+        body, prefix = event.body, ""
         if "played" in body:
-            action, arm, propensity = body["played"], body.get("played_arm"), body.get("played_probability")
-            if action == body["action"]:
-                self.tally.count("agreed")
-        else:
-            action, arm, propensity = body["action"], body.get("arm"), body["propensity"]
-        weights = body.get("weights")
-        one = Open(
+            prefix = "played_"
+            self.tally.counts["agreed"] += body["played"] == body["action"]
+        arm, weights, control = body.get(f"{prefix}arm"), body.get("weights"), self.settings.control
+        return Open(
             event.time,
             self.tally.arm(UNNAMED if arm is None else str(arm)),
-            propensity,
+            body["played_probability" if prefix else "propensity"],
             body["offered"],
             body["active"],
             GROUPS.index(body.get("group", "policy")),
-            body["place"] if self.settings.control and body.get("control") == str(self.settings.control) else None,
-            None if weights is None else (weights[0], weights[1]),
-            self.tally.segments.code(body["context"]),
+            body["place"] if control and body.get("control") == str(control) else None,
+            None if weights is None else tuple(weights),
+            self.tally.segments.code(body["context"], self.columns),
             row=body["context"],
-            action=action,
+            action=body["played" if prefix else "action"],
         )
-        self.open[event.decision] = one
-        self.line.append(one)
-        self.tally.count("decisions")
-        if one.active:
-            self._begin(one)
 
-    def _activate(self, event: Event) -> None:
-        one = self.open[event.decision]
-        one.active = True
-        self._begin(one)
-        if one.held is not None:
-            del self.open[event.decision]
-            self._earn(one, one.held)
+    def _begin(self, ones: Sequence[Open], time: float) -> None:
+        """Count decisions as played at a time; the policies await them."""
+        if ones:
+            self.tally.play(time, [one.arm for one in ones])
+        if ones and self.settings.anticipates:
+            rows, actions = [one.row or {} for one in ones], [one.action for one in ones]
+            ids = [_await(model, rows, actions) for model in self.models]
+            for one, *own in zip(ones, *ids, strict=True):
+                one.pending, one.row, one.action = own, None, None
+                if own[0] is None:
+                    self._give_up(one)
 
-    def _begin(self, one: Open) -> None:
-        """Count a decision as played; the policies await it before they learn anything else."""
-        self._played.append(one.arm)
-        if self.settings.anticipates:
-            self._learn_all()
-            self._begun.append(one)
+    def _activate(self, events: Sequence[Event]) -> None:
+        ones = [self.open[event.decision] for event in events]
+        for one in ones:
+            one.active = True
+        self._begin(ones, events[0].time)
+        held = {event.decision: one for event, one in zip(events, ones, strict=True) if one.held is not None}
+        self._earn(list(held), [one.held or {} for one in held.values()])
 
-    def _begin_all(self) -> None:
-        if not self._begun:
-            return
-        begun, self._begun = self._begun, []
-        rows, actions = [one.row or {} for one in begun], [one.action for one in begun]
-        ids = [await_many(model, rows, actions) for model in self.models]
-        for one, own in zip(begun, zip(*ids, strict=True), strict=True):
-            one.pending, one.row, one.action = list(own), None, None
-            if own[0] is None:
-                self._give_up(one)
-        self._offer = None
+    def _reward(self, events: Sequence[Event]) -> None:
+        known = [event for event in events if self.open[event.decision].active]
+        self._earn([event.decision for event in known], [event.body for event in known])
+        for event in events:
+            if event.decision in self.open:
+                self.open[event.decision].held = event.body
 
-    def _reward(self, event: Event) -> None:
-        one = self.open[event.decision]
-        if one.active:
-            del self.open[event.decision]
-            self._earn(one, event.body)
-        else:
-            one.held = event.body
-
-    def _earn(self, one: Open, body: dict[str, Any]) -> None:
-        one.reward, one.settled, one.held = body["reward"], True, None
-        self.tally.count("silent" if body["source"] == "silence" else "rewards")
-        if self._begun or self._read:
-            self._begin_all()
-            self._learn_read()
-        if one.learnable:
-            self._earned.append(one)
-
-    def _learn_all(self) -> None:
-        self._learn_read()
-        if not self._earned:
-            return
-        earned, self._earned = self._earned, []
-        rewards = [one.reward or 0.0 for one in earned]
+    def _earn(self, decisions: Sequence[str], bodies: Sequence[Mapping[str, Any]]) -> None:
+        """Learn what decisions earned."""
+        ones = [self.open.pop(decision) for decision in decisions]
+        for one, body in zip(ones, bodies, strict=True):
+            one.reward, one.settled, one.held = body["reward"], True, None
+            self.tally.counts["silent" if body["source"] == "silence" else "rewards"] += 1
+        earned = [one for one in ones if one.learnable]
         for place, model in enumerate(self.models):
             if self.settings.anticipates:
-                known = [(one, one.pending[place]) for one in earned if one.pending and one.pending[place] is not None]
-                own = [one.reward or 0.0 for one, _ in known]
-                learned = tell_many(model, [id or 0 for _, id in known], own)
-                each = [one for one, _ in known]
+                known = [one for one in earned if one.pending and one.pending[place] is not None]
+                learn = partial(_tell, model, [one.pending[place] for one in known if one.pending])
             else:
-                rows, actions, each = [one.row or {} for one in earned], [one.action for one in earned], earned
-                learned = update_many(model, rows, actions, rewards)
-            for one, done in zip(each, learned, strict=True):
+                known = earned
+                learn = partial(_update, model, [one.row for one in known], [one.action for one in known])
+            learned = _learn(learn, [one.reward or 0.0 for one in known])
+            for one, done in zip(known, learned, strict=True):
                 if not done and place == 0:
                     self._give_up(one)
-        for one in earned:
+        for one in ones:
             one.row = one.action = one.pending = None
-        self._offer = None
 
-    def _expire(self, event: Event) -> None:
-        self._begin_all()
-        self._learn_all()
-        one = self.open.pop(event.decision)
-        one.settled = True
-        self.tally.count("expired")
-        for model, pending in zip(self.models, one.pending or (), strict=False):
-            if pending is not None:
-                try:
-                    model.expire(pending)
-                except REFUSED:
-                    self._give_up(one)
-        one.row = one.action = one.pending = one.held = None
+    def _expire(self, events: Sequence[Event]) -> None:
+        for event in events:
+            one = self.open.pop(event.decision)
+            self.tally.counts["expired"] += 1
+            for model, pending in zip(self.models, one.pending or (), strict=False):
+                if pending is not None:
+                    try:
+                        model.expire(pending)
+                    except REFUSED:
+                        self._give_up(one)
+            one.settled, one.row, one.action, one.pending, one.held = True, None, None, None, None
 
-    def _late(self, _: Event) -> None:
-        self.tally.count("late")
+    def _late(self, events: Sequence[Event]) -> None:
+        self.tally.counts["late"] += len(events)
 
-    def _import(self, event: Event) -> None:
-        self._begin_all()
-        if self._earned:
-            self._learn_all()
-        self._read.append(event.body)
-        self.tally.count("imported")
-
-    def _learn_read(self) -> None:
-        if not self._read:
-            return
-        rows, self._read = self._read, []
-        contexts, actions = [row["context"] for row in rows], [row["action"] for row in rows]
+    def _import(self, events: Sequence[Event]) -> None:
+        self.tally.counts["imported"] += len(events)
+        contexts, actions, rewards = zip(
+            *((event.body["context"], event.body["action"], event.body["reward"]) for event in events), strict=True
+        )
         for place, model in enumerate(self.models):
-            learned = update_many(model, contexts, actions, [row["reward"] for row in rows])
+            learned = _learn(partial(_update, model, contexts, actions), rewards)
             if place == 0:
-                self.tally.count("unlearned", learned.count(False))
-        self._offer = None
+                self.tally.counts["unlearned"] += learned.count(False)
 
-    def _change(self, event: Event) -> None:
-        body = event.body
-        if "share" in body:
-            self.share, self.share_since = body["share"], event.time
-            self._begin_all()
-            self._learn_all()
-            self.tally.restart_challenger()
-        elif "retire" in body:
-            self.retired[body["retire"]] = None
-        else:
-            self.retired.pop(body["arm"], None)
-            self.added[body["arm"]] = body.get("features") or self.added.get(body["arm"])
-        self._offer = None
+    def _change(self, events: Sequence[Event]) -> None:
+        for event in events:
+            body = event.body
+            if "share" in body:
+                self.share, self.share_since = body["share"], event.time
+                self._add_up(len(self.matured))
+                if self.tally.trial is not None:
+                    self.tally.trial = self.tally.trial.restarted()
+            elif "retire" in body:
+                self.retired[body["retire"]] = None
+            else:
+                self.retired.pop(body["arm"], None)
+                self.added[body["arm"]] = body.get("features") or self.added.get(body["arm"])
 
     def _give_up(self, one: Open) -> None:
         """Go on without a decision that the policy refuses; it refuses it in every replay."""
         one.learnable = False
-        self.tally.count("unlearned")
+        self.tally.counts["unlearned"] += 1
 
-    def _settle(self) -> None:
+    def _mature(self) -> None:
         """Count the decisions that are settled, up to the first that is not."""
-        line, rows = self.line, []
-        while line and line[0].settled:
-            one = line.popleft()
+        while self.line and self.line[0].settled:
+            one = self.line.popleft()
             if one.time <= self.share_since:
                 # the challenger is compared by what came after its last step
                 one.weights = None
             if one.reward is not None:
-                rows.append(one)
+                self.matured.append(one)
+        while len(self.matured) >= TOGETHER:
+            self._add_up(TOGETHER)
+
+    def _add_up(self, count: int) -> None:
+        rows, self.matured = self.matured[:count], self.matured[count:]
         if rows:
             self.tally.settle(rows)
 
-    _takers: ClassVar[dict[str, Callable[[Replica, Event], None]]] = {
+    _takers: ClassVar[dict[str, Callable[[Replica, Sequence[Event]], None]]] = {
         "decision": _decide,
         "activation": _activate,
         "reward": _reward,
@@ -340,3 +328,49 @@ class Replica:
         "imported": _import,
         "change": _change,
     }
+
+
+# arrays are lists in JSON
+_decoder = msgspec.json.Decoder(State, dec_hook=lambda _, value: np.array(value))
+
+
+def _from_bytes(content: bytes) -> TablePolicy:
+    policy = persistence.from_bytes(content, "snapshot")
+    if not isinstance(policy, TablePolicy):
+        raise InputError(f"load: expected a policy over a table, got {type(policy).__name__}.")
+    return policy
+
+
+def _await(policy: TablePolicy, rows: Sequence[Any], actions: Sequence[Any]) -> list[int | None]:
+    """Await the rewards of actions that were played; return their ids, None for one that is refused."""
+    try:
+        return list(policy.await_many(rows, actions))
+    except REFUSED:
+        if len(rows) == 1:
+            return [None]
+    return [id for row, action in zip(rows, actions, strict=True) for id in _await(policy, [row], [action])]
+
+
+def _learn(learn: Callable[[slice, Sequence[float]], None], rewards: Sequence[float]) -> list[bool]:
+    """Learn rewards together, or one by one if that is refused; return which were learned."""
+
+    def learned(some: slice) -> bool:
+        try:
+            learn(some, rewards[some])
+        except REFUSED:
+            return False
+        return True
+
+    if learned(slice(None)):
+        return [True] * len(rewards)
+    return [learned(slice(place, place + 1)) for place in range(len(rewards))]
+
+
+def _tell(policy: TablePolicy, ids: Sequence[Any], some: slice, rewards: Sequence[float]) -> None:
+    policy.tell_many(ids[some], rewards)
+
+
+def _update(
+    policy: TablePolicy, rows: Sequence[Any], actions: Sequence[Any], some: slice, rewards: Sequence[float]
+) -> None:
+    policy.update_many(rows[some], actions[some], rewards)

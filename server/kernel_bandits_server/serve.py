@@ -17,9 +17,9 @@ from typing import Any
 import uvicorn
 
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.numerics.blas_threads import single_threaded
-from kernel_bandits_server.app import build_app, is_loopback
-from kernel_bandits_server.keys import VARIABLE, read_keys
+from kernel_bandits.numerics.linalg import single_threaded
+from kernel_bandits_server.access import VARIABLE, is_loopback, read_keys
+from kernel_bandits_server.app import build_app
 from kernel_bandits_server.settings import read_settings
 from kernel_bandits_server.worker import Runtime
 

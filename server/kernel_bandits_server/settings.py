@@ -7,16 +7,17 @@ import inspect
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct
 
 from kernel_bandits import confidence, dictionaries, kernels, learning, presets
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.tables import Arms, Features, TablePolicy
-from kernel_bandits.tables.values import nearest, shown
+from kernel_bandits.tables.values import LARGEST, nearest, shown
 from kernel_bandits_server.wording import in_words, line_of
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -32,6 +33,7 @@ _PARTS = {
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 Positive = Annotated[float, Meta(gt=0.0, le=1e12)]
 Count = Annotated[int, Meta(ge=1)]
+Reward = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 
 
 class Silence(Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,7 +45,7 @@ class Silence(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     after: Positive = 3600.0
-    reward: Annotated[float, Meta(ge=-1e100, le=1e100)] | None = None
+    reward: Reward | None = None
 
 
 class Control(Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,7 +85,7 @@ class Challenger(Struct, frozen=True, forbid_unknown_fields=True):
     automatic: bool = False
 
 
-class LoopSettings(Struct, frozen=True, forbid_unknown_fields=True):
+class LoopSettings(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """A decision loop.
 
     Attributes:
@@ -102,8 +104,6 @@ class LoopSettings(Struct, frozen=True, forbid_unknown_fields=True):
         arms: the arms, if actions have names; ``strict`` among them.
         actions: the columns of an action, if they have none.
         name: in addresses; that of its table.
-        strict: whether only arms that are described, or added by a request, may be offered.
-        described: what the tables say of columns and actions.
     """
 
     policy: str = "ek_ucb"
@@ -120,36 +120,36 @@ class LoopSettings(Struct, frozen=True, forbid_unknown_fields=True):
     arms: dict[str, Any] | None = None
     actions: dict[str, Any] | None = None
     name: str = ""
-    strict: bool = False
-    described: Any = None
 
-    @property
+    @cached_property
     def features(self) -> Features:
         """The columns of its table and its actions."""
-        found: Features = self.described
-        return found
+        arms = None if self.arms is None else {key: value for key, value in self.arms.items() if key != "strict"}
+        tables = {"context": self.context, "arms": arms, "actions": self.actions}
+        return Features.from_tables({key: table for key, table in tables.items() if table is not None})
 
-    def new_policy(self) -> TablePolicy:
-        """Return a policy that has learned nothing."""
-        return build_policy(self.policy, self.options, self.features, self.exploration_floor, self.seed)
+    @property
+    def strict(self) -> bool:
+        """Whether only arms that are described, or added by a request, may be offered."""
+        return bool((self.arms or {}).get("strict"))
 
-    def new_challenger(self) -> TablePolicy | None:
-        """Return the second policy, which has learned nothing."""
-        one = self.challenger
-        if one is None:
-            return None
-        return build_policy(one.policy, one.options, self.features, one.exploration_floor, self.seed)
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """The lowest and the highest reward that are possible; None for any."""
+        return self.rewards or ((0.0, 1.0) if self.control or self.challenger else None)
+
+    def new_policies(self) -> list[TablePolicy]:
+        """Return the policy, and the challenger if there is one, which have learned nothing."""
+        both: list[LoopSettings | Challenger] = [self, *([self.challenger] if self.challenger else [])]
+        return [_policy(one.policy, one.options, self.features, one.exploration_floor, self.seed) for one in both]
 
     @property
     def fingerprint(self) -> str:
         """What the state after some events depends on besides these, as a digest; a snapshot of another is not used."""
-        challenger = self.challenger and [
-            self.challenger.policy,
-            self.challenger.options,
-            self.challenger.exploration_floor,
-        ]
+        one = self.challenger
+        second = one and [one.policy, one.options, one.exploration_floor]
         own = [self.policy, self.options, self.exploration_floor, self.anticipates, self.seed]
-        parts = [self.features.to_toml(), own, self.control, challenger, self.rewards, self.strict]
+        parts = [self.features.to_toml(), own, self.control, second, self.range, self.strict]
         return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
 
 
@@ -196,6 +196,13 @@ class Settings(Struct, frozen=True):
     service: Service = Service()
 
 
+class _File(Struct, forbid_unknown_fields=True):
+    """The tables of a file, each of which is read by itself."""
+
+    loops: Annotated[dict[str, Any], Meta(min_length=1)]
+    service: Any = {}
+
+
 class SettingsError(InputError):
     """A file that cannot be used; ``problems`` holds one line for each thing that is wrong."""
 
@@ -230,36 +237,22 @@ def parse_settings(text: str, source: str = "loop.toml") -> Settings:
         place = f"{source}:{found[1]}" if found else source
         raise SettingsError([f"{place}: expected TOML, got something else ({reason})."]) from reason
     problems: list[_MistakeError] = []
-    for name in data:
-        if name not in ("loops", "service"):
-            hint = nearest(name, ("loops", "service"))
-            problems.append(
-                _MistakeError([name], f"unknown table {name!r}{hint} There are [loops.NAME] and [service].")
-            )
-    tables = data.get("loops", {})
-    if not isinstance(tables, dict) or not tables:
-        problems.append(_MistakeError(["loops"], "expected at least one table [loops.NAME], got none."))
-        tables = {}
     loops: dict[str, LoopSettings] = {}
     service = Service()
-    for name, table in tables.items():
-        try:
-            loops[name] = _loop(name, table)
-        except _MistakeError as problem:
-            problems.append(problem)
     try:
         service = _convert(("service",), data.get("service", {}), Service)
     except _MistakeError as problem:
         problems.append(problem)
-    for name, loop in loops.items():
-        if (
-            loop.control
-            and loop.control.rule == "loop"
-            and (loop.control.loop in (None, name) or loop.control.loop not in tables)
-        ):
-            others = ", ".join(other for other in tables if other != name) or "none"
-            message = f"expected the name of another loop, got {loop.control.loop!r}. There are {others}."
-            problems.append(_MistakeError(("loops", name, "control", "loop"), message))
+    try:
+        tables = _convert((), data, _File).loops
+    except _MistakeError as problem:
+        problems.append(problem)
+        tables = data.get("loops")
+    for name, table in tables.items() if isinstance(tables, dict) else ():
+        try:
+            loops[name] = _loop(name, table, list(tables))
+        except _MistakeError as problem:
+            problems.append(problem)
     if problems:
         raise SettingsError([_sentence(source, text, problem) for problem in problems])
     return Settings(loops, service)
@@ -278,46 +271,44 @@ def _convert(here: Sequence[str], table: Any, kind: Any) -> Any:
         raise _MistakeError((*here, *path), words) from reason
 
 
-def _loop(name: str, table: Any) -> LoopSettings:
+def _loop(name: str, table: Any, names: Sequence[str]) -> LoopSettings:
+    """Return a loop, one of those with these names; raise for the first mistake in its table."""
     here = ("loops", name)
     if not NAME.fullmatch(name):
         raise _MistakeError(here, "expected a name of letters, digits, - and _ that begins with a letter, 64 at most.")
-    for key in ("name", "strict", "described"):
-        if isinstance(table, dict) and key in table:
-            raise _MistakeError((*here, key), f"unknown key {key!r}; strict stands in [loops.{name}.arms].")
-    read: LoopSettings = _convert(here, table, LoopSettings)
-    arms = None if read.arms is None else dict(read.arms)
-    strict = False if arms is None else arms.pop("strict", False)
+    if isinstance(table, dict) and "name" in table:
+        raise _MistakeError((*here, "name"), "unknown key 'name'; a loop has the name of its table.")
+    read: LoopSettings = _convert(here, {**table, "name": name} if isinstance(table, dict) else table, LoopSettings)
+    strict = (read.arms or {}).get("strict", False)
     if not isinstance(strict, bool):
         raise _MistakeError((*here, "arms", "strict"), f"expected true or false, got {shown(strict)}.")
-    features = _features(here, {"context": read.context, "arms": arms, "actions": read.actions})
-    for place, one in ((here, read), ((*here, "challenger"), read.challenger)):
-        if one is None:
-            continue
-        try:
-            build_policy(one.policy, one.options, features, one.exploration_floor, read.seed)
-        except KernelBanditsError as reason:
-            at = "policy" if "unknown policy" in str(reason) or not one.options else "options"
-            raise _MistakeError((*place, at), str(reason)) from reason
-    _check_control(here, read, features)
-    return structs.replace(read, name=name, described=features, rewards=_range(here, read), strict=strict)
+    try:
+        features = read.features
+    except KernelBanditsError as reason:
+        message = str(reason).removeprefix("from_toml: ")
+        place = message.partition(":")[0].split(".")
+        known = place[0] in ("context", "arms", "actions") and getattr(read, place[0]) is not None
+        raise _MistakeError((*here, *place) if known else here, message) from reason
+    for path, one in ((here, read), ((*here, "challenger"), read.challenger)):
+        if one is not None:
+            try:
+                _policy(one.policy, one.options, features, one.exploration_floor, read.seed)
+            except KernelBanditsError as reason:
+                at = "policy" if "unknown policy" in str(reason) or not one.options else "options"
+                raise _MistakeError((*path, at), str(reason)) from reason
+    low, high = read.range or (-LARGEST, LARGEST)
+    if not -LARGEST <= low < high <= LARGEST:
+        raise _MistakeError((*here, "rewards"), f"expected the lowest and the highest reward, got {[low, high]}.")
+    if read.silence.reward is not None and not low <= read.silence.reward <= high:
+        message = f"expected a reward from {low:g} to {high:g}, got {read.silence.reward:g}."
+        raise _MistakeError((*here, "silence", "reward"), message)
+    _check_control(here, read, names)
+    return read
 
 
-def _range(here: Sequence[str], read: LoopSettings) -> tuple[float, float] | None:
-    """Return the lowest and the highest reward that are possible."""
-    ends = read.rewards or ((0.0, 1.0) if read.control or read.challenger else None)
-    if ends is not None:
-        if not -1e100 <= ends[0] < ends[1] <= 1e100:
-            raise _MistakeError((*here, "rewards"), f"expected the lowest and the highest reward, got {list(ends)}.")
-        if read.silence.reward is not None and not ends[0] <= read.silence.reward <= ends[1]:
-            message = f"expected a reward from {ends[0]:g} to {ends[1]:g}, got {read.silence.reward:g}."
-            raise _MistakeError((*here, "silence", "reward"), message)
-    return ends
-
-
-def _check_control(here: Sequence[str], read: LoopSettings, features: Features) -> None:
+def _check_control(here: Sequence[str], read: LoopSettings, names: Sequence[str]) -> None:
     """Refuse a control group or a challenger that cannot be."""
-    control, has_arms = read.control, isinstance(features.actions, Arms)
+    control, arms = read.control, read.features.actions
     if read.apprentice and (control or read.challenger):
         place = "control" if control else "challenger"
         raise _MistakeError((*here, place), "a loop that only watches decides nothing; leave it or apprentice out.")
@@ -326,25 +317,19 @@ def _check_control(here: Sequence[str], read: LoopSettings, features: Features) 
     here = (*here, "control")
     if (control.rule == "fixed") != (control.arm is not None) or (control.rule == "loop") != (control.loop is not None):
         raise _MistakeError(here, 'expected arm = "…" with rule = "fixed", and loop = "…" with rule = "loop".')
-    if control.rule != "current" and not has_arms:
+    if control.rule != "current" and not isinstance(arms, Arms):
         raise _MistakeError((*here, "rule"), 'the actions of this loop are no arms; use rule = "current".')
-    known = features.actions.labels if isinstance(features.actions, Arms) else ()
-    if control.arm is not None and control.arm not in known:
-        raise _MistakeError((*here, "arm"), f"unknown arm {control.arm!r}{nearest(control.arm, known)}")
+    if control.arm is not None and isinstance(arms, Arms) and control.arm not in arms.labels:
+        raise _MistakeError((*here, "arm"), f"unknown arm {control.arm!r}{nearest(control.arm, arms.labels)}")
+    others = [name for name in names if name != read.name]
+    if control.loop is not None and control.loop not in others:
+        known = ", ".join(others) or "none"
+        raise _MistakeError(
+            (*here, "loop"), f"expected the name of another loop, got {control.loop!r}. There are {known}."
+        )
 
 
-def _features(here: Sequence[str], tables: Mapping[str, Any]) -> Features:
-    given = {name: table for name, table in tables.items() if table is not None}
-    try:
-        return Features.from_tables(given)
-    except KernelBanditsError as reason:
-        message = str(reason).removeprefix("from_toml: ")
-        place = message.partition(":")[0].split(".")
-        path = (*here, *place) if place[0] in given else here
-        raise _MistakeError(path, message) from reason
-
-
-def build_policy(name: str, options: Mapping[str, Any], features: Features, floor: float, seed: int) -> TablePolicy:
+def _policy(name: str, options: Mapping[str, Any], features: Features, floor: float, seed: int) -> TablePolicy:
     """Return the policy of a preset's name and options, which has learned nothing."""
     if name not in presets.__all__:
         raise InputError(f"unknown policy {name!r}{nearest(name, presets.__all__)} See the presets of kernel_bandits.")

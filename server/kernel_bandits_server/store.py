@@ -1,25 +1,24 @@
-"""The event log and the snapshots, in SQLite or PostgreSQL through SQLAlchemy.
+"""The event log, the snapshots and the lock of the leader, in SQLite or PostgreSQL through SQLAlchemy.
 
 SQLite's write lock or an advisory lock of PostgreSQL serialises appends, so that numbers of events have no gaps.
 """
 
 from __future__ import annotations
 
+import hashlib
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernel_bandits.errors import InputError, KernelBanditsError, needs
-from kernel_bandits_server.events import Event, decode, encode_finite, whole_blocks
-from kernel_bandits_server.leadership import Leadership, PostgresLeadership, SqliteLeadership, lock_key
+from kernel_bandits_server.events import Event, decode, encode, whole_blocks
 
 with needs("SQLAlchemy", "kernel-bandits-server"):
     import sqlalchemy as sql
     from sqlalchemy import event as hooks
-    from sqlalchemy.engine import URL, Connection, Dialect, Engine, make_url
+    from sqlalchemy.engine import URL, Connection, Engine, make_url
     from sqlalchemy.exc import ArgumentError, SQLAlchemyError
     from sqlalchemy.exc import DBAPIError as DatabaseError
 
@@ -45,32 +44,30 @@ SNAPSHOTS = sql.Table(
     sql.Column("state", sql.Text, nullable=False),
     sql.Column("policy", sql.LargeBinary, nullable=False),
 )
-_COLUMNS = (EVENTS.c.number, EVENTS.c.kind, EVENTS.c.decision, EVENTS.c.time, EVENTS.c.body)
 KEPT_SNAPSHOTS = 2
 BUSY_SECONDS = 5.0
 READ_AT_ONCE = 5_000
-# Rows that one statement appends: the most that fit first. A few sizes, so that databases keep the statements.
-ROWS_AT_ONCE = (1000, 256, 32, 4, 1)
+# Ids that one statement looks for.
+IDS_AT_ONCE = 500
 
 
 class StoreError(KernelBanditsError, RuntimeError):
     """The database did not take or return something; nothing was acknowledged, and the call may be repeated."""
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """The state of a loop after an event.
 
     Attributes:
         number: of the last event in it.
         fingerprint: of the loop's settings.
-        state: what the service keeps beside the policy.
-        policy: the file that ``policy.save`` writes.
+        state: what the service keeps beside the policies, as JSON.
+        policy: the files that ``policy.save`` writes, one after the other.
     """
 
     number: int
     fingerprint: str
-    state: dict[str, Any]
+    state: str
     policy: bytes
 
 
@@ -82,49 +79,43 @@ class Store:
     """
 
     def __init__(self, address: str) -> None:
-        self.url = _as_url(address)
-        self.is_sqlite = self.url.get_backend_name() == "sqlite"
-        options: dict[str, Any] = {"connect_args": {"timeout": BUSY_SECONDS}} if self.is_sqlite else {}
+        url = _as_url(address)
+        self.is_sqlite = url.get_backend_name() == "sqlite"
+        options: dict[str, Any] = {"connect_args": {"timeout": BUSY_SECONDS}}
         if not self.is_sqlite:
             options = {"pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
-        self._engine: Engine = sql.create_engine(self.url, pool_size=5, max_overflow=20, **options)
+        self._engine = sql.create_engine(url, pool_size=5, max_overflow=20, **options)
         if self.is_sqlite:
             hooks.listen(self._engine, "connect", _configure_sqlite)
             hooks.listen(self._engine, "begin", _begin_sqlite)
         self._reading = self._engine.execution_options(isolation_level="AUTOCOMMIT")
-        with _plain_errors():
+        # two processes that create the same table at once would get in each other's way
+        with self._alone("tables") as connection:
+            _tables.create_all(connection)
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[Connection]:
+        """Open a transaction that no other of the same name runs beside; it commits if all goes well."""
+        with _plain_errors(), self._engine.begin() as connection:
             if not self.is_sqlite:
-                # two processes that create the same table at once would get in each other's way
-                with self._engine.begin() as connection:
-                    connection.execute(sql.select(sql.func.pg_advisory_xact_lock(lock_key("tables"))))
-                    _tables.create_all(connection)
-            else:
-                with self._engine.begin() as connection:
-                    _tables.create_all(connection)
+                connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_lock_key(name))))
+            yield connection
 
     @contextmanager
     def append(self, loop: str) -> Iterator[Log]:
         """Open a transaction that alone appends to a loop; it commits when the context ends without an error."""
-        transaction = self.begin(loop)
-        with transaction.rolled_back():
-            yield transaction.log
-        transaction.commit()
+        with self._alone(loop) as connection:
+            yield Log(connection, loop)
 
-    def begin(self, loop: str) -> Transaction:
-        """Open a transaction that alone appends to a loop, to be committed or rolled back."""
-        with _plain_errors():
-            connection = self._engine.connect()
-            transaction = Transaction(connection, loop)
-            with transaction.rolled_back():
-                connection.begin()
-                if not self.is_sqlite:
-                    connection.execute(sql.select(sql.func.pg_advisory_xact_lock(lock_key(loop))))
-        return transaction
+    @contextmanager
+    def _log(self, loop: str) -> Iterator[Log]:
+        with _plain_errors(), self._reading.connect() as connection:
+            yield Log(connection, loop)
 
     def read(self, loop: str, after: int = 0, limit: int = READ_AT_ONCE) -> list[Event]:
         """Return the events of a loop after a number, in order, at most ``limit``."""
-        with _plain_errors(), self._reading.connect() as connection:
-            return Log(connection, loop).read(after, limit)
+        with self._log(loop) as log:
+            return log.read(after, limit)
 
     def read_blocks(self, loop: str, after: int = 0) -> Iterator[Sequence[Event]]:
         """Yield the events of a loop after a number, in order, some whole blocks at a time."""
@@ -132,14 +123,10 @@ class Store:
             yield events
             after = events[-1].number
 
-    def find(self, loop: str, decision: str) -> dict[str, Event]:
-        """Return the events of one decision by kind."""
-        return self.find_many(loop, [decision]).get(decision, {})
-
-    def find_many(self, loop: str, decisions: Sequence[str]) -> dict[str, dict[str, Event]]:
+    def find(self, loop: str, decisions: Sequence[str]) -> dict[str, dict[str, Event]]:
         """Return the events of decisions, by decision and kind."""
-        with _plain_errors(), self._reading.connect() as connection:
-            return Log(connection, loop).find_many(decisions)
+        with self._log(loop) as log:
+            return log.find(decisions)
 
     def latest_snapshot(self, loop: str, fingerprint: str) -> Snapshot | None:
         """Return the latest snapshot of a loop with these settings."""
@@ -151,79 +138,35 @@ class Store:
         )
         with _plain_errors(), self._reading.connect() as connection:
             row = connection.execute(query).first()
-        return None if row is None else Snapshot(row[0], row[1], decode(row[2]), bytes(row[3]))
+        return None if row is None else Snapshot._make(row)
 
     def write_snapshot(self, loop: str, snapshot: Snapshot) -> None:
         """Keep a snapshot in place of the oldest ones."""
-        older = sql.select(SNAPSHOTS.c.number).where(SNAPSHOTS.c.loop == loop).order_by(SNAPSHOTS.c.number.desc())
-        with _plain_errors(), self._engine.begin() as connection:
-            same = (SNAPSHOTS.c.loop == loop, SNAPSHOTS.c.number == snapshot.number)
-            connection.execute(sql.delete(SNAPSHOTS).where(*same))
-            connection.execute(
-                sql.insert(SNAPSHOTS).values(
-                    loop=loop,
-                    number=snapshot.number,
-                    fingerprint=snapshot.fingerprint,
-                    state=encode_finite(snapshot.state),
-                    policy=snapshot.policy,
-                )
-            )
-            numbers = [row[0] for row in connection.execute(older)][KEPT_SNAPSHOTS:]
-            if numbers:
-                connection.execute(
-                    sql.delete(SNAPSHOTS).where(SNAPSHOTS.c.loop == loop, SNAPSHOTS.c.number.in_(numbers))
-                )
+        number = SNAPSHOTS.c.number
+        numbers = sql.select(number).where(SNAPSHOTS.c.loop == loop).order_by(number.desc())
+        with self._alone(f"snapshots {loop}") as connection:
+            kept = [one for one in connection.scalars(numbers) if one != snapshot.number][: KEPT_SNAPSHOTS - 1]
+            connection.execute(sql.delete(SNAPSHOTS).where(SNAPSHOTS.c.loop == loop, number.not_in(kept)))
+            connection.execute(sql.insert(SNAPSHOTS).values(loop=loop, **snapshot._asdict()))
 
     def check(self) -> None:
-        """Raise :class:`StoreError` if the database does not respond."""
-        with _plain_errors(), self._reading.connect() as connection:
-            connection.execute(sql.select(sql.literal(1)))
-
-    def check_writing(self) -> None:
         """Raise :class:`StoreError` if the database does not respond, or if a SQLite file is locked or read-only."""
-        if not self.is_sqlite:
-            self.check()
-            return
-        # a transaction begins with the write lock
-        with _plain_errors(), self._engine.connect() as connection:
+        # a transaction of SQLite begins with the write lock
+        with _plain_errors(), (self._engine if self.is_sqlite else self._reading).connect() as connection:
             connection.execute(sql.select(sql.literal(1)))
 
     def leadership(self) -> Leadership:
         """Return the lock that one process at a time holds."""
-        return SqliteLeadership(self.url) if self.is_sqlite else PostgresLeadership(self._engine)
+        if not self.is_sqlite:
+            key = _lock_key("leader")
+            return Leadership(self._engine, f"SELECT pg_try_advisory_lock({key})", f"SELECT pg_advisory_unlock({key})")
+        beside = self._engine.url.set(database=f"{self._engine.url.database}.leader")
+        engine = sql.create_engine(beside, connect_args={"timeout": 0.0})
+        return Leadership(engine, "BEGIN EXCLUSIVE", "ROLLBACK")
 
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
-
-
-class Transaction:
-    """A transaction that appends to a loop, of one thread after the other.
-
-    Args:
-        connection: to the database; closed at the end.
-        loop: the name of the loop.
-    """
-
-    def __init__(self, connection: Connection, loop: str) -> None:
-        self._connection = connection
-        self.log = Log(connection, loop)
-
-    def commit(self) -> None:
-        """Make what was appended durable; after an error nobody knows whether it is."""
-        with _plain_errors(), self._connection:
-            self._connection.commit()
-
-    @contextmanager
-    def rolled_back(self) -> Iterator[None]:
-        """Take everything back if the context ends with an error."""
-        try:
-            with _plain_errors():
-                yield
-        except BaseException:
-            with suppress(SQLAlchemyError):
-                self._connection.close()
-            raise
 
 
 class Log:
@@ -235,72 +178,99 @@ class Log:
     """
 
     def __init__(self, connection: Connection, loop: str) -> None:
-        self._connection = connection
-        self._loop = loop
-        self._prepared: list[tuple[int, tuple[Any, ...]]] = []
+        self._connection, self._loop = connection, loop
 
     def read(self, after: int, limit: int = READ_AT_ONCE) -> list[Event]:
         """Return the events after a number, in order, at most ``limit``."""
-        found = self._connection.exec_driver_sql(_reading(self._connection.dialect), (self._loop, after, limit))
-        return [_event(row) for row in found]
+        later = _events.where(EVENTS.c.loop == self._loop, EVENTS.c.number > after)
+        return [_event(row) for row in self._connection.execute(later.order_by(EVENTS.c.number).limit(limit))]
 
-    def find_many(self, decisions: Sequence[str]) -> dict[str, dict[str, Event]]:
+    def find(self, decisions: Sequence[str]) -> dict[str, dict[str, Event]]:
         """Return the events of decisions, by decision and kind."""
         found: dict[str, dict[str, Event]] = {}
-        for start in range(0, len(decisions), 500):
-            ids = list(decisions[start : start + 500])
-            query = sql.select(*_COLUMNS).where(EVENTS.c.loop == self._loop, EVENTS.c.decision.in_(ids))
-            for row in self._connection.execute(query):
+        for start in range(0, len(decisions), IDS_AT_ONCE):
+            ids = list(decisions[start : start + IDS_AT_ONCE])
+            for row in self._connection.execute(_events.where(EVENTS.c.loop == self._loop, EVENTS.c.decision.in_(ids))):
                 event = _event(row)
                 found.setdefault(event.decision, {})[event.kind] = event
         return found
 
     def append(self, events: Sequence[Event]) -> None:
         """Append events that have their numbers and times."""
-        self.prepare(events)
-        self.append_prepared()
-
-    def prepare(self, events: Sequence[Event]) -> None:
-        """Encode events that are appended next; the rest is the database's work, beside that of other threads."""
-        start, loop = 0, self._loop
-        for most in ROWS_AT_ONCE:
-            while len(events) - start >= most:
-                values: list[Any] = []
-                for kind, decision, body, time, number in events[start : start + most]:
-                    values += (loop, number, kind, decision, time, encode_finite(body))
-                self._prepared.append((most, tuple(values)))
-                start += most
-
-    def append_prepared(self) -> None:
-        """Append the events that were encoded."""
-        for count, values in self._prepared:
-            self._connection.exec_driver_sql(_insertion(self._connection.dialect, count), values)
-        self._prepared = []
+        if events:
+            rows = [{**event._asdict(), "loop": self._loop, "body": encode(event.body)} for event in events]
+            self._connection.execute(sql.insert(EVENTS), rows)
 
 
-def _mark(dialect: Dialect) -> str:
-    """Return what stands for a value in the statements of a database's driver."""
-    return "?" if dialect.paramstyle == "qmark" else "%s"
-
-
-# Written once, as the driver takes them: a statement takes longer to write than to execute.
-@lru_cache
-def _reading(dialect: Dialect) -> str:
-    """Return the statement that reads the events of a loop after a number."""
-    mark, columns = _mark(dialect), ", ".join(column.name for column in _COLUMNS)
-    return f"SELECT {columns} FROM {EVENTS.name} WHERE loop = {mark} AND number > {mark} ORDER BY number LIMIT {mark}"
-
-
-@lru_cache
-def _insertion(dialect: Dialect, count: int) -> str:
-    """Return the statement that appends events."""
-    columns = [column.name for column in EVENTS.columns]
-    row = f"({', '.join([_mark(dialect)] * len(columns))})"
-    return f"INSERT INTO {EVENTS.name} ({', '.join(columns)}) VALUES {', '.join([row] * count)}"
+_events = sql.select(*(EVENTS.c[name] for name in Event._fields))
 
 
 def _event(row: Any) -> Event:
-    return Event(row[1], row[2], decode(row[4]), row[3], row[0])
+    kind, decision, body, time, number = row
+    return Event(kind, decision, decode(body), time, number)
+
+
+class Leadership:
+    """A lock that the database gives to one process and takes back when that process dies.
+
+    In PostgreSQL it is an advisory lock of a session, in SQLite a transaction on an empty database beside the log.
+
+    Args:
+        engine: of the database.
+        take: the statement that takes the lock.
+        give: the statement that gives it back.
+    """
+
+    def __init__(self, engine: Engine, take: str, give: str) -> None:
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._take, self._give = take, give
+        self._guard = threading.Lock()
+        self._connection: Connection | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process held the lock when it last looked."""
+        return self._connection is not None
+
+    def hold(self) -> bool:
+        """Return whether this process holds the lock, and try to get it if not."""
+        with self._guard:
+            try:
+                if self._connection is not None:
+                    # with its session the lock is gone
+                    self._connection.execute(sql.select(sql.literal(1)))
+                    return True
+                connection = self._engine.connect()
+                try:
+                    found = connection.exec_driver_sql(self._take)
+                    if not found.returns_rows or found.scalar():
+                        self._connection = connection
+                finally:
+                    if self._connection is None:
+                        connection.close()
+            except SQLAlchemyError:
+                self._let_go()
+            return self.leads
+
+    def release(self) -> None:
+        """Give the lock back."""
+        with self._guard:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(SQLAlchemyError):
+                # the database would notice the end of the session a moment later
+                connection.exec_driver_sql(self._give)
+            connection.invalidate()
+            connection.close()
+
+
+def _lock_key(name: str) -> int:
+    """Return a number for PostgreSQL's advisory locks, which are shared by all programs of a database."""
+    digest = hashlib.sha256(f"kernel-bandits {name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def _as_url(address: str) -> URL:

@@ -7,36 +7,37 @@ decisions. Purchases that are told at once and silences that take a day would bi
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from copy import copy
-from dataclasses import dataclass, fields
-from operator import attrgetter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec import Struct, field
+from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits_server.segments import MOST_SEGMENTS, Segments
+from kernel_bandits.tables import Boolean, Categorical, Column, Cyclic, Date, Embedding, Features, Numeric, Ordered
+from kernel_bandits.tables.values import is_gap, is_number, moment_of
 from kernel_bandits_server.settings import LoopSettings
-from kernel_bandits_server.trial import Trial, new_trial
+from kernel_bandits_server.trial import Trial
 
-BUCKETS = 120
-FIRST_WIDTH = 1.0
+# Spans of time double in width as the log grows, so that there are never more.
+SPANS, FIRST_WIDTH = 120, 1.0
 # Estimates from fewer rewards are not shown.
 FEWEST = 10
 # Arms beyond this number are counted together, so that the tally stays small whatever callers offer.
 MOST_ARMS, OTHERS = 50, "all others"
-# Rewards wait until so many are added up at once, which costs a tenth of one by one.
-TOGETHER = 512
 GROUPS = ("policy", "control", "challenger")
 # What an estimate takes: the number, Σw, Σwr, Σw², Σw²r, Σw²r².
 WIDTH = 6
+# Columns that are split, the first of them; ranges of numbers, and the visitors that they are taken from.
+MOST_COLUMNS, RANGES, FIRST_VISITORS = 20, 5, 50
+# Segments of a column. The last three are for further levels, for gaps, and for visitors before the ranges were known.
+MOST_SEGMENTS = 16
+FURTHER, MISSING, EARLY = MOST_SEGMENTS - 3, MOST_SEGMENTS - 2, MOST_SEGMENTS - 1
+_DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
-@dataclass(slots=True)
-class Open:
+class Open(Struct, array_like=True):
     """A decision whose reward does not count in the averages yet: it awaits it, or an earlier decision does.
 
     Attributes:
@@ -75,30 +76,10 @@ class Open:
     reward: float | None = None
     settled: bool = False
 
-    def dump(self) -> list[Any]:
-        """Return all attributes as JSON has them."""
-        values = list(_values(self))
-        values[_CODE] = self.code.hex()
-        return values
 
-    @classmethod
-    def load(cls, values: list[Any]) -> Open:
-        """Return what :meth:`dump` wrote."""
-        values = list(values)
-        values[_CODE] = bytes.fromhex(values[_CODE])
-        return cls(*values)
-
-
-_names = [one.name for one in fields(Open)]
-_CODE = _names.index("code")
-# all attributes, without copies of what they hold
-_values = attrgetter(*_names)
-_UNKNOWN = (math.nan, math.nan)
-
-
-def estimate(sums: FloatArray | Sequence[float]) -> dict[str, float | None]:
+def estimate(sums: FloatArray) -> dict[str, float | None]:
     """Return the self-normalised mean Σwr/Σw, its standard error √Σw²(r − v)²/Σw, and the number of rewards."""
-    count, weight, weighted, ww, wwr, wwrr = (float(one) for one in sums)
+    count, weight, weighted, ww, wwr, wwrr = sums.tolist()
     if not weight:
         return {"mean": None, "error": None, "count": int(count)}
     mean = weighted / weight
@@ -113,153 +94,185 @@ def _terms(rewards: FloatArray, weights: FloatArray) -> FloatArray:
     return np.stack([used, weights, weights * rewards, squares, squares * rewards, squares * rewards**2], axis=1)
 
 
-def _add(sums: FloatArray, places: Any, terms: FloatArray) -> FloatArray:
-    """Return sums (…, 6) with terms (n, 6) added at places, one after the other."""
-    added = sums.copy()
-    np.add.at(added, places, terms)
-    return added
+class Segments(Struct):
+    """The segments of each column: its levels, or five ranges of its numbers with as many visitors each.
 
-
-class Tally:
-    """What the page shows of a loop, in bounded memory: spans of time double in width as the log grows.
-
-    Args:
-        settings: of the loop.
+    Attributes:
+        parts: of each column, the edges between ranges, or the levels; learned where the columns do not fix them.
+        first: the first numbers of a column, until there are enough for its ranges.
     """
 
-    def __init__(self, settings: LoopSettings) -> None:
-        names = ("decisions", "rewards", "silent", "expired", "late", "agreed", "unlearned", "imported", "matured")
-        self.counts = dict.fromkeys(names, 0)
-        self.segments = Segments(settings.features)
-        self.arms: dict[str, int] = {}
-        self.plays: list[int] = []
-        self.range: list[float] | None = None
-        self.width = FIRST_WIDTH
-        self.starts: list[float] = []
-        self._trial: Trial | None = new_trial(settings)
-        # per span: estimates of what was earned and of uniform play, and plays by arm
-        self._spans, self._span_plays = np.zeros((0, 2, WIDTH)), np.zeros((0, 0), dtype=np.int64)
-        self._all, self._uniform, self._arms = np.zeros(WIDTH), np.zeros(WIDTH), np.zeros((0, WIDTH))
-        columns = len(self.segments.columns)
-        self._by_segment = np.zeros((columns, MOST_SEGMENTS, 0, WIDTH))
-        self._waiting: list[Open] = []
+    parts: dict[str, list[Any]]
+    first: dict[str, list[float]]
 
-    def count(self, what: str, number: int = 1) -> None:
-        """Count something that happened."""
-        self.counts[what] += number
+    @classmethod
+    def of(cls, features: Features) -> Segments:
+        """Return the segments of columns that no visitor was seen of."""
+        columns = features.context if isinstance(features.context, Mapping) else {}
+        split = [(name, column) for name, column in columns.items() if not isinstance(column, Embedding)]
+        parts = {name: _known_parts(column) for name, column in split[:MOST_COLUMNS]}
+        return cls(parts, {name: [] for name in parts if _has_ranges(columns[name]) and not parts[name]})
+
+    def code(self, row: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
+        """Return the number of a visitor's segment in each column."""
+        return bytes([self._segment(name, columns[name], row.get(name)) for name in self.parts])
+
+    def _segment(self, name: str, column: Column, value: Any) -> int:
+        if is_gap(value):
+            return MISSING
+        try:
+            if isinstance(column, Date):
+                moment = moment_of(value)
+                return MISSING if moment is None else moment.weekday()
+            if not _has_ranges(column):
+                return self._level(self.parts[name], str(value))
+            number = float(value) if is_number(value) else math.nan
+            if name in self.first:
+                return self._learn(name, number)
+            return int(np.searchsorted(self.parts[name], number, side="right"))
+        except Exception:  # the policy says what is wrong with a value; a segment is only shown
+            return MISSING
+
+    @staticmethod
+    def _level(levels: list[Any], level: str) -> int:
+        if level not in levels:
+            if len(levels) >= FURTHER:
+                return FURTHER
+            levels.append(level)
+        return levels.index(level)
+
+    def _learn(self, name: str, number: float) -> int:
+        first = self.first[name]
+        first.append(number)
+        if len(first) == FIRST_VISITORS:
+            del self.first[name]
+            self.parts[name] = np.unique(
+                np.quantile(first, np.arange(1, RANGES) / RANGES, method="inverted_cdf")
+            ).tolist()
+        return EARLY
+
+    def labels(self, name: str, column: Column) -> list[str]:
+        """Return the name of each segment of a column, in order."""
+        parts = self.parts[name]
+        if isinstance(column, Date):
+            known = _DAYS
+        elif not _has_ranges(column):
+            known = [str(part) for part in parts]
+        elif not parts:
+            known = []
+        else:
+            ends = [f"{part:.3g}" for part in parts]
+            known = [f"below {ends[0]}", *map("{} to {}".format, ends[:-1], ends[1:]), f"{ends[-1]} and above"]
+        padded = [*known, *[""] * (FURTHER - len(known))]
+        return [*padded, "others", "missing", f"the first {FIRST_VISITORS}"]
+
+
+def _has_ranges(column: Column) -> bool:
+    return isinstance(column, (Numeric, Cyclic))
+
+
+def _known_parts(column: Column) -> list[Any]:
+    """Return the edges or levels that a column is described with."""
+    if isinstance(column, Cyclic):
+        return [column.period * place / 4 for place in (1, 2, 3)]
+    if isinstance(column, Boolean):
+        return ["False", "True"]
+    levels = column.values if isinstance(column, (Categorical, Ordered)) else None
+    return [str(level) for level in levels or ()][:FURTHER]
+
+
+class Tally(Struct):
+    """What the page shows of a loop, in bounded memory.
+
+    Attributes:
+        segments: of visitors.
+        by_segment: sums of weighted rewards by column, segment and arm.
+        trial: the comparison of the groups; None without any.
+        counts: of what happened.
+        arms: by their place.
+        range: the lowest and the highest reward.
+        width: of a span, in seconds.
+        starts: of the spans.
+        plays: by span and arm.
+        spans: sums of what was earned, and of what uniform play would have, by span.
+        total: the same of all spans.
+        by_arm: sums of what always playing an arm would have earned.
+    """
+
+    segments: Segments
+    by_segment: FloatArray
+    trial: Trial | None
+    counts: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(
+            ("decisions", "rewards", "silent", "expired", "late", "agreed", "unlearned", "imported", "matured"), 0
+        )
+    )
+    arms: list[str] = []
+    range: tuple[float, float] | None = None
+    width: float = FIRST_WIDTH
+    starts: list[float] = []
+    plays: NDArray[np.int64] = field(default_factory=lambda: np.zeros((SPANS, MOST_ARMS + 1), dtype=np.int64))
+    spans: FloatArray = field(default_factory=lambda: np.zeros((SPANS, 2, WIDTH)))
+    total: FloatArray = field(default_factory=lambda: np.zeros((2, WIDTH)))
+    by_arm: FloatArray = field(default_factory=lambda: np.zeros((MOST_ARMS + 1, WIDTH)))
+
+    @classmethod
+    def of(cls, settings: LoopSettings) -> Tally:
+        """Return the tally of a loop before its first decision."""
+        segments = Segments.of(settings.features)
+        sums = np.zeros((max(1, len(segments.parts)), MOST_SEGMENTS, MOST_ARMS + 1, WIDTH))
+        return cls(segments, sums, Trial.of(settings))
 
     def arm(self, name: str) -> int:
         """Return the place of an arm."""
         if name not in self.arms:
             name = name if len(self.arms) < MOST_ARMS else OTHERS
-        if name not in self.arms:
-            self.arms[name] = len(self.arms)
-            self.plays.append(0)
-        return self.arms[name]
+            if name not in self.arms:
+                self.arms.append(name)
+        return self.arms.index(name)
 
     def play(self, time: float, arms: Iterable[int]) -> None:
         """Count the arms of actions that were played at one time."""
-        span = self._span(time)
-        for arm, number in Counter(arms).items():
-            self.plays[arm] += number
-            if arm >= self._span_plays.shape[1]:
-                self._span_plays = np.pad(self._span_plays, ((0, 0), (0, arm + 1 - self._span_plays.shape[1])))
-            self._span_plays[span, arm] += number
+        np.add.at(self.plays[self._span(time)], list(arms), 1)
 
     def settle(self, rows: Sequence[Open]) -> None:
         """Count what decisions earned, in the order of the decisions."""
         self.counts["matured"] += len(rows)
-        self._waiting += rows
-        while len(self._waiting) >= TOGETHER:
-            rows, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
-            self._add_up(rows)
-
-    def _add_up(self, rows: Sequence[Open]) -> None:
+        unknown = (math.nan, math.nan)
         # an unknown number becomes NaN
-        columns = zip(
-            *(
-                (one.time, one.reward, one.propensity, one.offered, one.place, *(one.weights or _UNKNOWN))
-                for one in rows
-            ),
-            strict=True,
-        )
-        time, reward, propensity, offered, place, policy, challenger = (np.array(one, dtype=float) for one in columns)
+        numbers = [
+            (one.time, one.reward, one.propensity, one.offered, one.place, *(one.weights or unknown)) for one in rows
+        ]
+        time, reward, propensity, offered, place, policy, challenger = np.array(numbers, dtype=float).T
         arms, group = np.array([one.arm for one in rows]), np.array([one.group for one in rows])
-        known = ~np.isnan(propensity)
-        missing = len(self.arms) - len(self._arms)
-        if missing:
-            self._arms = np.pad(self._arms, ((0, missing), (0, 0)))
-            self._by_segment = np.pad(self._by_segment, ((0, 0), (0, 0), (0, missing), (0, 0)))
-        ends = [float(reward.min()), float(reward.max())]
-        self.range = ends if self.range is None else [min(ends[0], self.range[0]), max(ends[1], self.range[1])]
+        codes = np.array([list(one.code) for one in rows], dtype=int)
+        low, high = self.range or (math.inf, -math.inf)
+        self.range = min(low, float(reward.min())), max(high, float(reward.max()))
         # inverse propensities: uniform play chooses each of A actions with 1/A, a fixed arm with 1
+        known = ~np.isnan(propensity)
         fixed = np.where(known, 1.0 / np.where(known, propensity, 1.0), 0.0)
         uniform = np.where(offered > 0, fixed / np.maximum(offered, 1.0), 0.0)
         earned, likely = _terms(reward, np.ones(len(rows))), _terms(reward, uniform)
-        by_arm = _terms(reward, fixed)
-        origin = np.zeros(len(rows), dtype=int)
-        self._all = _add(self._all[None], origin, earned)[0]
-        self._uniform = _add(self._uniform[None], origin, likely)[0]
-        self._arms = _add(self._arms, arms, by_arm)
-        spans = np.maximum(np.searchsorted(self.starts, time, side="right") - 1, 0)
-        self._spans = _add(self._spans, (spans, 0), earned)
-        self._spans = _add(self._spans, (spans, 1), likely)
-        codes = np.frombuffer(b"".join(row.code for row in rows), dtype=np.uint8).reshape(len(rows), -1)
+        both = np.stack([earned, likely], axis=1)
+        np.add.at(self.total[None], np.zeros(len(rows), dtype=int), both)
+        np.add.at(self.by_arm, arms, _terms(reward, fixed))
+        np.add.at(self.spans, np.maximum(np.searchsorted(self.starts, time, side="right") - 1, 0), both)
         # those without probabilities count as they are
-        weighted = by_arm if known.all() else _terms(reward, np.where(known, fixed, 1.0))
+        weighted = _terms(reward, np.where(known, fixed, 1.0))
         for column in range(codes.shape[1]):
-            np.add.at(self._by_segment[column], (codes[:, column], arms), weighted)
-        if self._trial is not None:
-            self._trial = self._trial.after(reward, group, place, policy, challenger, codes)
-
-    def restart_challenger(self) -> None:
-        """Begin to compare the challenger anew: its traffic has changed."""
-        self._add_up_all()
-        if self._trial is not None:
-            self._trial = self._trial.restarted()
-
-    def _add_up_all(self) -> None:
-        if self._waiting:
-            rows, self._waiting = self._waiting, []
-            self._add_up(rows)
-
-    def view(self) -> Tally:
-        """Return the tally with all rewards added up, to be read; this one is left as it is."""
-        seen = copy(self)
-        # these are changed in place
-        for name in ("_by_segment", "_span_plays"):
-            setattr(seen, name, getattr(self, name).copy())
-        seen.starts, seen.plays, seen.counts = self.starts.copy(), self.plays.copy(), self.counts.copy()
-        seen._add_up_all()
-        return seen
-
-    @property
-    def trial(self) -> Trial | None:
-        """The comparison of the groups; None without any. Read it of a :meth:`view`."""
-        return self._trial
-
-    @property
-    def reward(self) -> dict[str, float | None]:
-        """The mean of what was earned."""
-        return estimate(self._all)
-
-    @property
-    def uniform(self) -> dict[str, float | None]:
-        """The estimate of uniform play."""
-        return estimate(self._uniform)
+            np.add.at(self.by_segment[column], (codes[:, column], arms), weighted)
+        if self.trial is not None:
+            self.trial = self.trial.after(reward, group, place, policy, challenger, codes)
 
     def _span(self, time: float) -> int:
         """Return the place of the span of a time."""
         # most events are of the last span, or of one before it
         if not self.starts or time >= self.starts[-1] + self.width:
-            start = math.floor(time / self.width) * self.width
-            while self.starts and (start - self.starts[0]) / self.width >= BUCKETS:
+            while self.starts and (math.floor(time / self.width) * self.width - self.starts[0]) / self.width >= SPANS:
                 self._widen()
-                start = math.floor(time / self.width) * self.width
+            start = math.floor(time / self.width) * self.width
             if not self.starts or start > self.starts[-1]:
                 self.starts.append(start)
-                self._spans = np.pad(self._spans, ((0, 1), (0, 0), (0, 0)))
-                self._span_plays = np.pad(self._span_plays, ((0, 1), (0, 0)))
         return max(0, int(np.searchsorted(self.starts, time, side="right")) - 1)
 
     def _widen(self) -> None:
@@ -267,85 +280,52 @@ class Tally:
         wide = [math.floor(start / self.width) * self.width for start in self.starts]
         self.starts = sorted(set(wide))
         places = np.searchsorted(self.starts, wide)
-        spans = np.zeros((len(self.starts), *self._spans.shape[1:]))
-        plays = np.zeros((len(self.starts), self._span_plays.shape[1]), dtype=np.int64)
-        np.add.at(spans, places, self._spans)
-        np.add.at(plays, places, self._span_plays)
-        self._spans, self._span_plays = spans, plays
+        for name in ("spans", "plays"):
+            narrow = getattr(self, name)
+            wider = np.zeros_like(narrow)
+            np.add.at(wider, places, narrow[: len(wide)])
+            setattr(self, name, wider)
 
     def best_arm(self) -> dict[str, Any] | None:
         """Return the arm with the largest estimate among those rewarded often enough, and the estimate."""
-        names = list(self.arms)
-        known = [place for place, sums in enumerate(self._arms) if sums[0] >= FEWEST]
+        known = [place for place in range(len(self.arms)) if self.by_arm[place, 0] >= FEWEST]
         if not known:
             return None
-        best = max(known, key=lambda place: self._arms[place][2] / self._arms[place][1])
-        return {"arm": names[best], **estimate(self._arms[best])}
+        best = max(known, key=lambda place: float(self.by_arm[place, 2] / self.by_arm[place, 1]))
+        return {"arm": self.arms[best], **estimate(self.by_arm[best])}
 
     def report(self) -> dict[str, Any]:
-        """Return all numbers of a :meth:`view` as JSON has them."""
-        names, order = list(self.arms), np.argsort([-plays for plays in self.plays], kind="stable")
-        sums = np.vstack([self._arms, np.zeros((len(names) - len(self._arms), WIDTH))])
+        """Return all numbers as JSON has them."""
+        plays, names = self.plays.sum(axis=0), self.arms
+        order = np.argsort(-plays[: len(names)], kind="stable")
         return {
-            "counts": dict(self.counts),
-            "reward": self.reward,
-            "uniform": self.uniform,
+            "counts": self.counts,
+            "reward": estimate(self.total[0]),
+            "uniform": estimate(self.total[1]),
             "best_arm": self.best_arm(),
-            "arms": [{"arm": names[one], "plays": self.plays[one], **estimate(sums[one])} for one in order],
+            "arms": [{"arm": names[one], "plays": int(plays[one]), **estimate(self.by_arm[one])} for one in order],
             "width": self.width,
             "series": [
                 {
                     "time": start,
-                    "reward": estimate(self._spans[place, 0]),
-                    "uniform": estimate(self._spans[place, 1]),
-                    "plays": {names[arm]: int(n) for arm, n in enumerate(self._span_plays[place]) if n},
+                    "reward": estimate(self.spans[place, 0]),
+                    "uniform": estimate(self.spans[place, 1]),
+                    "plays": {names[arm]: int(self.plays[place, arm]) for arm in np.flatnonzero(self.plays[place])},
                 }
                 for place, start in enumerate(self.starts)
             ],
         }
 
-    def by_segment(self, column: str) -> list[dict[str, Any]]:
+    def split(self, place: int, labels: Sequence[str]) -> list[dict[str, Any]]:
         """Return, for each segment of a column, the share and the mean reward of each arm."""
-        names, place = list(self.arms), self.segments.columns.index(column)
         found = []
-        for number, label in enumerate(self.segments.labels(column)):
-            sums = self._by_segment[place, number]
+        for label, sums in zip(labels, self.by_segment[place], strict=True):
             total = float(sums[:, 0].sum())
             if total:
-                order = np.argsort(-sums[:, 0], kind="stable")
                 arms = [
-                    {"arm": names[arm], "share": float(sums[arm, 0]) / total, **estimate(sums[arm])}
-                    for arm in order
+                    {"arm": self.arms[arm], "share": float(sums[arm, 0]) / total, **estimate(sums[arm])}
+                    for arm in np.argsort(-sums[:, 0], kind="stable")
                     if sums[arm, 0]
                 ]
                 found.append({"segment": label, "count": int(total), "arms": arms})
         return found
-
-    _NUMBERS = ("counts", "arms", "plays", "range", "width", "starts")
-    _ARRAYS = ("_spans", "_span_plays", "_all", "_uniform", "_arms", "_by_segment")
-
-    def dump(self) -> dict[str, Any]:
-        """Return the state as JSON has it."""
-        arrays = {name: [getattr(self, name).shape, getattr(self, name).ravel().tolist()] for name in self._ARRAYS}
-        return {
-            **{name: getattr(self, name) for name in self._NUMBERS},
-            **arrays,
-            "waiting": [one.dump() for one in self._waiting],
-            "segments": self.segments.dump(),
-            "trial": None if self._trial is None else msgspec.to_builtins(self._trial),
-        }
-
-    @classmethod
-    def load(cls, settings: LoopSettings, state: dict[str, Any]) -> Tally:
-        """Return the tally that :meth:`dump` wrote."""
-        tally = cls(settings)
-        for name in cls._NUMBERS:
-            setattr(tally, name, state[name])
-        for name in cls._ARRAYS:
-            shape, values = state[name]
-            setattr(tally, name, np.array(values, dtype=getattr(tally, name).dtype).reshape(shape))
-        tally._waiting = list(map(Open.load, state["waiting"]))
-        tally.segments.load(state["segments"])
-        if state["trial"] is not None:
-            tally._trial = msgspec.convert(state["trial"], Trial)
-        return tally

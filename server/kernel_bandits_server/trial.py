@@ -12,8 +12,7 @@ from msgspec import Struct, structs
 from scipy.special import betaln
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.offpolicy.sequences import ArmDifference
-from kernel_bandits.offpolicy.sequences import Sums as Sequenced
+from kernel_bandits.offpolicy import ArmDifference, CandidateValue
 from kernel_bandits_server.settings import LoopSettings
 
 LEVEL = 0.95
@@ -29,50 +28,6 @@ STEPS = (0.0, 0.1, 0.25, 0.5, 1.0)
 CONTROL = 1
 
 
-class Gain(Struct, frozen=True):
-    """How much more the challenger would have earned than the policy, per decision, from the log of both.
-
-    With w = c(a)/m(a) of the challenger c, v = p(a)/m(a) of the policy p, and m the loop as a whole, the terms
-
-        X = w·(r − low) + v·(high − r)
-
-    have the mean V_c − V_p + (high − low), and are never negative: importance weights may be as large as they come.
-    The same with both exchanged bounds the gain from above.
-    """
-
-    extent: float = 1.0
-    above: Sequenced = Sequenced()
-    below: Sequenced = Sequenced()
-
-    def after(self, rewards: FloatArray, policy: FloatArray, challenger: FloatArray) -> Gain:
-        """Return the gain after further decisions; rewards are counted from the lowest."""
-        sums = []
-        for old, one, other in ((self.above, challenger, policy), (self.below, policy, challenger)):
-            terms = one * rewards + other * (self.extent - rewards)
-            # guesses are at most twice the extent, which bounds X − X̂ from below
-            guesses = np.minimum(old.means_before(terms, self.extent), 2.0 * self.extent)
-            sums.append(old.path(terms, guesses).last())
-        return Gain(self.extent, *sums)
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The interval of the gain, valid at all times at once."""
-        if not self.above.count:
-            return -self.extent, self.extent
-        bounds = [
-            float(sums.lower_bound(2.0 * self.extent, 0.5 * (1.0 - LEVEL))) - self.extent
-            for sums in (self.above, self.below)
-        ]
-        return max(bounds[0], -self.extent), min(-bounds[1], self.extent)
-
-    @property
-    def estimate(self) -> float | None:
-        """The estimated gain; None without decisions."""
-        if not self.above.count:
-            return None
-        return 0.5 * float(self.above.total - self.below.total) / self.above.count
-
-
 class Trial(Struct, frozen=True):
     """The groups of a loop, compared by what their decisions earned; a value.
 
@@ -82,7 +37,7 @@ class Trial(Struct, frozen=True):
         share: of the control group; None without one.
         lift: of the loop over its control group.
         segments: the same for the segments of each column, by the numbers of both.
-        gain: of the challenger over the policy; None without one.
+        gain: of the challenger over the policy, from the log of both; None without one.
         visitors: those whose second hash is below ``sampled``: whether of the control group, n, Σr and Σr².
         sampled: the share of visitors who are remembered.
     """
@@ -92,9 +47,20 @@ class Trial(Struct, frozen=True):
     share: float | None
     lift: ArmDifference | None = None
     segments: dict[str, ArmDifference] = {}
-    gain: Gain | None = None
+    gain: CandidateValue | None = None
     visitors: dict[str, tuple[bool, float, float, float]] = {}
     sampled: float = 1.0
+
+    @classmethod
+    def of(cls, settings: LoopSettings) -> Trial | None:
+        """Return the trial of a loop before its first decision; None where nothing is compared."""
+        control, challenger = settings.control, settings.challenger
+        if control is None and challenger is None:
+            return None
+        low, high = settings.range or (0.0, 1.0)
+        share = None if control is None else control.share
+        lift = None if share is None else ArmDifference(low, high, min(share, 1.0 - share), LEVEL)
+        return cls(low, high, share, lift, gain=None if challenger is None else _no_gain(low, high))
 
     def after(
         self, rewards: FloatArray, group: Any, place: FloatArray, policy: FloatArray, challenger: FloatArray, codes: Any
@@ -113,7 +79,7 @@ class Trial(Struct, frozen=True):
         rewards = np.clip(rewards, self.low, self.high)
         lift, segments, gain, visitors, sampled = self.lift, dict(self.segments), self.gain, self.visitors, self.sampled
         if lift is not None and self.share is not None:
-            compared = place == place
+            compared = ~np.isnan(place)
             first, chance = group != CONTROL, 1.0 - self.share
             lift = lift.after(first[compared], rewards[compared], chance)
             visitors, sampled = self._remember(place[compared], ~first[compared], rewards[compared])
@@ -123,10 +89,19 @@ class Trial(Struct, frozen=True):
                     own, key = compared & (codes[:, column] == segment), f"{column} {segment}"
                     segments[key] = segments.get(key, fresh).after(first[own], rewards[own], chance)
         if gain is not None:
-            known = (policy == policy) & (challenger == challenger)
-            if known.any():
-                gain = gain.after(rewards[known] - self.low, policy[known], challenger[known])
+            known = ~np.isnan(policy + challenger)
+            gain = gain.after(self._gained(rewards[known], policy[known], challenger[known]))
         return structs.replace(self, lift=lift, segments=segments, gain=gain, visitors=visitors, sampled=sampled)
+
+    def _gained(self, rewards: FloatArray, policy: FloatArray, challenger: FloatArray) -> FloatArray:
+        """Return terms of V_c − V_p, from w = c(a)/m(a) of the challenger c and v = p(a)/m(a) of the policy p.
+
+        X = w·(r − low) + v·(high − r) − (high − low) ≥ −(high − low), with m the loop as a whole: importance weights
+        may be as large as they come. The second row, with both exchanged, has the expectation V_p − V_c.
+        """
+        above, below = rewards - self.low, self.high - rewards
+        terms = [one * above + other * below for one, other in ((challenger, policy), (policy, challenger))]
+        return np.stack(terms)[:, None] - (self.high - self.low)
 
     def _remember(self, places: FloatArray, control: Any, rewards: FloatArray) -> tuple[dict[str, Any], float]:
         """Return the sample of visitors after further decisions, and the share of all of them that it is."""
@@ -168,8 +143,8 @@ class Trial(Struct, frozen=True):
         return float(low), float(high)
 
     def restarted(self) -> Trial:
-        """Return the trial with the challenger compared anew."""
-        return structs.replace(self, gain=None if self.gain is None else Gain(self.gain.extent))
+        """Return the trial with the challenger compared anew: its traffic has changed."""
+        return structs.replace(self, gain=None if self.gain is None else _no_gain(self.low, self.high))
 
     def next_share(self, share: float) -> float:
         """Return the traffic that the challenger has earned: a step up or down, or what it has."""
@@ -182,111 +157,97 @@ class Trial(Struct, frozen=True):
             return next((step for step in reversed(STEPS) if step < share), share)
         return share
 
+    def split(self) -> dict[str, Any]:
+        """Return whether the control group has its share, by a test that may be repeated as often as one likes."""
+        share, (loop, control) = self.share or 0.0, self.lift.counts if self.lift else (0, 0)
+        count = int(loop + control)
+        # visitors who come again count as as many decisions as they are worth
+        good = _evidence(int(control), count, share, self.repetition[0]) < math.log(SPOILED)
+        found = control / count if count else None
+        got = "none" if found is None else f"{found:.1%}"
+        words = f"{got} of the settled decisions are of the control group, {share:.1%} were expected"
+        words += "." if good else ": the split is spoiled. Look for rewards, expiries or repeats of one side alone."
+        return {"as_it_should_be": good, "expected": share, "found": found, "words": words}
 
-def new_trial(settings: LoopSettings) -> Trial | None:
-    """Return the trial of a loop before its first decision; None where nothing is compared."""
-    control, challenger = settings.control, settings.challenger
-    if control is None and challenger is None:
-        return None
-    low, high = settings.rewards or (0.0, 1.0)
-    share = None if control is None else control.share
-    lift = None if share is None else ArmDifference(low, high, min(share, 1.0 - share), LEVEL)
-    return Trial(low, high, share, lift=lift, gain=None if challenger is None else Gain(high - low))
+    def verdict(self, days: float) -> dict[str, Any]:
+        """Return in numbers and words whether the loop beats what is done today.
+
+        Args:
+            days: from the first decision that is counted to the last.
+        """
+        if self.lift is None or self.share is None:
+            return NO_VERDICT
+        groups = dict(zip(("loop", "control"), zip(self.lift.counts, self.lift.totals, strict=True), strict=True))
+        counts = {name: int(count) for name, (count, _) in groups.items()}
+        means = {name: total / count if count else None for name, (count, total) in groups.items()}
+        split = self.split()
+        found: dict[str, Any] = {"verdict": "keep going", "lift": None, "low": None, "high": None, "relative": None}
+        found |= {"days_left": None, "counts": counts, "means": means, "share": self.share, "split": split}
+        found["level"] = LEVEL
+        if min(counts.values()) < FEWEST:
+            words = f"Too early: {counts['control']} settled decisions of the control group, {FEWEST} are the least."
+            return found | {"words": words}
+        lift, (low, high) = float(self.lift.estimate), self.interval(self.lift)
+        base = means["control"] or 0.0
+        found |= {"lift": lift, "low": low, "high": high}
+        found["relative"] = [one / base for one in (lift, low, high)] if base > 0.0 else None
+        between = f"{low:+.3g} to {high:+.3g} per decision"
+        if not split["as_it_should_be"]:
+            words = f"{split['words']} Until that is explained, do not trust the difference ({between})."
+            return found | {"verdict": "check the split", "words": words}
+        if low > 0.0:
+            words = f"Switch: the loop earns more than the rule of today, {between}."
+            return found | {"verdict": "switch", "words": words}
+        if high < 0.0:
+            words = f"Stay: the rule of today earns more than the loop; the lift is {between}."
+            return found | {"verdict": "stay", "words": words}
+        left = _days_left(lift, high - low, days)
+        words = f"Keep going: no difference shows so far; if there is one, it lies within {between}."
+        if left is not None:
+            words = (
+                f"Keep going: a difference as large as it looks now ({lift:+.3g}) would show in about {_days(left)}."
+            )
+        return found | {"days_left": left, "words": words}
+
+    def by_segment(self, column: int, labels: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the lift in each segment of a column; together the intervals hold as surely as that of the loop."""
+        own = {number: one for number in range(len(labels)) if (one := self.segments.get(f"{column} {number}"))}
+        found = []
+        for number, one in own.items():
+            counts = dict(zip(("loop", "control"), map(int, one.counts), strict=True))
+            row: dict[str, Any] = {"segment": labels[number], "counts": counts, "lift": None, "low": None, "high": None}
+            if min(counts.values()) >= FEWEST:
+                # Bonferroni: one failure among all segments of the column
+                low, high = self.interval(one, 1.0 - (1.0 - LEVEL) / len(own))
+                row |= {"lift": float(one.estimate), "low": low, "high": high}
+            found.append(row)
+        return found
 
 
-def verdict(trial: Trial | None, days: float) -> dict[str, Any]:
-    """Return in numbers and words whether the loop beats what is done today.
-
-    Args:
-        trial: of the loop.
-        days: from the first decision that is counted to the last.
-    """
-    if trial is None or trial.lift is None or trial.share is None:
-        words = "There is no control group: add control = { share = 0.1, rule = … } to the loop's file."
-        return {"verdict": "no control group", "words": words}
-    groups = dict(zip(("loop", "control"), zip(trial.lift.counts, trial.lift.totals, strict=True), strict=True))
-    counts = {name: int(count) for name, (count, _) in groups.items()}
-    means = {name: total / count if count else None for name, (count, total) in groups.items()}
-    split = _split(counts["control"], sum(counts.values()), trial.share, trial.repetition[0])
-    found: dict[str, Any] = {"counts": counts, "means": means, "share": trial.share, "split": split, "level": LEVEL}
-    if min(counts.values()) < FEWEST:
-        words = f"Too early: {counts['control']} settled decisions of the control group, {FEWEST} are the least."
-        return {
-            "verdict": "keep going",
-            "lift": None,
-            "low": None,
-            "high": None,
-            "relative": None,
-            **found,
-            "days_left": None,
-            "words": words,
-        }
-    lift, (low, high) = float(trial.lift.estimate), trial.interval(trial.lift)
-    base = means["control"] or 0.0
-    relative = [one / base for one in (lift, low, high)] if base > 0.0 else None
-    found |= {"lift": lift, "low": low, "high": high, "relative": relative, "days_left": None}
-    between = f"{_signed(low)} to {_signed(high)} per decision"
-    if not split["as_it_should_be"]:
-        words = f"{split['words']} Until that is explained, do not trust the difference ({between})."
-        return {"verdict": "check the split", **found, "words": words}
-    if low > 0.0:
-        return {
-            "verdict": "switch",
-            **found,
-            "words": f"Switch: the loop earns more than the rule of today, {between}.",
-        }
-    if high < 0.0:
-        return {
-            "verdict": "stay",
-            **found,
-            "words": f"Stay: the rule of today earns more than the loop; the lift is {between}.",
-        }
-    left = _days_left(lift, high - low, days)
-    found["days_left"] = left
-    if left is None:
-        more = f"no difference shows so far; if there is one, it lies within {between}"
-    else:
-        more = f"a difference as large as it looks now ({_signed(lift)}) would show in about {_days(left)}"
-    return {"verdict": "keep going", **found, "words": f"Keep going: {more}."}
+NO_VERDICT = {
+    "verdict": "no control group",
+    "words": "There is no control group: add control = { share = 0.1, rule = … } to the loop's file.",
+}
 
 
-def by_segment(trial: Trial | None, column: int, labels: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the lift in each segment of a column; together the intervals hold as surely as that of the loop."""
-    if trial is None:
-        return []
-    own = {key: one for key, one in trial.segments.items() if key.partition(" ")[0] == str(column)}
-    found = []
-    for key, one in sorted(own.items(), key=lambda item: int(item[0].partition(" ")[2])):
-        label = labels[int(key.partition(" ")[2])]
-        counts = {"loop": int(one.counts[0]), "control": int(one.counts[1])}
-        row: dict[str, Any] = {"segment": label, "counts": counts, "lift": None, "low": None, "high": None}
-        if min(counts.values()) >= FEWEST:
-            # Bonferroni: one failure among all segments of the column
-            low, high = trial.interval(one, 1.0 - (1.0 - LEVEL) / len(own))
-            row |= {"lift": float(one.estimate), "low": low, "high": high}
-        found.append(row)
-    return found
+def _no_gain(low: float, high: float) -> CandidateValue:
+    return CandidateValue(low, high, LEVEL, paired=True, caps=(0.0,))
 
 
 def _second_hash(place: Any) -> Any:
     return place * 2.0**24 % 1.0
 
 
-def _split(control: int, count: int, share: float, repetition: float = 1.0) -> dict[str, Any]:
-    """Return whether the control group has its share, by a test that may be repeated as often as one likes.
+def _evidence(control: int, count: int, share: float, repetition: float = 1.0) -> float:
+    """Return how much likelier a control group of this size is under another share, as a logarithm.
 
     With a Beta prior around the share, the likelihood ratio B(k + a, n − k + b)/B(a, b)/(s^k (1 − s)^(n−k)) exceeds
-    1/α at any time with probability α at most. Visitors who come again count as as many decisions as they are worth.
+    1/α at any time with probability α at most.
     """
     # as good as a hundred decisions with the right share: shares that are off by a tenth are seen soon
     a, b = 100.0 * share, 100.0 * (1.0 - share)
     k, n = control / repetition, count / repetition
-    evidence = betaln(k + a, n - k + b) - betaln(a, b) - k * math.log(share) - (n - k) * math.log1p(-share)
-    good = bool(evidence < math.log(SPOILED))
-    got = f"{control / count:.1%}" if count else "none"
-    words = f"{got} of the settled decisions are of the control group, {share:.1%} were expected"
-    words += "." if good else ": the split is spoiled. Look for rewards, expiries or repeats of one side alone."
-    return {"as_it_should_be": good, "expected": share, "found": control / count if count else None, "words": words}
+    return float(betaln(k + a, n - k + b) - betaln(a, b) - k * math.log(share) - (n - k) * math.log1p(-share))
 
 
 def _days_left(lift: float, width: float, days: float) -> float | None:
@@ -301,7 +262,3 @@ def _days(days: float) -> str:
     if days < 1.0:
         return f"{max(1, round(24.0 * days))} hours"
     return f"{round(days)} days" if days >= 1.5 else "a day"
-
-
-def _signed(number: float) -> str:
-    return f"{number:+.3g}"

@@ -30,13 +30,6 @@ class Confidence(ABC):
 class FixedRadius(Confidence):
     """A radius that depends on λ alone: the same at every round, whatever is observed."""
 
-    @abstractmethod
-    def radius_at(self, regularization: float) -> float:
-        """Return β, given λ."""
-
-    def radius(self, posterior: Posterior) -> float:
-        return self.radius_at(posterior.regularization)
-
 
 @dataclass(frozen=True)
 class ConstantRadius(FixedRadius):
@@ -47,7 +40,7 @@ class ConstantRadius(FixedRadius):
     def __post_init__(self) -> None:
         _require_non_negative("value", self.value)
 
-    def radius_at(self, regularization: float) -> float:  # noqa: ARG002 (the same for every λ)
+    def radius(self, posterior: Posterior) -> float:  # noqa: ARG002 (the same for every posterior)
         return self.value
 
 
@@ -63,8 +56,8 @@ class StandardDeviations(FixedRadius):
     def __post_init__(self) -> None:
         _require_non_negative("number", self.number)
 
-    def radius_at(self, regularization: float) -> float:
-        return self.number * math.sqrt(regularization)
+    def radius(self, posterior: Posterior) -> float:
+        return self.number * math.sqrt(posterior.regularization)
 
 
 @dataclass(frozen=True)

@@ -206,10 +206,11 @@ def _stream_of(generator: np.random.Generator) -> tuple[Any, Any]:
     return generator.bit_generator.state, tuple(getattr(generator.bit_generator.seed_seq, "spawn_key", ()))
 
 
-def _rows(rows: Any, length: Any) -> Rows:
-    if not isinstance(rows, np.ndarray) or type(length) is not int or length < 1:
+def _rows(rows: Any, length: Any, width: Any) -> Rows:
+    fits = isinstance(rows, np.ndarray) and type(length) is int and length >= 1
+    if not fits or not (width is None or (type(width) is int and (rows.shape[1:] == (width,) or not len(rows)))):
         raise InputError("its manifest holds rows that are none.")
-    return Rows.of(rows, length)
+    return Rows.of(rows, length, width)
 
 
 def _pending(*items: Any) -> Pending[Any]:
@@ -222,7 +223,7 @@ def _pending(*items: Any) -> Pending[Any]:
 _KINDS: dict[str, tuple[type, Callable[[Any], Any], Callable[..., Any]]] = {
     "list": (list, tuple, lambda *items: list(items)),
     "dict": (dict, lambda mapping: tuple(mapping.items()), lambda *items: dict(items)),
-    "rows": (Rows, lambda rows: (rows.array, rows.length), _rows),
+    "rows": (Rows, lambda rows: (rows.array, rows.length, rows.width), _rows),
     "pending": (Pending, lambda pending: tuple(pending.items()), _pending),
     "generator": (np.random.Generator, _stream_of, restored),
     "seed": (

@@ -57,81 +57,86 @@ class _Block:
 
 
 class Rows:
-    """Numbers or vectors of one length that are only ever appended to, in blocks: growth copies nothing.
+    """Numbers or vectors that are only ever appended to, in blocks: growth copies nothing.
 
     Two values that grew from the same one share its rows. The second to append to them copies the last block first.
+
+    Attributes:
+        size: how many there are.
+        length: of a block, in rows.
+        width: of the vectors, where they may be shorter: zeros stand behind. None where all are as long as the first.
+        tail: the rows of the last block, a view: all of them while there is only one.
     """
 
-    __slots__ = ("_blocks", "_length", "_size")
+    __slots__ = ("_blocks", "length", "size", "tail", "width")
 
-    def __init__(self, length: int = 512) -> None:
+    def __init__(self, length: int = 512, width: int | None = None) -> None:
         self._blocks: tuple[_Block, ...] = ()
-        self._length = length
-        self._size = 0
+        self.length, self.width = length, width
+        self.size = 0
+        self.tail: NDArray[Any] = np.empty((0, width or 0))
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     def appended(self, row: Any) -> Self:
         """Return these with one more row, a number or a vector."""
-        place = self._size % self._length
-        twin = object.__new__(type(self))
-        twin._blocks, twin._length, twin._size = self._blocks, self._length, self._size + 1
+        place, blocks, width = self.size % self.length, self._blocks, self.width
         if not place:
             like = np.asarray(row)
-            block = _Block(np.zeros((self._length, *like.shape), dtype=like.dtype), 0)
-            twin._blocks = (*self._blocks, block)
-        else:
-            block = self._blocks[-1]
-            if block.taken != place:
-                block = _Block(block.rows.copy(), place)
-                twin._blocks = (*self._blocks[:-1], block)
+            shape = like.shape if width is None else (width,)
+            blocks = (*blocks, _Block(np.zeros((self.length, *shape), dtype=like.dtype), 0))
+        elif blocks[-1].taken != place:
+            blocks = (*blocks[:-1], _Block(blocks[-1].rows.copy(), place))
+        block = blocks[-1]
         # taken before it is written: if that fails, the next to append copies
         block.taken = place + 1
-        block.rows[place] = row
-        return twin
+        if width is None:
+            block.rows[place] = row
+        else:
+            block.rows[place, : len(row)], block.rows[place, len(row) :] = row, 0.0
+        # not evolve: every round appends some rows
+        after = object.__new__(type(self))
+        after.length, after.width, after.size = self.length, width, self.size + 1
+        after._blocks, after.tail = blocks, block.rows[: place + 1]
+        return after
 
     def extended(self, rows: NDArray[Any]) -> Self:
-        """Return these with further rows (n, …)."""
+        """Return these with further rows (n, …), all as long as the first."""
         if len(rows) == 1:
             return self.appended(rows[0])
-        twin = object.__new__(type(self))
-        twin._length, twin._size = self._length, self._size
-        blocks, done = list(self._blocks), 0
+        blocks, size, done = list(self._blocks), self.size, 0
         while done < len(rows):
-            place = twin._size % self._length
+            place = size % self.length
             if not place:
-                blocks.append(_Block(np.zeros((self._length, *rows.shape[1:]), dtype=rows.dtype), 0))
+                blocks.append(_Block(np.zeros((self.length, *rows.shape[1:]), dtype=rows.dtype), 0))
             elif blocks[-1].taken != place:
                 blocks[-1] = _Block(blocks[-1].rows.copy(), place)
-            count = min(self._length - place, len(rows) - done)
+            count = min(self.length - place, len(rows) - done)
             blocks[-1].taken = place + count
             blocks[-1].rows[place : place + count] = rows[done : done + count]
-            done, twin._size = done + count, twin._size + count
-        twin._blocks = tuple(blocks)
-        return twin
+            done, size = done + count, size + count
+        tail = blocks[-1].rows[: (size - 1) % self.length + 1] if blocks else self.tail
+        return evolve(self, _blocks=tuple(blocks), size=size, tail=tail)
+
+    def widened(self, width: int) -> Self:
+        """Return these with room for longer vectors."""
+        wider = type(self)(self.length, width)
+        for row in self.array if self.size else ():
+            wider = wider.appended(row)
+        return wider
 
     def blocks(self) -> Iterator[NDArray[Any]]:
         """Yield views of the rows, block by block."""
-        left = self._size
+        left = self.size
         for block in self._blocks:
             yield block.rows[:left]
-            left -= self._length
+            left -= self.length
 
     @property
     def array(self) -> NDArray[Any]:
         """All rows, one fresh array (n, …)."""
-        return np.concatenate(list(self.blocks())) if self._size else np.empty(0)
-
-    @property
-    def length(self) -> int:
-        """The rows of a block."""
-        return self._length
-
-    @property
-    def last(self) -> Any:
-        """The last number."""
-        return self._blocks[-1].rows[(self._size - 1) % self._length].item()
+        return np.concatenate(list(self.blocks())) if self.size else np.empty(0)
 
     @property
     def nbytes(self) -> int:
@@ -139,16 +144,16 @@ class Rows:
         return sum(block.rows.nbytes for block in self._blocks)
 
     @classmethod
-    def of(cls, rows: NDArray[Any], length: int = 512) -> Self:
+    def of(cls, rows: NDArray[Any], length: int = 512, width: int | None = None) -> Self:
         """Return rows (n, …) to grow from."""
-        return cls(length).extended(rows) if len(rows) else cls(length)
+        return evolve(cls(length).extended(rows), width=width) if len(rows) else cls(length, width)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         del memo  # nobody can tell a copy from a value that is never changed
         return self
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return type(self).of, (self.array, self._length)
+        return type(self).of, (self.array, self.length, self.width)
 
 
 # Keys that share a chunk: an update copies one chunk and the list of chunks, a few hundred entries each.

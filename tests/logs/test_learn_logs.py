@@ -150,7 +150,7 @@ def test_a_killed_worker_changes_nothing(folder, monkeypatch, tmp_path):
     import dask.dataframe
     from distributed import Client, LocalCluster
 
-    from kernel_bandits.logs.partitions import part_sums
+    from kernel_bandits.logs.parts import part_sums
 
     marker = tmp_path / "marker"
 
@@ -169,7 +169,7 @@ def test_a_killed_worker_changes_nothing(folder, monkeypatch, tmp_path):
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
-        monkeypatch.setattr("kernel_bandits.logs.learning.part_sums", late)
+        monkeypatch.setattr("kernel_bandits.logs.parts.part_sums", late)
         killer = threading.Thread(target=kill_first, args=(marker,))
         killer.start()
         shared = fresh()

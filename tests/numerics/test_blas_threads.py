@@ -7,7 +7,7 @@ import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import kernel_bandits as kb
-from kernel_bandits.numerics import blas_threads as threads
+from kernel_bandits.numerics import linalg as threads
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_bandits.numerics.growing import InverseFactor, Symmetric
+from kernel_bandits.numerics.linalg import Symmetric
+from kernel_bandits.posterior.basis import InverseFactor
 
 seeds = st.integers(0, 2**32 - 1)
 # a matrix of this many rows, then steps: a further coordinate, terms of either sign, or what waits joins

@@ -133,13 +133,7 @@ def test_the_difference_stays_inside_where_the_share_follows_the_rewards():
             means = [np.divide(total, count) for total, count in zip(sequence.totals, sequence.counts, strict=True)]
         share = np.where(means[0] > means[1], 0.9, 0.1)
         first = generator.random(RUNS) < share
-        path = sequence.path(first[:, None], rewards[:, t, None], share[:, None])
-        sequence = replace(
-            path,
-            sums=path.sums.last(),
-            counts=tuple(each[:, -1] for each in path.counts),
-            totals=tuple(each[:, -1] for each in path.totals),
-        )
+        sequence = sequence.after(first[:, None], rewards[:, t, None], share[:, None])
         low, high = sequence.interval
         left |= (low > 0.0) | (high < 0.0)
     assert left.mean() <= 0.05

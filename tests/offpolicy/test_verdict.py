@@ -11,6 +11,7 @@ from simulated import expected_rewards, logging_table, simulated_log, target_tab
 import kernel_bandits as kb
 from kernel_bandits import offpolicy
 from kernel_bandits.offpolicy import CandidateValue, Log, RewardModel, modelled_terms, weighted_terms
+from kernel_bandits.offpolicy.sequences import Sums
 
 MODEL = RewardModel(kb.Gaussian(0.7), regularization=0.05, most_rows=300, most_anchors=60)
 
@@ -36,7 +37,7 @@ def test_modelled_terms_have_the_difference_as_expectation_and_a_floor(seed, cap
         for action in range(actions):
             played = np.full(count, action)
             terms = modelled_terms(delta, logged, played, rewards[:, action], predicted, low, high, (cap,))
-            for place, side in enumerate((terms.lower[0], terms.upper[0])):
+            for place, side in enumerate(terms[:, 0]):
                 total[place] += logged[:, action] * side
                 assert (side >= -(cap + 1.0) * (high - low) - 1e-9).all()
         np.testing.assert_allclose(total[0], expected, atol=1e-8)
@@ -51,8 +52,7 @@ def test_an_uncut_model_is_doubly_robust():
     each = np.arange(50)
     weights = target[each, played] / logged[each, played]
     robust = (target * predicted).sum(axis=1) + weights * (rewards - predicted[each, played])
-    np.testing.assert_allclose(terms.lower[0], robust, atol=1e-9)
-    np.testing.assert_allclose(terms.upper[0], -robust, atol=1e-9)
+    np.testing.assert_allclose(terms[:, 0], [robust, -robust], atol=1e-9)
 
 
 def test_an_action_that_was_never_tried_counts_as_the_whole_range():
@@ -86,36 +86,33 @@ def test_rounds_one_by_one_and_in_blocks_give_one_interval(seed):
 
 def test_the_value_of_a_candidate_stays_inside_at_all_times():
     """200 logs of a rule that plays more of what looks best, 500 rounds: at most 5 % leave, and it is no wonder."""
-    generator, left, wide = np.random.default_rng(2), 0, 0
+    generator, shares = np.random.default_rng(2), {}
     runs, count = 200, 500
     plays, sums = np.ones((runs, 2)), np.full((runs, 2), 0.5)
-    lower, upper = np.zeros((2, runs, count))
+    terms = np.zeros((2, 1, runs, count))
     for t in range(count):
         ahead = (sums[:, 1] / plays[:, 1] > sums[:, 0] / plays[:, 0]).astype(float)
         share = 0.1 + 0.8 * ahead
         second = generator.random(runs) < share
         reward = (generator.random(runs) < 0.5).astype(float)
         weight = second / share
-        terms = weighted_terms(weight, reward, 0.0, 1.0, False)
-        lower[:, t], upper[:, t] = terms.lower[0], terms.upper[0]
+        terms[..., t] = weighted_terms(weight, reward, 0.0, 1.0, False)
         played = second.astype(int)
         plays[np.arange(runs), played] += 1
         sums[np.arange(runs), played] += reward
-    for run in range(runs):
-        terms = offpolicy.BoundedTerms(lower[run][None], upper[run][None])
-        low, high = CandidateValue(caps=(0.0,)).path(terms).interval
-        left += ((low > 0.5) | (high < 0.5)).any()
-        low, high = CandidateValue(caps=(0.0,), level=0.3).path(terms).interval
-        wide += ((low > 0.5) | (high < 0.5)).any()
-    assert left <= 0.05 * runs
-    assert wide > 0.02 * runs
+    start = Sums(0, np.zeros((2, 1, runs)), np.zeros((2, 1, runs)))
+    for level in (0.95, 0.3):
+        low, high = CandidateValue(caps=(0.0,), level=level, sums=start).path(terms).interval
+        shares[level] = ((low > 0.5) | (high < 0.5)).any(axis=1).mean()
+    assert shares[0.95] <= 0.05
+    assert shares[0.3] > 0.02
 
 
 def test_a_clear_difference_is_a_switch_and_its_reverse_a_stay():
     log = clicks(2000, 0)
     fitted = offpolicy.fitted_model(log, MODEL, "learning")
     better = kb.verdict(log, 0, 3, model=fitted)
-    assert (better.decision, better.rounds_needed, better.problems) == ("switch", 0, ())
+    assert (better.decision, better.rounds_needed, better.overlap.wrong) == ("switch", 0, ())
     truth = 0.5 + 0.4 * np.mean(np.sin(3 * np.random.default_rng(0).random(10**5))) - 0.45
     assert better.low < truth < better.high
     assert better.sentence.startswith("Switch: the candidate earns")
@@ -154,7 +151,7 @@ def test_against_what_was_played():
         found = kb.verdict(one, better, model=model)
         truth = np.mean(((better - logging_table(log.contexts)) * expected_rewards(log.contexts)).sum(axis=1))
         assert found.low < truth < found.high
-        assert (found.ratio_probability is None) == (one is alone)
+        assert (found.overlap.ratio_probability is None) == (one is alone)
 
 
 def test_a_log_with_wrong_propensities_is_no_answer():
@@ -162,10 +159,10 @@ def test_a_log_with_wrong_propensities_is_no_answer():
     wrong = replace(log, probabilities=None, propensities=np.full(1500, 0.25))
     found = kb.verdict(wrong, 0, model=None)
     # four shares of a quarter are those of a trial, and the plays are not even
-    assert found.ratio_probability < 1e-6
+    assert found.overlap.ratio_probability < 1e-6
     assert found.decision == "keep logging"
     assert "cannot answer" in found.sentence
-    honest = [kb.verdict(clicks(300, seed), 0, model=None).ratio_probability for seed in range(40)]
+    honest = [kb.verdict(clicks(300, seed), 0, model=None).overlap.ratio_probability for seed in range(40)]
     assert np.mean(np.array(honest) < 0.5) == pytest.approx(0.5, abs=0.3)
     assert min(honest) > 1e-3
 
@@ -190,7 +187,7 @@ def test_a_preset_knows_earlier_rounds_alone():
     early = one.times <= 210
     np.testing.assert_array_equal(one.lows[early], two.lows[early])
     assert one.low != two.low
-    with pytest.raises(kb.InputError, match="earlier rounds"):
+    with pytest.raises(kb.InputError, match="written_by='fixed'"):
         kb.verdict(log, 0, model=offpolicy.fitted_model(log, MODEL))
 
 

@@ -11,7 +11,7 @@ from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
 from kernel_bandits.dictionaries import Dictionary, DictionaryRule, Fixed, Kors, Proposal
-from kernel_bandits.numerics.growing import Symmetric
+from kernel_bandits.numerics.linalg import Symmetric
 from kernel_bandits.posterior import ExactPosterior, NystromPosterior, basis
 from kernel_bandits.values import evolve
 

@@ -104,7 +104,7 @@ class Load:
 def recovered(settings, store):
     """The state as a process takes it from the latest snapshot and the events after it."""
     snapshot = store.latest_snapshot("offers", settings.fingerprint)
-    replica = Replica(settings) if snapshot is None else Replica.restore(settings, snapshot)
+    replica = Replica(settings, snapshot)
     for events in store.read_blocks("offers", replica.applied):
         replica.apply(events)
     return replica

@@ -72,6 +72,11 @@ class Local:
     def __call__(self, method, path, body=None, **options):
         return call(self.address, method, path, body, **options)
 
+    def events(self):
+        """The number of events in the log; the model may be a moment behind."""
+        events = self.runtime.store.read("offers")
+        return events[-1].number if events else 0
+
     def stop(self):
         self.server.should_exit = True
         self.thread.join(20)

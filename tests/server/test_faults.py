@@ -4,7 +4,7 @@ import time
 
 import pytest
 import sqlalchemy as sql
-from kernel_bandits_server.commands import Query, RefusedError
+from kernel_bandits_server.planning import Query, RefusedError
 from kernel_bandits_server.store import SNAPSHOTS
 from kernel_bandits_server.worker import Clock, replay
 from test_worker import LOOP, Service

@@ -5,14 +5,13 @@ from collections import Counter
 import numpy as np
 import pytest
 from kernel_bandits_server import insight
-from kernel_bandits_server.commands import Decide
+from kernel_bandits_server.choosing import draft_all, place_of
 from kernel_bandits_server.events import Event
 from kernel_bandits_server.messages import DecisionRequest
-from kernel_bandits_server.planning import draft_all, place_of
-from kernel_bandits_server.replica import Replica
+from kernel_bandits_server.planning import Decide
+from kernel_bandits_server.replica import TOGETHER, Replica
 from kernel_bandits_server.settings import parse_settings
-from kernel_bandits_server.tally import TOGETHER
-from kernel_bandits_server.trial import STEPS, _split, new_trial, verdict
+from kernel_bandits_server.trial import SPOILED, STEPS, _evidence
 
 from kernel_bandits.errors import InputError
 
@@ -105,7 +104,7 @@ def test_averages_of_the_log_are_unbiased_for_every_arm():
     rates = {"red": 0.2, "blue": 0.7, "green": 0.4}
     for part in range(10):
         play(replica, decide(replica, 400, generator, f"{part}-"), lambda draft: rates[draft["arm"]], generator)
-    found = replica.tally.view().report()
+    found = replica.seen().report()
     for arm in found["arms"]:
         assert abs(arm["mean"] - rates[arm["arm"]]) < 4 * arm["error"]
     assert abs(found["uniform"]["mean"] - np.mean(list(rates.values()))) < 4 * found["uniform"]["error"]
@@ -146,13 +145,13 @@ def test_a_fair_split_is_hardly_ever_called_spoiled():
     generator, wrong = np.random.default_rng(6), 0
     for _ in range(200):
         control = np.cumsum(generator.random(2000) < 0.1)
-        wrong += not all(_split(int(control[n - 1]), n, 0.1)["as_it_should_be"] for n in range(50, 2001, 50))
+        wrong += any(_evidence(int(control[n - 1]), n, 0.1) > np.log(SPOILED) for n in range(50, 2001, 50))
     # the probability is below one in a thousand each
     assert wrong <= 2
 
 
 def test_no_verdict_without_a_control_group():
-    assert verdict(new_trial(loop_of("")), 1.0)["verdict"] == "no control group"
+    assert insight.verdicts(Replica(loop_of("")))["verdict"] == "no control group"
 
 
 def test_averages_wait_for_the_first_decision_that_is_not_settled():
@@ -182,7 +181,7 @@ def test_the_challenger_is_estimated_from_the_log_of_the_policy():
     assert found["low"] > 0.0
     assert found["gain"] == pytest.approx(0.9 - 1.1 / 3, abs=0.15)
     assert found["share"] == 0.0
-    assert replica.tally.view().trial.next_share(0.0) == STEPS[1]
+    assert replica.seen().trial.next_share(0.0) == STEPS[1]
 
 
 def test_a_promoted_challenger_decides_its_share_and_steps_back_when_it_is_worse():
@@ -200,7 +199,7 @@ def test_a_promoted_challenger_decides_its_share_and_steps_back_when_it_is_worse
     for part in range(10):
         play(replica, made[100 * part : 100 * part + 100], lambda draft: rates[draft["arm"]], generator)
     assert insight.summary(replica)["challenger"]["high"] < 0.0
-    assert replica.tally.view().trial.next_share(replica.share) == 0.25
+    assert replica.seen().trial.next_share(replica.share) == 0.25
 
 
 def test_the_segments_say_who_gets_what():
@@ -237,6 +236,6 @@ def test_looking_at_the_averages_leaves_the_state_as_it_is():
 def test_expected_rewards_stay_within_those_that_are_possible():
     replica, generator = Replica(loop_of("", "lin_ucb")), np.random.default_rng(12)
     play(replica, decide(replica, 200, generator), lambda draft: float(draft["context"]["age"] > 50), generator)
-    found = insight.response(*insight.response_of(replica, "age"))
+    found = insight.response("age")(replica)()
     for line in found["arms"]:
         assert 0.0 <= min(line["low"]) <= max(line["high"]) <= 1.0

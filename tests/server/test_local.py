@@ -4,7 +4,7 @@ import http.client
 import json
 
 import pytest
-from kernel_bandits_server.keys import read_keys
+from kernel_bandits_server.access import read_keys
 from serving import ROW, Local
 
 FOREIGN_HOSTS = [
@@ -104,12 +104,12 @@ def test_two_hosts_have_to_be_local_both(server):
     ],
 )
 def test_a_page_of_another_can_neither_decide_nor_reward(server, origin, caplog):
-    before = server.runtime.workers["offers"].applied
+    before = server.events()
     # what a page may send without asking first
     headers = [("host", "localhost:8080"), ("origin", origin), ("content-type", "text/plain")]
     status, content, _ = ask(server, "POST", "/v1/loops/offers/decisions", headers, {"context": ROW})
     assert (status, content["error"]["code"]) == (403, "foreign_origin")
-    assert server.runtime.workers["offers"].applied == before
+    assert server.events() == before
     assert caplog.records[-1].code == "foreign_origin"
 
 

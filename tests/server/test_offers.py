@@ -110,7 +110,7 @@ def test_an_old_log_is_learned_once_and_only_by_the_model(tmp_path):
     assert (state["counts"]["imported"], state["counts"]["decisions"], state["reward"]["count"]) == (60, 0, 0)
     assert state["model"]["observations"] == 60
     settings = parse_settings(GAPS).loops["offers"]
-    policy = settings.new_policy()
+    policy = settings.new_policies()[0]
     policy.update_many(
         [row["context"] for row in rows], [row["action"] for row in rows], [row["reward"] for row in rows]
     )
@@ -145,7 +145,7 @@ def test_the_export_is_read_by_evaluation_and_by_another_policy(tmp_path):
     assert {row["visitor"] for row in rows} == {None, *(f"v{number}" for number in range(7))}
     assert {row["country"] for row in (row["context"] for row in rows)} == {"FR", None}
     known = [row for row in rows if row["reward"] is not None]
-    policy = parse_settings(GAPS).loops["offers"].new_policy()
+    policy = parse_settings(GAPS).loops["offers"].new_policies()[0]
     policy.update_many(
         [row["context"] for row in known], [row["action"] for row in known], [row["reward"] for row in known]
     )

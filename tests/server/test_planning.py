@@ -4,8 +4,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
-from kernel_bandits_server.commands import Reward
-from kernel_bandits_server.planning import Plan
+from kernel_bandits_server.planning import Plan, Reward
 
 
 def replica(decisions, *, reward=0.0, after=10.0, time=100.0):
@@ -20,7 +19,7 @@ def replica(decisions, *, reward=0.0, after=10.0, time=100.0):
 
 
 def plan(loop, now=100.0):
-    log = SimpleNamespace(find_many=lambda _: {})
+    log = SimpleNamespace(find=lambda _: {})
     return Plan(loop, log, now, most_pending=100)
 
 
@@ -65,4 +64,4 @@ def test_time_passes_from_batch_to_batch_though_the_clock_does_not(now):
         loop.time = event.time
     assert all(earlier < later for earlier, later in pairwise(seen))
     # a clock that runs is believed
-    assert plan(loop, 200.0)._append("expiry", "d0", {}).time == 200.0
+    assert plan(loop, 200.0).append("expiry", "d0", {}).time == 200.0

@@ -5,7 +5,7 @@ import threading
 import urllib.request
 
 import pytest
-from kernel_bandits_server.keys import read_keys
+from kernel_bandits_server.access import read_keys
 from serving import LOOP, ROW, Local
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -94,7 +94,7 @@ def test_without_keys_the_page_is_served_and_that_of_another_is_not(browser, tmp
         page.goto(f"http://127.0.0.1:{other.server_port}/none")
         page.evaluate(post, server.address)
         other.shutdown()
-    assert server.runtime.workers["offers"].applied == 1
+    assert server.events() == 1
     assert [record.code for record in caplog.records if hasattr(record, "code")] == ["foreign_origin"]
     page.close()
     server.stop()

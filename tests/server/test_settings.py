@@ -28,7 +28,7 @@ def test_a_good_file_is_read():
     assert (loop.exploration_floor, loop.silence.after, loop.silence.reward) == (0.1, 60.0, 0.0)
     assert list(loop.features.context) == ["age", "country"]
     assert (settings.service.lag, settings.service.limits.actions) == (0.5, 20)
-    policy = loop.new_policy()
+    policy = loop.new_policies()[0]
     decision = policy.select({"age": 1.0, "country": "FR"})
     assert decision.propensity == pytest.approx(0.5)
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from kernel_bandits.dictionaries.leverage import leverage_score
+from kernel_bandits.dictionaries.kors import leverage_score
 from kernel_bandits.posterior.basis import DIRECTION_TOLERANCE, NOISE_TOLERANCE, ROUNDING_TOLERANCE
 from kernel_bandits.posterior.ridge import DRIFT_TOLERANCE
 from kernel_bandits_lab.accelerated.arrays import (

@@ -17,11 +17,12 @@ from kernel_bandits.arrays import as_count, as_positive
 from kernel_bandits.confidence import Confidence, FixedRadius, StandardDeviations
 from kernel_bandits.dictionaries import Kors
 from kernel_bandits.dictionaries.base import as_rule
-from kernel_bandits.dictionaries.leverage import OVERSAMPLING
+from kernel_bandits.dictionaries.kors import OVERSAMPLING
 from kernel_bandits.environments import Environment
 from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits.kernels import KernelLike
+from kernel_bandits.kernels import Gaussian, KernelLike
 from kernel_bandits.loop import RunResult
+from kernel_bandits.posterior import ExactPosterior
 from kernel_bandits_lab.accelerated.arrays import family_of, scaling_of
 from kernel_bandits_lab.accelerated.engine import Trajectories, simulate
 from kernel_bandits_lab.accelerated.models import AnyModel, Batch, Capacity, ExactModel, ExactSettings, UniformModel
@@ -110,7 +111,7 @@ def _bonus(confidence: Confidence, regularization: float) -> float:
             f"confidence: expected StandardDeviations or ConstantRadius, got {confidence!r}; radii that follow the "
             "posterior run with kernel_bandits.run."
         )
-    return confidence.radius_at(regularization) / math.sqrt(regularization)
+    return confidence.radius(ExactPosterior(Gaussian(), regularization)) / math.sqrt(regularization)
 
 
 def run_many(

@@ -16,7 +16,7 @@ from scipy.spatial.distance import cdist
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.boxes.ascent import Objective, ascend
-from kernel_bandits.numerics.blas_threads import threads_for
+from kernel_bandits.numerics.linalg import threads_for
 from kernel_bandits.posterior.base import Bound, Posterior
 
 # All numbers here were chosen on 1,800 random posteriors (benchmarks/boxes.py): fewer miss more of the largest bounds.

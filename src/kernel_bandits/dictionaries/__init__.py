@@ -8,9 +8,7 @@ derives from :class:`DictionaryRule` and starts a :class:`Dictionary`, its runni
 
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, DictionaryRule, PlayedPoints, Proposal
 from kernel_bandits.dictionaries.fixed import Fixed
-from kernel_bandits.dictionaries.kors import Kors
-from kernel_bandits.dictionaries.leverage import LeverageDictionary, LeverageRule
-from kernel_bandits.dictionaries.posterior_variance import PosteriorVariance
+from kernel_bandits.dictionaries.kors import Kors, LeverageDictionary, LeverageRule, PosteriorVariance
 from kernel_bandits.dictionaries.resampling import Resampling
 
 __all__ = [

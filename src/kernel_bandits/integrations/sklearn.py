@@ -10,7 +10,7 @@ from kernel_bandits.dictionaries import DictionaryRule, Fixed, Kors, PosteriorVa
 from kernel_bandits.dictionaries.base import HistoryMode
 from kernel_bandits.errors import InputError, needs
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.numerics.blas_threads import threads_for
+from kernel_bandits.numerics.linalg import threads_for
 from kernel_bandits.policy.policy import MANY_ROWS
 from kernel_bandits.policy.ucb import ROWS_AT_ONCE
 from kernel_bandits.posterior.base import Posterior

@@ -32,8 +32,13 @@ from kernel_bandits.kernels import Stationary
 from kernel_bandits.learning import defaults
 from kernel_bandits.learning.columns import RewardModel, Units
 from kernel_bandits.learning.prior import STATIONARY_PRIOR
-from kernel_bandits.numerics.blas_threads import factorisation_threads
-from kernel_bandits.numerics.linalg import factorise, inverse_and_log_determinant, times, times_transpose
+from kernel_bandits.numerics.linalg import (
+    factorisation_threads,
+    factorise,
+    inverse_and_log_determinant,
+    times,
+    times_transpose,
+)
 
 # Added to the unit diagonal of K_ZZ/v: it keeps the factor above rounding, and F a bound, a slightly smaller one.
 JITTER = 1e-9

@@ -40,7 +40,7 @@ from kernel_bandits.learning.columns import (
 )
 from kernel_bandits.learning.fit import descend
 from kernel_bandits.learning.prior import ARM_PRIOR, BOX_PRIOR, DESCRIBED_PRIOR, MixedPrior
-from kernel_bandits.numerics.blas_threads import in_one_thread
+from kernel_bandits.numerics.linalg import in_one_thread
 from kernel_bandits.numerics.memory import keep_freed_arrays
 
 # What rewards show of the settings of a box: nothing, a plane, or more than that.

@@ -4,9 +4,8 @@ Swappable: the format. :func:`read` returns a :class:`Log` of a frame or a file,
 by part, and :func:`learn` teaches a policy a dataset that need not fit into memory.
 """
 
-from kernel_bandits.logs.learning import Learned, learn
 from kernel_bandits.logs.log import ContinuousLog, Log
+from kernel_bandits.logs.parts import Learned, LogParts, learn, scan
 from kernel_bandits.logs.reading import read
-from kernel_bandits.logs.scanning import LogParts, scan
 
 __all__ = ["ContinuousLog", "Learned", "Log", "LogParts", "learn", "read", "scan"]

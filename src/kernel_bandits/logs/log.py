@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,10 +18,12 @@ from kernel_bandits.tables.columns import infer_columns
 from kernel_bandits.tables.features import Features
 from kernel_bandits.tables.policy import NamedDecision, TablePolicy
 from kernel_bandits.tables.rows import as_rows, is_frame
-from kernel_bandits.tables.values import level_of
+from kernel_bandits.tables.values import is_gap, level_of
 
 PolicyT = TypeVar("PolicyT", bound=Policy)
 T = TypeVar("T")
+# A table as columns of equal length by name: arrays of numbers, or of objects where there are text, dates or gaps.
+Columns: TypeAlias = Mapping[str, NDArray[Any]]
 # Columns are inferred from at most this many rows; describe by features= what these do not show.
 MOST_INFERRED = 20_000
 # Numbers of actions are rows of a catalogue; larger ones are rather identifiers.
@@ -38,6 +40,45 @@ def require_rows(name: str, values: NDArray[Any], valid: NDArray[np.bool_], expe
     if not valid.all():
         row = int(np.flatnonzero(~valid)[0])
         raise refuse(name, row, expected, values[row].tolist())
+
+
+def columns_of(table: Any) -> Columns:
+    """Return the columns of a pandas, polars or pyarrow frame, of a mapping, or of rows."""
+    if not isinstance(table, Mapping) and not is_frame(table):
+        rows = as_rows("log", table)
+        table = {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
+    if isinstance(table, np.ndarray):
+        names = table.dtype.names or ()
+    else:
+        names = table.column_names if hasattr(table, "column_names") else getattr(table, "columns", table)
+    return {str(name): as_column(table[name]) for name in names}
+
+
+def as_column(values: Any) -> NDArray[Any]:
+    """Return values as an array of numbers where all of them are, and otherwise of Python's own objects."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "fiubO":
+        return values
+    if hasattr(values, "to_numpy") and not getattr(values, "null_count", 0):
+        array = np.asarray(values.to_numpy())
+        if array.dtype.kind in "fiub":
+            return array
+    listed = values
+    if not isinstance(values, (list, tuple)):
+        listed = getattr(values, next(name for name in ("to_pylist", "to_list", "tolist") if hasattr(values, name)))()
+    kinds = set(map(type, listed))
+    if kinds <= {float, int} or kinds == {bool}:
+        numbers = np.array(listed)
+        if numbers.dtype.kind in "fib":
+            return numbers
+    return np.fromiter(listed, dtype=object, count=len(listed))
+
+
+def rows_of(columns: Columns, count: int) -> list[dict[str, Any]]:
+    """Return a table as rows, in Python's own values."""
+    if not columns:
+        return [{} for _ in range(count)]
+    names = list(columns)
+    return [dict(zip(names, row, strict=True)) for row in zip(*(one.tolist() for one in columns.values()), strict=True)]
 
 
 def _finite(name: str, values: FloatArray) -> FloatArray:
@@ -60,7 +101,7 @@ def _same_length(**columns: Any) -> None:
         raise InputError(f"log: expected as many rows in every column, got {words}; a row is missing somewhere.")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Log:
     """A log of n rounds with a catalogue of A actions, checked row by row.
 
@@ -69,13 +110,14 @@ class Log:
 
     Args:
         contexts: shape (n, d_x), empty for a problem without contexts; or a table with a row for each round.
-        played: the row of the action that was played, in the catalogue, shape (n,); or, for a table, the arm's name, or
-            the row of an action that is described by columns.
+        played: the row of the action that was played, in the catalogue, or its name, shape (n,); for a table also the
+            row of an action that is described by columns.
         rewards: shape (n,).
         propensities: the probability with which it was played, above 0 and at most 1, shape (n,).
         actions: the catalogue, shape (A, d_a); by default one column per action, as many as were played. For a table,
             arms or described actions, as for :meth:`TablePolicy.select`; by default those described and those played.
-        names: of the actions, in the order of the catalogue; by default their numbers. For a table they are the arms.
+        names: of the actions, in the order of the catalogue; by default their numbers, or those played in their order.
+            For a table they are the arms.
         probabilities: of every action in every round, shape (n, A), where they were logged.
         offered: which actions were on offer, shape (n, A); by default all of them.
         features: what the columns of a table are; by default inferred. A log of numbers has none.
@@ -102,40 +144,56 @@ class Log:
             raise InputError("log: expected at least one row, got none.")
         valid = (propensities > 0.0) & (propensities <= 1.0)
         require_rows("propensity", propensities, valid, "a probability above 0 and at most 1")
-        as_table = self.features is not None or is_table(self.contexts)
-        found = (self._of_table if as_table else self._of_numbers)(len(rewards))
-        _same_length(contexts=found["contexts"], played=found["played"], rewards=rewards, propensities=propensities)
-        for name, value in {**found, "rewards": rewards, "propensities": propensities}.items():
+        distinct, codes = _distinct(self.played)
+        _same_length(rewards=rewards, propensities=propensities, played=codes)
+        if self.features is not None or is_table(self.contexts):
+            contexts: Any = columns_of(self.contexts)
+            _same_length(rewards=rewards, **contexts)
+            found = self._of_table(contexts, distinct, codes)
+        else:
+            contexts = _finite("context", _contexts(self.contexts, len(rewards)))
+            _same_length(rewards=rewards, contexts=contexts)
+            found = self._of_numbers(distinct, codes)
+        for name, value in {**found, "contexts": contexts, "rewards": rewards, "propensities": propensities}.items():
             object.__setattr__(self, name, value)
         if self.offered is not None:
             object.__setattr__(self, "offered", self._checked_offers(self.offered))
         if self.probabilities is not None:
             object.__setattr__(self, "probabilities", self._checked_probabilities(self.probabilities))
 
-    def _of_numbers(self, count: int) -> dict[str, Any]:
-        played = np.asarray(self.played)
-        if played.ndim != 1 or played.dtype.kind not in "iu":
-            raise InputError(
-                f"played: expected the number of an action per row, got {played.dtype} of shape {played.shape}; names "
-                "of arms go with contexts that are a table."
-            )
-        contexts = _finite("context", _contexts(self.contexts, count))
-        known = int(played.max(initial=0)) + 1 if self.actions is None else len(as_points("actions", self.actions))
-        valid = (played >= 0) & (played < known)
-        require_rows("action", played, valid, f"one of {known} actions, numbered from 0")
+    def _of_numbers(self, distinct: list[Any], codes: NDArray[np.intp]) -> dict[str, Any]:
+        """Return the played rows of the catalogue, the catalogue, and its names."""
+        names = tuple(self.names)
+        if all(isinstance(action, (int, float)) for action in distinct):
+            values = np.array(distinct, dtype=np.float64)[codes]
+            require_rows("action", values, values == np.floor(values), "a whole number, or a name")
+            played = values.astype(np.intp)
+            if self.actions is None:
+                few = played < MOST_ACTIONS
+                require_rows("action", played, few, f"a number below {MOST_ACTIONS}, or identifiers as texts")
+            known = int(played.max()) + 1 if self.actions is None else len(as_points("actions", self.actions))
+            valid = (played >= 0) & (played < known)
+            require_rows("action", played, valid, f"one of {known} actions, numbered from 0")
+        else:
+            names = names or tuple(sorted(distinct, key=str))
+            missing = [action for action in distinct if action not in names]
+            if missing:
+                row = int(np.flatnonzero(codes == distinct.index(missing[0]))[0])
+                raise refuse("action", row, f"one of {', '.join(map(str, names[:10]))}", repr(missing[0]))
+            played = np.array([names.index(action) for action in distinct], dtype=np.intp)[codes]
+            known = len(names)
         actions = np.eye(known) if self.actions is None else _finite("actions", as_points("actions", self.actions))
-        names = tuple(self.names) or tuple(range(known))
-        if len(names) != known:
-            raise InputError(f"names: expected one for each of {known} actions, got {len(names)}.")
-        return {"contexts": contexts, "played": played.astype(np.intp), "actions": actions, "names": names}
+        names = names or tuple(range(known))
+        if len(names) != len(actions):
+            raise InputError(f"names: expected one for each of {len(actions)} actions, got {len(names)}.")
+        return {"played": played, "actions": actions, "names": names}
 
-    def _of_table(self, count: int) -> dict[str, Any]:
-        contexts = self.contexts if is_frame(self.contexts) else as_rows("contexts", self.contexts)
-        played = as_plain_actions(self.played)
+    def _of_table(self, contexts: Columns, distinct: list[Any], codes: NDArray[np.intp]) -> dict[str, Any]:
+        """Return the places of the played arms, the arms or described actions, their names, and the features."""
         described = [] if self.features is None else _described(self.features)
         offer = [*described, *(() if self.actions is None else as_plain_actions(self.actions))]
         actions: dict[Any, Any] = {}
-        for action in (*offer, *_in_order(played, bool(offer))):
+        for action in (*offer, *_in_order(distinct, bool(offer))):
             key = key_of(action)
             # the arm alone may stand for the row that describes it
             if key not in actions or not isinstance(actions[key], Mapping):
@@ -145,19 +203,19 @@ class Log:
                 f"played: expected at most {MOST_ACTIONS} different actions, got {len(actions)}; describe continuous "
                 "actions by a ContinuousLog."
             )
-        names = list(actions)
-        features = self.features
+        names, features = tuple(actions), self.features
         if features is None:
-            features = Features.infer(table_rows(contexts, _sample(count)), _described_actions(actions))
+            # at most so many rows, evenly spread
+            sample = np.unique(np.linspace(0, len(codes) - 1, min(len(codes), MOST_INFERRED)).astype(np.intp))
+            rows = rows_of({name: column[sample] for name, column in contexts.items()}, len(sample))
+            features = Features.infer(rows, _described_actions(actions))
         places = {key: place for place, key in enumerate(names)}
-        found = np.array([places[key_of(action)] for action in played], dtype=np.intp)
-        return {
-            "contexts": contexts,
-            "played": found,
-            "actions": tuple(actions.values()),
-            "names": tuple(names),
-            "features": features,
-        }
+        played = np.array([places[key_of(action)] for action in distinct], dtype=np.intp)[codes]
+        return {"played": played, "actions": tuple(actions.values()), "names": names, "features": features}
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(str, self.names[:5])) + (", …" if len(self.names) > 5 else "")
+        return f"Log({len(self):,} rounds, {len(self.names)} actions: {shown}; mean reward {self.rewards.mean():.4g})"
 
     @property
     def known_probabilities(self) -> FloatArray | None:
@@ -215,10 +273,12 @@ class Log:
             values = [getattr(log, name) for log in logs]
             missing = any(value is None for value in values)
             object.__setattr__(whole, name, None if missing else np.concatenate(values))
+        contexts = [log.contexts for log in logs]
         if whole.features is None:
-            object.__setattr__(whole, "contexts", np.concatenate([log.contexts for log in logs]))
+            together: Any = np.concatenate(contexts)
         else:
-            object.__setattr__(whole, "contexts", [row for log in logs for row in log.table()])
+            together = {name: np.concatenate([one[name] for one in contexts]) for name in contexts[0]}
+        object.__setattr__(whole, "contexts", together)
         return whole
 
     @property
@@ -228,7 +288,9 @@ class Log:
 
     def table(self, chosen: slice | NDArray[Any] = slice(None)) -> Any:
         """Return contexts of some rounds as a policy takes them: numbers, or rows as dicts."""
-        return self.contexts[chosen] if self.features is None else table_rows(self.contexts, chosen)
+        if self.features is None:
+            return self.contexts[chosen]
+        return rows_of({name: column[chosen] for name, column in self.contexts.items()}, len(self.played[chosen]))
 
     def rows(self, chosen: slice | NDArray[Any]) -> Log:
         """Return a log of some of the rows."""
@@ -236,7 +298,12 @@ class Log:
         for name in ("played", "rewards", "propensities", "probabilities", "offered"):
             value = getattr(self, name)
             object.__setattr__(part, name, None if value is None else value[chosen])
-        object.__setattr__(part, "contexts", self.table(chosen))
+        own = self.contexts
+        if self.features is None:
+            contexts: Any = own[chosen]
+        else:
+            contexts = {name: column[chosen] for name, column in own.items()}
+        object.__setattr__(part, "contexts", contexts)
         return part
 
     def seen_by(self, policy: Policy, chosen: slice | NDArray[Any]) -> tuple[Any, Any]:
@@ -320,21 +387,27 @@ class Log:
 
 def is_table(value: Any) -> bool:
     """Return whether contexts are a table rather than numbers."""
-    return is_frame(value) or (isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], Mapping))
+    if isinstance(value, (list, tuple)):
+        return bool(value) and isinstance(value[0], Mapping)
+    return is_frame(value) or isinstance(value, Mapping)
 
 
-def table_rows(table: Any, chosen: slice | NDArray[Any]) -> list[Mapping[str, Any]]:
-    """Return some rows of a table as mappings, in Python's own values."""
-    if isinstance(table, (list, tuple)):
-        return list(table[chosen]) if isinstance(chosen, slice) else [table[i] for i in np.arange(len(table))[chosen]]
-    if hasattr(table, "iloc"):
-        part = table.iloc[chosen]
-    elif isinstance(chosen, slice) and hasattr(table, "slice"):
-        start, stop, _ = chosen.indices(len(table))
-        part = table.slice(start, stop - start)
-    else:
-        part = table.take(np.arange(len(table))[chosen]) if hasattr(table, "take") else table[chosen]
-    return list(as_rows("contexts", part))
+def _distinct(played: Any) -> tuple[list[Any], NDArray[np.intp]]:
+    """Return the different actions that were played, in order of appearance, and the place of each round's."""
+    plain = as_rows("played", played) if is_frame(played) else as_column(played).tolist()
+    places: dict[Any, int] = {}
+    codes = np.empty(len(plain), dtype=np.intp)
+    actions: list[Any] = []
+    for row, action in enumerate(plain):
+        if is_gap(action) or (isinstance(action, str) and not action):
+            raise refuse("action", row, "an action", "none")
+        # a file knows no difference between 1 and 1.0
+        key = int(action) if isinstance(action, float) and action.is_integer() else key_of(action)
+        if key not in places:
+            places[key] = len(actions)
+            actions.append(dict(action) if isinstance(action, Mapping) else level_of(key))
+        codes[row] = places[key]
+    return actions, codes
 
 
 def _described_actions(actions: Mapping[Any, Any]) -> Arms | list[Mapping[str, Any]]:
@@ -350,19 +423,11 @@ def _described_actions(actions: Mapping[Any, Any]) -> Arms | list[Mapping[str, A
     return Arms(own, infer_columns("actions", list(own.values())))
 
 
-def _in_order(played: Sequence[Any], some_known: bool) -> Sequence[Any]:
+def _in_order(distinct: Sequence[Any], some_known: bool) -> Sequence[Any]:
     """Return actions in an order that does not depend on that of the rounds: numbers count from 0, names are sorted."""
-    if any(isinstance(action, Mapping) for action in played):
-        return sorted(played, key=lambda action: str(key_of(action)))
-    distinct = set(played)
     if all(type(action) is int and 0 <= action < MOST_ACTIONS for action in distinct) and not some_known:
         return range(max(distinct) + 1)
-    return sorted(distinct, key=str)
-
-
-def _sample(count: int) -> NDArray[np.intp]:
-    """Return at most ``MOST_INFERRED`` rows, evenly spread, to infer columns from."""
-    return np.unique(np.linspace(0, count - 1, min(count, MOST_INFERRED)).astype(np.intp))
+    return sorted(distinct, key=lambda action: str(key_of(action)))
 
 
 def action_features(log: Log, action: Any) -> Mapping[str, Any]:

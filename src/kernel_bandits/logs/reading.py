@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,19 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.errors import InputError
-from kernel_bandits.logs.columns import (
-    Columns,
-    lists,
-    numbers,
-    of_records,
-    read_csv,
-    read_json_lines,
-    read_parquet,
-    require_plain,
-)
-from kernel_bandits.logs.log import MOST_ACTIONS, ContinuousLog, Log, as_plain_actions, key_of, refuse
-from kernel_bandits.logs.vowpal import read_decision_json, read_text
+from kernel_bandits.errors import InputError, needs
+from kernel_bandits.logs.log import Columns, ContinuousLog, Log, as_plain_actions, columns_of, key_of, refuse
+from kernel_bandits.logs.vowpal import of_decision_json, read_text
 from kernel_bandits.tables.arms import Arms
 from kernel_bandits.tables.features import Features
 from kernel_bandits.tables.rows import is_frame
@@ -39,7 +31,6 @@ _SUFFIXES: dict[str, Format] = {
     ".txt": "vw",
     ".dsjson": "dsjson",
 }
-_TABLES: dict[str, Callable[[Path], Any]] = {"parquet": read_parquet, "csv": read_csv, "jsonl": read_json_lines}
 # The names of the Open Bandit Dataset, and what they are here.
 _OPEN_BANDIT = {"action": "item_id", "reward": "click", "propensity": "propensity_score"}
 # What the columns of a context are called in a file, unless they are named.
@@ -97,82 +88,87 @@ def read(
             arms, in the order of their probabilities.
         features: what the columns are, as the policy has them.
     """
+    roles = Roles(context, action, reward, propensity, actions, features)
     data = source
     if isinstance(source, (str, Path)):
         file = Path(source)
         if not file.exists():
             raise InputError(f"{file}: there is no such file.")
         kind = format or ("parquet" if file.is_dir() else _SUFFIXES.get(file.suffix))
-        if kind == "vw":
-            return read_text(file)
-        if kind == "dsjson":
-            return read_decision_json(file)
-        if kind not in _TABLES:
-            known = ", ".join(sorted({*_TABLES, "vw", "dsjson"}))
-            raise InputError(f"format: expected one of {known}, got {format or file.suffix!r}; give format=….")
-        data = _TABLES[kind](file)
-    if not isinstance(data, (Columns, list, tuple)) and not is_frame(data):
+        if kind not in _READERS:
+            raise InputError(
+                f"format: expected one of {', '.join(sorted(_READERS))}, got {format or file.suffix!r}; give format=…."
+            )
+        data = _READERS[kind](file)
+        if isinstance(data, Log):
+            return data
+    elif not isinstance(source, (list, tuple)) and not is_frame(source):
         raise InputError(f"source: expected a frame, a list of dicts or a path, got {type(source).__name__}.")
-    if not len(data):
-        raise InputError("log: expected at least one row, got none.")
     if isinstance(data, (list, tuple)):
-        if _is_decision(data[0]):
+        if data and _is_decision(data[0]):
             return _of_service(data, actions, features)
-        columns = of_records(data)
-    else:
-        columns = data if isinstance(data, Columns) else Columns.of(data)
-    roles = Roles(context, action, reward, propensity, actions, features)
-    return as_log(columns, roles, is_frame(source))
+        return as_log(_of_records(data), roles)
+    return as_log(columns_of(data), roles, is_frame(source))
 
 
 def as_log(columns: Columns, roles: Roles, in_memory: bool = False) -> Log | ContinuousLog:
     """Return columns as a log."""
+    if not len(next(iter(columns.values()), ())):
+        raise InputError("log: expected at least one row, got none.")
     names = {"action": roles.action, "reward": roles.reward, "propensity": roles.propensity}
     context, actions, features = roles.context, roles.actions, roles.features
-    if {"item_id", "propensity_score", "click"} <= set(columns.names):
+    if {"item_id", "propensity_score", "click"} <= set(columns):
         names = {role: names[role] or name for role, name in _OPEN_BANDIT.items()}
         if context is None:
-            context = [name for name in columns.names if name.startswith("user_feature_") or name == "position"]
+            context = [name for name in columns if name.startswith("user_feature_") or name == "position"]
             if "position" in context:
                 # a place on the page is no quantity
-                places = [f"position {place:g}" for place in numbers("position", columns.get("position"))]
-                kept = {name: columns.get(name) for name in columns.names if name != "position"}
-                columns = Columns.of({**kept, "position": places})
-    renamed = context_columns(columns.names, context, features, names, in_memory)
-    for name in renamed:
-        columns.get(name, "context")
-    rewards = numbers("reward", columns.get(names["reward"] or "reward", "reward"))
-    if "density" in columns.names and names["action"] is None:
-        coordinates = [name for name in columns.names if name.removeprefix("action_").isdigit()]
-        shown, points = (
-            np.column_stack([numbers(name, columns.get(name)) for name in group] or [np.empty((len(columns), 0))])
-            for group in (renamed, coordinates)
+                places = [f"position {place:g}" for place in numbers("position", columns["position"])]
+                columns = {**columns, "position": np.array(places, dtype=object)}
+    renamed = context_columns(tuple(columns), context, features, names, in_memory)
+    shown = {name: _get(columns, column, "context") for column, name in renamed.items()}
+    rewards = numbers("reward", _get(columns, names["reward"] or "reward", "reward"))
+    if "density" in columns and names["action"] is None:
+        coordinates = [name for name in columns if name.removeprefix("action_").isdigit()]
+        points, wanted = (
+            np.column_stack([numbers(name, column) for name, column in group.items()] or [np.empty((len(rewards), 0))])
+            for group in (shown, {name: columns[name] for name in coordinates})
         )
-        return ContinuousLog(shown, points, rewards, numbers("density", columns.get("density")))
-    propensities = numbers("propensity", columns.get(names["propensity"] or "propensity", "propensity"))
-    offered = next((name for name in ("action_index", "index") if name in columns.names), "action")
-    played = columns.get(names["action"] or offered, "action")
-    table = columns.get("probabilities") if "probabilities" in columns.names else None
-    contexts = None if features is not None else columns.numbers(list(renamed))
+        return ContinuousLog(points, wanted, rewards, numbers("density", columns["density"]))
+    propensities = numbers("propensity", _get(columns, names["propensity"] or "propensity", "propensity"))
+    offered = next((name for name in ("action_index", "index") if name in columns), "action")
+    played = _get(columns, names["action"] or offered, "action")
+    table = columns.get("probabilities")
+    contexts = None if features is not None else _as_matrix(shown, len(rewards))
     if contexts is None:
         for name in renamed:
-            if not columns.is_frame:
-                require_plain(name, columns.get(name))
-        gaps = [row for row, value in enumerate(played) if is_gap(value)]
-        if gaps:
-            raise refuse("action", gaps[0], "an action", "none")
+            _require_plain(name, columns[name])
         known = roles.names if actions is None else as_plain_actions(actions)
-        log = Log(columns.table(renamed), _whole(played), rewards, propensities, known, features=features)
+        log = Log(shown, played, rewards, propensities, known, features=features)
         return log if table is None else _with_probabilities(log, table, known)
-    found, labels = _actions(played, actions is not None, roles.names)
-    probabilities = None
-    if table is not None and (actions is not None or labels == tuple(range(len(labels)))):
-        probabilities = lists("probabilities", table)
-        labels = tuple(range(probabilities.shape[1])) if actions is None else ()
-    catalogue = np.eye(len(labels)) if actions is None else np.asarray(actions, dtype=float)
-    own = () if actions is not None else labels
-    columns_of = tuple(renamed.values())
-    return Log(contexts, found, rewards, propensities, catalogue, own, probabilities, columns=columns_of)
+    catalogue = None if actions is None else np.asarray(actions, dtype=float)
+    own = () if roles.names is None else roles.names
+    log = Log(contexts, played, rewards, propensities, catalogue, own, columns=tuple(shown))
+    if table is None or (actions is None and log.names != tuple(range(len(log.names)))):
+        return log
+    probabilities = lists("probabilities", table)
+    if actions is None and probabilities.shape[1] > len(log.names):
+        log = Log(contexts, played, rewards, propensities, np.eye(probabilities.shape[1]), columns=tuple(shown))
+    return log.with_probabilities(probabilities)
+
+
+def _get(columns: Columns, name: str, role: str) -> NDArray[Any]:
+    if name not in columns:
+        raise InputError(f"{role}: expected a column {name!r}, got {', '.join(columns)}; name it with {role}=….")
+    return columns[name]
+
+
+def _as_matrix(columns: Columns, count: int) -> FloatArray | None:
+    """Return columns as numbers (n, d); None if one of them has text, dates or gaps."""
+    found = [as_numbers(column) for column in columns.values()]
+    if any(column is None or not np.isfinite(column).all() for column in found):
+        return None
+    return np.column_stack(found) if found else np.empty((count, 0))  # type: ignore[arg-type]
 
 
 def context_columns(
@@ -199,13 +195,7 @@ def context_columns(
     return found
 
 
-def _whole(values: Any) -> list[Any]:
-    """Return names as they are, and whole numbers as such: a file knows no difference between 1 and 1.0."""
-    plain = values.tolist() if isinstance(values, np.ndarray) else list(values)
-    return [int(value) if isinstance(value, float) and value.is_integer() else value for value in plain]
-
-
-def _with_probabilities(log: Log, table: Sequence[Any], known: Sequence[Any] | None) -> Log:
+def _with_probabilities(log: Log, table: Any, known: Sequence[Any] | None) -> Log:
     """Return a log with probabilities in the order of the arms that are known, where there is one."""
     order = known if known is not None else _labels(log.features)
     width = np.size(table[0])
@@ -221,32 +211,135 @@ def _labels(features: Features | None) -> Sequence[Any]:
     return features.actions.labels if features is not None and isinstance(features.actions, Arms) else ()
 
 
-def _actions(values: Any, are_rows: bool, known: tuple[Any, ...] | None) -> tuple[NDArray[np.intp], tuple[Any, ...]]:
-    """Return the rows of the actions in the catalogue, and its names: numbers from 0 as they are, others sorted."""
-    plain = values if isinstance(values, np.ndarray) else np.array(list(values), dtype=object)
-    if all(isinstance(value, (int, float, np.number)) for value in plain[:1]):
-        floats = numbers("action", values)
-        whole = np.isfinite(floats) & (floats == np.floor(floats))
-        if not whole.all():
-            row = int(np.flatnonzero(~whole)[0])
-            raise refuse("action", row, "a whole number", floats[row])
-        found = floats.astype(np.intp)
-        if are_rows:
-            return found, ()
-        if found.min() < 0:
-            row = int(found.argmin())
-            raise refuse("action", row, "a number from 0", found[row])
-        if found.max() >= MOST_ACTIONS:
-            row = int(found.argmax())
-            raise refuse("action", row, f"a number below {MOST_ACTIONS}, or identifiers as texts", found[row])
-        return found, known or tuple(range(int(found.max()) + 1))
-    require_plain("action", values)
-    empty = [row for row, value in enumerate(values) if is_gap(value) or value == ""]
-    if empty:
-        raise refuse("action", empty[0], "an action", "none")
-    names = known or tuple(sorted(set(values), key=str))
-    places = {name: place for place, name in enumerate(names)}
-    return np.array([places[value] for value in values], dtype=np.intp), names
+def as_numbers(values: Any) -> FloatArray | None:
+    """Return a column as numbers, or None if it does not read as such."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "fiub":
+        return values.astype(np.float64)
+    if any(is_gap(value) for value in values):
+        return None
+    try:
+        found = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    return found if found.ndim == 1 else None
+
+
+def numbers(name: str, values: Any) -> FloatArray:
+    """Return a column as numbers, or an error that names the row."""
+    found = as_numbers(values)
+    if found is not None:
+        return found
+    for row, value in enumerate(values):
+        if is_gap(value):
+            raise refuse(name, row, "a value", "none")
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            raise refuse(name, row, "a number", repr(value)) from None
+    raise InputError(f"{name}: expected one number in each row, got {values!r}.")
+
+
+def lists(name: str, values: Any, width: int | None = None) -> FloatArray:
+    """Return a column of lists of equal length as numbers (n, k), or an error that names the row."""
+    width = np.size(values[0]) if width is None else width
+    table = np.empty((len(values), width))
+    for row, value in enumerate(values):
+        if np.ndim(value) != 1 or len(value) != width:
+            raise refuse(name, row, f"a list of {width} numbers", repr(value))
+        try:
+            table[row] = value
+        except (TypeError, ValueError):
+            raise refuse(name, row, f"a list of {width} numbers", repr(value)) from None
+    return table
+
+
+def _require_plain(name: str, values: NDArray[Any]) -> None:
+    """Raise unless every value of a column is one text, one number, or nothing."""
+    for row, value in enumerate(values):
+        if isinstance(value, Mapping):
+            raise refuse(name, row, "a number or a text", repr(value))
+
+
+def _read_parquet(path: Path) -> Any:
+    """Read a Parquet file, or a folder of them."""
+    with needs("pyarrow", "kernel-bandits[arrow]"):
+        from pyarrow import dataset
+    return dataset.dataset(path, format="parquet").to_table()
+
+
+def _read_csv(path: Path) -> dict[str, list[Any]]:
+    """Read a CSV file with a header; cells without text are gaps, and columns of numbers become numbers."""
+    # spreadsheets begin a file with a byte order mark, and some end it with an empty line
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.reader(file)
+        header = next(reader, None)
+        if not header:
+            raise InputError(f"{path}: expected a line of column names, got an empty file.")
+        twice = [name for name in dict.fromkeys(header) if name and header.count(name) > 1]
+        if twice:
+            raise InputError(f"{path}: expected columns with different names, got {twice[0]!r} twice; rename one.")
+        rows: list[list[str]] = []
+        for row in filter(None, reader):
+            if len(row) != len(header):
+                raise refuse("columns", len(rows), f"{len(header)} values", len(row))
+            rows.append(row)
+    # a column without a name numbers the rows, as pandas writes them
+    return {name: _parsed([row[place] for row in rows]) for place, name in enumerate(header) if name}
+
+
+def _parsed(cells: list[str]) -> list[Any]:
+    """Return cells as numbers if all but the empty ones are, and otherwise as text; empty ones are gaps."""
+    try:
+        return [None if cell == "" else float(cell) for cell in cells]
+    except ValueError:
+        return [None if cell == "" else cell for cell in cells]
+
+
+def _read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Read one JSON object per line."""
+    rows: list[dict[str, Any]] = []
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError as reason:
+                raise refuse("line", len(rows), "a JSON object", reason) from reason
+            if not isinstance(row, dict):
+                raise refuse("line", len(rows), "a JSON object", type(row).__name__)
+            rows.append(row)
+    return rows
+
+
+def _of_records(rows: Sequence[Mapping[str, Any]]) -> Columns:
+    """Return records as columns: lists of numbers as ``name_0``, ``name_1``, …, nested contexts as ``context_key``.
+
+    Probabilities stay lists, since they are one value. A column of a context may have gaps; others are the same in
+    every record, where empty values, as the id of a decision without one, are left out.
+    """
+    flat = [_flat(row) for row in rows]
+    shared = [{name for name in row if not name.startswith("context_")} for row in flat]
+    for number, names in enumerate(shared):
+        if names != shared[0]:
+            odd = sorted(names ^ shared[0])
+            raise refuse("columns", number, "the same as in row 0", f"a difference in {', '.join(odd)}")
+    every = dict.fromkeys(name for row in flat for name in row)
+    return columns_of({name: [row.get(name) for row in flat] for name in every})
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if value is None:
+            continue
+        if isinstance(value, Mapping):
+            found |= {f"{name}_{key}": item for key, item in value.items()}
+        elif isinstance(value, list) and name != "probabilities":
+            found |= {f"{name}_{place}": item for place, item in enumerate(value)}
+        else:
+            found[name] = value
+    return found
 
 
 def _is_decision(row: Mapping[str, Any]) -> bool:
@@ -311,3 +404,12 @@ def _with_offers(log: Log, rows: Sequence[Mapping[str, Any]], offers: Sequence[A
             table = None
     log = log if offered.all() else log.with_offers(offered)
     return log if table is None else log.with_probabilities(table)
+
+
+_READERS: dict[str, Callable[[Path], Any]] = {
+    "parquet": _read_parquet,
+    "csv": _read_csv,
+    "jsonl": _read_json_lines,
+    "vw": read_text,
+    "dsjson": lambda file: of_decision_json(_read_json_lines(file)),
+}

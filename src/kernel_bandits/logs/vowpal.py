@@ -10,7 +10,6 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.logs.columns import read_json_lines
 from kernel_bandits.logs.log import Log, refuse
 
 # Features of a line by name; more distinct names than this would not fit a dense table.
@@ -124,10 +123,10 @@ def _log(
     return Log(contexts, played, -costs, propensities, actions, probabilities=probabilities)
 
 
-def read_decision_json(path: Path) -> Log:
-    """Read decision-service JSON lines: ``_label_cost``, ``_label_probability``, ``a``, ``p`` and ``c``."""
+def of_decision_json(lines: Sequence[Mapping[str, Any]]) -> Log:
+    """Return the log of decision-service JSON: ``_label_cost``, ``_label_probability``, ``a``, ``p`` and ``c``."""
     contexts, labels, played, offers, tables = [], [], [], [], []
-    for row, line in enumerate(read_json_lines(path)):
+    for row, line in enumerate(lines):
         try:
             order, context = [int(action) - 1 for action in line["a"]], dict(line["c"])
             index = (

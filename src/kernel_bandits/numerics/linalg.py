@@ -1,9 +1,17 @@
-"""Linear algebra of the posteriors, one identity per function.
+"""Linear algebra of the posteriors, one identity per function; a symmetric matrix that grows; threads of BLAS.
 
 Matrices are C-contiguous and sized exactly, because SciPy's BLAS wrappers copy anything else. A C-contiguous matrix is
 passed to Fortran routines as its transpose, without a copy. All products that BLAS may run on several threads go
 through SciPy: NumPy has its own BLAS, and the threads of the two would wait for each other.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from threading import Lock
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +19,7 @@ from scipy.linalg import blas, lapack
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits.numerics.blas_threads import factorisation_threads
+from kernel_bandits.values import Rows, evolve
 
 # OpenBLAS computes products of up to this many multiplications, and matrix-vector products of up to this many entries,
 # in the calling thread; for these NumPy is equally fast and has less overhead.
@@ -253,3 +261,226 @@ def correlate(normals: FloatArray, covariance: FloatArray) -> FloatArray:
 def largest_eigenvalue(symmetric: FloatArray) -> float:
     """Return the largest eigenvalue of a positive semi-definite matrix, at least 0."""
     return max(float(np.linalg.eigvalsh(symmetric)[-1]), 0.0)
+
+
+# A symmetric matrix that gains a row and a column now and then, as a value: what is new waits beside it and joins in
+# blocks, so that it is copied once for tens of further rows, and not for each. What waits stands in Rows, which values
+# that grew from the same one share. Rows are as long as the matrix may get until they join: zeros follow.
+
+# So many rows wait for a matrix of so many times their number, within these limits: products with them then cost about
+# as much as the copies that they save.
+WAITING_SHARE, FEWEST_WAITING, MOST_WAITING = 16, 16, 64
+
+
+def waiting_rows(size: int) -> int:
+    """Return how many rows may wait beside a matrix of this size."""
+    return min(max(size // WAITING_SHARE, FEWEST_WAITING), MOST_WAITING)
+
+
+def padded(rows: FloatArray, width: int) -> FloatArray:
+    """Return rows (…, n) of this length, zeros behind."""
+    wide = np.zeros((*rows.shape[:-1], width))
+    wide[..., : rows.shape[-1]] = rows
+    return wide
+
+
+class Symmetric:
+    """S = [[M, 0], [0, c·I]] + Σ ± vvᵀ: a matrix M as it was, coordinates that it did not have, and terms that wait.
+
+    While nothing waits, a term enters M at once: one pass over M, in a new array.
+
+    Attributes:
+        size: n.
+    """
+
+    __slots__ = ("_corner", "_matrix", "_signs", "_terms", "size")
+
+    def __init__(self, matrix: FloatArray, corner: float) -> None:
+        self._matrix, self._corner, self.size = matrix, corner, len(matrix)
+        # the vectors v, zeros behind, and their signs
+        self._terms = self._signs = Rows()
+
+    @property
+    def matrix(self) -> FloatArray:
+        """S itself, shape (n, n); a fresh array where something waits. Not to be changed."""
+        return self.settled()._matrix
+
+    @property
+    def trace(self) -> float:
+        """The trace of S."""
+        trace = float(np.trace(self._matrix)) + self._corner * (self.size - len(self._matrix))
+        if self._terms.size:
+            trace += float(self._signs.tail @ np.vecdot(self._terms.tail, self._terms.tail))
+        return trace
+
+    def bordered(self) -> Self:
+        """Return [[S, 0], [0, c]]."""
+        has_room = not self._terms.size or self.size < self._terms.tail.shape[1]
+        known = self if has_room else self.settled()
+        return evolve(known, size=self.size + 1)
+
+    def plus(self, vector: FloatArray, sign: float) -> Self:
+        """Return S ± vvᵀ for a sign of ±1."""
+        terms, signs, size = self._terms, self._signs, self.size
+        if not terms.size:
+            if len(self._matrix) == size and sign < 0.0:
+                return evolve(self, _matrix=minus_outer(self._matrix, vector))
+            length = waiting_rows(size)
+            terms, signs = Rows(length, width=size + length), Rows(length)
+        after = evolve(self, _terms=terms.appended(vector), _signs=signs.appended(sign))
+        return after.settled() if after._terms.size == terms.length else after
+
+    def settled(self) -> Self:
+        """Return the same with nothing that waits."""
+        size, known = self.size, len(self._matrix)
+        if known == size and not self._terms.size:
+            return self
+        matrix = np.zeros((size, size))
+        matrix[:known, :known] = self._matrix
+        matrix.flat[known * (size + 1) :: size + 1] = self._corner
+        if self._terms.size:
+            for sign in (-1.0, 1.0):
+                add_gram(matrix, self._terms.tail[self._signs.tail == sign, :size], sign)
+        return type(self)(matrix, self._corner)
+
+    def times(self, rows: FloatArray) -> FloatArray:
+        """Return rows·S."""
+        known, terms = len(self._matrix), self._terms.tail
+        if known == self.size:
+            product = times(rows, self._matrix)
+        else:
+            product = self._corner * rows
+            product[:, :known] = times(rows[:, :known].copy(), self._matrix)
+        if len(terms):
+            # Σ ± (rows·v)vᵀ
+            inner = times_transpose(padded(rows, terms.shape[1]), terms)
+            inner *= self._signs.tail
+            product += times(inner, terms)[:, : self.size]
+        return product
+
+    def times_vector(self, vector: FloatArray) -> FloatArray:
+        """Return S·v."""
+        known, terms = len(self._matrix), self._terms.tail
+        if known == self.size:
+            product = symmetric_times_vector(self._matrix, vector)
+        else:
+            product = self._corner * vector
+            product[:known] = symmetric_times_vector(self._matrix, vector[:known])
+        if len(terms):
+            inner = times_vector(terms, padded(vector, terms.shape[1]))
+            product += transpose_times_vector(terms, self._signs.tail * inner)[: self.size]
+        return product
+
+    def quadratic_forms(self, rows: FloatArray) -> FloatArray:
+        """Return vᵀSv for each row v."""
+        known, terms = len(self._matrix), self._terms.tail
+        if known == self.size:
+            forms = quadratic_forms(rows, self._matrix)
+        else:
+            behind = rows[:, known:]
+            forms = quadratic_forms(rows[:, :known].copy(), self._matrix)
+            forms += self._corner * np.vecdot(behind, behind)
+        if len(terms):
+            inner = times_transpose(padded(rows, terms.shape[1]), terms)
+            forms += np.square(inner, out=inner).dot(self._signs.tail)
+        return forms
+
+
+# Threads: a round with a few hundred anchors makes tens of matrix products of a few microseconds each, and distributing
+# them over threads costs more than it saves. Setting the limit needs threadpoolctl, which is optional; without it BLAS
+# uses its own settings.
+
+# OpenBLAS uses several threads for matrix-vector products from this many rows on, and for other products from this many
+# multiplications.
+SHARED_SIZE, SHARED_PRODUCT = 200, 2**18
+# Multiplications (and rows of a factorisation) from which several threads beat one: about half a millisecond of work.
+WORTH_SHARING = 16_000_000
+WORTH_FACTORISING_TOGETHER = 500
+
+
+class _OneThread:
+    """A re-entrant context that limits BLAS libraries to one thread and restores their settings at the end.
+
+    It limits all libraries, or only SciPy's: this library gives NumPy's BLAS only products that it computes in one
+    thread.
+    """
+
+    def __init__(self, everywhere: bool = False) -> None:
+        self._everywhere = everywhere
+        self._lock, self._depth = Lock(), 0
+        self._before: list[int] = []
+
+    @cached_property
+    def libraries(self) -> list[tuple[Callable[[], int], Callable[[int], None]]]:
+        """The getter and setter of the thread count, for each library that had several threads at first access."""
+        try:
+            from threadpoolctl import ThreadpoolController
+        except ImportError:
+            return []
+        found = ThreadpoolController().select(user_api="blas").lib_controllers
+        of_scipy = [library for library in found if "scipy.libs" in library.filepath]
+        chosen = found if self._everywhere or not of_scipy else of_scipy
+        return [_accessors(library) for library in chosen if library.num_threads > 1]
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._depth += 1
+            if self._depth == 1:
+                self._before = [ask() for ask, _ in self.libraries]
+                for _, set_threads in self.libraries:
+                    set_threads(1)
+
+    def __exit__(self, *reason: object) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                for (_, set_threads), threads in zip(self.libraries, self._before, strict=True):
+                    set_threads(threads)
+
+
+def _accessors(library: Any) -> tuple[Callable[[], int], Callable[[int], None]]:
+    """Return the library's getter and setter, directly if their names are known: a lookup takes longer than a call."""
+    for prefix in ("scipy_", ""):
+        for suffix in ("", "64_", "_64"):
+            ask = getattr(library.dynlib, f"{prefix}openblas_get_num_threads{suffix}", None)
+            set_threads = getattr(library.dynlib, f"{prefix}openblas_set_num_threads{suffix}", None)
+            if ask is not None and set_threads is not None:
+                return ask, set_threads
+    return library.get_num_threads, library.set_num_threads
+
+
+one_thread = _OneThread()
+_NOTHING_TO_CHANGE = nullcontext()
+_one_thread_everywhere = _OneThread(everywhere=True)
+
+
+def threads_for(size: int, count: int = 1) -> AbstractContextManager[None]:
+    """Return a context with the best number of threads for products of ``count`` rows and a matrix (size, size)."""
+    product = count * size * size
+    if (size < SHARED_SIZE and product <= SHARED_PRODUCT) or product >= WORTH_SHARING or not one_thread.libraries:
+        return _NOTHING_TO_CHANGE
+    return one_thread
+
+
+def factorisation_threads(size: int) -> AbstractContextManager[None]:
+    """Return a context for factorising a ``size``×``size`` matrix; LAPACK uses threads even for the smallest."""
+    return in_one_thread() if size < WORTH_FACTORISING_TOGETHER else _NOTHING_TO_CHANGE
+
+
+def in_one_thread() -> AbstractContextManager[None]:
+    """Return a context with one thread in SciPy's BLAS, for many calls of a millisecond or so each.
+
+    Threads that wait for each other between them take many times as long wherever the cores have something else to do.
+    """
+    return one_thread if one_thread.libraries else _NOTHING_TO_CHANGE
+
+
+def single_threaded() -> AbstractContextManager[None]:
+    """Return a context with one thread in every BLAS library.
+
+    It serves runs in parallel processes, and runs that must not depend on the number of threads: with several threads a
+    product sums in a different order.
+    """
+    # First access must be outside the context, where the libraries still have their threads.
+    assert isinstance(one_thread.libraries, list)
+    return _one_thread_everywhere

@@ -12,8 +12,7 @@ from scipy.linalg import lapack
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits.numerics.blas_threads import factorisation_threads
-from kernel_bandits.numerics.linalg import mirror_upper
+from kernel_bandits.numerics.linalg import factorisation_threads, mirror_upper
 
 
 def pack(symmetric: FloatArray) -> FloatArray:

@@ -1,8 +1,8 @@
 """Off-policy evaluation: what a candidate would have earned, from a log of another policy.
 
 Swappable: the candidate (a policy, an action, a function, a table), the reward model, the estimator and the interval.
-:func:`verdict` answers "should we switch?" as often as it is asked. :func:`evaluate` and :func:`compare` estimate by
-several estimators from logs with a catalogue of actions, :func:`evaluate_continuous` from logs with densities.
+:func:`verdict` answers "should we switch?" as often as it is asked. :func:`evaluate` estimates by several estimators
+from a log with a catalogue of actions, :func:`evaluate_continuous` from one with densities.
 :func:`replay` is for policies that learn, and :func:`learn_from` starts one from a log. :mod:`sequences` are the
 intervals that may be watched.
 """
@@ -20,7 +20,6 @@ from kernel_bandits.offpolicy.estimators import (
     shrunk_doubly_robust,
     switch_doubly_robust,
 )
-from kernel_bandits.offpolicy.intervals import interval
 from kernel_bandits.offpolicy.learning import LearnedFrom, learn_from
 from kernel_bandits.offpolicy.overlap import Overlap, overlap_of
 from kernel_bandits.offpolicy.replay import Replay, replay
@@ -28,21 +27,20 @@ from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel
 from kernel_bandits.offpolicy.sequences import (
     ArmDifference,
     BoundedMean,
-    BoundedTerms,
     CandidateValue,
+    ConfidenceSequence,
     SubGaussianMean,
     modelled_terms,
     weighted_terms,
 )
-from kernel_bandits.offpolicy.valuation import Comparison, Estimate, Valuation, compare, evaluate, fitted_model
+from kernel_bandits.offpolicy.valuation import Estimate, Valuation, evaluate, fitted_model
 from kernel_bandits.offpolicy.verdict import Verdict, verdict
 
 __all__ = [
     "ArmDifference",
     "BoundedMean",
-    "BoundedTerms",
     "CandidateValue",
-    "Comparison",
+    "ConfidenceSequence",
     "ContinuousLog",
     "CrossFit",
     "Estimate",
@@ -55,13 +53,11 @@ __all__ = [
     "SubGaussianMean",
     "Valuation",
     "Verdict",
-    "compare",
     "direct_method",
     "doubly_robust",
     "evaluate",
     "evaluate_continuous",
     "fitted_model",
-    "interval",
     "inverse_propensity",
     "learn_from",
     "marginalised",

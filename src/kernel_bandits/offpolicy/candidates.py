@@ -13,21 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits import presets
-from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_points, as_vector
 from kernel_bandits.errors import InputError
-from kernel_bandits.logs.log import ContinuousLog, Log, blocks, key_of, require_rows
-from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel, Split, cross_fitted
+from kernel_bandits.logs.log import Log, key_of, require_rows
+from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel, Written, cross_fitted
 from kernel_bandits.policy import load
 from kernel_bandits.policy.policy import Policy
 from kernel_bandits.tables.values import nearest
 
 # A policy is never changed by an evaluation. A function takes a context (d_x,) and the actions (A, d_a), or the row of
 # a table and perhaps the actions on offer.
-Candidate: TypeAlias = Policy | int | str | Path | Callable[..., Any] | FloatArray
-ContinuousCandidate: TypeAlias = Policy | Callable[[FloatArray], Any] | FloatArray | float
+Candidate: TypeAlias = "Policy | Play | int | str | Path | Callable[..., Any] | FloatArray"
 SUM_TOLERANCE = 1e-6
-ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,12 @@ class Play:
 
     @classmethod
     def of(
-        cls, log: Any, candidate: Candidate, fitted: CrossFit | None = None, seed: int = 0, split: Split = "apart"
+        cls,
+        log: Any,
+        candidate: Candidate,
+        fitted: CrossFit | None = None,
+        seed: int = 0,
+        written_by: Written = "fixed",
     ) -> Play:
         """Return what a candidate would have done, taught by the log if it is a preset.
 
@@ -59,8 +61,10 @@ class Play:
             candidate: as for :func:`evaluate`.
             fitted: the models of the rewards, whose folds presets are taught by.
             seed: of presets, and of their folds without a model.
-            split: which rounds a preset may know: all others, or earlier ones.
+            written_by: a preset may know all other folds of a fixed log, and otherwise earlier rounds.
         """
+        if isinstance(candidate, Play):
+            return candidate
         if isinstance(candidate, Policy):
             # decisions draw from generators, which are not to be touched
             return cls(policies=(copy.deepcopy(candidate),))
@@ -68,9 +72,9 @@ class Play:
             return cls(row=log.names.index(candidate))
         if isinstance(candidate, (str, Path)) and Path(candidate).is_file():
             return cls(policies=(load(candidate),))
-        preset = _preset(candidate)
+        preset = preset_of(candidate)
         if preset is not None:
-            return cls.learned(log, fresh_policy(log, preset, seed), fitted, seed, split)
+            return cls.learned(log, fresh_policy(log, preset, seed), fitted, seed, written_by)
         if callable(candidate):
             return cls(function=candidate)
         if isinstance(candidate, (int, str, Path, np.integer)):
@@ -97,15 +101,15 @@ class Play:
         policy: Policy,
         fitted: CrossFit | None,
         seed: int,
-        split: Split = "apart",
+        written_by: Written = "fixed",
         weights: FloatArray | None = None,
     ) -> Play:
         """Return what a policy would have done that learns the rounds it may know, and not those it decides in."""
-        if fitted is not None and split == "apart":
+        if fitted is not None and written_by == "fixed":
             folds = fitted.folds
             others = [np.flatnonzero(folds != fold) for fold in range(len(fitted.models))]
         else:
-            folds, others = cross_fitted(len(log), RewardModel.folds, len(log), seed, split)
+            folds, others = cross_fitted(len(log), RewardModel.folds, len(log), seed, written_by)
         taught = []
         for rows in others:
             own = None if weights is None else weights[rows]
@@ -150,12 +154,11 @@ class Play:
         return found
 
 
-def _preset(candidate: Any) -> Callable[..., Policy] | None:
-    """Return the preset of a name, or the preset itself."""
-    if isinstance(candidate, str):
-        return getattr(presets, candidate) if candidate in presets.__all__ else None
-    named = getattr(presets, getattr(candidate, "__name__", ""), None)
-    return candidate if named is candidate else None
+def preset_of(candidate: Any) -> Callable[..., Policy] | None:
+    """Return the preset of a name, or the preset itself; None if it is neither."""
+    name = candidate if isinstance(candidate, str) else getattr(candidate, "__name__", "")
+    named = getattr(presets, name) if name in presets.__all__ else None
+    return named if candidate is named or isinstance(candidate, str) else None
 
 
 def fresh_policy(log: Any, preset: Callable[..., Policy], seed: int) -> Policy:
@@ -246,25 +249,3 @@ def _require(table: FloatArray, start: int) -> None:
     except InputError as reason:
         offset = f" (rows counted from row {start} of the log)" if start else ""
         raise InputError(f"{reason}{offset}") from None
-
-
-def continuous_actions(log: ContinuousLog, candidate: ContinuousCandidate, box: Box | None) -> FloatArray:
-    """Return the action of a candidate in every round of a log, shape (n, d_a).
-
-    A policy that chooses at random is evaluated at one draw for each round.
-    """
-    width = log.actions.shape[1]
-    if isinstance(candidate, Policy):
-        if box is None:
-            raise InputError("box: expected the Box that the candidate chooses in, got none.")
-        own = copy.deepcopy(candidate)
-        parts = [own.select_many(log.contexts[rows], box) for rows in blocks(len(log), ROWS_AT_ONCE)]
-        return np.array([decision.action for part in parts for decision in part])
-    if callable(candidate):
-        candidate = np.array([np.reshape(candidate(context), -1) for context in log.contexts], dtype=float)
-    actions = np.asarray(candidate, dtype=float)
-    if actions.ndim == 0 or actions.shape == (width,):
-        actions = np.broadcast_to(as_vector("candidate", np.atleast_1d(actions), width), (len(log), width))
-    if actions.shape != (len(log), width) or not np.isfinite(actions).all():
-        raise InputError(f"candidate: expected finite actions of shape ({len(log)}, {width}), got {actions.shape}.")
-    return actions

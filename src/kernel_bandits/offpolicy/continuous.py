@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import ndtr
 
 from kernel_bandits.actions import Box
-from kernel_bandits.arrays import FloatArray
+from kernel_bandits.arrays import FloatArray, as_vector
 from kernel_bandits.errors import InputError
-from kernel_bandits.logs.log import ContinuousLog
+from kernel_bandits.logs.log import ContinuousLog, blocks
 from kernel_bandits.offpolicy import estimators
-from kernel_bandits.offpolicy.candidates import ContinuousCandidate, continuous_actions
 from kernel_bandits.offpolicy.estimators import Rounds
-from kernel_bandits.offpolicy.intervals import Method, interval
-from kernel_bandits.offpolicy.overlap import overlap_of
+from kernel_bandits.offpolicy.overlap import Plays, overlap_of
 from kernel_bandits.offpolicy.reward_model import RewardModel
-from kernel_bandits.offpolicy.valuation import Estimate, Valuation
+from kernel_bandits.offpolicy.valuation import Valuation, bootstrapped
+from kernel_bandits.policy.policy import Policy
 
+ContinuousCandidate: TypeAlias = Policy | Callable[[FloatArray], Any] | FloatArray | float
+# Decisions that are made at once.
+ROWS_AT_ONCE = 4096
 # Bandwidths to choose from, in standard deviations of what was played.
 BANDWIDTHS = tuple(0.05 * 2.0 ** (0.5 * step) for step in range(10))
 # Estimates this many standard errors apart, in all, count as different.
@@ -102,7 +106,6 @@ def evaluate_continuous(
     smoother: str = "epanechnikov",
     box: Box | None = None,
     level: float = 0.95,
-    interval_method: Method = "bootstrap",
     seed: int = 0,
 ) -> Valuation:
     """Estimate what a candidate would have earned in the rounds of a log of continuous actions.
@@ -115,10 +118,9 @@ def evaluate_continuous(
         smoother: ``"epanechnikov"`` or ``"gaussian"``.
         box: the actions there are.
         level: of the intervals.
-        interval_method: as for :func:`evaluate`.
         seed: of the bootstrap.
     """
-    wanted = continuous_actions(log, candidate, box)
+    wanted = _actions(log, candidate, box)
     predicted, direct = np.zeros(len(log)), np.zeros(len(log))
     if model is not None:
         fitted = model.fit(log)
@@ -140,20 +142,14 @@ def evaluate_continuous(
     families = {"inverse propensity": estimators.inverse_propensity, "self-normalised": estimators.self_normalised}
     if model is not None:
         families = {"doubly robust": estimators.doubly_robust, **families, "direct method": estimators.direct_method}
-    estimates, terms, used = {}, {}, {}
+    estimates, gains, terms, used = {}, {}, {}, {}
     for name, family in families.items():
         multiple, values = _best_bandwidth(tried, family)
-        low, high = interval(values, level, interval_method, np.random.default_rng(seed))
-        error = float(values.std() / np.sqrt(len(values)))
-        chosen = None if family is estimators.direct_method else multiple
-        estimates[name] = Estimate(float(values.mean()), low, high, error, chosen)
+        estimates[name] = bootstrapped(values, level, seed, None if family is estimators.direct_method else multiple)
+        gains[name] = bootstrapped(values - log.rewards, level, seed)
         terms[name], used[name] = values, multiple
-    first = next(iter(terms))
-    difference = terms[first] - log.rewards
-    low, high = interval(difference, level, interval_method, np.random.default_rng(seed))
-    gain = Estimate(float(difference.mean()), low, high, float(difference.std() / np.sqrt(len(difference))))
-    overlap = overlap_of(tried[used[first]].weights)
-    return Valuation(estimates, overlap, float(log.rewards.mean()), gain, level, terms, np.ones(len(log)))
+    overlap = overlap_of([Plays.unknown(tried[used[next(iter(terms))]].weights)])
+    return Valuation(estimates, gains, overlap, float(log.rewards.mean()), level, terms, np.ones(len(log)))
 
 
 def _best_bandwidth(tried: Mapping[float, Rounds], family: Callable[[Rounds], FloatArray]) -> tuple[float, FloatArray]:
@@ -166,3 +162,25 @@ def _best_bandwidth(tried: Mapping[float, Rounds], family: Callable[[Rounds], Fl
     place = chosen_bandwidth([float(values.mean()) for values in usable.values()], errors)
     multiple = list(usable)[place]
     return multiple, usable[multiple]
+
+
+def _actions(log: ContinuousLog, candidate: ContinuousCandidate, box: Box | None) -> FloatArray:
+    """Return the action of a candidate in every round of a log, shape (n, d_a).
+
+    A policy that chooses at random is evaluated at one draw for each round.
+    """
+    width = log.actions.shape[1]
+    if isinstance(candidate, Policy):
+        if box is None:
+            raise InputError("box: expected the Box that the candidate chooses in, got none.")
+        own = copy.deepcopy(candidate)
+        parts = [own.select_many(log.contexts[rows], box) for rows in blocks(len(log), ROWS_AT_ONCE)]
+        return np.array([decision.action for part in parts for decision in part])
+    if callable(candidate):
+        candidate = np.array([np.reshape(candidate(context), -1) for context in log.contexts], dtype=float)
+    actions = np.asarray(candidate, dtype=float)
+    if actions.ndim == 0 or actions.shape == (width,):
+        actions = np.broadcast_to(as_vector("candidate", np.atleast_1d(actions), width), (len(log), width))
+    if actions.shape != (len(log), width) or not np.isfinite(actions).all():
+        raise InputError(f"candidate: expected finite actions of shape ({len(log)}, {width}), got {actions.shape}.")
+    return actions

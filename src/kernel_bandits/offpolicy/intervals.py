@@ -1,7 +1,6 @@
-"""Intervals of a mean of n terms."""
+"""Intervals of a mean of n terms, for one look at the end."""
 
 import math
-from typing import Literal, TypeAlias
 
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
@@ -9,56 +8,9 @@ from scipy.special import ndtr, ndtri, stdtrit
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 
-Method: TypeAlias = Literal["bootstrap", "bernstein"]
 RESAMPLES = 1000
 # More terms than this are resampled in groups; terms are independent, so sums of groups are too.
 GROUPS = 2048
-
-
-def interval(
-    terms: FloatArray,
-    level: float,
-    method: Method,
-    generator: np.random.Generator,
-    width: float | None = None,
-) -> tuple[float, float]:
-    """Return an interval that contains the mean of the terms' distribution with probability ``level``.
-
-    Args:
-        terms: independent, shape (n,).
-        level: such as 0.95.
-        method: ``"bootstrap"`` for percentiles of resampled means, corrected for the skewness of the terms;
-            ``"bernstein"`` for the empirical Bernstein bound, valid for every n, and wider.
-        generator: of the resampling.
-        width: for ``"bernstein"``, the length of an interval that contains every possible term, observed or not.
-    """
-    if not 0.0 < level < 1.0:
-        raise InputError(f"level: expected a probability between 0 and 1, got {level!r}.")
-    if method == "bernstein":
-        if width is None or not 0.0 < width < math.inf:
-            raise InputError(
-                "term_width: 'bernstein' needs the length of an interval that contains every possible term, got "
-                f"{width!r}; for weights up to w and rewards from 0 to 1 it is w, and 1 + 2w with a model."
-            )
-        if np.ptp(terms) > width:
-            raise InputError(f"term_width: the terms extend over {np.ptp(terms):.4g}, more than {width:.4g}.")
-        half = bernstein_half_width(terms, 1.0 - level, width)
-        mean = float(terms.mean())
-        return mean - half, mean + half
-    if method == "bootstrap":
-        return bootstrap(terms, level, generator)
-    raise InputError(f"interval: expected 'bootstrap' or 'bernstein', got {method!r}.")
-
-
-def bernstein_half_width(terms: FloatArray, failure_probability: float, width: float) -> float:
-    """Return the half-width of the two-sided empirical Bernstein interval (Maurer & Pontil 2009, Theorem 4)."""
-    count = len(terms)
-    if count < 2:
-        return math.inf
-    # √(2V·log(2/δ)/n) + 7·b·log(2/δ)/(3(n − 1)), with δ/2 for each side
-    logarithm = math.log(4.0 / failure_probability)
-    variance = float(terms.var(ddof=1))
-    return math.sqrt(2.0 * variance * logarithm / count) + 7.0 * width * logarithm / (3.0 * (count - 1))
 
 
 def studentised(terms: FloatArray, weights: FloatArray, level: float) -> tuple[float, float, float, float]:
@@ -80,6 +32,8 @@ def bootstrap(terms: FloatArray, level: float, generator: np.random.Generator) -
     Importance weights make terms skewed, and the interval of a skewed mean is not symmetric: the percentiles are those
     of the bias-corrected, accelerated bootstrap (Efron 1987), with Student's quantiles for small n.
     """
+    if not 0.0 < level < 1.0:
+        raise InputError(f"level: expected a probability between 0 and 1, got {level!r}.")
     count = len(terms)
     order = generator.permutation(count) if count > GROUPS else np.arange(count)
     edges = np.linspace(0, count, min(count, GROUPS) + 1).astype(int)[:-1]

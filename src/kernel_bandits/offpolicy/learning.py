@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +11,9 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.logs.log import Log
-from kernel_bandits.offpolicy.candidates import Play
-from kernel_bandits.offpolicy.reward_model import RewardModel, Split
-from kernel_bandits.offpolicy.valuation import Valuation, Written, fitted_model, value_of
+from kernel_bandits.offpolicy.candidates import Play, fresh_policy, preset_of
+from kernel_bandits.offpolicy.reward_model import RewardModel, Written
+from kernel_bandits.offpolicy.valuation import Valuation, evaluate, fitted_model
 from kernel_bandits.policy.policy import Policy
 from kernel_bandits.tables.policy import TablePolicy
 
@@ -38,7 +39,7 @@ class LearnedFrom:
 
 def learn_from(
     log: Log,
-    policy: Policy,
+    policy: Policy | str | Callable[..., Policy],
     *,
     weighted: bool | None = None,
     model: RewardModel | None = RewardModel(),  # noqa: B008 (frozen)
@@ -59,7 +60,7 @@ def learn_from(
 
     Args:
         log: in memory.
-        policy: a fresh one; it stays as it is.
+        policy: a fresh one, which stays as it is, or a preset or its name, such as ``"ek_ucb"``.
         weighted: whether to weight rounds by share/propensity. By default if the log is a table with columns that the
             policy does not read.
         model: of the rewards, for the value.
@@ -68,16 +69,20 @@ def learn_from(
         seed: of folds and intervals.
     """
     if not isinstance(log, Log):
-        raise InputError("log: expected a Log in memory; teach larger ones by kernel_bandits.logs.learn.")
+        raise InputError("log: expected a Log in memory, as kb.logs.read returns; teach larger ones by kb.logs.learn.")
+    preset = None if isinstance(policy, Policy) else preset_of(policy)
+    if preset is not None:
+        policy = fresh_policy(log, preset, seed)
+    if not isinstance(policy, Policy):
+        raise InputError(f"policy: expected a policy, or a preset such as 'ek_ucb', got {policy!r}.")
     if policy.round_index or policy.pending:
         raise InputError("policy: expected one that has learned nothing yet.")
     if weighted is None:
         weighted = _reads_less(policy, log)
     weights = stabilised(log) if weighted else None
     fitted = fitted_model(log, model, written_by)
-    split: Split = "apart" if written_by == "fixed" else "before"
-    play = Play.learned(log, policy, fitted, seed, split, weights)
-    valuation = value_of(log, play, fitted, written_by=written_by, level=level, seed=seed)
+    play = Play.learned(log, policy, fitted, seed, written_by, weights)
+    valuation = evaluate(log, play, model=fitted, written_by=written_by, level=level, seed=seed)
     return LearnedFrom(log.taught(policy, weights), valuation, weighted)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.logs.log import Log
-from kernel_bandits.offpolicy.intervals import interval
+from kernel_bandits.offpolicy.intervals import bootstrap
 from kernel_bandits.policy.policy import Policy
 
 
@@ -69,7 +69,7 @@ def replay(
     rewards = np.array(kept)
     if not kept:
         return Replay(rewards, len(log), np.nan, -np.inf, np.inf)
-    low, high = interval(rewards, level, "bootstrap", generator)
+    low, high = bootstrap(rewards, level, generator)
     return Replay(rewards, len(log), float(rewards.mean()), low, high)
 
 

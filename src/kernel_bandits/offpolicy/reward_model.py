@@ -13,7 +13,7 @@ from kernel_bandits.dictionaries import Kors
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.logs.log import ContinuousLog, Log
-from kernel_bandits.logs.scanning import LogParts
+from kernel_bandits.logs.parts import LogParts
 from kernel_bandits.policy.policy import Policy
 from kernel_bandits.presets import ek_ucb
 from kernel_bandits.tables.policy import TablePolicy
@@ -22,8 +22,9 @@ from kernel_bandits.tables.policy import TablePolicy
 ROWS_AT_ONCE = 8192
 # A model of earlier rounds has learned at least this many, and is fitted again when there are twice as many.
 FIRST_ROWS = 50
-# "apart": a fold is predicted by a model of the others. "before": a round is predicted by a model of earlier ones.
-Split: TypeAlias = Literal["apart", "before"]
+# How a log was written: by a rule that stays as it is, or by a policy that learned meanwhile. A fold of a fixed log is
+# predicted by a model of the others, a round of one that was learned by a model of earlier rounds.
+Written: TypeAlias = Literal["fixed", "learning"]
 
 
 @dataclass(frozen=True)
@@ -52,18 +53,18 @@ class RewardModel:
         as_count("most_rows", self.most_rows)
         as_count("most_anchors", self.most_anchors)
 
-    def fit(self, log: Log | LogParts | ContinuousLog, split: Split = "apart") -> CrossFit:
+    def fit(self, log: Log | LogParts | ContinuousLog, written_by: Written = "fixed") -> CrossFit:
         """Learn models of a log, each of rounds that it does not predict.
 
         Args:
             log: to be learned.
-            split: ``"apart"`` for folds drawn at random; ``"before"`` for models of the rounds before a round alone,
-                which an interval that is valid at all times needs.
+            written_by: ``"fixed"`` for folds drawn at random; ``"learning"`` for models of the rounds before a round
+                alone, which an interval that is valid at all times needs, too.
         """
         fresh = self.policy(log)
-        folds, others = cross_fitted(len(log), self.folds, self.most_rows, self.seed, split)
+        folds, others = cross_fitted(len(log), self.folds, self.most_rows, self.seed, written_by)
         models = tuple(None if not len(rows) else log.rows(rows).taught(fresh) for rows in others)
-        return CrossFit(models, folds, split)
+        return CrossFit(models, folds, written_by)
 
     def policy(self, log: Log | LogParts | ContinuousLog) -> Policy:
         """Return what learns: a policy over the log's table, or over arrays."""
@@ -76,13 +77,15 @@ class RewardModel:
 
 
 def cross_fitted(
-    count: int, folds: int, most_rows: int, seed: int, split: Split
+    count: int, folds: int, most_rows: int, seed: int, written_by: Written
 ) -> tuple[NDArray[np.intp], list[NDArray[np.intp]]]:
     """Return the fold of each of n rounds, and for each fold the rounds that its model learns."""
+    if written_by not in ("fixed", "learning"):
+        raise InputError(f"written_by: expected 'fixed' or 'learning', got {written_by!r}.")
     if count < 2 * folds:
         raise InputError(f"log: expected at least {2 * folds} rows for {folds} folds, got {count}.")
     generator = np.random.default_rng(seed)
-    if split == "apart":
+    if written_by == "fixed":
         drawn = generator.permutation(np.arange(count) % folds)
         others = [np.flatnonzero(drawn != fold) for fold in range(folds)]
     else:
@@ -101,7 +104,7 @@ class CrossFit:
 
     models: tuple[Policy | None, ...]
     folds: NDArray[np.intp]
-    split: Split = "apart"
+    written_by: Written = "fixed"
 
     def rows(self, chosen: slice) -> CrossFit:
         """Return the models of some of the rounds."""

@@ -19,9 +19,10 @@ of the μ so far.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -92,24 +93,45 @@ class Sums:
 
     def path(self, terms: FloatArray, guesses: FloatArray) -> Sums:
         """Return the sums after each of the terms (…, n)."""
-        counts = np.asarray(self.count)[..., None] + np.arange(1, terms.shape[-1] + 1)
-        return Sums(counts, running(self.total, terms), running(self.squares, (terms - guesses) ** 2))
+        return Sums(self._counts(terms), running(self.total, terms), running(self.squares, (terms - guesses) ** 2))
 
     def means_before(self, terms: FloatArray, first: float) -> FloatArray:
         """Return, for each term, the mean of ``first`` and all terms before it."""
-        before = running(self.total, terms) - terms
-        counts = np.asarray(self.count)[..., None] + np.arange(1, terms.shape[-1] + 1)
-        return (first + before) / counts
+        return (first + running(self.total, terms) - terms) / self._counts(terms)
+
+    def _counts(self, terms: FloatArray) -> NDArray[np.intp]:
+        return np.asarray(np.asarray(self.count)[..., None] + np.arange(1, terms.shape[-1] + 1))
+
+    def at(self, places: Any) -> Sums:
+        """Return the sums at some places of a path; −1 is its end."""
+        return Sums(*(_at(value, places) for value in (self.count, self.total, self.squares)))
 
     def last(self) -> Sums:
         """Return the sums at the end of a path."""
-        return Sums(*(_last(value) for value in (self.count, self.total, self.squares)))
+        return self.at(-1)
 
-    def lower_bound(self, scale: float, failure_probability: float) -> Numbers:
+    def times(self, factor: float) -> Sums:
+        """Return what the sums are after so many times as many rounds, if all goes on as it did."""
+        return Sums(factor * self.count, factor * self.total, factor * self.squares)
+
+    @property
+    def mean(self) -> Numbers:
+        """The mean of the terms; NaN without terms."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = np.divide(self.total, self.count)
+        return mean.item() if np.ndim(mean) == 0 else mean
+
+    def lower_bound(self, scale: float | FloatArray, failure_probability: float) -> Numbers:
         """Return the bound from below of the mean of the μ_t, where X − X̂ ≥ −``scale``; −∞ without terms."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            above = scale * excess(np.divide(self.squares, scale**2), failure_probability)
+            above = scale * excess(np.divide(self.squares, np.square(scale)), failure_probability)
             return np.where(np.asarray(self.count) > 0, (self.total - above) / self.count, -np.inf)
+
+    def bounds(self, scale: float, level: float) -> tuple[Numbers, Numbers]:
+        """Return both bounds of terms that are never further than ``scale`` from their guesses."""
+        low = self.lower_bound(scale, 0.5 * (1.0 - level))
+        with np.errstate(invalid="ignore"):
+            return low, np.where(np.asarray(self.count) > 0, 2.0 * np.asarray(self.mean) - low, np.inf)
 
 
 def running(start: Numbers, steps: FloatArray) -> FloatArray:
@@ -117,10 +139,10 @@ def running(start: Numbers, steps: FloatArray) -> FloatArray:
     return np.asarray(start)[..., None] + np.cumsum(steps, axis=-1)
 
 
-def _last(value: Numbers) -> Numbers:
-    """Return the end of a path: a plain number where there is one log."""
-    end = np.asarray(value)[..., -1]
-    return end.item() if end.ndim == 0 else end
+def _at(value: Numbers, places: Any) -> Numbers:
+    """Return some places of a path, a plain number where there is one."""
+    found = np.asarray(value)[..., places]
+    return found.item() if found.ndim == 0 else found
 
 
 def _block(name: str, values: ArrayLike) -> FloatArray:
@@ -131,26 +153,22 @@ def _block(name: str, values: ArrayLike) -> FloatArray:
     return block
 
 
-def _within(name: str, values: FloatArray, low: float, high: float) -> FloatArray:
-    outside = (values < low) | (values > high)
+def _within(name: str, values: ArrayLike, low: float, high: float) -> FloatArray:
+    block = _block(name, values)
+    outside = (block < low) | (block > high)
     if outside.any():
         raise InputError(
-            f"{name}: expected numbers from {low:g} to {high:g}, got {values[outside][0]:g}; give the lowest and the "
+            f"{name}: expected numbers from {low:g} to {high:g}, got {block[outside][0]:g}; give the lowest and the "
             "highest value that is possible, as low= and high=, before the first observation."
         )
-    return values
+    return block
 
 
-def require_range(low: float, high: float) -> None:
-    """Raise unless both are finite and in order."""
-    if not -np.inf < low < high < np.inf:
-        raise InputError(f"low, high: expected finite numbers with low < high, got {low!r} and {high!r}.")
-
-
-def require_level(level: float) -> None:
-    """Raise unless the level is a probability."""
+def _require(level: float, low: float = 0.0, high: float = 1.0) -> None:
     if not 0.0 < level < 1.0:
         raise InputError(f"level: expected a probability between 0 and 1, got {level!r}.")
+    if not -np.inf < low < high < np.inf:
+        raise InputError(f"low, high: expected finite numbers with low < high, got {low!r} and {high!r}.")
 
 
 def _ends(low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
@@ -158,71 +176,77 @@ def _ends(low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
     return (low.item(), high.item()) if np.ndim(low) == 0 else (low, high)
 
 
+class ConfidenceSequence(ABC):
+    """An interval of a mean that may be looked at after every observation.
+
+    Attributes:
+        sums: of the terms so far.
+    """
+
+    __slots__ = ()
+    sums: Sums
+
+    @abstractmethod
+    def path(self, *observations: Any) -> Self:
+        """Return the sequence after each observation of a block: what it returns are arrays."""
+
+    @property
+    @abstractmethod
+    def interval(self) -> tuple[Numbers, Numbers]:
+        """The interval, valid at all times at once."""
+
+    @final
+    def after(self, *observations: Any) -> Self:
+        """Return the sequence after one observation or a block of them; the arguments are those of :meth:`path`."""
+        path = self.path(*observations)
+        return path.at(-1) if np.size(path.count) else self
+
+    def at(self, places: Any) -> Self:
+        """Return a path at some of its places; −1 is its end."""
+        return replace(self, sums=self.sums.at(places))  # type: ignore[type-var]
+
+    @property
+    def count(self) -> Numbers:
+        """The number of observations so far."""
+        return self.sums.count
+
+    @property
+    def estimate(self) -> Numbers:
+        """The mean so far, which is unbiased; NaN without observations."""
+        return self.sums.mean
+
+
 @dataclass(frozen=True, slots=True)
-class BoundedMean:
+class BoundedMean(ConfidenceSequence):
     """The mean of bounded rewards, such as clicks, of one group.
 
     Args:
         low: the lowest reward that is possible.
         high: the highest.
         level: of the intervals.
-
-    Attributes:
-        sums: of the rewards so far.
     """
 
     low: float = 0.0
     high: float = 1.0
     level: float = 0.95
-    sums: Sums = field(default=Sums())
+    sums: Sums = Sums()
 
     def __post_init__(self) -> None:
-        require_range(self.low, self.high)
-        require_level(self.level)
+        _require(self.level, self.low, self.high)
 
     def path(self, values: ArrayLike) -> Self:
-        """Return the sequence after each of the values: what it returns are arrays."""
-        values = _within("values", _block("values", values), self.low, self.high)
-        guesses = self.sums.means_before(values, 0.5 * (self.low + self.high))
-        return replace(self, sums=self.sums.path(values, guesses))
-
-    def after(self, values: ArrayLike) -> Self:
-        """Return the sequence after one value or a block of them."""
-        return replace(self, sums=self.path(values).sums.last()) if np.size(values) else self
-
-    @property
-    def count(self) -> Numbers:
-        """The number of values so far."""
-        return self.sums.count
-
-    @property
-    def estimate(self) -> Numbers:
-        """The mean so far; NaN without values."""
-        return _mean(self.sums)
+        block = _within("values", values, self.low, self.high)
+        guesses = self.sums.means_before(block, 0.5 * (self.low + self.high))
+        return replace(self, sums=self.sums.path(block, guesses))
 
     @property
     def interval(self) -> tuple[Numbers, Numbers]:
-        """The interval of the mean, valid at all times at once."""
-        low, high = _two_sided(self.sums, self.high - self.low, self.level)
+        low, high = self.sums.bounds(self.high - self.low, self.level)
         return _ends(np.maximum(low, self.low), np.minimum(high, self.high))
 
 
-def _mean(sums: Sums) -> Numbers:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean = np.divide(sums.total, sums.count)
-    return mean.item() if np.ndim(mean) == 0 else mean
-
-
-def _two_sided(sums: Sums, scale: float, level: float) -> tuple[Numbers, Numbers]:
-    """Return both bounds of terms that are never further than ``scale`` from their guesses."""
-    low = sums.lower_bound(scale, 0.5 * (1.0 - level))
-    with np.errstate(invalid="ignore"):
-        high = 2.0 * np.asarray(_mean(sums)) - low
-    return low, np.where(np.asarray(sums.count) > 0, high, np.inf)
-
-
 @dataclass(frozen=True, slots=True)
-class SubGaussianMean:
+class SubGaussianMean(ConfidenceSequence):
     """The mean of rewards whose noise is sub-Gaussian, as normal noise is, with a known deviation.
 
     The mixture of exp(λS − λ²V/2), V = tσ², over a normal λ gives S² < (V + ρ)(log(1 + V/ρ) + 2·log(1/α)) at all times.
@@ -230,42 +254,23 @@ class SubGaussianMean:
     Args:
         noise: σ, or an upper bound of it.
         level: of the intervals.
-
-    Attributes:
-        sums: of the rewards so far.
     """
 
     noise: float
     level: float = 0.95
-    sums: Sums = field(default=Sums())
+    sums: Sums = Sums()
 
     def __post_init__(self) -> None:
         if not 0.0 < self.noise < np.inf:
             raise InputError(f"noise: expected a finite standard deviation above 0, got {self.noise!r}.")
-        require_level(self.level)
+        _require(self.level)
 
     def path(self, values: ArrayLike) -> Self:
-        """Return the sequence after each of the values: what it returns are arrays."""
-        values = _block("values", values)
-        return replace(self, sums=self.sums.path(values, values))
-
-    def after(self, values: ArrayLike) -> Self:
-        """Return the sequence after one value or a block of them."""
-        return replace(self, sums=self.path(values).sums.last()) if np.size(values) else self
-
-    @property
-    def count(self) -> Numbers:
-        """The number of values so far."""
-        return self.sums.count
-
-    @property
-    def estimate(self) -> Numbers:
-        """The mean so far; NaN without values."""
-        return _mean(self.sums)
+        block = _block("values", values)
+        return replace(self, sums=self.sums.path(block, block))
 
     @property
     def interval(self) -> tuple[Numbers, Numbers]:
-        """The interval of the mean, valid at all times at once."""
         count, rho = np.asarray(self.count, dtype=np.float64), MIXTURE
         half = self.noise * np.sqrt((count + rho) * (np.log1p(count / rho) - 2.0 * np.log(1.0 - self.level)))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -275,7 +280,7 @@ class SubGaussianMean:
 
 
 @dataclass(frozen=True, slots=True)
-class ArmDifference:
+class ArmDifference(ConfidenceSequence):
     """The mean reward of one group of an experiment less that of another, such as a policy and its control group.
 
     Each round is assigned to one of the two at random, with a probability that is known beforehand and may change from
@@ -292,7 +297,6 @@ class ArmDifference:
         level: of the intervals.
 
     Attributes:
-        sums: of the terms so far.
         counts: how many rounds each group had: the first, the second.
         totals: of their rewards.
     """
@@ -301,13 +305,12 @@ class ArmDifference:
     high: float = 1.0
     least_share: float = 0.5
     level: float = 0.95
-    sums: Sums = field(default=Sums())
+    sums: Sums = Sums()
     counts: tuple[Numbers, Numbers] = (0, 0)
     totals: tuple[Numbers, Numbers] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
-        require_range(self.low, self.high)
-        require_level(self.level)
+        _require(self.level, self.low, self.high)
         if not 0.0 < self.least_share <= 0.5:
             raise InputError(f"least_share: expected a probability above 0 and at most 0.5, got {self.least_share!r}.")
 
@@ -322,8 +325,8 @@ class ArmDifference:
         chosen = np.atleast_1d(np.asarray(first))
         if chosen.dtype.kind != "b":
             raise InputError(f"first: expected True or False for each round, got {chosen.dtype}.")
-        rewards = _within("rewards", _block("rewards", rewards), self.low, self.high)
-        share = np.broadcast_to(_block("probability", probability), rewards.shape)
+        values = _within("rewards", rewards, self.low, self.high)
+        share = np.broadcast_to(_block("probability", probability), values.shape)
         # shares such as 1 − 0.9 are rounded
         least = self.least_share * (1.0 - 1e-9)
         if ((share < least) | (share > 1.0 - least)).any():
@@ -331,73 +334,44 @@ class ArmDifference:
                 f"probability: expected {self.least_share:g} to {1.0 - self.least_share:g}, as least_share= says, got "
                 f"{share[(share < least) | (share > 1.0 - least)][0]:g}."
             )
-        if chosen.shape != rewards.shape:
-            raise InputError(f"first: expected one for each of {rewards.shape} rewards, got {chosen.shape}.")
+        if chosen.shape != values.shape:
+            raise InputError(f"first: expected one for each of {values.shape} rewards, got {chosen.shape}.")
         middle = 0.5 * (self.low + self.high)
         guesses: Numbers = 0.0
         correction: Numbers = 0.0
         counts: list[FloatArray] = []
         totals: list[FloatArray] = []
         for group, sign, weight in ((chosen, 1.0, 1.0 / share), (~chosen, -1.0, 1.0 / (1.0 - share))):
-            place = len(counts)
+            place, own = len(counts), np.where(group, values, 0.0)
             counts.append(running(self.counts[place], group))
-            totals.append(running(self.totals[place], np.where(group, rewards, 0.0)))
+            totals.append(running(self.totals[place], own))
             # q, the mean of the middle of the range and all rewards of the group before this round
-            mean = (middle + totals[-1] - np.where(group, rewards, 0.0)) / (1.0 + counts[-1] - group)
+            mean = (middle + totals[-1] - own) / (1.0 + counts[-1] - group)
             guesses = guesses + sign * mean
-            correction = correction + sign * np.where(group, weight * (rewards - mean), 0.0)
+            correction = correction + sign * np.where(group, weight * (values - mean), 0.0)
         sums = self.sums.path(np.asarray(guesses + correction), np.asarray(guesses))
         return replace(self, sums=sums, counts=(counts[0], counts[1]), totals=(totals[0], totals[1]))
 
-    def after(self, first: ArrayLike, rewards: ArrayLike, probability: ArrayLike = 0.5) -> Self:
-        """Return the sequence after one round or a block of them; the arguments are those of :meth:`path`."""
-        if not np.size(rewards):
-            return self
-        path = self.path(first, rewards, probability)
-        counts, totals = (tuple(map(_last, pair)) for pair in (path.counts, path.totals))
-        return replace(path, sums=path.sums.last(), counts=counts, totals=totals)
-
-    @property
-    def count(self) -> Numbers:
-        """The number of rounds so far."""
-        return self.sums.count
-
-    @property
-    def estimate(self) -> Numbers:
-        """The estimated difference so far; NaN without rounds."""
-        return _mean(self.sums)
+    def at(self, places: Any) -> Self:
+        first, second = ((_at(pair[0], places), _at(pair[1], places)) for pair in (self.counts, self.totals))
+        return replace(self, sums=self.sums.at(places), counts=first, totals=second)
 
     @property
     def interval(self) -> tuple[Numbers, Numbers]:
-        """The interval of the difference, valid at all times at once."""
         extent = self.high - self.low
-        low, high = _two_sided(self.sums, extent / self.least_share, self.level)
+        low, high = self.sums.bounds(extent / self.least_share, self.level)
         return _ends(np.maximum(low, -extent), np.minimum(high, extent))
 
 
-@dataclass(frozen=True, slots=True)
-class BoundedTerms:
-    """What rounds of a log say of a candidate's value, or of the difference of two.
-
-    Attributes:
-        lower: terms with the value, counted from the lowest reward, as expectation, which are bounded from below: one
-            row for each cut, shape (K, n).
-        upper: terms with the negative of it as expectation, which are bounded from below, too.
-    """
-
-    lower: FloatArray
-    upper: FloatArray
-
-
-def weighted_terms(weights: FloatArray, rewards: FloatArray, low: float, high: float, paired: bool) -> BoundedTerms:
-    """Return the terms of inverse propensity weights w alone.
+def weighted_terms(weights: FloatArray, rewards: FloatArray, low: float, high: float, paired: bool) -> FloatArray:
+    """Return the terms of inverse propensity weights w alone for :class:`CandidateValue`, shape (2, 1, n).
 
     For a value, w(r − low) and w(high − r) − (high − low); for what a candidate gains over the log itself, which is
     ``paired``, (w − 1)(r − low) and (w − 1)(high − r).
     """
     if paired:
-        return BoundedTerms(((weights - 1.0) * (rewards - low))[None], ((weights - 1.0) * (high - rewards))[None])
-    return BoundedTerms((weights * (rewards - low))[None], (weights * (high - rewards) - (high - low))[None])
+        return np.stack([(weights - 1.0) * (rewards - low), (weights - 1.0) * (high - rewards)])[:, None]
+    return np.stack([weights * (rewards - low), weights * (high - rewards) - (high - low)])[:, None]
 
 
 def modelled_terms(
@@ -409,15 +383,16 @@ def modelled_terms(
     low: float,
     high: float,
     caps: Sequence[float] = CAPS,
-) -> BoundedTerms:
-    """Return doubly robust terms, whose model is cut so that they stay bounded (Waudby-Smith et al. 2024, section 2).
+) -> FloatArray:
+    """Return doubly robust terms for :class:`CandidateValue`, shape (2, K, n).
 
-    Let δ(a) be the probability of the candidate, less that of what it is compared with, s = δ/p, and R = high − low.
-    The gain g(a, r) = s⁺(r − low) + s⁻(high − r) is never negative, and with its prediction ĝ
+    Their model is cut so that they stay bounded (Waudby-Smith et al. 2024, section 2). Let δ(a) be the probability of
+    the candidate, less that of what it is compared with, s = δ/p, and R = high − low. The gain
+    g(a, r) = s⁺(r − low) + s⁻(high − r) is never negative, and with its prediction ĝ
 
         X = g(A, r) − ĝ(A)∧κR + Σ_a p(a)·(ĝ(a)∧κR) − R·Σ_a δ⁻(a)
 
-    has the expectation Σ_a δ(a)·(μ(a) − low), whatever ĝ is, and X ≥ −(κ + 1)R. The upper terms are those of −δ.
+    has the expectation Σ_a δ(a)·(μ(a) − low), whatever ĝ is, and X ≥ −(κ + 1)R. The second row has the terms of −δ.
 
     Args:
         difference: δ, shape (n, A).
@@ -427,7 +402,7 @@ def modelled_terms(
         predicted: of every action, from earlier rounds alone, shape (n, A); NaN where there is no prediction.
         low: the lowest reward that is possible.
         high: the highest.
-        caps: the values of κ.
+        caps: the K values of κ.
     """
     extent, each = high - low, np.arange(len(played))
     model = np.clip(np.where(np.isnan(predicted), 0.5 * (low + high), predicted), low, high)
@@ -440,15 +415,17 @@ def modelled_terms(
         gain = more[each, played] * (rewards - low) + less[each, played] * (high - rewards)
         gain = gain - extent * np.maximum(-delta, 0.0).sum(axis=1)
         cuts = [np.minimum(expected, cap * extent) for cap in caps]
-        found.append(np.stack([gain - cut[each, played] + np.vecdot(probabilities, cut) for cut in cuts]))
-    return BoundedTerms(*found)
+        found.append([gain - cut[each, played] + np.vecdot(probabilities, cut) for cut in cuts])
+    return np.array(found)
 
 
 @dataclass(frozen=True, slots=True)
-class CandidateValue:
+class CandidateValue(ConfidenceSequence):
     """The value of a candidate, or with ``paired`` its difference to another candidate or to the log.
 
-    Valid for logs of policies that learn, as long as each propensity is the one with which that round was played.
+    It observes the terms of :func:`weighted_terms` or :func:`modelled_terms`. Their first row has the value, counted
+    from the lowest reward, as expectation, and their second row the negative of it; both are bounded from below. Valid
+    for logs of policies that learn, as long as each propensity is the one with which that round was played.
 
     Args:
         low: the lowest reward that is possible.
@@ -456,10 +433,6 @@ class CandidateValue:
         level: of the intervals.
         paired: whether the terms are those of a difference.
         caps: κ of :func:`modelled_terms`, each with its share of the error; (0,) for :func:`weighted_terms`.
-
-    Attributes:
-        lower: sums of the lower terms.
-        upper: sums of the upper terms.
     """
 
     low: float = 0.0
@@ -467,67 +440,47 @@ class CandidateValue:
     level: float = 0.95
     paired: bool = False
     caps: tuple[float, ...] = CAPS
-    lower: Sums = field(default=Sums())
-    upper: Sums = field(default=Sums())
+    sums: Sums = Sums()
 
     def __post_init__(self) -> None:
-        require_range(self.low, self.high)
-        require_level(self.level)
+        _require(self.level, self.low, self.high)
         if not self.caps or not all(0.0 <= cap < np.inf for cap in self.caps):
             raise InputError(f"caps: expected finite numbers of at least 0, got {self.caps!r}.")
 
-    def path(self, terms: BoundedTerms) -> Self:
-        """Return the sequence after each of the rounds: what it returns are arrays."""
-        extent, sums = self.high - self.low, []
-        ranges = ((-extent, extent),) * 2 if self.paired else ((0.0, extent), (-extent, 0.0))
-        sides = ((terms.lower, self.lower), (terms.upper, self.upper))
-        for (side, before), (least, most) in zip(sides, ranges, strict=True):
-            values = _block("terms", side)
-            if len(values) != len(self.caps):
-                raise InputError(f"terms: expected one row for each of {len(self.caps)} caps, got {len(values)}.")
-            guesses = np.clip(before.means_before(values, 0.5 * (least + most)), least, most)
-            sums.append(before.path(values, guesses))
-        return replace(self, lower=sums[0], upper=sums[1])
-
-    def after(self, terms: BoundedTerms) -> Self:
-        """Return the sequence after a block of rounds."""
-        if not np.size(terms.lower):
-            return self
-        path = self.path(terms)
-        return replace(path, lower=path.lower.last(), upper=path.upper.last())
-
-    @property
-    def count(self) -> Numbers:
-        """The number of rounds so far."""
-        count = np.asarray(self.lower.count)
-        return count[0] if count.ndim > 1 else count.flat[0].item()
+    def path(self, terms: FloatArray) -> Self:
+        values, extent = _block("terms", terms), self.high - self.low
+        if values.shape[:2] != (2, len(self.caps)):
+            raise InputError(f"terms: expected shape (2, {len(self.caps)}, n), a row for each cap, got {values.shape}.")
+        # the range of the expectation of either row
+        shape = (2, *[1] * (values.ndim - 1))
+        least, most = ((-extent, -extent), (extent, extent)) if self.paired else ((0.0, -extent), (extent, 0.0))
+        lows, highs = np.reshape(least, shape), np.reshape(most, shape)
+        guesses = np.clip(self.sums.means_before(values, 0.5 * (lows + highs)), lows, highs)
+        return replace(self, sums=self.sums.path(values, guesses))
 
     @property
     def estimate(self) -> Numbers:
         """The estimate so far, which is unbiased; NaN without rounds."""
-        found = 0.5 * np.mean(np.atleast_1d(_mean(self.lower) - _mean(self.upper)), axis=0)
-        return found + (0.0 if self.paired else self.low)
+        means = np.asarray(self.sums.mean)
+        if means.ndim < 2:
+            return np.nan
+        found = 0.5 * np.mean(means[0] - means[1], axis=0) + self._start
+        return found.item() if found.ndim == 0 else found
 
     @property
     def interval(self) -> tuple[Numbers, Numbers]:
-        """The interval of the value, valid at all times at once."""
         extent = self.high - self.low
         least, most = (-extent, extent) if self.paired else (self.low, self.high)
-        start = 0.0 if self.paired else self.low
-        low = start + self._bound(self.lower)
-        high = start - self._bound(self.upper)
-        return _ends(np.clip(low, least, most), np.clip(high, least, most))
+        if np.ndim(self.sums.total) == 0:
+            return least, most
+        # a guess is at most R above the range of the terms from 0, and in a difference R more
+        scale = extent * (np.array(self.caps) + (2.0 if self.paired else 1.0))
+        scale = scale.reshape(-1, *[1] * (np.ndim(self.sums.total) - 2))
+        # the best of the bounds, each of which fails with its share of the probability
+        failure = 0.5 * (1.0 - self.level) / len(self.caps)
+        below, above = np.max(self.sums.lower_bound(scale, failure), axis=1)
+        return _ends(np.clip(self._start + below, least, most), np.clip(self._start - above, least, most))
 
-    def _bound(self, sums: Sums) -> Numbers:
-        """Return the best of the bounds, each of which fails with its share of the probability."""
-        failure, found = 0.5 * (1.0 - self.level) / len(self.caps), []
-        if np.ndim(sums.total) == 0:
-            return np.asarray(-np.inf)
-        for place, cap in enumerate(self.caps):
-            counts = np.asarray(sums.count)
-            count = counts[place] if counts.ndim == np.ndim(sums.total) else counts
-            own = Sums(count, sums.total[place], sums.squares[place])
-            # a guess is at most R above the range of the terms from 0, and in a difference R more
-            scale = (self.high - self.low) * (cap + (2.0 if self.paired else 1.0))
-            found.append(own.lower_bound(scale, failure))
-        return np.max(found, axis=0)
+    @property
+    def _start(self) -> float:
+        return 0.0 if self.paired else self.low

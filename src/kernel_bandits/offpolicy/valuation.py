@@ -1,11 +1,11 @@
-"""The value of a candidate from a log, by all estimators, with intervals; and the difference of two candidates."""
+"""The value of a candidate from a log, by all estimators, with intervals, and its gain over a baseline."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,12 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.logs.log import Log, action_features, blocks
+from kernel_bandits.logs.parts import LogParts
 from kernel_bandits.offpolicy import estimators
 from kernel_bandits.offpolicy.candidates import Candidate, Play
 from kernel_bandits.offpolicy.estimators import Rounds
-from kernel_bandits.offpolicy.intervals import Method, interval, studentised
-from kernel_bandits.offpolicy.overlap import Overlap, overlap_of
-from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel, Split
+from kernel_bandits.offpolicy.intervals import bootstrap, studentised
+from kernel_bandits.offpolicy.overlap import Overlap, Plays, overlap_of
+from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel, Written
 
 # Rounds times actions that are looked at together.
 CELLS_AT_ONCE = 32_768
@@ -26,8 +27,6 @@ CELLS_AT_ONCE = 32_768
 RECOMMENDED = "doubly robust"
 # Estimators whose terms have the value as expectation, given the rounds before.
 UNBIASED = ("inverse propensity", RECOMMENDED)
-# How the log was written: by a rule that stays as it is, or by a policy that learned meanwhile.
-Written: TypeAlias = Literal["fixed", "learning"]
 # Estimators that trade some bias for less variance.
 SHRUNK = ("shrunk doubly robust", "switch doubly robust")
 
@@ -57,91 +56,68 @@ class Valuation:
 
     Attributes:
         estimates: by the name of the estimator.
+        gains: how much more the candidate earns than the baseline, or than the log did: paired differences.
         overlap: diagnostics, with warnings in words.
         logged_value: the mean reward of the log itself.
-        gain: how much more the candidate earns than the log did, as a paired difference of the recommended estimate.
         level: of the intervals.
         terms: what each estimate is the mean of, shape (n,).
         weights: of the rounds in the unbiased estimates, all alike unless the log was written by a policy that learned.
+        baseline: the valuation of the baseline; None for the log itself.
     """
 
     estimates: Mapping[str, Estimate]
+    gains: Mapping[str, Estimate]
     overlap: Overlap
     logged_value: float
-    gain: Estimate
     level: float
     terms: Mapping[str, FloatArray]
     weights: FloatArray
+    baseline: Valuation | None = None
 
     @property
     def recommended(self) -> Estimate:
         """The estimate to read first."""
-        return self.estimates.get(RECOMMENDED) or next(iter(self.estimates.values()))
+        return _first(self.estimates)
+
+    @property
+    def gain(self) -> Estimate:
+        """The gain to read first."""
+        return _first(self.gains)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the log cannot say, in words; empty where all is well."""
-        return self.overlap.warnings
+        return self.overlap.warnings + (() if self.baseline is None else self.baseline.warnings)
 
     @property
     def verdict(self) -> str:
-        """The answer to "should we switch from what was logged to the candidate?", in words."""
-        return _verdict(self.gain, self.warnings)
+        """The answer to "should we switch to the candidate?" for one look at the end, in words."""
+        gain = self.gain
+        if self.warnings:
+            return f"The log cannot answer: {self.warnings[0]}"
+        if gain.low > 0.0:
+            return f"Switch: it earns {gain.value:.4g} more ({gain.low:.4g} to {gain.high:.4g})."
+        if gain.high < 0.0:
+            return f"Stay: it earns {-gain.value:.4g} less ({-gain.high:.4g} to {-gain.low:.4g})."
+        return f"Undecided: the difference is {gain.value:.4g} ({gain.low:.4g} to {gain.high:.4g}); log more."
 
     def __str__(self) -> str:
-        return "\n".join([_table(self.estimates, self.level), f"logged {self.logged_value:.4g}", str(self.overlap)])
+        width = max(map(len, self.estimates))
+        lines = [f"{'':{width}} {'value':>10}  {100 * self.level:g} % interval"]
+        for name, one in self.estimates.items():
+            chosen = "" if one.parameter is None else f"  ({one.parameter:.3g})"
+            lines.append(f"{name:{width}} {one.value:>10.4g}  {one.low:.4g} to {one.high:.4g}{chosen}")
+        return "\n".join([*lines, f"logged {self.logged_value:.4g}", str(self.overlap)])
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """The value of one candidate less that of another, as a paired difference over the rounds of a log.
-
-    Attributes:
-        estimates: of the difference, by the name of the estimator.
-        first: the valuation of the one.
-        second: that of the other.
-    """
-
-    estimates: Mapping[str, Estimate]
-    first: Valuation
-    second: Valuation
-
-    @property
-    def recommended(self) -> Estimate:
-        """The difference to read first."""
-        return self.estimates.get(RECOMMENDED) or next(iter(self.estimates.values()))
-
-    @property
-    def verdict(self) -> str:
-        """The answer to "should we switch from the second to the first?", in words."""
-        return _verdict(self.recommended, (*self.first.warnings, *self.second.warnings))
-
-    def __str__(self) -> str:
-        return "\n".join([_table(self.estimates, self.first.level), self.verdict])
-
-
-def _verdict(gain: Estimate, warnings: tuple[str, ...]) -> str:
-    if warnings:
-        return f"The log cannot answer: {warnings[0]}"
-    if gain.low > 0.0:
-        return f"Switch: it earns {gain.value:.4g} more ({gain.low:.4g} to {gain.high:.4g})."
-    if gain.high < 0.0:
-        return f"Stay: it earns {-gain.value:.4g} less ({-gain.high:.4g} to {-gain.low:.4g})."
-    return f"Undecided: the difference is {gain.value:.4g} ({gain.low:.4g} to {gain.high:.4g}); log more."
-
-
-def _table(estimates: Mapping[str, Estimate], level: float) -> str:
-    width = max(map(len, estimates))
-    lines = [f"{'':{width}} {'value':>10}  {100 * level:g} % interval"]
-    for name, one in estimates.items():
-        chosen = "" if one.parameter is None else f"  ({one.parameter:.3g})"
-        lines.append(f"{name:{width}} {one.value:>10.4g}  {one.low:.4g} to {one.high:.4g}{chosen}")
-    return "\n".join(lines)
+def _first(estimates: Mapping[str, Estimate]) -> Estimate:
+    return estimates.get(RECOMMENDED) or next(iter(estimates.values()))
 
 
 def evaluate(
-    log: Any,
+    log: Log | LogParts,
     candidate: Candidate,
+    baseline: Candidate | None = None,
     *,
     model: RewardModel | CrossFit | None = RewardModel(),  # noqa: B008 (frozen)
     shrinkage: float | None = None,
@@ -149,8 +125,6 @@ def evaluate(
     embedding: Sequence[str] | ArrayLike | None = None,
     written_by: Written = "fixed",
     level: float = 0.95,
-    interval_method: Method = "bootstrap",
-    term_width: float | None = None,
     seed: int = 0,
 ) -> Valuation:
     """Estimate what a candidate would have earned in the rounds of a log.
@@ -162,6 +136,8 @@ def evaluate(
             that returns a row or probabilities, or of the row of a table, and perhaps of the actions on offer, that
             returns a name or a mapping from names to probabilities; or a table of probabilities, shape (n, A). A policy
             that has learned these rounds is judged too well: keep some for the evaluation.
+        baseline: another candidate that the gain is measured against; by default what the log itself did. The interval
+            of a gain is shorter than those of the two values: what both have in common cancels.
         model: of the rewards, or what :func:`fitted_model` returned for this log, to fit it once for several
             candidates; None for the estimators that need none.
         shrinkage: λ of the shrunk doubly robust estimate; by default the one with the least upper
@@ -170,141 +146,112 @@ def evaluate(
         embedding: the columns of described actions, or labels (A,) or (A, k), through which alone actions matter: adds
             the marginalised estimates. The log needs ``probabilities`` for them.
         written_by: ``"learning"`` if the policy that wrote the log learned from it. Rounds are then weighted by how
-            much each can say, and models learn earlier rounds alone; see docs.
-        level: of the intervals.
-        interval_method: ``"bootstrap"`` or ``"bernstein"``, as in :func:`~kernel_bandits.offpolicy.interval`.
-        term_width: for ``"bernstein"``, the length of an interval that holds every possible term.
+            much each can say, and models learn earlier rounds alone.
+        level: of the intervals, which are for one look at the end; see :func:`verdict` for logs that grow.
         seed: of presets and of the bootstrap.
     """
     fitted = fitted_model(log, model, written_by)
-    play = Play.of(log, candidate, fitted, seed, _split(written_by))
-    return value_of(
-        log,
-        play,
-        fitted,
-        parameters=(shrinkage, threshold),
-        embedding=embedding,
-        written_by=written_by,
-        level=level,
-        interval_method=interval_method,
-        term_width=term_width,
-        seed=seed,
-    )
-
-
-def value_of(
-    log: Any,
-    play: Play,
-    fitted: CrossFit | None,
-    *,
-    parameters: tuple[float | None, float | None] = (None, None),
-    embedding: Sequence[str] | ArrayLike | None = None,
-    written_by: Written = "fixed",
-    level: float = 0.95,
-    interval_method: Method = "bootstrap",
-    term_width: float | None = None,
-    seed: int = 0,
-) -> Valuation:
-    """Return the value of what a candidate would have done; the arguments are those of :func:`evaluate`."""
-    rounds, overlap, weights = summarise(log, play, fitted, embedding)
-    if written_by == "fixed":
-        weights = np.ones(len(weights))
-    settings = _Settings(level, interval_method, term_width, seed, written_by, weights)
-    terms, chosen = all_terms(rounds, fitted is not None, *parameters)
-    estimates = _estimates(terms, chosen, settings)
-    first = RECOMMENDED if RECOMMENDED in terms else next(iter(terms))
-    gain = _estimate(terms[first] - rounds.rewards, None, settings, first in UNBIASED)
-    return Valuation(estimates, overlap, float(rounds.rewards.mean()), gain, level, terms, settings.weights)
+    plays = [Play.of(log, one, fitted, seed, written_by) for one in (candidate, baseline) if one is not None]
+    values = [_Value.of(log, play, fitted, embedding, written_by, level, seed) for play in plays]
+    return values[0].valuation((shrinkage, threshold), *values[1:])
 
 
 def fitted_model(log: Any, model: RewardModel | CrossFit | None, written_by: Written = "fixed") -> CrossFit | None:
     """Return the models of a log: of other folds, or of earlier rounds where a policy that learned wrote it."""
+    require_log(log)
     if written_by not in ("fixed", "learning"):
         raise InputError(f"written_by: expected 'fixed' or 'learning', got {written_by!r}.")
     if isinstance(model, RewardModel):
-        return model.fit(log, _split(written_by))
+        return model.fit(log, written_by)
     if model is not None and len(model.folds) != len(log):
         raise InputError(f"model: it was fitted to {len(model.folds)} rows, and the log has {len(log)}; fit it again.")
+    if model is not None and model.written_by != written_by:
+        raise InputError(
+            f"model: it was fitted with written_by={model.written_by!r}, and {written_by!r} is needed here; pass the "
+            "RewardModel, or fit it again."
+        )
     return model
 
 
-def _split(written_by: Written) -> Split:
-    return "apart" if written_by == "fixed" else "before"
-
-
-def compare(
-    log: Any,
-    first: Candidate,
-    second: Candidate,
-    *,
-    model: RewardModel | CrossFit | None = RewardModel(),  # noqa: B008 (frozen)
-    written_by: Written = "fixed",
-    level: float = 0.95,
-    interval_method: Method = "bootstrap",
-    seed: int = 0,
-) -> Comparison:
-    """Estimate how much more the first candidate would have earned than the second, round by round.
-
-    The arguments are those of :func:`evaluate`. The interval of a paired difference is shorter than those of the two
-    values: what both have in common cancels.
-    """
-    fitted = fitted_model(log, model, written_by)
-    plays = [Play.of(log, each, fitted, seed, _split(written_by)) for each in (first, second)]
-    one, other = (
-        value_of(log, play, fitted, written_by=written_by, level=level, interval_method=interval_method, seed=seed)
-        for play in plays
-    )
-    settings = _Settings(level, interval_method, None, seed, written_by, 0.5 * (one.weights + other.weights))
-    differences = {name: one.terms[name] - other.terms[name] for name in one.terms}
-    return Comparison(_estimates(differences, {}, settings), one, other)
+def require_log(log: Any) -> None:
+    """Raise unless this is a log of actions from a catalogue."""
+    if not isinstance(log, (Log, LogParts)):
+        raise InputError(
+            f"log: expected a Log, got {type(log).__name__}; make one of a frame or a file by kb.logs.read(…), and use "
+            "evaluate_continuous for densities."
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
-    """What turns terms into estimates."""
+class _Value:
+    """What a log says of a candidate, and how intervals are made of it."""
 
-    level: float
-    method: Method
-    width: float | None
-    seed: int
-    written_by: Written
+    rounds: Rounds
+    overlap: Overlap
     weights: FloatArray
+    has_model: bool
+    written_by: Written
+    level: float
+    seed: int
 
-    def interval(self, terms: FloatArray, adaptive: bool) -> tuple[float, float, float, float]:
-        """Return mean, ends and standard error of terms."""
-        if self.written_by == "learning":
-            return studentised(terms, self.weights if adaptive else np.ones(len(terms)), self.level)
-        low, high = interval(terms, self.level, self.method, np.random.default_rng(self.seed), self.width)
-        return float(terms.mean()), low, high, float(terms.std() / np.sqrt(len(terms)))
+    @classmethod
+    def of(
+        cls,
+        log: Log | LogParts,
+        play: Play,
+        fitted: CrossFit | None,
+        embedding: Sequence[str] | ArrayLike | None,
+        written_by: Written,
+        level: float,
+        seed: int,
+    ) -> _Value:
+        labels = None if embedding is None else action_labels(log, embedding)
+        found = log.each(partial(_summary, labels), play, fitted)
+        rounds = Rounds.joined([one[0] for one in found])
+        weights = np.ones(len(rounds.rewards))
+        if written_by == "learning":
+            spreads = np.concatenate([one[1] for one in found])
+            weights = estimators.stabilising_weights(spreads, log.without_contexts)
+        overlap = overlap_of([one[2] for one in found], log.left_out)
+        return cls(rounds, overlap, weights, fitted is not None, written_by, level, seed)
+
+    def valuation(self, parameters: tuple[float | None, float | None], baseline: _Value | None = None) -> Valuation:
+        terms, chosen = all_terms(self.rounds, self.has_model, *parameters)
+        logged, against, weights = self.rounds.rewards, None, self.weights
+        if baseline is None:
+            differences = {name: values - logged for name, values in terms.items()}
+        else:
+            against, weights = baseline.valuation(parameters), 0.5 * (weights + baseline.weights)
+            differences = {name: values - against.terms[name] for name, values in terms.items()}
+        estimates, gains = self._estimates(terms, chosen, self.weights), self._estimates(differences, {}, weights)
+        return Valuation(estimates, gains, self.overlap, float(logged.mean()), self.level, terms, self.weights, against)
+
+    def _estimates(
+        self, terms: Mapping[str, FloatArray], chosen: Mapping[str, float], weights: FloatArray
+    ) -> dict[str, Estimate]:
+        """Return the estimate of each estimator's terms, with the parameters that were chosen."""
+        found = {}
+        for name, values in terms.items():
+            if not np.isfinite(values).all():
+                found[name] = Estimate(np.nan, -np.inf, np.inf, np.inf, chosen.get(name))
+                continue
+            if self.written_by == "learning":
+                own = weights if name in UNBIASED else np.ones(len(values))
+                one = Estimate(*studentised(values, own, self.level), chosen.get(name))
+            else:
+                one = bootstrapped(values, self.level, self.seed, chosen.get(name))
+            if name in SHRUNK and np.isfinite(terms[RECOMMENDED]).all():
+                # it also covers the same interval about the unbiased mean
+                bias = float((terms[RECOMMENDED] - values).mean())
+                one = replace(one, low=one.low + min(bias, 0.0), high=one.high + max(bias, 0.0))
+            found[name] = one
+        return found
 
 
-def _estimates(
-    terms: Mapping[str, FloatArray], chosen: Mapping[str, float], settings: _Settings
-) -> dict[str, Estimate]:
-    """Return the estimate of each estimator's terms, with the parameters that were chosen."""
-    unbiased = dict.fromkeys(SHRUNK, terms.get(RECOMMENDED))
-    return {
-        name: _estimate(values, chosen.get(name), settings, name in UNBIASED, unbiased.get(name))
-        for name, values in terms.items()
-    }
-
-
-def _estimate(
-    terms: FloatArray,
-    parameter: float | None,
-    settings: _Settings,
-    adaptive: bool,
-    unbiased: FloatArray | None = None,
-) -> Estimate:
-    """Return the estimate of some terms, with an interval that allows for their bias against unbiased ones."""
-    if not np.isfinite(terms).all():
-        return Estimate(np.nan, -np.inf, np.inf, np.inf, parameter)
-    value, low, high, error = settings.interval(terms, adaptive)
-    if unbiased is not None and np.isfinite(unbiased).all():
-        # it also covers the same interval about the unbiased mean
-        bias = float((unbiased - terms).mean())
-        low, high = low + min(bias, 0.0), high + max(bias, 0.0)
-    return Estimate(value, low, high, error, parameter)
+def bootstrapped(terms: FloatArray, level: float, seed: int, parameter: float | None = None) -> Estimate:
+    """Return the mean of independent terms, with a bootstrapped interval."""
+    low, high = bootstrap(terms, level, np.random.default_rng(seed))
+    return Estimate(float(terms.mean()), low, high, float(terms.std() / np.sqrt(len(terms))), parameter)
 
 
 def all_terms(
@@ -340,22 +287,10 @@ def all_terms(
     return terms, dict(zip(SHRUNK, (shrinkage, threshold), strict=True))
 
 
-def summarise(
-    log: Any, play: Play, fitted: CrossFit | None, embedding: Sequence[str] | ArrayLike | None = None
-) -> tuple[Rounds, Overlap, FloatArray]:
-    """Return what the estimators need, how much the log can say, and the weights of adaptive intervals."""
-    labels = None if embedding is None else action_labels(log, embedding)
-    found = log.each(partial(_summary, labels), play, fitted)
-    rounds, spreads = Rounds.joined([one[0] for one in found]), np.concatenate([one[1] for one in found])
-    played, wanted = sum(one[2] for one in found) > 0, sum(one[3] for one in found)
-    overlap = overlap_of(rounds.weights, float(wanted[~played].sum()) / len(rounds.rewards), log.left_out)
-    return rounds, overlap, estimators.stabilising_weights(spreads, log.without_contexts)
-
-
 def _summary(
     labels: NDArray[np.intp] | None, log: Log, play: Play, fitted: CrossFit | None
-) -> tuple[Rounds, FloatArray, NDArray[np.intp], FloatArray]:
-    """Return what estimators need of a part of a log, and how often each action was played and is wanted."""
+) -> tuple[Rounds, FloatArray, Plays]:
+    """Return what estimators need of a part of a log, the spreads of its weights, and what was played."""
     parts, spreads, wanted = [], [], np.zeros(len(log.names))
     for part, probabilities, predicted in looked_at(log, play, fitted):
         each = np.arange(len(part))
@@ -366,8 +301,8 @@ def _summary(
         parts.append(Rounds(weights, part.rewards, of_played, direct, marginal))
         wanted += probabilities.sum(axis=0)
         spreads.append(weighted_spread(probabilities, part))
-    played = np.bincount(log.played, minlength=len(log.names))
-    return Rounds.joined(parts), np.concatenate(spreads), played, wanted
+    rounds = Rounds.joined(parts)
+    return rounds, np.concatenate(spreads), Plays.of(log, rounds.weights, wanted)
 
 
 def weighted_spread(probabilities: FloatArray, part: Log) -> FloatArray:

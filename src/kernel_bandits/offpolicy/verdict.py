@@ -5,26 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
-from scipy.special import chdtrc
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, needs
 from kernel_bandits.logs.log import Log
+from kernel_bandits.logs.parts import LogParts
 from kernel_bandits.offpolicy.candidates import Candidate, Play
-from kernel_bandits.offpolicy.overlap import Overlap, overlap_of
+from kernel_bandits.offpolicy.overlap import Overlap, Plays, overlap_of
 from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel
-from kernel_bandits.offpolicy.sequences import (
-    CAPS,
-    BoundedTerms,
-    CandidateValue,
-    Sums,
-    modelled_terms,
-    weighted_terms,
-)
-from kernel_bandits.offpolicy.valuation import looked_at
+from kernel_bandits.offpolicy.sequences import CAPS, CandidateValue, modelled_terms, weighted_terms
+from kernel_bandits.offpolicy.valuation import fitted_model, looked_at, require_log
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,8 +26,6 @@ Decision: TypeAlias = Literal["switch", "stay", "keep logging"]
 # Times at which the picture shows the interval, at most.
 MOMENTS = 200
 LOGGED = "what was played"
-# A log whose plays are this unlikely under its own probabilities was not written with them.
-RATIO_PROBABILITY = 1e-3
 # More rounds than this are no forecast.
 MOST_ROUNDS = 10**9
 
@@ -54,11 +45,9 @@ class Verdict:
         rounds_needed: how many more rounds the interval needs to leave 0, if the lift is what it looks like now and
             rounds go on as they were; 0 where it has, None where there is no telling.
         overlap: how much the log can say about the candidate.
-        ratio_probability: how likely plays as uneven as these are under the logged probabilities; None if unknown.
         times: rounds at which the interval was computed, shape (k,).
         lows: its lower ends then.
         highs: its upper ends then.
-        problems: why the log cannot answer, in words; empty where it can.
         against: what the candidate is compared with, in words.
     """
 
@@ -71,18 +60,16 @@ class Verdict:
     rounds: int
     rounds_needed: int | None
     overlap: Overlap
-    ratio_probability: float | None
     times: FloatArray
     lows: FloatArray
     highs: FloatArray
-    problems: tuple[str, ...]
     against: str
 
     @property
     def sentence(self) -> str:
         """The answer for a reader who knows no statistics."""
-        if self.problems:
-            return f"Keep logging: this log cannot answer. {self.problems[0]}"
+        if self.overlap.wrong:
+            return f"Keep logging: this log cannot answer: {self.overlap.wrong[0]}"
         sure = f"with {100 * self.level:g} % confidence, however often this was looked at"
         share = f" ({100 * abs(self.lift / self.logged_value):.0f} %)" if self.share_known else ""
         if self.decision == "switch":
@@ -107,12 +94,7 @@ class Verdict:
         return self.against == LOGGED and self.logged_value != 0.0
 
     def __str__(self) -> str:
-        lines = [self.sentence, str(self.overlap)]
-        if self.ratio_probability is not None:
-            lines.append(f"plays agree with the logged probabilities (p = {self.ratio_probability:.2g})")
-            if self.ratio_probability < RATIO_PROBABILITY:
-                lines[-1] = lines[-1].replace("agree", "do not agree")
-        return "\n".join(lines)
+        return f"{self.sentence}\n{self.overlap}"
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the interval of the lift over time."""
@@ -135,7 +117,7 @@ def _rounded(count: int) -> int:
 
 
 def verdict(
-    log: Any,
+    log: Log | LogParts,
     candidate: Candidate,
     baseline: Candidate | None = None,
     *,
@@ -162,55 +144,36 @@ def verdict(
         level: of the interval.
         seed: of presets.
     """
+    require_log(log)
+    known = all(log.each(_has_probabilities))
+    fitted = fitted_model(log, model if known else None, "learning")
     low, high = _range(log, reward_range)
-    has_probabilities = all(log.each(_has_probabilities))
-    fitted = None
-    if has_probabilities and model is not None:
-        fitted = model.fit(log, "before") if isinstance(model, RewardModel) else model
-        if fitted.split != "before":
-            raise InputError(
-                "model: expected models of earlier rounds; fit it with written_by='learning', or pass the RewardModel."
-            )
-    plays = [Play.of(log, one, fitted, seed, "before") for one in (candidate, baseline) if one is not None]
-    sequence = CandidateValue(low, high, level, paired=True, caps=CAPS if fitted is not None else (0.0,))
-    wanted, weights, ratio, played = np.zeros(len(log.names)), [], _Ratio.of(len(log.names)), np.zeros(len(log.names))
-    moments = np.unique(np.geomspace(1, len(log), MOMENTS).astype(int))
-    times, ends, start = [], [], 0
-    for terms, own_weights, own_wanted, own_ratio, own_played in log.each(
-        partial(_terms, (low, high)), *plays, *[None] * (2 - len(plays)), fitted
-    ):
-        path = sequence.path(terms)
-        count = terms.lower.shape[-1]
-        chosen = moments[(moments > start) & (moments <= start + count)] - start - 1
-        if len(chosen):
-            times.append(chosen + start + 1)
-            ends.append(np.array(_at(path, chosen).interval))
-        sequence, start = sequence.after(terms), start + count
-        weights.append(own_weights)
-        wanted, ratio, played = wanted + own_wanted, ratio + own_ratio, played + own_played
-    overlap = overlap_of(np.concatenate(weights), float(wanted[played == 0].sum()) / len(log), log.left_out)
-    lows, highs = np.concatenate(ends, axis=1)
-    likely = ratio.probability() if has_probabilities else None
-    problems = _problems(overlap, likely)
-    bottom, top = sequence.interval
+    plays = [Play.of(log, one, fitted, seed, "learning") for one in (candidate, baseline) if one is not None]
+    found = log.each(partial(_terms, (low, high)), *plays, *[None] * (2 - len(plays)), fitted)
+    overlap = overlap_of([plays for _, plays in found], log.left_out)
+    terms = np.concatenate([terms for terms, _ in found], axis=2)
+    start = CandidateValue(low, high, level, paired=True, caps=CAPS if fitted is not None else (0.0,))
+    path = start.path(terms)
+    times = np.unique(np.geomspace(1, len(log), MOMENTS).astype(int))
+    lows, highs = path.at(times - 1).interval
+    now = path.at(-1)
+    bottom, top = now.interval
     decision: Decision = "keep logging"
-    if not problems:
+    if not overlap.wrong:
         decision = "switch" if bottom > 0.0 else "stay" if top < 0.0 else "keep logging"
     return Verdict(
         decision,
-        float(sequence.estimate),
+        now.estimate,
         bottom,
         top,
         level,
         float(log.rewards.mean()),
         len(log),
-        0 if decision != "keep logging" else _rounds_needed(sequence),
+        0 if decision != "keep logging" else _rounds_needed(now),
         overlap,
-        likely,
-        np.concatenate(times).astype(float),
+        times.astype(float),
         lows,
         highs,
-        problems,
         LOGGED if baseline is None else _words(baseline),
     )
 
@@ -219,7 +182,7 @@ def _words(candidate: Candidate) -> str:
     return repr(candidate) if isinstance(candidate, (str, int)) else "the baseline"
 
 
-def _range(log: Any, given: tuple[float, float] | None) -> tuple[float, float]:
+def _range(log: Log | LogParts, given: tuple[float, float] | None) -> tuple[float, float]:
     """Return the range of the rewards, which must not be read off the log."""
     if given is None:
         if ((log.rewards == 0.0) | (log.rewards == 1.0)).all():
@@ -244,8 +207,8 @@ def _has_probabilities(log: Log) -> bool:
 
 def _terms(
     extent: tuple[float, float], log: Log, play: Play, other: Play | None, fitted: CrossFit | None
-) -> tuple[BoundedTerms, FloatArray, FloatArray, _Ratio, FloatArray]:
-    """Return the terms of a part of a log, the weights of its rounds, and what the diagnostics add up."""
+) -> tuple[FloatArray, Plays]:
+    """Return the terms of a part of a log, and what was played in it."""
     terms, weights, wanted, start = [], [], np.zeros(len(log.names)), 0
     known, caps = log.known_probabilities, (0.0,) if fitted is None else CAPS
     for part, probabilities, predicted in looked_at(log, play, fitted, every_action=True):
@@ -260,10 +223,7 @@ def _terms(
         second = table if other is None else other.rows(rows).probabilities(part, rows.start)
         model = np.full(probabilities.shape, np.nan) if predicted is None else predicted
         terms.append(modelled_terms(probabilities - second, table, part.played, part.rewards, model, *extent, caps))
-    lower, upper = (np.concatenate([getattr(one, side) for one in terms], axis=1) for side in ("lower", "upper"))
-    played = np.bincount(log.played, minlength=len(log.names)).astype(float)
-    ratio = _Ratio.of(len(log.names)) if known is None else _Ratio.seen(log.played, known)
-    return BoundedTerms(lower, upper), np.concatenate(weights), wanted, ratio, played
+    return np.concatenate(terms, axis=2), Plays.of(log, np.concatenate(weights), wanted)
 
 
 def _of_played(log: Log) -> FloatArray:
@@ -273,24 +233,11 @@ def _of_played(log: Log) -> FloatArray:
     return table
 
 
-def _at(path: CandidateValue, moments: Any) -> CandidateValue:
-    """Return a path at some of its moments alone."""
-    lower, upper = (
-        Sums(side.count[..., moments], side.total[..., moments], side.squares[..., moments])
-        for side in (path.lower, path.upper)
-    )
-    return replace(path, lower=lower, upper=upper)
-
-
 def _rounds_needed(sequence: CandidateValue) -> int | None:
     """Return how many more rounds the interval needs to leave 0, if all sums go on growing as they did."""
 
     def decided(factor: float) -> bool:
-        lower, upper = (
-            Sums(factor * np.asarray(side.count), factor * side.total, factor * side.squares)
-            for side in (sequence.lower, sequence.upper)
-        )
-        low, high = replace(sequence, lower=lower, upper=upper).interval
+        low, high = replace(sequence, sums=sequence.sums.times(factor)).interval
         return bool(low > 0.0 or high < 0.0)
 
     count, factor = sequence.count, 1.0
@@ -303,48 +250,3 @@ def _rounds_needed(sequence: CandidateValue) -> int | None:
         middle = 0.5 * (least + factor)
         least, factor = (least, middle) if decided(middle) else (middle, factor)
     return math.ceil((factor - 1.0) * count)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ratio:
-    """Plays less their probabilities, Σ(1[a] − p(a)), and the covariance of that, Σ(diag p − ppᵀ)."""
-
-    surplus: FloatArray
-    covariance: FloatArray
-
-    @classmethod
-    def of(cls, count: int) -> _Ratio:
-        return cls(np.zeros(count), np.zeros((count, count)))
-
-    @classmethod
-    def seen(cls, played: Any, probabilities: FloatArray) -> _Ratio:
-        count = probabilities.shape[1]
-        total = probabilities.sum(axis=0)
-        surplus = np.bincount(played, minlength=count) - total
-        return cls(surplus, np.diag(total) - probabilities.T @ probabilities)
-
-    def __add__(self, other: _Ratio) -> _Ratio:
-        return _Ratio(self.surplus + other.surplus, self.covariance + other.covariance)
-
-    def probability(self) -> float:
-        """Return the probability of plays at least as uneven: χ² with the rank of the covariance as its degrees."""
-        values, vectors = np.linalg.eigh(self.covariance)
-        kept = values > 1e-9 * max(float(values[-1]), 1e-300)
-        if not kept.any():
-            return 1.0
-        statistic = float((((vectors.T @ self.surplus)[kept]) ** 2 / values[kept]).sum())
-        return float(chdtrc(int(kept.sum()), statistic))
-
-
-def _problems(overlap: Overlap, likely: float | None) -> tuple[str, ...]:
-    """Return what makes the interval wrong, in words.
-
-    Too few rounds, and actions that the log never tries, only make it long: their share counts as the whole range.
-    """
-    found = [warning for warning in overlap.warnings if "mean weight" in warning]
-    if likely is not None and likely < RATIO_PROBABILITY:
-        found.append(
-            f"What was played does not agree with the logged probabilities (p = {likely:.1g}): they are not those of "
-            "the play, or rows are missing."
-        )
-    return tuple(found)

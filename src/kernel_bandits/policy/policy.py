@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice, repeat
 from threading import RLock
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast, final
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,7 +33,7 @@ from kernel_bandits.boxes.search import around, candidates, finalists
 from kernel_bandits.confidence import GuaranteedRadius
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import require_columns
-from kernel_bandits.numerics.blas_threads import threads_for
+from kernel_bandits.numerics.linalg import threads_for
 from kernel_bandits.policy.diagnostics import TOGETHER, Diagnostics, Residuals, diagnose
 from kernel_bandits.policy.export import export
 from kernel_bandits.policy.outlook import Outlook, outlook
@@ -210,20 +210,6 @@ class State:
         self.pending, self.fates = Pending[FloatArray](), Pending[float | str]()
         self.guards: Guards | None = None
         self.residuals, self.predicted = Residuals(), Rows(TOGETHER)
-
-    def comparing(self, reward: float, mean: float, std: float, ahead: int = 0) -> dict[str, Any]:
-        """Return what changes by a reward and what was predicted of it; a few are compared at once, which is faster.
-
-        ``ahead`` of the reward are so many others that are learned with it.
-        """
-        posterior = self.model
-        assert isinstance(posterior, Posterior)
-        changes = len(posterior.kernel_changes)
-        numbers = (reward, mean, std, posterior.regularization, posterior.unit, posterior.round_index + ahead, changes)
-        predicted = self.predicted.appended(numbers)
-        if len(predicted) < TOGETHER:
-            return {"predicted": predicted}
-        return {"predicted": Rows(TOGETHER), "residuals": self.residuals.after(predicted.array.tolist())}
 
     @property
     def barrier(self) -> int:
@@ -498,16 +484,11 @@ class Policy(ABC):
         outputs: Mapping[str, float] | None,
     ) -> State:
         """Return the state with the reward of a point (d,), as it was evaluated if it was."""
-        guards, compared = _measured(self, state.guards, point, outputs), dict[str, Any]()
-        if weight != 1.0:
-            model = state.model.learned(point[None, :], np.array([reward]), np.array([weight]))
-        else:
-            if isinstance(state.model, Posterior):
-                evaluated = (state.model.evaluate_finite(point[None, :]), 0) if evaluated is None else evaluated
-                evaluation, row = cast(Evaluated, evaluated)
-                compared = state.comparing(reward, evaluation.mean.item(row), evaluation.std.item(row))
-            model = state.model.learned(point[None, :], np.array([reward]), None, evaluated)
-        return evolve(state, model=model, guards=guards, rewards_learned=state.rewards_learned + 1, **compared)
+        guards = state.guards
+        if guards is not None or outputs is not None:
+            guards = _measured(self, guards, point, outputs)
+        after = _learning(state, point[None, :], [reward], weight, evaluated=evaluated)
+        return evolve(after, guards=guards, rewards_learned=state.rewards_learned + 1)
 
     @final
     def update_many(
@@ -685,7 +666,7 @@ class Policy(ABC):
         settled = state.settling(dict(zip(keys, rewards, strict=True)))
         if not state.model.learns_in_order:
             return evolve(
-                _learning(state, keys, points, rewards, weight), guards=guards, rewards_learned=counted, **settled
+                _learning(state, points, rewards, weight, keys), guards=guards, rewards_learned=counted, **settled
             )
         told = zip(keys, map(Told, points, rewards, repeat(weight)), strict=False)
         longest = max(state.longest_wait, state.issued - min(keys))
@@ -1067,16 +1048,16 @@ class Policy(ABC):
 
     def _choices(self, contexts: FloatArray, actions: FloatArray) -> list[Choice]:
         """Return what :meth:`select_many` chooses in rounds that :meth:`_rounds` has checked."""
-        split, before = contexts.shape[1], self._begin()
+        split = contexts.shape[1]
         points = np.empty((*actions.shape[:2], split + actions.shape[2]))
         points[:, :, :split], points[:, :, split:] = contexts[:, None, :], actions
+        before = self._begin()
         try:
             with threads_for(before.model.dictionary_size, MANY_ROWS):
-                choices = self.choose_many(points)
+                return self.choose_many(points)
         except BaseException:
             self._take_back(before)
             raise
-        return choices
 
     def _log(self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike) -> tuple[State, FloatArray, FloatArray]:
         """Return the state that knows the columns of a log, its joint points (n, d) and rewards (n,), checked."""
@@ -1159,6 +1140,8 @@ class Policy(ABC):
             )
         self._state = after
 
+    # A context manager of our own would not do here: a signal that comes before its __exit__ would hold the lock.
+
     def _begin(self) -> State:
         """Return the state that a call which may draw starts from; what an earlier one has drawn is drawn for good."""
         self._drawn_from.clear()
@@ -1185,16 +1168,38 @@ class Policy(ABC):
         return copy.deepcopy(self)
 
 
-def _learning(state: State, keys: list[int], points: FloatArray, rewards: list[float], weight: float) -> State:
-    """Return the state whose model has the rewards of awaited points (n, d) in it, all of one weight."""
-    model, compared = state.model, state
+def _learning(
+    state: State,
+    points: FloatArray,
+    rewards: list[float],
+    weight: float,
+    keys: list[int] | None = None,
+    evaluated: Evaluated | None = None,
+) -> State:
+    """Return the state whose model has rewards at points (n, d) in it, all of one weight.
+
+    With keys the points were awaited; without, there is one, as it was evaluated if it was.
+    """
+    model, residuals, predicted = state.model, state.residuals, state.predicted
     if weight == 1.0 and isinstance(model, Posterior):
-        predicted = model.evaluate_awaited(keys, points)
-        told = zip(rewards, predicted.mean.tolist(), predicted.std.tolist(), strict=True)
-        for ahead, numbers in enumerate(told):
-            compared = evolve(compared, **compared.comparing(*numbers, ahead))
-    weights = None if weight == 1.0 else np.full(len(keys), weight)
-    return evolve(compared, model=model.settled(keys, points, np.array(rewards), weights))
+        if keys is None:
+            evaluation, row = evaluated = evaluated or (model.evaluate_finite(points), 0)
+            rows = slice(row, row + 1)
+        else:
+            evaluation, rows = model.evaluate_awaited(keys, points), slice(None)
+        scale, changes = (model.regularization, model.unit), len(model.kernel_changes)
+        means, stds = evaluation.mean[rows].tolist(), evaluation.std[rows].tolist()
+        for ahead, told in enumerate(zip(rewards, means, stds, strict=True)):
+            predicted = predicted.appended((*told, *scale, model.round_index + ahead, changes))
+            # a few are compared at once, which is faster
+            if predicted.size == TOGETHER:
+                residuals, predicted = residuals.after(predicted.array.tolist()), Rows(TOGETHER)
+    weights, numbers = None if weight == 1.0 else np.full(len(points), weight), np.array(rewards)
+    if keys is None:
+        model = model.learned(points, numbers, weights, evaluated)
+    else:
+        model = model.settled(keys, points, numbers, weights)
+    return evolve(state, model=model, residuals=residuals, predicted=predicted)
 
 
 def _caught_up(state: State) -> State:
@@ -1212,7 +1217,7 @@ def _caught_up(state: State) -> State:
             last += 1
         some = [state.told[key] for key in keys[first:last]]
         points, rewards = np.array([one.point for one in some]), [one.reward for one in some]
-        state, first = _learning(state, keys[first:last], points, rewards, weight), last
+        state, first = _learning(state, points, rewards, weight, keys[first:last]), last
     return evolve(state, told=state.told.without(keys)) if keys else state
 
 

@@ -128,26 +128,23 @@ class UpperConfidenceBound(Policy):
         return action, float(density(action[None, :])[0])
 
     def choose(self, points: FloatArray) -> Choice:
-        guards = self._state.guards
-        return self._chosen(points) if guards is None else self._safe_choice(points, guards)
-
-    def _safe_choice(self, points: FloatArray, guards: Guards) -> Choice:
-        """Choose among the points that keep all constraints."""
-        allowed, excess = guards.allowed(points)
-        rows = np.flatnonzero(allowed)
-        if not len(rows):
-            guards.require_flag()
-            rows = np.array([excess.argmin()])
-        choice = self._chosen(points[rows])
+        guards, offered = self._state.guards, points
+        if guards is not None:
+            allowed, excess = guards.allowed(points)
+            rows = np.flatnonzero(allowed)
+            if not len(rows):
+                guards.require_flag()
+                rows = np.array([excess.argmin()])
+            offered = points[rows]
+        choice, bounds, contenders = self._best(offered)
+        if self.exploration is not None:
+            choice = self._explored(offered, choice, bounds, contenders, self.exploration)
+        if guards is None:
+            return choice
         table = choice.probabilities
         if table is not None:
             table = scattered(table, rows, len(points))
         return replace(choice, index=int(rows[choice.index]), probabilities=table, safe=bool(allowed.any()))
-
-    def _chosen(self, points: FloatArray) -> Choice:
-        if self.exploration is None:
-            return self._best(points)[0]
-        return self._explore(points, self.exploration)
 
     def _best(self, points: FloatArray) -> tuple[Choice, FloatArray, NDArray[np.intp] | None]:
         """Return the point to play; and the bounds of the points that may be played, and their rows.
@@ -164,7 +161,7 @@ class UpperConfidenceBound(Policy):
         if not math.isfinite(upper_bounds.item(row)):
             posterior.require_finite(evaluation)
         index = row if contenders is None else int(contenders[row])
-        due = posterior.due(points, means, stds) if contenders is None else None
+        due = posterior.due(points, means, stds) if posterior.may_be_due and contenders is None else None
         if due is not None:
             row = index = due
         choice = Choice(index, means.item(row), stds.item(row), upper_bounds.item(row), None, (evaluation, row))
@@ -172,9 +169,15 @@ class UpperConfidenceBound(Policy):
             return choice, upper_bounds[due : due + 1], np.array([due])
         return choice, upper_bounds, contenders
 
-    def _explore(self, points: FloatArray, exploration: Exploration) -> Choice:
+    def _explored(
+        self,
+        points: FloatArray,
+        best: Choice,
+        upper_bounds: FloatArray,
+        contenders: NDArray[np.intp] | None,
+        exploration: Exploration,
+    ) -> Choice:
         """Return the best with probability 1 − ε and otherwise any action, with all probabilities either way."""
-        best, upper_bounds, contenders = self._best(points)
         shares = tie_shares(upper_bounds, self.posterior.prior_mean)
         if contenders is not None:
             shares = scattered(shares, contenders, len(points))
@@ -189,10 +192,9 @@ class UpperConfidenceBound(Policy):
         return replace(chosen, propensity=probabilities.item(row), probabilities=probabilities)
 
     def choose_many(self, points: FloatArray) -> list[Choice]:
-        guards, choices = self._state.guards, list[Choice]()
-        if guards is not None:
-            return [self._safe_choice(offered, guards) for offered in points]
-        size = max(1, ROWS_AT_ONCE // points.shape[1])
+        if self._state.guards is not None:
+            return [self.choose(offered) for offered in points]
+        choices, size = list[Choice](), max(1, ROWS_AT_ONCE // points.shape[1])
         for start in range(0, len(points), size):
             choices += self._choose_block(points[start : start + size])
         return choices
@@ -208,7 +210,7 @@ class UpperConfidenceBound(Policy):
         counts, rows = tied.sum(axis=1), upper_bounds.argmax(axis=1)
         for row in np.flatnonzero(counts > 1):
             rows[row] = self.argmax(upper_bounds[row], level)
-        for number, offered in enumerate(points):
+        for number, offered in enumerate(points if self.posterior.may_be_due else ()):
             due = self.posterior.due(offered, means[number], stds[number])
             if due is not None:
                 rows[number], counts[number], tied[number] = due, 1, np.arange(points.shape[1]) == due

@@ -109,7 +109,7 @@ class SplitPosterior(Posterior):
         self.awaited = Pending[FloatArray]()
         self.dimension = None
 
-    round_index: int = fact("_order._size")
+    round_index: int = fact("_order.size")
     dictionary_size: int = fact("_anchors.size")
 
     @property

@@ -17,6 +17,7 @@ from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike, require_columns
 from kernel_bandits.learning.mixed import CURVED
 from kernel_bandits.numerics.linalg import correlate
+from kernel_bandits.values import Pending, fact
 
 Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features", "a sum over a log"]
 
@@ -224,6 +225,7 @@ class Posterior(Model):
         is_provisional: whether rewards are still too few to learn more of them than their level and spread.
         kernel_changes: how the kernel has changed so far; empty unless it is learned.
         failures: how often a kernel could not be learned, so that the one before stayed.
+        may_be_due: whether :meth:`due` ever names a point.
         learns_kernel: whether the kernel is learned from the rewards; radii with a guarantee do not hold then.
         forgets: whether observations lose their weight as they age; nor do they then.
     """
@@ -248,6 +250,7 @@ class Posterior(Model):
     is_provisional: bool = False
     kernel_changes: tuple[KernelChange, ...] = ()
     failures: Failures = Failures()
+    may_be_due: bool = False
     learns_kernel: bool = False
     forgets: bool = False
 
@@ -464,6 +467,58 @@ class Posterior(Model):
         if self.dimension is None:
             require_columns(self.kernel, checked)
         return checked
+
+
+class RegressionPosterior(Posterior):
+    """A posterior that keeps two regressions: on the rewards received, and on awaited points too. Abstract.
+
+    Attributes:
+        regression: on the rewards received; means are its.
+        with_pending: counts awaited points too, with any rewards; standard deviations are its. The same object as
+            ``regression`` while no reward is awaited.
+        awaited: the points whose rewards are to come, by key.
+    """
+
+    __slots__ = ()
+
+    regression: Any
+    with_pending: Any
+    awaited: Pending[Any]
+
+    dictionary_size: int = fact("regression.size")
+    log_determinant: float = fact("regression.log_determinant")
+    log_determinant_with_pending: float = fact("with_pending.log_determinant")
+    effective_dimension: float = fact("regression.effective_dimension")
+
+    @property
+    def awaited_points(self) -> dict[int, FloatArray]:
+        return {key: awaited.point for key, awaited in self.awaited.items()}
+
+    @property
+    def awaited_count(self) -> int:
+        return len(self.awaited)
+
+
+class PosteriorAround(Posterior):
+    """A posterior that passes on what another one knows. Abstract.
+
+    Attributes:
+        within: the other one.
+    """
+
+    __slots__ = ()
+
+    within: Any
+
+    regularization: float = fact("within.regularization")
+    approximation: Approximation = fact("within.approximation")
+    residual_trace: float = fact("within.residual_trace")
+    dictionary_size: int = fact("within.dictionary_size")
+    log_determinant: float = fact("within.log_determinant")
+    log_determinant_with_pending: float = fact("within.log_determinant_with_pending")
+    effective_dimension: float = fact("within.effective_dimension")
+    drift: float = fact("within.drift")
+    awaited_count: int = fact("within.awaited_count")
 
 
 class _JointBound(Bound):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
+from scipy.linalg import blas
 
 from kernel_bandits import kernels
 from kernel_bandits.arrays import FloatArray
@@ -16,10 +17,9 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, require_gram
 from kernel_bandits.kernels.base import Sections, with_defaults
 from kernel_bandits.numerics import linalg
-from kernel_bandits.numerics.growing import InverseFactor
 from kernel_bandits.posterior.history import Outside
 from kernel_bandits.posterior.ridge import Mass
-from kernel_bandits.values import evolve
+from kernel_bandits.values import Rows, evolve
 
 # The kernels of this library return a fresh array, which may be overwritten.
 KERNELS = f"{kernels.__name__}."
@@ -31,6 +31,8 @@ ROUNDING_TOLERANCE = 1e-12
 EPSILON = float(np.finfo(float).eps)
 # One cross-Gram block of at most this many bytes is held at a time, and never a t×m matrix.
 BLOCK_BYTES = 2 * 2**20
+# The room for rows of a triangle grows by this factor.
+ROOM = 1.25
 
 
 def least_direction(prior_variance: FloatArray | float, regularization: float) -> FloatArray:
@@ -62,16 +64,97 @@ class Coordinates(NamedTuple):
     prior_variance: FloatArray
 
 
-class Direction(NamedTuple):
-    """What a point z adds to the span of the anchors: k(z, ·) + Σ r_j k(z_j, ·).
+class InverseFactor:
+    """J = L⁻¹ for a lower-triangular L that gains rows: products with J, and solutions with L.
 
-    With the anchors and z behind them, φ(z), r = −Jᵀφ(z), and the square l² of its length.
+    The older rows of J are one triangle, for triangular products; the newer ones follow in a narrow block and join it
+    now and then. A row of J is solved for with L and not computed from the rows before it: what rounding leaves of
+    JL − I then grows with the condition of L, and not with its square from row to row.
+
+    Attributes:
+        size: n.
     """
 
-    anchors: FloatArray
-    features: FloatArray
-    coefficients: FloatArray
-    square: float
+    __slots__ = ("_lower", "_newer", "_older", "size")
+
+    def __init__(self, upper: FloatArray | None = None, lower: FloatArray | None = None) -> None:
+        # Jᵀ; L is packed, row by row
+        self._older = np.empty((0, 0)) if upper is None else upper
+        self.size = len(self._older)
+        packed = [] if lower is None else [lower[row, : row + 1] for row in range(self.size)]
+        self._lower = Rows.of(np.concatenate([np.empty(0), *packed]), max(1, self.size * (self.size + 1) // 2))
+        self._newer = Rows(linalg.FEWEST_WAITING)
+
+    @property
+    def upper(self) -> FloatArray:
+        """Jᵀ, shape (n, n); a fresh array where something waits. Not to be changed."""
+        return self.settled()._older
+
+    def settled(self) -> Self:
+        """Return the same with nothing that waits."""
+        if not self._newer.size:
+            return self
+        known = len(self._older)
+        upper = np.zeros((self.size, self.size))
+        upper[:known, :known] = self._older
+        upper[:, known:] = self._newer.tail[:, : self.size].T
+        return evolve(self, _older=upper, _newer=Rows(linalg.FEWEST_WAITING))
+
+    def last_rows(self, count: int) -> FloatArray:
+        """Return the last rows of J, shape (count, n)."""
+        if count <= self._newer.size:
+            return self._newer.tail[self._newer.size - count :, : self.size]
+        return self.upper[:, self.size - count :].T
+
+    def times(self, rows: FloatArray) -> FloatArray:
+        """Return rows·Jᵀ; may overwrite ``rows``."""
+        if not self._newer.size:
+            return linalg.times_upper(rows, self._older)
+        known, newer = len(self._older), self._newer.tail
+        product = np.empty_like(rows)
+        product[:, known:] = linalg.times_transpose(linalg.padded(rows, newer.shape[1]), newer)
+        product[:, :known] = linalg.times_upper(rows[:, :known].copy(), self._older)
+        return product
+
+    def times_transpose(self, rows: FloatArray) -> FloatArray:
+        """Return rows·J; may overwrite ``rows``."""
+        if not self._newer.size:
+            return linalg.times_upper_transpose(rows, self._older)
+        known, newer = len(self._older), self._newer.tail
+        product = linalg.times(rows[:, known:].copy(), newer)[:, : self.size]
+        product[:, :known] += linalg.times_upper_transpose(rows[:, :known].copy(), self._older)
+        return product
+
+    def transpose_times_vector(self, vector: FloatArray) -> FloatArray:
+        """Return Jᵀv."""
+        if not self._newer.size:
+            return linalg.upper_times_vector(self._older, vector)
+        known, newer = len(self._older), self._newer.tail
+        product = linalg.transpose_times_vector(newer, vector[known:])[: self.size]
+        product[:known] += linalg.upper_times_vector(self._older, vector[:known])
+        return product
+
+    def solve(self, column: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return φ = L⁻¹k and r = −L⁻ᵀφ."""
+        # the rows of L are the columns of the upper triangle that Fortran sees
+        features = blas.dtpsv(self.size, self._lower.tail, column, trans=1)
+        return features, blas.dtpsv(self.size, self._lower.tail, -features)
+
+    def bordered(self, features: FloatArray, coefficients: FloatArray, pivot: float) -> Self:
+        """Return J for [[L, 0], [φᵀ, l]], given r = −L⁻ᵀφ: its further row is [rᵀ, 1]/l."""
+        size, newer, lower = self.size, self._newer, self._lower
+        if lower.size + size + 1 > lower.length:
+            lower = Rows.of(lower.array, int(ROOM * (lower.size + size + 1)))
+        if not newer.size:
+            length = linalg.waiting_rows(size)
+            newer = Rows(length, width=size + length)
+        after = evolve(
+            self,
+            size=size + 1,
+            _newer=newer.appended(linalg.appended_to(coefficients / pivot, 1.0 / pivot)),
+            _lower=lower.extended(linalg.appended_to(features, pivot)),
+        )
+        return after.settled() if after._newer.size == newer.length else after
 
 
 class AnchorBasis:
@@ -165,15 +248,17 @@ class AnchorBasis:
         return self.whitening.times_transpose(by_features)
 
     @np.errstate(invalid="ignore", over="ignore")
-    def direction(self, point: FloatArray, features: FloatArray) -> Direction | None:
-        """Return what a point z adds to the span of the anchors, given φ(z); None if that is nothing.
+    def with_anchor(self, point: FloatArray, features: FloatArray) -> tuple[Self, float] | None:
+        """Return the basis with one more anchor z, given φ(z), and l²; None if z adds nothing to their span.
 
-        k(z, z) is that of two copies of the point: white noise, which scikit-learn's ``WhiteKernel`` puts on ``diag``
-        alone, is no direction that another could share.
+        It adds the direction k(z, ·) + Σ r_j k(z_j, ·) of length l, where r = −Jᵀφ(z). k(z, z) is that of two copies of
+        the point: white noise, which scikit-learn's ``WhiteKernel`` puts on ``diag`` alone, is no direction that
+        another could share.
         """
-        anchors = np.concatenate([self.anchors.reshape(len(self.anchors), len(point)), point[None, :]])
+        extended = np.concatenate([self.anchors.reshape(len(self.anchors), len(point)), point[None, :]])
+        grown = evolve(self, anchors=extended)
         # k_Z(z) and k(z, z)
-        (column,) = evolve(self, anchors=anchors).gram(point[None, :])
+        (column,) = grown.gram(point[None, :])
         prior = column.item(-1)
         square, least = prior - float(features.dot(features)), least_direction(prior, self.regularization)
         coefficients = features
@@ -182,12 +267,9 @@ class AnchorBasis:
             features, coefficients = self.whitening.solve(column[:-1])
             square = prior - float(features.dot(features))
             require_finite_between_points(self.kernel, square)
-        return Direction(anchors, features, coefficients, square) if square > least else None
-
-    def extended(self, direction: Direction) -> Self:
-        """Return the basis with one more anchor, which adds this direction."""
-        whitening = self.whitening.bordered(direction.features, direction.coefficients, math.sqrt(direction.square))
-        return evolve(self, anchors=direction.anchors, whitening=whitening)
+        if not square > least:
+            return None
+        return evolve(grown, whitening=self.whitening.bordered(features, coefficients, math.sqrt(square))), square
 
     def settled(self) -> Self:
         """Return the same basis, whose coordinates are computed fastest where no anchor comes any more."""

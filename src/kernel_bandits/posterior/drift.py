@@ -28,7 +28,7 @@ from kernel_bandits.learning.defaults import (
     SUSPECT_SHARE,
     TOLERATED_SHIFT,
 )
-from kernel_bandits.posterior.base import Bound, Evaluated, Evaluation, Posterior, Prediction
+from kernel_bandits.posterior.base import Bound, Evaluated, Evaluation, Posterior, PosteriorAround, Prediction
 from kernel_bandits.values import Pending, Rows, evolve, fact
 
 
@@ -293,7 +293,7 @@ class _ForgettingEvaluation(Evaluation):
     within: Any
 
 
-class ForgettingPosterior(Posterior):
+class ForgettingPosterior(PosteriorAround):
     """Another posterior, rebuilt from what is left in memory every few rounds.
 
     Args:
@@ -342,14 +342,6 @@ class ForgettingPosterior(Posterior):
         self._changed_at = 0
         self.failures = self.within.failures
 
-    regularization: float = fact("within.regularization")
-    approximation = fact("within.approximation")
-    residual_trace: float = fact("within.residual_trace")
-    dictionary_size: int = fact("within.dictionary_size")
-    log_determinant: float = fact("within.log_determinant")
-    log_determinant_with_pending: float = fact("within.log_determinant_with_pending")
-    effective_dimension: float = fact("within.effective_dimension")
-    drift: float = fact("within.drift")
     prior_mean: float = fact("within.prior_mean")
     unit: float = fact("within.unit")
     bonus: float = fact("within.bonus")
@@ -358,7 +350,7 @@ class ForgettingPosterior(Posterior):
     is_provisional: bool = fact("within.is_provisional")
     kernel_changes = fact("within.kernel_changes")
     learns_kernel: bool = fact("within.learns_kernel")
-    awaited_count: int = fact("within.awaited_count")
+    may_be_due: bool = fact("within.may_be_due")
 
     @property
     def kernel(self) -> Any:  # type: ignore[override] # computed here, kept elsewhere

@@ -13,7 +13,7 @@ from kernel_bandits.arrays import FloatArray, as_positive
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, as_kernel, kernel_gradient
 from kernel_bandits.numerics import linalg
-from kernel_bandits.posterior.base import Evaluated, Evaluation, Posterior, require_finite_kernel
+from kernel_bandits.posterior.base import Evaluated, Evaluation, RegressionPosterior, require_finite_kernel
 from kernel_bandits.values import Pending, evolve, fact, fields_of
 
 # Columns of Jᵀ that come after its contiguous part wait until they are this many, or this share of it, to join it.
@@ -235,7 +235,7 @@ def _solved(room: _Room, features: FloatArray) -> FloatArray:
     return solved
 
 
-class ExactPosterior(Posterior):
+class ExactPosterior(RegressionPosterior):
     """Kernel ridge regression on the whole history (the paper's K-UCB appendix).
 
     Args:
@@ -260,10 +260,6 @@ class ExactPosterior(Posterior):
         self.dimension = None
 
     round_index: int = fact("regression.size")
-    dictionary_size: int = fact("regression.size")
-    log_determinant: float = fact("regression.log_determinant")
-    log_determinant_with_pending: float = fact("with_pending.log_determinant")
-    effective_dimension: float = fact("regression.effective_dimension")
 
     @property
     def dictionary_points(self) -> FloatArray:
@@ -283,10 +279,6 @@ class ExactPosterior(Posterior):
     @property
     def awaited_points(self) -> dict[int, FloatArray]:
         return dict(self.awaited)
-
-    @property
-    def awaited_count(self) -> int:
-        return len(self.awaited)
 
     @property
     def observations(self) -> tuple[FloatArray, FloatArray]:

@@ -14,7 +14,7 @@ from kernel_bandits.errors import UnavailableError
 from kernel_bandits.kernels import KernelLike, as_kernel
 from kernel_bandits.kernels.fourier import FeatureMap
 from kernel_bandits.numerics.linalg import half_inverse, safe_sqrt, times, times_transpose, times_vector
-from kernel_bandits.posterior.base import Evaluated, Evaluation, Posterior
+from kernel_bandits.posterior.base import Evaluated, Evaluation, RegressionPosterior
 from kernel_bandits.posterior.ridge import BATCH_ROWS, RidgeRegression
 from kernel_bandits.values import Pending, evolve, fact
 
@@ -45,7 +45,7 @@ class _FeatureEvaluation(Evaluation):
     solved: FloatArray
 
 
-class FeaturePosterior(Posterior):
+class FeaturePosterior(RegressionPosterior):
     """Ridge regression on a fixed feature map; the history is not kept.
 
     Where the map is exact (linear features) this is the exact posterior of its kernel. Where it approximates one, the
@@ -83,10 +83,6 @@ class FeaturePosterior(Posterior):
         self.awaited = Pending[_Awaited]()
         self.dimension, self.round_index = None, 0
 
-    dictionary_size: int = fact("regression.weights.size")
-    log_determinant: float = fact("regression.log_determinant")
-    log_determinant_with_pending: float = fact("with_pending.log_determinant")
-    effective_dimension: float = fact("regression.effective_dimension")
     drift: float = fact("regression.drift")
 
     def described(self, context_columns: int, points: FloatArray, box: Box | None = None) -> Self:
@@ -101,14 +97,6 @@ class FeaturePosterior(Posterior):
         if self.with_pending is self.regression:
             return 1.0
         return self.regression.shrinkage(np.array([awaited.features for awaited in self.awaited.values()]))
-
-    @property
-    def awaited_points(self) -> dict[int, FloatArray]:
-        return {key: awaited.point for key, awaited in self.awaited.items()}
-
-    @property
-    def awaited_count(self) -> int:
-        return len(self.awaited)
 
     @property
     def observations(self) -> tuple[FloatArray, FloatArray]:
@@ -167,17 +155,14 @@ class FeaturePosterior(Posterior):
 
     def _learned_one(self, point: FloatArray, reward: float, weight: float, evaluated: Evaluated | None) -> Self:
         evaluation, row = (self.evaluate_finite(point[None, :]), 0) if evaluated is None else evaluated
-        features, solved, mean = evaluation.features[row], evaluation.solved[row], evaluation.mean.item(row)
+        features = evaluation.features[row]
+        known = (evaluation.solved[row], evaluation.mean.item(row)) if weight == 1.0 else ()
         started = self._started(len(features))
         regression, ahead = started.regression, started.with_pending
-        if weight != 1.0:
-            after = regression.learned_at(features, reward, weight)
-            counted = after if ahead is regression else ahead.counted(features, weight)
-        elif ahead is regression:
-            after = counted = regression.learned(features, solved, float(features @ solved), mean, reward)
+        if ahead is regression:
+            after = counted = regression.learned(features, reward, weight, *known)
         else:
-            counted = ahead.learned(features, solved, float(features @ solved), 0.0, 0.0)
-            after = regression.learned_at(features, reward)
+            after, counted = regression.learned(features, reward, weight), ahead.learned(features, 0.0, weight, *known)
         return started._counting(len(point), 1, regression=after, with_pending=counted)
 
     def _learned_many(self, points: FloatArray, rewards: FloatArray) -> Self:
@@ -188,7 +173,7 @@ class FeaturePosterior(Posterior):
         if started.with_pending is not started.regression:
             counted = started.with_pending
             for each in features:
-                counted = counted.counted(each)
+                counted = counted.learned(each, 0.0)
         return started._counting(points.shape[1], len(points), regression=after, with_pending=counted)
 
     def _counting(self, dimension: int, observations: int, **changes: object) -> Self:
@@ -203,7 +188,7 @@ class FeaturePosterior(Posterior):
         awaited, ahead = dict[int, _Awaited](), started.with_pending
         for key, point, own in zip(keys, points, features, strict=True):
             awaited[key] = _Awaited(point.copy(), own.copy())
-            ahead = ahead.counted(awaited[key].features)
+            ahead = ahead.learned(awaited[key].features, 0.0)
         changes = {"with_pending": ahead, "awaited": self.awaited.with_items(awaited)}
         return started._counting(points.shape[1], 0, **changes)
 
@@ -215,7 +200,7 @@ class FeaturePosterior(Posterior):
             return super().settled(keys, points, rewards, weights)
         regression = self.regression
         for row, key in enumerate(keys):
-            regression = regression.learned_at(self.awaited[key].features, rewards.item(row))
+            regression = regression.learned(self.awaited[key].features, rewards.item(row))
         awaited = self.awaited.without(keys)
         ahead = self.with_pending if awaited else regression
         changes = {"regression": regression, "with_pending": ahead, "awaited": awaited}

@@ -104,7 +104,7 @@ class History:
             repeats = repeats.appended(point, points)
         if is_anchor and repeats is None:
             anchors = anchors.appended(len(points))
-        if repeats is None or repeats.order.last == len(points):
+        if repeats is None or repeats.order.tail.item(-1) == len(points):
             points = points.appended(point)
         rewards = self._rewards.appended(reward)
         return evolve(self, _anchors=anchors, _points=points, _rewards=rewards, _weights=weights, _repeats=repeats)

@@ -18,7 +18,16 @@ from kernel_bandits.learning.columns import Rewards, RewardUnits, return_to_thei
 from kernel_bandits.learning.defaults import SURPRISED_GROWTH, UNKNOWN_NOISE
 from kernel_bandits.learning.fit import KernelLearning
 from kernel_bandits.learning.mixed import MixedModel
-from kernel_bandits.posterior.base import Bound, Evaluated, Evaluation, Failures, KernelChange, Posterior, Prediction
+from kernel_bandits.posterior.base import (
+    Bound,
+    Evaluated,
+    Evaluation,
+    Failures,
+    KernelChange,
+    Posterior,
+    PosteriorAround,
+    Prediction,
+)
 from kernel_bandits.posterior.history import History, rewards_at
 from kernel_bandits.posterior.learners import Learner, Refit
 from kernel_bandits.posterior.places import Places
@@ -32,7 +41,7 @@ class _LearnedEvaluation(Evaluation):
     within: Any
 
 
-class LearnedPosterior(Posterior):
+class LearnedPosterior(PosteriorAround):
     """Another posterior, whose kernel, λ and prior mean are learned by maximum evidence at doubling times.
 
     A change rebuilds dictionary and posterior from the whole history in one pass. All numbers are in the units of the
@@ -76,6 +85,7 @@ class LearnedPosterior(Posterior):
     )
 
     learns_kernel = True
+    may_be_due = True
     learns_in_order = True
 
     def __init__(self, learner: Learner[Any], learning: KernelLearning, seed: np.random.SeedSequence) -> None:
@@ -98,19 +108,10 @@ class LearnedPosterior(Posterior):
         self._kept = History() if self._is_history_free else None
 
     kernel = fact("within.kernel")
-    regularization: float = fact("within.regularization")
-    approximation = fact("within.approximation")
     dimension = fact("within.dimension")
     round_index: int = fact("within.round_index")
-    residual_trace: float = fact("within.residual_trace")
-    dictionary_size: int = fact("within.dictionary_size")
-    log_determinant: float = fact("within.log_determinant")
-    log_determinant_with_pending: float = fact("within.log_determinant_with_pending")
-    effective_dimension: float = fact("within.effective_dimension")
-    drift: float = fact("within.drift")
     dictionary_points: FloatArray = fact("within.dictionary_points")
     awaited_points: dict[int, FloatArray] = fact("within.awaited_points")
-    awaited_count: int = fact("within.awaited_count")
     unit: float = fact("units.unit")
     box = fact("learner.box")
 

@@ -15,13 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, is_finite
-from kernel_bandits.dictionaries.base import Candidate, DictionaryRule, PlayedPoints, as_rule, fast
+from kernel_bandits.dictionaries.base import Candidate, DictionaryRule, PlayedPoints, as_rule
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike, as_kernel, kernel_gradient, require_columns
 from kernel_bandits.kernels.base import Sections
 from kernel_bandits.numerics import linalg
-from kernel_bandits.numerics.blas_threads import factorisation_threads
-from kernel_bandits.posterior.base import Bound, Evaluated, Evaluation, Posterior, Prediction, require_finite_kernel
+from kernel_bandits.numerics.linalg import factorisation_threads
+from kernel_bandits.posterior.base import (
+    Bound,
+    Evaluated,
+    Evaluation,
+    Prediction,
+    RegressionPosterior,
+    require_finite_kernel,
+)
 from kernel_bandits.posterior.basis import (
     EPSILON,
     AnchorBasis,
@@ -63,7 +70,7 @@ class _NystromEvaluation(Evaluation):
     prior_variance: FloatArray
 
 
-class NystromPosterior(Posterior):
+class NystromPosterior(RegressionPosterior):
     """Kernel ridge regression restricted to the span of the anchors (eq. 9 and Proposition 4.2 of the paper).
 
     Whitened coordinates: J = L⁻¹ with LLᵀ = K_ZZ, features φ(s) = J k_Z(s), and :class:`RidgeRegression` on them:
@@ -126,10 +133,6 @@ class NystromPosterior(Posterior):
             rebuilt = self._rebuilt(anchors, None)[0]
             self.basis, self.regression, self.with_pending = rebuilt.basis, rebuilt.regression, rebuilt.with_pending
 
-    dictionary_size: int = fact("regression.weights.size")
-    log_determinant: float = fact("regression.log_determinant")
-    log_determinant_with_pending: float = fact("with_pending.log_determinant")
-    effective_dimension: float = fact("regression.effective_dimension")
     drift: float = fact("regression.drift")
     refactorizations: int = fact("regression.refactorizations")
 
@@ -142,14 +145,6 @@ class NystromPosterior(Posterior):
         if self.with_pending is self.regression:
             return 1.0
         return self.regression.shrinkage(np.array([awaited.features for awaited in self._all_current().values()]))
-
-    @property
-    def awaited_points(self) -> dict[int, FloatArray]:
-        return {key: awaited.point for key, awaited in self.awaited.items()}
-
-    @property
-    def awaited_count(self) -> int:
-        return len(self.awaited)
 
     @property
     def kept_history(self) -> History:
@@ -223,7 +218,8 @@ class NystromPosterior(Posterior):
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _NystromEvaluation]:
         basis = self.basis
         gram, prior = basis.gram(points), basis.kernel.diag(points)
-        if not is_worth_a_look(*gram.shape):
+        actions, anchors = gram.shape
+        if actions < MINIMUM_ACTIONS or anchors < MINIMUM_ANCHORS or gram.size < MINIMUM_ENTRIES:
             return None, self._evaluate(gram, prior)
         # mean = k_Z(s)ᵀJᵀw at O(m) per action, std from what it is at some of them
         coefficients = basis.weights(self.regression.weights)
@@ -285,53 +281,55 @@ class NystromPosterior(Posterior):
         return posterior
 
     def _learned_one(self, point: FloatArray, reward: float, weight: float, evaluated: Evaluated | None) -> Self:
-        """Algorithm 2 of the paper, lines 5 to 12: one coin for the point, perhaps an anchor, then the regression."""
-        evaluation, row = (self.evaluate_finite(point[None, :]), 0) if evaluated is None else evaluated
-        # rules look at points and not at weights: an anchor stands for a place
-        candidate = self._candidate(point, evaluation, row)
-        proposal = self.dictionary.propose(candidate)
-        after, features, residual, appended = self, candidate.features, float(candidate.residual), False
-        if proposal.draw and not proposal.resample:
-            grown = self._with_anchor(point, candidate)
-            if grown is not None:
-                after, candidate, features, residual = grown
-                appended = True
-        regression = with_pending = after.regression.learned_at(features, reward, weight)
+        """Algorithm 2 of the paper, lines 13 to 22: one coin for the point, perhaps an anchor, then the regression."""
+        after, features, residual, is_anchor, resample = self._shown(point, evaluated)
+        regression = with_pending = after.regression.learned(features, reward, weight)
         if after.with_pending is not after.regression:
-            with_pending = after.with_pending.counted(features, weight)
+            with_pending = after.with_pending.learned(features, 0.0, weight)
         after = evolve(
             after,
             regression=regression,
             with_pending=with_pending,
-            history=None if self.history is None else self.history.appended(point, reward, weight, appended),
-            dimension=len(point),
+            history=None if self.history is None else self.history.appended(point, reward, weight, is_anchor),
             round_index=self.round_index + 1,
             # ρ grows by what the anchors do not explain
             residual_trace=after.residual_trace + (residual if weight == 1.0 else weight * residual),
-            dictionary=self.dictionary if proposal.resample else self.dictionary.after(candidate, proposal, appended),
         )
-        return after._resampled() if proposal.resample else after._settled_now_and_then()
+        return after._resampled() if resample else after._settled_now_and_then()
 
-    def _candidate(self, point: FloatArray, evaluation: _NystromEvaluation, row: int) -> Candidate:
-        """Return one of the evaluated points as a rule sees it."""
-        residual, prior = evaluation.residual.item(row), evaluation.prior_variance.item(row)
+    def _shown(self, point: FloatArray, evaluated: Evaluated | None) -> _Shown:
+        """Show a point to the dictionary, and let it be an anchor if it is drawn and adds a direction."""
+        evaluation, row = (self.evaluate_finite(point[None, :]), 0) if evaluated is None else evaluated
+        features, residual = evaluation.features[row], evaluation.residual.item(row)
+        prior = evaluation.prior_variance.item(row)
         # the cheap half of the check, since every round passes here
         if prior * EPSILON > self.regularization:
             require_resolution(self.kernel, prior, self.regularization)
-        # σ² = residual/λ + φᵀPφ
+        # σ² = residual/λ + φᵀPφ; rules look at points and not at weights: an anchor stands for a place
         variance = residual / self.regularization + evaluation.explained.item(row)
-        features, anchors = evaluation.features[row], self.basis.anchors
-        candidate: Candidate = fast(Candidate, (point, anchors, features, residual, prior, variance))
-        return candidate
+        candidate = Candidate(point, self.basis.anchors, features, residual, prior, variance)
+        proposal, grown = self.dictionary.propose(candidate), None
+        if proposal.resample:
+            return _Shown(evolve(self, dimension=len(point)), features, residual, False, True)
+        if proposal.draw:
+            grown = self._with_anchor(candidate)
+        after, candidate, features, residual = (self, candidate, features, residual) if grown is None else grown
+        is_anchor = grown is not None
+        dictionary = self.dictionary.after(candidate, proposal, is_anchor)
+        return _Shown(evolve(after, dictionary=dictionary, dimension=len(point)), features, residual, is_anchor, False)
 
-    def _with_anchor(self, point: FloatArray, candidate: Candidate) -> _Grown | None:
-        """Return the posterior with one more anchor, of which the past learns; None if the point adds no direction."""
+    def _with_anchor(self, candidate: Candidate) -> tuple[Self, Candidate, FloatArray, float] | None:
+        """Return the posterior with one more anchor, of which the past learns; None if the point adds no direction.
+
+        Return beside it the point as a candidate whose residual is the length of the direction, its φ, and what is left
+        of it.
+        """
         # the kernel between anchors and history, in products of a millisecond or so
         with factorisation_threads(len(self.basis)):
-            direction = self._direction(point, candidate)
-            if direction is None:
+            grown = self._with_direction(candidate)
+            if grown is None:
                 return None
-            basis, features, residual, candidate = direction
+            basis, candidate, features, residual = grown
             mass = basis.project(() if self.history is None else self.history.outside(), [self.round_index])
             regression = with_pending = self.regression.bordered(mass)
             if self.with_pending is not self.regression:
@@ -340,18 +338,18 @@ class NystromPosterior(Posterior):
                 total = Mass(*(sum(parts, np.zeros(())) for parts in zip(*both, strict=True))) if both else None
                 with_pending = self.with_pending.bordered(total)
         trace = self.residual_trace if mass is None else max(self.residual_trace - mass.square.item(), 0.0)
-        grown = evolve(self, basis=basis, regression=regression, with_pending=with_pending, residual_trace=trace)
-        return _Grown(grown, candidate, features, residual)
+        after = evolve(self, basis=basis, regression=regression, with_pending=with_pending, residual_trace=trace)
+        return after, candidate, features, residual
 
-    def _direction(self, point: FloatArray, candidate: Candidate) -> _Direction | None:
+    def _with_direction(self, candidate: Candidate) -> tuple[AnchorBasis, Candidate, FloatArray, float] | None:
         """Return the basis with one more anchor, and the point in it; None if it adds no direction."""
-        direction = self.basis.direction(point, candidate.features)
-        if direction is None:
+        grown = self.basis.with_anchor(candidate.point, candidate.features)
+        if grown is None:
             return None
-        basis, square = self.basis.extended(direction), direction.square
+        basis, square = grown
         features = linalg.appended_to(candidate.features, math.sqrt(square))
         residual = max(float(candidate.residual) - square, 0.0)
-        return _Direction(basis, features, residual, candidate._replace(residual=square))
+        return basis, candidate._replace(residual=square), features, residual
 
     def _awaited_outside(self) -> list[Outside]:
         """Awaited points that are no anchors as a block of the history, where a further direction finds them."""
@@ -375,24 +373,14 @@ class NystromPosterior(Posterior):
         return posterior
 
     def _awaiting_one(self, key: int, point: FloatArray, evaluated: Evaluated | None) -> Self:
-        evaluation, row = (self.evaluate_finite(point[None, :]), 0) if evaluated is None else evaluated
-        candidate = self._candidate(point, evaluation, row)
-        require_resolution(self.kernel, float(candidate.prior_variance), self.regularization)
-        proposal = self.dictionary.propose(candidate)
-        after, features, residual, appended = self, candidate.features, float(candidate.residual), False
-        if proposal.draw and not proposal.resample:
-            grown = self._with_anchor(point, candidate)
-            if grown is not None:
-                after, candidate, features, residual = grown
-                appended = True
+        after, features, residual, is_anchor, resample = self._shown(point, evaluated)
+        awaited = Awaited(point, features.copy(), residual, is_anchor)
         after = evolve(
             after,
-            with_pending=after.with_pending.counted(features),
-            awaited=self.awaited.with_items({key: Awaited(point, features.copy(), residual, appended)}),
-            dimension=len(point),
-            dictionary=self.dictionary if proposal.resample else self.dictionary.after(candidate, proposal, appended),
+            with_pending=after.with_pending.learned(features, 0.0),
+            awaited=self.awaited.with_items({key: awaited}),
         )
-        return after._resampled() if proposal.resample else after._settled_now_and_then()
+        return after._resampled() if resample else after._settled_now_and_then()
 
     def _settled_now_and_then(self) -> Self:
         """Let the last anchors join the others, for the rounds in which none comes."""
@@ -437,7 +425,7 @@ class NystromPosterior(Posterior):
 
     def _settled_one(self, key: int, reward: float) -> Self:
         awaited = self._current(key)
-        regression = self.regression.learned_at(awaited.features, reward)
+        regression = self.regression.learned(awaited.features, reward)
         history = None if self.history is None else self.history.appended(awaited.point, reward, 1.0, awaited.is_anchor)
         return self._released([key], regression, history, awaited.residual)
 
@@ -602,22 +590,14 @@ class NystromPosterior(Posterior):
         )
 
 
-class _Direction(NamedTuple):
-    """A basis with one more anchor, φ of that point in it, what is left of the point, and the point as a candidate."""
-
-    basis: AnchorBasis
-    features: FloatArray
-    residual: float
-    candidate: Candidate
-
-
-class _Grown(NamedTuple):
-    """A posterior with one more anchor, the point as a candidate, its φ, and what is left of it."""
+class _Shown(NamedTuple):
+    """A posterior whose dictionary has seen a point, φ of the point, what is left of it, and what became of it."""
 
     posterior: Any
-    candidate: Candidate
     features: FloatArray
     residual: float
+    is_anchor: bool
+    resample: bool
 
 
 class _AnchoredBound(Bound):
@@ -739,9 +719,9 @@ class _LogLearning:
         own, left, appended = candidate.features, float(candidate.residual), False
         if proposal.draw:
             with factorisation_threads(len(self._basis)):
-                direction = evolve(self._posterior, basis=self._basis)._direction(point, candidate)
-            if direction is not None:
-                self._basis, own, left, candidate = direction
+                grown = evolve(self._posterior, basis=self._basis)._with_direction(candidate)
+            if grown is not None:
+                self._basis, candidate, own, left = grown
                 appended = True
                 if self._history is not None:
                     self._since.append(self._count)
@@ -840,11 +820,6 @@ ACTIONS_PER_PIVOT, ANCHORS_PER_PIVOT = 64, 16
 LIKELY_WINNERS = 16
 # Unless a third is spared all are evaluated together.
 WORTH = 2 / 3
-
-
-def is_worth_a_look(actions: int, anchors: int) -> bool:
-    """Return whether bounds for these actions are cheap beside their standard deviations."""
-    return actions >= MINIMUM_ACTIONS and anchors >= MINIMUM_ANCHORS and actions * anchors >= MINIMUM_ENTRIES
 
 
 def pivots(actions: int, anchors: int) -> NDArray[np.intp]:

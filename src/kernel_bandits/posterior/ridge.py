@@ -12,14 +12,15 @@ from scipy.linalg import lapack
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.numerics import linalg
-from kernel_bandits.numerics.blas_threads import factorisation_threads
-from kernel_bandits.numerics.growing import Symmetric, padded, waiting_rows
+from kernel_bandits.numerics.linalg import Symmetric, factorisation_threads, padded, waiting_rows
 from kernel_bandits.values import Rows, evolve, fact
 
 # Features wait until this many can enter A by one matrix product; the drift check follows: a few gemv per 64 rounds.
 RECENT_ROWS = 64
 # ‖APφ − φ‖/‖φ‖ at which P counts as drifted. Well above rounding (condition of A times 1e-16), well below 1e-6.
 DRIFT_TOLERANCE = 1e-8
+# Features, which may get longer, and rewards that wait: none.
+_NONE_WAIT = Rows(RECENT_ROWS, width=0), Rows(RECENT_ROWS)
 # Forgetting divides by 1 − φᵀPφ; below this the digits it loses are better had from a fresh factorisation.
 FORGETTING_TOLERANCE = 1e-4
 # Observations that are learned at once enter by matrix products of at most this many rows and bytes.
@@ -103,7 +104,7 @@ class RidgeRegression:
         # the further columns of A down to its diagonal, of coordinates that it does not have yet
         self._borders: tuple[FloatArray, ...] = ()
         self._moment = np.zeros(size)
-        self._recent = self._recent_rewards = Rows(RECENT_ROWS)
+        self._recent, self._recent_rewards = _NONE_WAIT
         self.rounds = 0
         self._drift_limit = DRIFT_TOLERANCE
 
@@ -129,21 +130,40 @@ class RidgeRegression:
         gram = linalg.times_transpose(linalg.times(features, self.covariance), features)
         return 1.0 + linalg.largest_eigenvalue(gram)
 
-    def learned(self, features: FloatArray, solved: FloatArray, variance: float, mean: float, reward: float) -> Self:
-        """Return it with a reward at features φ, given h = Pφ, variance = φᵀh and mean = φᵀw."""
-        # P ← P − hhᵀ/c and w ← w + h(r − φᵀw)/c with c = 1 + φᵀh (Sherman–Morrison); log det grows by log c
-        scale = 1.0 + variance
+    def learned(
+        self,
+        features: FloatArray,
+        reward: float,
+        weight: float = 1.0,
+        solved: FloatArray | None = None,
+        mean: float | None = None,
+    ) -> Self:
+        """Return it with a reward of noise variance λ/weight at features φ.
+
+        A point whose reward is never asked for has reward 0; w means nothing from then on. Where Pφ and φᵀw are known
+        for a weight of 1, they are given.
+        """
+        if weight != 1.0:
+            # √weight·r at √weight·φ
+            features, reward = math.sqrt(weight) * features, math.sqrt(weight) * reward
+        # P ← P − hhᵀ/c and w ← w + h(r − φᵀw)/c with h = Pφ and c = 1 + φᵀh (Sherman–Morrison); log det grows by log c
+        solved = self.inverse.times_vector(features) if solved is None else solved
+        mean = float(features.dot(self.weights)) if mean is None else mean
+        scale = 1.0 + float(features.dot(solved))
         if not scale > LEAST_SCALE:
             raise InputError(
                 f"kernel: its features are too large for λ = {self.regularization:g}; rounding left 1 + φᵀPφ at "
                 f"{scale:.3g}, where at least 1 is expected. Scale the columns to about 1, or give a larger λ."
             )
+        recent, size = self._recent, len(features)
+        if size > recent.tail.shape[1]:
+            recent = recent.widened(size + waiting_rows(size))
         after = evolve(
             self,
             inverse=self.inverse.plus(solved / math.sqrt(scale), -1.0),
             weights=self.weights + solved * ((reward - mean) / scale),
             log_determinant=self.log_determinant + math.log(scale),
-            _recent=self._with_recent(features) if self._borders else self._recent.appended(features),
+            _recent=recent.appended(features),
             _recent_rewards=self._recent_rewards.appended(reward),
             rounds=self.rounds + 1,
         )
@@ -153,26 +173,12 @@ class RidgeRegression:
             after._refine()
         return after
 
-    def learned_at(self, features: FloatArray, reward: float, weight: float = 1.0) -> Self:
-        """Return it with a reward of noise variance λ/weight at features φ: √weight·r at √weight·φ."""
-        if weight != 1.0:
-            features, reward = math.sqrt(weight) * features, math.sqrt(weight) * reward
-        solved = self.inverse.times_vector(features)
-        return self.learned(features, solved, float(features.dot(solved)), float(features.dot(self.weights)), reward)
-
-    def counted(self, features: FloatArray, weight: float = 1.0) -> Self:
-        """Return it with a point whose reward is never asked for; w means nothing from then on."""
-        if weight != 1.0:
-            features = math.sqrt(weight) * features
-        solved = self.inverse.times_vector(features)
-        return self.learned(features, solved, float(features.dot(solved)), 0.0, 0.0)
-
     def counted_each(self, features: Sequence[FloatArray]) -> RidgeRegression:
         """Return it with points whose rewards are never asked for, one after the other or, if many, together."""
         counted: RidgeRegression = self
         if len(features) < RECENT_ROWS:
             for each in features:
-                counted = counted.counted(each)
+                counted = counted.learned(each, 0.0)
             return counted
         rows, waiting = batch_rows(self.size), Deferred(self)
         for start in range(0, len(features), rows):
@@ -255,8 +261,8 @@ class RidgeRegression:
             _precision=second_moment + self.regularization * np.eye(len(moment)),
             _borders=(),
             _moment=moment,
-            _recent=Rows(RECENT_ROWS),
-            _recent_rewards=Rows(RECENT_ROWS),
+            _recent=_NONE_WAIT[0],
+            _recent_rewards=_NONE_WAIT[1],
         )
         after._solve()
         return after
@@ -315,17 +321,6 @@ class RidgeRegression:
         self.weights = linalg.symmetric_times_vector(covariance, self._moment)
         self.log_determinant = log_determinant - self.size * math.log(self.regularization)
 
-    def _with_recent(self, features: FloatArray) -> Rows:
-        """Return the features that wait to enter A with further ones; zeros stand where they had no coordinate."""
-        recent, size = self._recent, len(features)
-        width = next(recent.blocks()).shape[1] if len(recent) else size
-        if size == width:
-            return recent.appended(features)
-        if size > width:
-            width = size + waiting_rows(size)
-            recent = Rows.of(padded(recent.array, width), RECENT_ROWS)
-        return recent.appended(padded(features, width))
-
     def _absorb_recent(self) -> None:
         """Set A ← A + Σ φφᵀ and b ← b + Σ rφ over the observations that wait, in all coordinates."""
         size, known = self.size, len(self._precision)
@@ -335,15 +330,15 @@ class RidgeRegression:
             for place, border in enumerate(self._borders, start=known):
                 precision[place, : place + 1] = precision[: place + 1, place] = border
             self._precision, self._borders = precision, ()
-        if len(self._recent):
-            (rows,), (rewards,) = self._recent.blocks(), self._recent_rewards.blocks()
+        if self._recent.size:
+            rows, rewards = self._recent.tail, self._recent_rewards.tail
             if rows.shape[1] != size:
                 rows = padded(rows[:, :size], size)
             if size == known:
                 self._precision = self._precision.copy()
             linalg.add_gram(self._precision, rows, 1.0)
             self._moment = self._moment + linalg.transpose_times_vector(rows, rewards)
-            self._recent = self._recent_rewards = Rows(RECENT_ROWS)
+            self._recent, self._recent_rewards = _NONE_WAIT
 
     def _check_drift(self, probe: FloatArray) -> None:
         """Measure how far P has left A⁻¹ along the probe, and refactor if it is too far."""

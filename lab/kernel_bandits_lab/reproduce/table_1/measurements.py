@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 
 import kernel_bandits as kb
 from kernel_bandits.environments import MovingOptimum
-from kernel_bandits.numerics.blas_threads import single_threaded
+from kernel_bandits.numerics.linalg import single_threaded
 from kernel_bandits.policy import Policy
 from kernel_bandits.rng import stream
 

@@ -180,3 +180,42 @@ def test_a_design_plays_every_level():
 def test_what_makes_no_box_is_refused(build):
     with pytest.raises(kb.InputError):
         build()
+
+
+def test_with_a_limit_the_design_goes_as_far_as_is_allowed():
+    # without a design the first experiments are the allowed corners, where this plant yields nothing
+    box = kb.Box({"heat": (0.0, 1.0), "feed": (0.0, 1.0), "nozzle": ["round", "flat"]})
+    limit = kb.Below(1.0, 4.0 * kb.Matern([1.0, 1.0, 100.0, 100.0]), regularization=1e-4)
+    policy = kb.ek_ucb(seed=0).constrained(
+        {"pressure": limit}, safe_actions=[box.encode({"heat": 0.1, "feed": 0.1, "nozzle": "flat"})]
+    )
+    generator, played, broken = np.random.default_rng(0), [], 0
+    for _ in range(30):
+        decision = policy.select([], box)
+        settings = box.named(decision.action)
+        at = np.array([settings["heat"], settings["feed"]])
+        broken += at.sum() > 1.0
+        played.append(np.exp(-np.sum((at - 0.4) ** 2) / 0.05) * (1.0 if settings["nozzle"] == "round" else 0.8))
+        output = {"pressure": at.sum() + 0.01 * generator.standard_normal()}
+        policy.update([], decision.action, 40.0 * played[-1] + generator.standard_normal(), outputs=output)
+    assert broken == 0
+    corners = [np.isin(row[:2], [0.0, 1.0]).all() for row in policy.observed_points[:12]]
+    assert sum(corners) < 4
+    assert np.median(played[-10:]) > 0.9
+
+
+def test_rows_with_a_limit_follow_the_design_among_those_allowed():
+    box = kb.Box([0.0, 0.0], [1.0, 1.0])
+    rows = box.sample(np.random.default_rng(1), 300)
+    rows[0] = 0.1, 0.1
+    limit = kb.Below(1.0, 4.0 * kb.Matern(1.0), regularization=1e-4)
+    policy = kb.ek_ucb(seed=0).constrained({"pressure": limit}, safe_actions=rows[:1])
+    for _ in range(15):
+        decision = policy.select([], rows)
+        assert decision.action.sum() <= 1.0
+        assert decision.safe
+        policy.update([], decision.action, 0.0, outputs={"pressure": decision.action.sum()})
+    places = policy.observed_points
+    assert len(np.unique(places, axis=0)) == 15
+    # corners are left alone: a quarter of the plays at most lies at a wall
+    assert ((places < 0.05) | (places > 0.95)).any(axis=1).sum() <= 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -197,39 +197,56 @@ class Guards:
         return evolve(self, posteriors=posteriors)
 
     def shortlist(
-        self, posterior: Posterior, bonus: float, context: FloatArray, box: Box, generator: np.random.Generator
+        self,
+        posterior: Posterior,
+        bonus: float,
+        context: FloatArray,
+        box: Box,
+        generator: np.random.Generator,
+        wanted: FloatArray | None = None,
     ) -> FloatArray:
-        """Return allowed actions of a box with large bounds, shape (n, d_a); the least unsafe if none is allowed.
+        """Return allowed actions of a box with large bounds, shape (n, d_a), or the nearest one to a wanted action.
 
-        Candidates cover the box; neighbours of the best allowed ones follow at all scales, since the allowed part may
-        be small.
+        The least unsafe if none is allowed. Candidates cover the box; neighbours of the best allowed ones follow at all
+        scales, since the allowed part may be small.
         """
+
+        def bounds(actions: FloatArray) -> FloatArray:
+            evaluation = posterior.evaluate_finite(join(context, actions))
+            return evaluation.mean + bonus * evaluation.std
+
+        def nearness(actions: FloatArray) -> FloatArray:
+            assert wanted is not None
+            away = box.places(actions) - box.places(wanted[None, :])
+            return -np.vecdot(away, away)
+
+        values_of = bounds if wanted is None else nearness
         actions = candidates(posterior, context, box, generator)
         if self.safe_actions is not None:
             inside = self.safe_actions[box.contains(self.safe_actions)]
             actions = np.concatenate([actions, inside])
-        best, values = self._best(posterior, bonus, context, actions)
+        if wanted is not None:
+            actions = np.concatenate([wanted[None, :], actions])
+        best, values = self._best(values_of, context, actions)
         spacing = len(actions) ** (-1.0 / len(box.settings))
         for _ in range(REFINEMENTS):
             centres = box.fractions(best[:CENTRES])
             near = box.at(
                 np.concatenate([around(centres, spacing, generator), box.neighbours(centres)[len(centres) :]])
             )
-            best, values = self._best(posterior, bonus, context, np.concatenate([best, near]))
-        return best[: max(1, int(np.isfinite(values).sum()))]
+            best, values = self._best(values_of, context, np.concatenate([best, near]))
+        return best[: 1 if wanted is not None else max(1, int(np.isfinite(values).sum()))]
 
     def _best(
-        self, posterior: Posterior, bonus: float, context: FloatArray, actions: FloatArray
+        self, values_of: Callable[[FloatArray], FloatArray], context: FloatArray, actions: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return actions and their bounds, largest first.
+        """Return actions and their values, largest first.
 
         Those that are not allowed have −∞ and stand last, the least unsafe first.
         """
-        points = join(context, actions)
-        allowed, excess = self.allowed(points)
-        values = np.full(len(points), -np.inf)
+        allowed, excess = self.allowed(join(context, actions))
+        values = np.full(len(actions), -np.inf)
         if allowed.any():
-            evaluation = posterior.evaluate_finite(points[allowed])
-            values[allowed] = evaluation.mean + bonus * evaluation.std
+            values[allowed] = values_of(actions[allowed])
         order = np.lexsort((excess, -values))[:CENTRES]
         return actions[order], values[order]

@@ -98,9 +98,10 @@ class UpperConfidenceBound(Policy):
         return self.confidence.radius(posterior) / math.sqrt(posterior.regularization)
 
     def shortlist(self, context: FloatArray, box: Box) -> FloatArray:
-        if self.guards is not None:
-            return self.guards.shortlist(self.posterior, self.bonus, context, box, self.generator)
         first = None if self.design is None else self.design.next_action(self.posterior, context, box)
+        if self.guards is not None:
+            # the design goes as far as is allowed, and the allowed part grows with it
+            return self.guards.shortlist(self.posterior, self.bonus, context, box, self.generator, first)
         if first is not None:
             return first[None, :]
         return finalists(self.posterior, self.bonus, context, box, self.generator)
@@ -109,9 +110,13 @@ class UpperConfidenceBound(Policy):
         return None if self.design is None else box_of_rows(actions)
 
     def due_row(self, context: FloatArray, actions: FloatArray) -> int | None:
-        if self.design is None or self.guards is not None:
+        if self.design is None:
             return None
-        return self.design.next_row(self.posterior, context, actions)
+        if self.guards is None:
+            return self.design.next_row(self.posterior, context, actions)
+        rows = np.flatnonzero(self.guards.allowed(join(context, actions))[0])
+        row = self.design.next_row(self.posterior, context, actions[rows]) if len(rows) else None
+        return None if row is None else int(rows[row])
 
     def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float] | None:
         if self.exploration is None:

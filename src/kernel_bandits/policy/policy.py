@@ -791,6 +791,7 @@ class Policy(ABC):
         return self.posterior.predict(pair(context, actions, *self._state.dimensions))
 
     @final
+    @np.errstate(invalid="ignore", over="ignore")
     def best(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
         """Return the action to use now: the largest expected reward of those known to keep all constraints.
 
@@ -800,6 +801,7 @@ class Policy(ABC):
             return self._best_of(context, actions, mask)[0]
 
     @final
+    @np.errstate(invalid="ignore", over="ignore")
     def outlook(
         self,
         context: ArrayLike,
@@ -821,10 +823,12 @@ class Policy(ABC):
             more_than: x of the probability that more than x is left.
         """
         count = as_count("experiments", experiments)
+        if not math.isfinite(more_than):
+            raise InputError(f"more_than: expected a finite number, got {more_than!r}.")
         with self._lock:
             best, points = self._best_of(context, actions, mask)
             bonus = getattr(self, "bonus", 1.0)
-            return outlook(self.posterior, points, best, bonus, count, as_reward(more_than))
+            return outlook(self.posterior, points, best, bonus, count, float(more_than))
 
     def _best_of(
         self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None

@@ -57,7 +57,7 @@ TIE_TOLERANCE = 1e-12
 ROUNDING = float(np.finfo(float).eps)
 # What stands for a box in an outlook: the largest bounds of so many standard deviations, and actions about them within
 # so many widths of the box.
-OUTLOOK, NEAR_BEST = 3.0, 0.1
+OUTLOOK, NEAR_BEST = 6.0, 0.1
 # Vectors of more numbers are left out of explanations.
 LONGEST = 12
 V = TypeVar("V", float, FloatArray)

@@ -101,8 +101,8 @@ def drawn(number: int, rounds: int) -> Problem:
         expected = 1.0 / (1.0 + np.exp(-(level + 2.5 * signal * surface)))
         rewards = (generator.random(expected.shape) < expected).astype(float)
     elif noise == "zero-inflated":
-        # some buy, at prices of their own
-        prices = np.exp(generator.normal(size=count))
+        # some buy, each action at a price of its own
+        prices = np.exp(generator.normal(size=count) if named else actions @ generator.normal(size=3) / math.sqrt(3.0))
         chances = 1.0 / (1.0 + np.exp(2.5 - 2.5 * signal * surface))
         amounts = prices * np.exp(0.5 * generator.normal(size=chances.shape) - 0.125)
         expected, rewards = chances * prices, np.where(generator.random(chances.shape) < chances, amounts, 0.0)
@@ -110,9 +110,10 @@ def drawn(number: int, rounds: int) -> Problem:
         # where a column is large, or anywhere, one action pays a thousand times what others differ by
         share = generator.uniform(0.02, 0.2)
         where = scaled[:, 0] > np.quantile(scaled[:, 0], 1.0 - share) if signal else generator.random(rounds) < share
-        lucky = surface.mean(axis=0).argmin() if signal else generator.integers(count, size=rounds)
+        lucky = surface.argmin(axis=1) if kind == "described anew" else surface.mean(axis=0).argmin()
+        lucky = np.broadcast_to(lucky, rounds) if signal else generator.integers(count, size=rounds)
         expected = 1.0 + 0.05 * math.sqrt(signal) * surface
-        expected[where, np.broadcast_to(lucky, rounds)[where]] = 50.0
+        expected[where, lucky[where]] = 50.0
         rewards = expected + 0.05 * generator.normal(size=expected.shape)
         if not signal:
             # nobody could know

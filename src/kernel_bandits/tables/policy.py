@@ -515,8 +515,27 @@ class TablePolicy:
         return self.inner.expire_before(id.id if isinstance(id, NamedDecision) else id)  # type: ignore[arg-type]
 
     def predict(self, context: RowLike, actions: Offer | None = None) -> Prediction:
-        """Return mean and standard deviation of the expected reward of each action, shape (A,); writes nothing."""
-        return self._model("predict").predict(*self.encode(context, actions))
+        """Return mean and standard deviation of the expected reward of each action, shape (A,); writes nothing.
+
+        Where the kernel is learned, means stay within the range of the rewards so far: no rate is negative.
+        """
+        found = self._model("predict").predict(*self.encode(context, actions))
+        return Prediction(found.mean.clip(*self.reward_range), found.std)
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """The least and the largest reward so far; without bounds where the kernel is given, in a box, or none is kept.
+
+        In a box the best settings may be better than any that was tried.
+        """
+        model = self.inner.model
+        if not isinstance(model, Posterior) or not model.learns_kernel or model.box is not None or not self.round_index:
+            return -math.inf, math.inf
+        try:
+            rewards = model.observed_rewards
+        except UnavailableError:
+            return -math.inf, math.inf
+        return (float(rewards.min()), float(rewards.max())) if len(rewards) else (-math.inf, math.inf)
 
     def constrained(
         self, constraints: Mapping[str, Constraint], *, safe_actions: Offer | None = None, **options: Any

@@ -1226,7 +1226,7 @@ def _learning(
     With keys the points were awaited; without, there is one, as it was evaluated if it was.
     """
     model, residuals, predicted = state.model, state.residuals, state.predicted
-    if weight == 1.0 and isinstance(model, Posterior):
+    if weight == 1.0 and isinstance(model, Posterior) and not model.is_provisional:
         if keys is None:
             evaluation, row = evaluated = evaluated or (model.evaluate_finite(points), 0)
             rows = slice(row, row + 1)

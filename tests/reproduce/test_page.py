@@ -59,7 +59,7 @@ def test_every_block_is_written_from_the_records(results, tmp_path, monkeypatch)
     ours = [record for record in records("chessboard") if record.run.policy.label == "K-UCB, λ = 10"]
     mean = sum(record.result.regret[-1] for record in ours[::2]) / 2
     row = next(line for line in blocks["chessboard grid"].splitlines() if line.startswith("| K-UCB |"))
-    assert row.split("|")[3].strip().startswith(f"{mean:.0f} ±")
+    assert row.split("|")[3].strip().startswith(f"{mean:.0f}±")
 
 
 def test_budgets_count_the_cases_of_claims_11_and_12(results, capsys):

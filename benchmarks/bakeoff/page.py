@@ -468,7 +468,7 @@ def how_to_add() -> str:
         "`benchmarks/bakeoff/checksums.json`. "
         "A table is an entry of `TABLES` in a module of `benchmarks/bakeoff/tables/`; `run.py --pin` records its "
         "checksum. A library is a module of `benchmarks/bakeoff/libraries/`: pinned requirements, and for each "
-        "algorithm a grid of settings and a player with `choose` and `learn`. New modules are found without being registered."
+        "algorithm a grid of settings and a player with `choose` and `learn`. New modules are found."
     )
 
 

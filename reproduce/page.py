@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_bandits_lab import Record, Results, group, read_results, summarize
-from kernel_bandits_lab.reproduce import report
+from kernel_bandits_lab.reproduce import claims as paper
 from kernel_bandits_lab.reproduce.claims import Claim, corrected, number_of_tests
 from kernel_bandits_lab.reproduce.lambda_grid import HIDDEN, LAMBDAS, by_family
 from kernel_bandits_lab.reproduce.settings import LIBRARY, PAPER, STYLES
@@ -54,7 +54,7 @@ def main(folder: Path) -> None:
             text = replaced(text, name, block)
         page.write_text(text, encoding="utf-8")
     verdicts = {claim.statement: claim.verdict for found in claims.values() for claim in found if claim.findings}
-    report.VERDICTS.write_text(json.dumps(verdicts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    paper.VERDICTS.write_text(json.dumps(verdicts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for name in SWEEPS:
         _save(_module(name).figure(results[name].records), f"reproduce-{name}")
     for name in MEASURED:

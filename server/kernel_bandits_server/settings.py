@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -249,10 +249,13 @@ def parse_settings(text: str, source: str = "loop.toml") -> Settings:
         problems.append(problem)
         tables = data.get("loops")
     for name, table in tables.items() if isinstance(tables, dict) else ():
+        found = list(_ill_typed(("loops", name), table))
         try:
-            loops[name] = _loop(name, table, list(tables))
+            if not found:
+                loops[name] = _loop(name, table, list(tables))
         except _MistakeError as problem:
-            problems.append(problem)
+            found.append(problem)
+        problems += found
     if problems:
         raise SettingsError([_sentence(source, text, problem) for problem in problems])
     return Settings(loops, service)
@@ -269,6 +272,15 @@ def _convert(here: Sequence[str], table: Any, kind: Any) -> Any:
     except msgspec.ValidationError as reason:
         path, words = in_words(reason, kind, table)
         raise _MistakeError((*here, *path), words) from reason
+
+
+def _ill_typed(here: Sequence[str], table: Any) -> Iterator[_MistakeError]:
+    """Yield a mistake for each key of a loop whose value does not fit."""
+    for key, value in table.items() if isinstance(table, dict) else ():
+        try:
+            _convert(here, {key: value}, LoopSettings)
+        except _MistakeError as problem:
+            yield problem
 
 
 def _loop(name: str, table: Any, names: Sequence[str]) -> LoopSettings:

@@ -300,6 +300,7 @@ class Tally(Struct):
         order = np.argsort(-plays[: len(names)], kind="stable")
         return {
             "counts": self.counts,
+            "range": self.range,
             "reward": estimate(self.total[0]),
             "uniform": estimate(self.total[1]),
             "best_arm": self.best_arm(),

@@ -185,7 +185,8 @@ class Trial(Struct, frozen=True):
         found |= {"days_left": None, "counts": counts, "means": means, "share": self.share, "split": split}
         found["level"] = LEVEL
         if min(counts.values()) < FEWEST:
-            words = f"Too early: {counts['control']} settled decisions of the control group, {FEWEST} are the least."
+            words = f"Too early: each group needs {FEWEST} settled decisions; the loop has {counts['loop']}"
+            words += f", the control group {counts['control']}."
             return found | {"words": words}
         lift, (low, high) = float(self.lift.estimate), self.interval(self.lift)
         base = means["control"] or 0.0

@@ -101,7 +101,8 @@ async function respond() {
   const lines = found.arms.map((line, i) => ({
     x: numbers ? found.values : found.values.map((_, place) => place),
     y: line.mean,
-    error: line.mean.map((mean, place) => Math.max(line.high[place] - mean, mean - line.low[place])),
+    low: line.low,
+    high: line.high,
     colour: COLOURS[i % COLOURS.length],
     shift: numbers ? 0 : (i - middle) * 0.06,
   }));
@@ -209,15 +210,19 @@ function showVerdict(verdict, challenger) {
 function drawRewards() {
   const series = state.series.filter((one) => one.reward.mean !== null);
   const x = series.map((one) => one.time + state.width / 2);
-  const error = (one) => (one.error === null ? 0 : BAND * one.error);
-  const lines = [
-    { x, y: series.map((one) => one.reward.mean), error: series.map((one) => error(one.reward)), colour: COLOURS[0] },
-  ];
+  const line = (x, estimates, colour) => ({
+    x,
+    y: estimates.map((one) => one.mean),
+    low: estimates.map((one) => Math.max(one.mean - BAND * one.error, state.range[0])),
+    high: estimates.map((one) => Math.min(one.mean + BAND * one.error, state.range[1])),
+    colour,
+  });
+  const lines = [line(x, series.map((one) => one.reward), COLOURS[0])];
   const names = [["earned, with its 95 % interval", COLOURS[0]]];
   const flat = (one, colour, name) => {
     if (!one || one.mean === null || !x.length) return;
     const ends = x.length > 1 ? [x[0], x[x.length - 1]] : [x[0]];
-    lines.push({ x: ends, y: ends.map(() => one.mean), error: ends.map(() => error(one)), colour, dashed: true });
+    lines.push({ ...line(ends, ends.map(() => one), colour), dashed: true });
     names.push([name, colour, true]);
   };
   flat(state.uniform, COLOURS[1], "uniform play (estimate)");

@@ -249,13 +249,13 @@ def parse_settings(text: str, source: str = "loop.toml") -> Settings:
         problems.append(problem)
         tables = data.get("loops")
     for name, table in tables.items() if isinstance(tables, dict) else ():
-        found = list(_ill_typed(("loops", name), table))
+        ill_typed = list(_ill_typed(("loops", name), table))
+        problems += ill_typed
         try:
-            if not found:
+            if not ill_typed:
                 loops[name] = _loop(name, table, list(tables))
         except _MistakeError as problem:
-            found.append(problem)
-        problems += found
+            problems.append(problem)
     if problems:
         raise SettingsError([_sentence(source, text, problem) for problem in problems])
     return Settings(loops, service)

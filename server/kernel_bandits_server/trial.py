@@ -205,9 +205,7 @@ class Trial(Struct, frozen=True):
         left = _days_left(lift, high - low, days)
         words = f"Keep going: no difference shows so far; if there is one, it lies within {between}."
         if left is not None:
-            words = (
-                f"Keep going: a difference as large as it looks now ({lift:+.3g}) would show in about {_days(left)}."
-            )
+            words += f" One as large as it looks now ({lift:+.3g}) would show in about {_duration(left)}."
         return found | {"days_left": left, "words": words}
 
     def by_segment(self, column: int, labels: Sequence[str]) -> list[dict[str, Any]]:
@@ -259,7 +257,8 @@ def _days_left(lift: float, width: float, days: float) -> float | None:
     return days * ((0.5 * width / lift) ** 2 - 1.0)
 
 
-def _days(days: float) -> str:
-    if days < 1.0:
-        return f"{max(1, round(24.0 * days))} hours"
-    return f"{round(days)} days" if days >= 1.5 else "a day"
+def _duration(days: float) -> str:
+    for name, number in (("days", days), ("hours", 24.0 * days), ("minutes", 1440.0 * days)):
+        if number >= 1.5:
+            return f"{round(number)} {name}"
+    return "a minute"

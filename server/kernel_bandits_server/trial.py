@@ -16,9 +16,9 @@ from kernel_bandits.offpolicy import ArmDifference, CandidateValue
 from kernel_bandits_server.settings import LoopSettings
 
 LEVEL = 0.95
-# A split counts as spoiled where it is this many times likelier under another share: by chance in one of a thousand
+# Sample-ratio mismatch: the split is this many times likelier under another share: by chance in one of a thousand
 # loops ever, however often it is looked at.
-SPOILED = 1000.0
+MISMATCH = 1000.0
 # Decisions of both groups before anything is said.
 FEWEST = 20
 # Visitors who are remembered, a fair sample of all of them: enough to know by how much they repeat themselves.
@@ -162,12 +162,12 @@ class Trial(Struct, frozen=True):
         share, (loop, control) = self.share or 0.0, self.lift.counts if self.lift else (0, 0)
         count = int(loop + control)
         # visitors who come again count as as many decisions as they are worth
-        good = _evidence(int(control), count, share, self.repetition[0]) < math.log(SPOILED)
+        balanced = _evidence(int(control), count, share, self.repetition[0]) < math.log(MISMATCH)
         found = control / count if count else None
         got = "none" if found is None else f"{found:.1%}"
         words = f"{got} of the settled decisions are of the control group, {share:.1%} were expected"
-        words += "." if good else ": the split is spoiled. Look for rewards, expiries or repeats of one side alone."
-        return {"as_it_should_be": good, "expected": share, "found": found, "words": words}
+        words += "." if balanced else ": a sample-ratio mismatch. Look for rewards or expiries that one side alone gets."
+        return {"balanced": balanced, "expected": share, "found": found, "words": words}
 
     def verdict(self, days: float) -> dict[str, Any]:
         """Return in numbers and words whether the loop beats what is done today.
@@ -193,7 +193,7 @@ class Trial(Struct, frozen=True):
         found |= {"lift": lift, "low": low, "high": high}
         found["relative"] = [one / base for one in (lift, low, high)] if base > 0.0 else None
         between = f"{low:+.3g} to {high:+.3g} per decision"
-        if not split["as_it_should_be"]:
+        if not split["balanced"]:
             words = f"{split['words']} Until that is explained, do not trust the difference ({between})."
             return found | {"verdict": "check the split", "words": words}
         if low > 0.0:

@@ -11,7 +11,7 @@ from kernel_bandits_server.messages import DecisionRequest
 from kernel_bandits_server.planning import Decide
 from kernel_bandits_server.replica import TOGETHER, Replica
 from kernel_bandits_server.settings import parse_settings
-from kernel_bandits_server.trial import SPOILED, STEPS, _evidence
+from kernel_bandits_server.trial import MISMATCH, STEPS, _evidence
 
 from kernel_bandits.errors import InputError
 
@@ -133,7 +133,7 @@ def test_the_verdict_says_what_is_true(better, word):
     assert found["verdict"] == word
     assert found["low"] <= better <= found["high"]
     assert found["words"].lower().startswith(word)
-    assert found["split"]["as_it_should_be"]
+    assert found["split"]["balanced"]
     assert sum(found["counts"].values()) == 2000
     lows = [one["low"] for one in found["segments"]["age"] if one["low"] is not None]
     # five ranges, and those before the ranges were known
@@ -142,21 +142,21 @@ def test_the_verdict_says_what_is_true(better, word):
     assert all(low <= found["low"] for low in lows) or word != "switch"
 
 
-def test_a_spoiled_split_is_found_and_no_verdict_given():
+def test_a_sample_ratio_mismatch_is_found_and_no_verdict_given():
     replica, generator = Replica(loop_of('control = { share = 0.5, rule = "uniform" }')), np.random.default_rng(5)
     made = decide(replica, 2000, generator)
     kept = [one for place, one in enumerate(made) if one.draft["group"] != "control" or place % 4]
     play(replica, kept, lambda draft: 0.9 if draft["group"] == "policy" else 0.1, generator)
     found = insight.verdicts(replica)
     assert found["verdict"] == "check the split"
-    assert any("split is spoiled" in warning for warning in insight.summary(replica)["warnings"])
+    assert any("sample-ratio mismatch" in warning for warning in insight.summary(replica)["warnings"])
 
 
-def test_a_fair_split_is_hardly_ever_called_spoiled():
+def test_a_fair_split_is_hardly_ever_called_a_mismatch():
     generator, wrong = np.random.default_rng(6), 0
     for _ in range(200):
         control = np.cumsum(generator.random(2000) < 0.1)
-        wrong += any(_evidence(int(control[n - 1]), n, 0.1) > np.log(SPOILED) for n in range(50, 2001, 50))
+        wrong += any(_evidence(int(control[n - 1]), n, 0.1) > np.log(MISMATCH) for n in range(50, 2001, 50))
     # the probability is below one in a thousand each
     assert wrong <= 2
 

@@ -110,7 +110,8 @@ def _of_a_group(command: Decide, asked: Asked, chosen: Sequence[Chosen], replica
     share, traffic = control.share if control else 0.0, replica.share if len(chosen) > 1 else 0.0
     place = place_of(replica.settings.name, ask.visitor or command.id)
     group = "control" if place < share else "policy"
-    if group == "policy" and (place - share) / (1.0 - share) < traffic:
+    # drawn anew for each decision: what the challenger earns is estimated as if visitors who come again were others
+    if group == "policy" and place_of(f"{replica.settings.name} challenger", command.id) < traffic:
         group = "challenger"
     body: dict[str, Any] = {"group": group} | ({"place": place, "control": str(control)} if control else {})
     if ask.box is not None:
@@ -120,18 +121,18 @@ def _of_a_group(command: Decide, asked: Asked, chosen: Sequence[Chosen], replica
         return body | {"action": action, "propensity": None, "probabilities": None, "mean": None, "std": None}
     policy, rival = spread(ours, asked), spread(theirs, asked)
     today = policy if control is None else _of_today(control, command, asked)
-    # m(a) = s·q(a) + (1 − s)·((1 − t)·p(a) + t·c(a))
-    mixed = [
-        share * q + (1.0 - share) * ((1.0 - traffic) * p + traffic * c)
-        for q, p, c in zip(today, policy, rival, strict=True)
-    ]
+    # m(a) = (1 − t)·p(a) + t·c(a) without the control group, s·q(a) + (1 − s)·m(a) with it
+    both = [(1.0 - traffic) * p + traffic * c for p, c in zip(policy, rival, strict=True)]
+    mixed = [share * q + (1.0 - share) * m for q, m in zip(today, both, strict=True)]
     made = {"policy": ours, "challenger": theirs}.get(group)
     index = _coins.choices(range(len(today)), today)[0] if made is None else made.place
-    body |= {"action": as_plain(asked.offer[index]), "propensity": mixed[index], "probabilities": mixed}
     body |= {"mean": made.mean if made else None, "std": made.std if made else None}
-    if len(chosen) > 1:
-        body["weights"] = [policy[index] / mixed[index], rival[index] / mixed[index]]
-    return body
+    if made and len(chosen) > 1:
+        body["weights"] = [policy[index] / both[index], rival[index] / both[index]]
+    # where an action cannot be played, nothing is known of what it would have earned
+    known = sum(probability > 0.0 for probability in mixed) == ours.offered
+    body |= {"propensity": mixed[index] if known else None, "probabilities": mixed if known else None}
+    return body | {"action": as_plain(asked.offer[index])}
 
 
 def spread(chosen: Chosen, asked: Asked) -> list[float]:

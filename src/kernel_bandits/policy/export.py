@@ -53,11 +53,6 @@ def described(posterior: Posterior, columns: Sequence[str] | None = None) -> Nod
         raise UnavailableError(
             "export: the posterior has no anchors; learn some rewards first, or use a kernel policy."
         )
-    if posterior.unit != 1.0:
-        raise UnavailableError(
-            f"export: the variance of rewards of about {posterior.unit:.0e} is no floating-point number; learn rewards "
-            "in a smaller unit."
-        )
     dimension = anchors.shape[1]
     if columns is not None:
         names = list(columns) if isinstance(columns, Iterable) and not isinstance(columns, str) else []

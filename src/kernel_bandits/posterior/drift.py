@@ -32,10 +32,9 @@ from kernel_bandits.posterior.base import Bound, Evaluated, Evaluation, Posterio
 from kernel_bandits.values import Pending, Rows, evolve, fact
 
 
-def residual(reward: float, mean: float, std: float, variance: float, unit: float) -> float:
-    """Return z = (reward − mean)/√(std² + λ) with λ = variance·unit², within ±``LARGEST_RESIDUAL``."""
-    # the square of a tiny unit is 0
-    z = (reward - mean) / unit / math.sqrt((std / unit) ** 2 + variance)
+def residual(reward: float, mean: float, std: float, variance: float) -> float:
+    """Return z = (reward − mean)/√(std² + λ), within ±``LARGEST_RESIDUAL``."""
+    z = (reward - mean) / math.sqrt(std**2 + variance)
     # written out, here and below, since every reward passes: max and min take several times as long
     return (
         z
@@ -343,7 +342,6 @@ class ForgettingPosterior(PosteriorAround):
         self.failures = self.within.failures
 
     prior_mean: float = fact("within.prior_mean")
-    unit: float = fact("within.unit")
     bonus: float = fact("within.bonus")
     shape: int = fact("within.shape")
     box = fact("within.box")
@@ -563,7 +561,7 @@ class ForgettingPosterior(PosteriorAround):
         if predicted is None:
             evaluation = within.evaluate_finite(self._stamped(point))
             predicted = evaluation.mean.item(0), evaluation.std.item(0)
-        z = residual(reward, *predicted, within.regularization / weight, within.unit)
+        z = residual(reward, *predicted, within.regularization / weight)
         return self._test.after(z, time, len(within.kernel_changes))
 
     def _renewed_since(self, since: int) -> Self | None:

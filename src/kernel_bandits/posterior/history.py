@@ -103,8 +103,8 @@ class History:
         if repeats is not None:
             repeats = repeats.appended(point, points)
         if is_anchor and repeats is None:
-            anchors = anchors.appended(len(points))
-        if repeats is None or repeats.order.tail.item(-1) == len(points):
+            anchors = anchors.appended(points.size)
+        if repeats is None or repeats.order.tail.item(-1) == points.size:
             points = points.appended(point)
         rewards = self._rewards.appended(reward)
         return evolve(self, _anchors=anchors, _points=points, _rewards=rewards, _weights=weights, _repeats=repeats)
@@ -149,7 +149,7 @@ class History:
     def outside(self) -> Iterator[Outside]:
         """Yield the observations that are not known to be anchors, block by block."""
         anchors, first = self._anchors.array, 0
-        for points, counts, sums in self.blocks() if len(anchors) < len(self) else ():
+        for points, counts, sums in self.blocks() if len(anchors) < self._points.size else ():
             start, stop = anchors.searchsorted((first, first + len(points))).tolist()
             if stop == start:
                 yield Outside(points, counts, sums, np.arange(first, first + len(points)))

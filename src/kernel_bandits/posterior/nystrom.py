@@ -269,19 +269,16 @@ class NystromPosterior(RegressionPosterior):
         weights: FloatArray | None = None,
         evaluated: Evaluated | None = None,
     ) -> Self:
-        if len(points) == 1:
-            weight = 1.0 if weights is None else weights.item(0)
-            return self._learned_one(points[0], rewards.item(0), weight, evaluated)
-        if weights is None and not self.awaited:
-            return _LogLearning(self).learned(points, rewards)
-        posterior = self
-        for row in range(len(points)):
-            weight = 1.0 if weights is None else weights.item(row)
-            posterior = posterior._learned_one(points[row], rewards.item(row), weight, None)
-        return posterior
-
-    def _learned_one(self, point: FloatArray, reward: float, weight: float, evaluated: Evaluated | None) -> Self:
-        """Algorithm 2 of the paper, lines 13 to 22: one coin for the point, perhaps an anchor, then the regression."""
+        if len(points) > 1:
+            if weights is None and not self.awaited:
+                return _LogLearning(self).learned(points, rewards)
+            posterior = self
+            for row in range(len(points)):
+                one = slice(row, row + 1)
+                posterior = posterior.learned(points[one], rewards[one], None if weights is None else weights[one])
+            return posterior
+        # Algorithm 2 of the paper, lines 13 to 22: one coin for the point, perhaps an anchor, then the regression
+        point, reward, weight = points[0], rewards.item(0), 1.0 if weights is None else weights.item(0)
         after, features, residual, is_anchor, resample = self._shown(point, evaluated)
         regression = with_pending = after.regression.learned(features, reward, weight)
         if after.with_pending is not after.regression:
@@ -295,7 +292,9 @@ class NystromPosterior(RegressionPosterior):
             # ρ grows by what the anchors do not explain
             residual_trace=after.residual_trace + (residual if weight == 1.0 else weight * residual),
         )
-        return after._resampled() if resample else after._settled_now_and_then()
+        if resample:
+            return after._resampled()
+        return after._settled() if after.with_pending.rounds % RECENT_ROWS == 0 else after
 
     def _shown(self, point: FloatArray, evaluated: Evaluated | None) -> _Shown:
         """Show a point to the dictionary, and let it be an anchor if it is drawn and adds a direction."""
@@ -380,12 +379,12 @@ class NystromPosterior(RegressionPosterior):
             with_pending=after.with_pending.learned(features, 0.0),
             awaited=self.awaited.with_items({key: awaited}),
         )
-        return after._resampled() if resample else after._settled_now_and_then()
+        if resample:
+            return after._resampled()
+        return after._settled() if after.with_pending.rounds % RECENT_ROWS == 0 else after
 
-    def _settled_now_and_then(self) -> Self:
-        """Let the last anchors join the others, for the rounds in which none comes."""
-        if self.with_pending.rounds % RECENT_ROWS:
-            return self
+    def _settled(self) -> Self:
+        """Let the last anchors join the others, for the rounds in which none comes; done now and then."""
         return evolve(self, basis=self.basis.settled(), dictionary=self.dictionary.settled())
 
     def _awaiting_quietly(self, keys: Sequence[int], points: FloatArray) -> tuple[Self, int]:

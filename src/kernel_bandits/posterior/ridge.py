@@ -235,7 +235,7 @@ class RidgeRegression:
                 self,
                 inverse=self.inverse.bordered(),
                 weights=linalg.appended_to(self.weights, 0.0),
-                _borders=(*self._borders, _unit(size, level)),
+                _borders=(*self._borders, linalg.appended_to(np.zeros(size), level)),
                 _moment=linalg.appended_to(self._moment, 0.0),
             )
         cross, square, moment = mass.cross[:-1, 0], mass.square.item(), mass.moment.item()
@@ -244,10 +244,11 @@ class RidgeRegression:
         solved = self.inverse.times_vector(cross)
         schur = max(level + square - float(cross @ solved), level)
         error = (moment - float(cross @ self.weights)) / schur
-        inverse = self.inverse.bordered().plus(_unit(size, 1.0 / math.sqrt(level)), -1.0)
+        corner = linalg.appended_to(np.zeros(size), 1.0 / math.sqrt(level))
+        further = linalg.appended_to(solved, -1.0) / math.sqrt(schur)
         return evolve(
             self,
-            inverse=inverse.plus(linalg.appended_to(solved, -1.0) / math.sqrt(schur), 1.0),
+            inverse=self.inverse.bordered().plus(corner, -1.0).plus(further, 1.0),
             weights=linalg.appended_to(self.weights - error * solved, error),
             log_determinant=self.log_determinant + math.log(schur / level),
             _borders=(*self._borders, linalg.appended_to(cross, level + square)),
@@ -421,13 +422,6 @@ class Deferred:
             own._moment += linalg.transpose_times_vector(features, rewards)
         own.rounds += self._rows
         self._waiting, self._rows, self._stale = [], 0, True
-
-
-def _unit(size: int, value: float) -> FloatArray:
-    """Return a vector with this value behind so many zeros."""
-    vector = np.zeros(size + 1)
-    vector[size] = value
-    return vector
 
 
 def _stacked(blocks: Sequence[tuple[FloatArray, FloatArray]], size: int) -> tuple[FloatArray, FloatArray]:

@@ -19,7 +19,7 @@ from scipy.linalg import blas, lapack
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits.values import Rows, evolve
+from kernel_bandits.values import Rows, copied, evolve
 
 # OpenBLAS computes products of up to this many multiplications, and matrix-vector products of up to this many entries,
 # in the calling thread; for these NumPy is equally fast and has less overhead.
@@ -314,7 +314,9 @@ class Symmetric:
         terms, signs, size = self._terms, self._signs, self.size
         if not terms.size:
             if len(self._matrix) == size and sign < 0.0:
-                return evolve(self, _matrix=minus_outer(self._matrix, vector))
+                after = copied(self)
+                after._matrix = minus_outer(self._matrix, vector)
+                return after
             length = waiting_rows(size)
             terms, signs = Rows(length, width=size + length), Rows(length)
         after = evolve(self, _terms=terms.appended(vector), _signs=signs.appended(sign))

@@ -35,7 +35,7 @@ from kernel_bandits.confidence import GuaranteedRadius
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import require_columns
 from kernel_bandits.numerics.linalg import threads_for
-from kernel_bandits.policy.diagnostics import TOGETHER, Diagnostics, Residuals, diagnose
+from kernel_bandits.policy.diagnostics import TOGETHER, Diagnostics, Predicted, Residuals, diagnose
 from kernel_bandits.policy.export import export
 from kernel_bandits.policy.outlook import Outlook, outlook
 from kernel_bandits.posterior.base import Evaluated, Model, Posterior, Prediction
@@ -43,7 +43,7 @@ from kernel_bandits.posterior.basis import AnchorBasis
 from kernel_bandits.posterior.nystrom import NystromPosterior
 from kernel_bandits.posterior.sums import Sums, of_sums
 from kernel_bandits.rng import Seed, entropy_of, reseeded
-from kernel_bandits.values import Pending, Rows, evolve
+from kernel_bandits.values import Pending, copied, evolve
 
 # Beyond this, or below one over it, sums of weights leave nothing of the others.
 LARGEST_WEIGHT = 1e12
@@ -212,7 +212,7 @@ class State:
         self.dimensions: tuple[int | None, int | None] = (None, None)
         self.pending, self.fates = Pending[FloatArray](), Pending[float | str]()
         self.guards: Guards | None = None
-        self.residuals, self.predicted = Residuals(), Rows(TOGETHER)
+        self.residuals, self.predicted = Residuals(), tuple[Predicted, ...]()
 
     @property
     def barrier(self) -> int:
@@ -402,7 +402,7 @@ class Policy(ABC):
     @property
     def residuals(self) -> Residuals:
         """The rewards so far against what was predicted of them."""
-        return self._state.residuals.after(self._state.predicted.array.tolist())
+        return self._state.residuals.after(self._state.predicted)
 
     @property
     def pending(self) -> tuple[int, ...]:
@@ -486,8 +486,9 @@ class Policy(ABC):
                 guards = self._measured(guards, point, outputs)
             with threads_for(state.model.dictionary_size):
                 after = _learning(state, point[None, :], [reward], number, evaluated=evaluated)
-            count, dimensions = state.rewards_learned + 1, (len(context), len(action))
-            self._commit(before, evolve(after, guards=guards, rewards_learned=count, dimensions=dimensions))
+            after.guards, after.dimensions = guards, (len(context), len(action))
+            after.rewards_learned = state.rewards_learned + 1
+            self._commit(before, after)
 
     @final
     def update_many(
@@ -515,7 +516,8 @@ class Policy(ABC):
                 return
             for point, reward, own in zip(points, rewards.tolist(), _by_reward(outputs, len(rewards)), strict=True):
                 guards = self._measured(state.guards, point, own)
-                state = evolve(_learning(state, point[None, :], [reward], 1.0), guards=guards)
+                state = _learning(state, point[None, :], [reward], 1.0)
+                state.guards = guards
             self._commit(before, evolve(state, rewards_learned=count))
 
     @final
@@ -1162,7 +1164,7 @@ def _learning(
     keys: list[int] | None = None,
     evaluated: Evaluated | None = None,
 ) -> State:
-    """Return the state whose model has rewards at points (n, d) in it, all of one weight.
+    """Return a copy of the state whose model has rewards at points (n, d) in it, all of one weight.
 
     With keys the points were awaited; without, there is one, as it was evaluated if it was.
     """
@@ -1170,22 +1172,24 @@ def _learning(
     if weight == 1.0 and isinstance(model, Posterior):
         if keys is None:
             evaluation, row = evaluated = evaluated or (model.evaluate_finite(points), 0)
-            rows = slice(row, row + 1)
+            means, stds = [evaluation.mean.item(row)], [evaluation.std.item(row)]
         else:
-            evaluation, rows = model.evaluate_awaited(keys, points), slice(None)
+            prediction = model.evaluate_awaited(keys, points)
+            means, stds = prediction.mean.tolist(), prediction.std.tolist()
         changes = len(model.kernel_changes)
-        means, stds = evaluation.mean[rows].tolist(), evaluation.std[rows].tolist()
         for ahead, told in enumerate(zip(rewards, means, stds, strict=True)):
-            predicted = predicted.appended((*told, model.regularization, model.round_index + ahead, changes))
+            predicted = (*predicted, (*told, model.regularization, model.round_index + ahead, changes))
             # a few are compared at once, which is faster
-            if predicted.size == TOGETHER:
-                residuals, predicted = residuals.after(predicted.array.tolist()), Rows(TOGETHER)
+            if len(predicted) == TOGETHER:
+                residuals, predicted = residuals.after(predicted), ()
     weights, numbers = None if weight == 1.0 else np.full(len(points), weight), np.array(rewards)
     if keys is None:
         model = model.learned(points, numbers, weights, evaluated)
     else:
         model = model.settled(keys, points, numbers, weights)
-    return evolve(state, model=model, residuals=residuals, predicted=predicted)
+    after = copied(state)
+    after.model, after.residuals, after.predicted = model, residuals, predicted
+    return after
 
 
 def _caught_up(state: State) -> State:

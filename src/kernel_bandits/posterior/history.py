@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.values import Rows, evolve
+from kernel_bandits.values import Rows, copied, evolve
 
 # Points (b, d), how often each was observed (b,), and the sum of its rewards (b,).
 Block: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
@@ -106,8 +106,10 @@ class History:
             anchors = anchors.appended(points.size)
         if repeats is None or repeats.order.tail.item(-1) == points.size:
             points = points.appended(point)
-        rewards = self._rewards.appended(reward)
-        return evolve(self, _anchors=anchors, _points=points, _rewards=rewards, _weights=weights, _repeats=repeats)
+        after = copied(self)
+        after._anchors, after._points, after._rewards = anchors, points, self._rewards.appended(reward)
+        after._weights, after._repeats = weights, repeats
+        return after
 
     def extended(
         self,

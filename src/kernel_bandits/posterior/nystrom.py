@@ -45,7 +45,7 @@ from kernel_bandits.posterior.ridge import (
     batch_rows,
     sequential_factor,
 )
-from kernel_bandits.values import Pending, evolve, fact
+from kernel_bandits.values import Pending, copied, evolve, fact
 
 # A few points are awaited and settled faster one by one; at most so many enter by one matrix product or one change.
 FEWEST, MOST_AWAITED, MOST_SETTLED = 8, 128, 1024
@@ -283,21 +283,21 @@ class NystromPosterior(RegressionPosterior):
         regression = with_pending = after.regression.learned(features, reward, weight)
         if after.with_pending is not after.regression:
             with_pending = after.with_pending.learned(features, 0.0, weight)
-        after = evolve(
-            after,
-            regression=regression,
-            with_pending=with_pending,
-            history=None if self.history is None else self.history.appended(point, reward, weight, is_anchor),
-            round_index=self.round_index + 1,
-            # ρ grows by what the anchors do not explain
-            residual_trace=after.residual_trace + (residual if weight == 1.0 else weight * residual),
-        )
+        after.regression, after.with_pending, after.round_index = regression, with_pending, self.round_index + 1
+        if self.history is not None:
+            after.history = self.history.appended(point, reward, weight, is_anchor)
+        # ρ grows by what the anchors do not explain
+        after.residual_trace += residual if weight == 1.0 else weight * residual
         if resample:
             return after._resampled()
         return after._settled() if after.with_pending.rounds % RECENT_ROWS == 0 else after
 
-    def _shown(self, point: FloatArray, evaluated: Evaluated | None) -> _Shown:
-        """Show a point to the dictionary, and let it be an anchor if it is drawn and adds a direction."""
+    def _shown(self, point: FloatArray, evaluated: Evaluated | None) -> tuple[Self, FloatArray, float, bool, bool]:
+        """Show a point to the dictionary, and let it be an anchor if it is drawn and adds a direction.
+
+        Return a copy that may be written to, φ of the point, what is left of it, whether it became an anchor, and
+        whether the dictionary is to be redrawn.
+        """
         evaluation, row = (self.evaluate_finite(point[None, :]), 0) if evaluated is None else evaluated
         features, residual = evaluation.features[row], evaluation.residual.item(row)
         prior = evaluation.prior_variance.item(row)
@@ -307,15 +307,15 @@ class NystromPosterior(RegressionPosterior):
         # σ² = residual/λ + φᵀPφ; rules look at points and not at weights: an anchor stands for a place
         variance = residual / self.regularization + evaluation.explained.item(row)
         candidate = Candidate(point, self.basis.anchors, features, residual, prior, variance)
-        proposal, grown = self.dictionary.propose(candidate), None
-        if proposal.resample:
-            return _Shown(evolve(self, dimension=len(point)), features, residual, False, True)
+        proposal, after, is_anchor = self.dictionary.propose(candidate), copied(self), False
         if proposal.draw:
             grown = self._with_anchor(candidate)
-        after, candidate, features, residual = (self, candidate, features, residual) if grown is None else grown
-        is_anchor = grown is not None
-        dictionary = self.dictionary.after(candidate, proposal, is_anchor)
-        return _Shown(evolve(after, dictionary=dictionary, dimension=len(point)), features, residual, is_anchor, False)
+            if grown is not None:
+                is_anchor, (after, candidate, features, residual) = True, grown
+        after.dimension = len(point)
+        if not proposal.resample:
+            after.dictionary = self.dictionary.after(candidate, proposal, is_anchor)
+        return after, features, residual, is_anchor, proposal.resample
 
     def _with_anchor(self, candidate: Candidate) -> tuple[Self, Candidate, FloatArray, float] | None:
         """Return the posterior with one more anchor, of which the past learns; None if the point adds no direction.
@@ -374,11 +374,8 @@ class NystromPosterior(RegressionPosterior):
     def _awaiting_one(self, key: int, point: FloatArray, evaluated: Evaluated | None) -> Self:
         after, features, residual, is_anchor, resample = self._shown(point, evaluated)
         awaited = Awaited(point, features.copy(), residual, is_anchor)
-        after = evolve(
-            after,
-            with_pending=after.with_pending.learned(features, 0.0),
-            awaited=self.awaited.with_items({key: awaited}),
-        )
+        after.with_pending = after.with_pending.learned(features, 0.0)
+        after.awaited = self.awaited.with_items({key: awaited})
         if resample:
             return after._resampled()
         return after._settled() if after.with_pending.rounds % RECENT_ROWS == 0 else after
@@ -587,16 +584,6 @@ class NystromPosterior(RegressionPosterior):
             f"NystromPosterior({self.kernel!r}, regularization={self.regularization:g}, {type(self.rule).__name__}, "
             f"history={self.rule.history!r}, round_index={self.round_index}, dictionary_size={self.dictionary_size})"
         )
-
-
-class _Shown(NamedTuple):
-    """A posterior whose dictionary has seen a point, φ of the point, what is left of it, and what became of it."""
-
-    posterior: Any
-    features: FloatArray
-    residual: float
-    is_anchor: bool
-    resample: bool
 
 
 class _AnchoredBound(Bound):

@@ -88,10 +88,6 @@ class NystromPosterior(RegressionPosterior):
         basis: the anchors, and what turns points into φ.
         dictionary: the running state of the rule.
         history: what was observed; None where it is not kept.
-        regression: on the rewards received; means are its.
-        with_pending: counts awaited points too, with any rewards; standard deviations are its. The same object as
-            ``regression`` while no reward is awaited.
-        awaited: the points whose rewards are to come, by key.
     """
 
     __slots__ = (

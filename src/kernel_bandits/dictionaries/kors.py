@@ -137,7 +137,7 @@ class LeverageDictionary(Dictionary):
         # p = min(1, γτ), and one coin
         score = leverage_score(unexplained, self.level, self.leverage_accuracy)
         probability = min(self.oversampling * float(score), 1.0)
-        return Proposal(self.coins.next < probability, probability, computed=computed)
+        return Proposal(self.coins.next < probability, probability, False, computed)
 
     def after(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Self:
         after = copied(self)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice, repeat
 from threading import RLock
-from typing import Any, ClassVar, Concatenate, NamedTuple, ParamSpec, Self, TypeVar, final
+from typing import Any, ClassVar, Concatenate, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -233,15 +233,10 @@ class State:
         return fate if isinstance(fate, str) else f"was told already, with reward {fate!r}"
 
 
-class _LastChoice(NamedTuple):
-    """The last choice of ``select``, of use while the state is the same, so that its update computes nothing twice."""
-
-    state: State | None
-    choice: Choice | None
-    point: FloatArray
-
-
-_NOTHING_CHOSEN = _LastChoice(None, None, np.empty(0))
+# The last choice of ``select``, with the state it was made in and the chosen point: of use while the state is the same,
+# so that its update computes nothing twice.
+LastChoice: TypeAlias = tuple[State | None, Choice | None, FloatArray]
+_NOTHING_CHOSEN: LastChoice = (None, None, np.empty(0))
 
 
 def _all_or_nothing(call: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
@@ -431,7 +426,7 @@ class Policy(ABC):
                 anything.
         """
         decision, choice, point = self._decide(context, actions, mask)
-        self._last = _LastChoice(self._state, choice, point)
+        self._last = (self._state, choice, point)
         return decision
 
     @final

@@ -34,6 +34,7 @@ from kernel_bandits.boxes.search import around, candidates, finalists
 from kernel_bandits.confidence import GuaranteedRadius
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import require_columns
+from kernel_bandits.learning.defaults import FIRST_SETTLED, RECENT_WAITS
 from kernel_bandits.numerics.linalg import threads_for
 from kernel_bandits.policy.diagnostics import TOGETHER, Diagnostics, Predicted, Residuals, diagnose
 from kernel_bandits.policy.export import export
@@ -185,7 +186,8 @@ class State:
         pending: the joint points (d,) of the decisions that await their reward, by number, oldest first.
         fates: what happened to the last decisions that no longer do: the reward, or words.
         told: rewards that wait for those of earlier decisions, by number, where the model learns in order.
-        longest_wait: the most decisions that were asked for, itself included, before one of them was told.
+        waits: how many decisions were asked for until the rewards of others were told: the most of the last
+            ``RECENT_WAITS`` or fewer, the most of as many before them, and how many those last are.
         guards: the constraints with what was measured; None for none.
         residuals: of all rewards but the last ones against what was predicted of them.
         predicted: the last ones, with what was predicted.
@@ -196,18 +198,18 @@ class State:
         "fates",
         "guards",
         "issued",
-        "longest_wait",
         "model",
         "pending",
         "predicted",
         "residuals",
         "rewards_learned",
         "told",
+        "waits",
     )
 
     def __init__(self, model: Model) -> None:
         self.model: Any = model
-        self.told, self.longest_wait = Pending[Told](), 0
+        self.told, self.waits = Pending[Told](), (0, 0, 0)
         self.rewards_learned = self.issued = 0
         self.dimensions: tuple[int | None, int | None] = (None, None)
         self.pending, self.fates = Pending[FloatArray](), Pending[float | str]()
@@ -216,8 +218,23 @@ class State:
 
     @property
     def barrier(self) -> int:
-        """The first decision that is still to be told; one that waits longer than any did is not waited for."""
-        return next(self.pending.since(self.issued - self.longest_wait + 1), self.issued)
+        """The first decision that is still to be told; one that waits longer than any did lately is not waited for.
+
+        At first nobody knows how long rewards take: as long as most decisions are still to be told, all are waited for.
+        """
+        settled = len(self.fates)
+        if 0 < settled < FIRST_SETTLED:
+            open_before = sum(1 for _ in islice(self.pending.before(max(self.fates)), settled + 1))
+            if open_before > settled:
+                return next(self.pending.since(0))
+        return next(self.pending.since(self.issued - max(self.waits[:2]) + 1), self.issued)
+
+    def waited(self, first: int, count: int) -> tuple[int, int, int]:
+        """Return :attr:`waits` once so many more rewards are told, of this decision and of later ones."""
+        (recent, before, known), wait = self.waits, self.issued - first
+        if known >= RECENT_WAITS:
+            recent, before, known = 0, recent, 0
+        return max(recent, wait), before, known + count
 
     def settling(self, fates: Mapping[int, float | str]) -> dict[str, Any]:
         """Return what changes by decisions that are settled, each with its reward or words as :data:`EXPIRED`."""
@@ -655,8 +672,8 @@ class Policy(ABC):
                 _learning(state, points, rewards, weight, keys), guards=guards, rewards_learned=counted, **settled
             )
         told = zip(keys, map(Told, points, rewards, repeat(weight)), strict=False)
-        longest = max(state.longest_wait, state.issued - min(keys))
-        after = evolve(state, guards=guards, rewards_learned=counted, longest_wait=longest, **settled)
+        waits = state.waited(min(keys), len(keys))
+        after = evolve(state, guards=guards, rewards_learned=counted, waits=waits, **settled)
         return _caught_up(evolve(after, told=state.told.with_items(dict(told))))
 
     @final

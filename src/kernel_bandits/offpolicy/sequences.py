@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias, final
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammainc, gammaln, xlogy
 
 from kernel_bandits.arrays import FloatArray, as_floats
 from kernel_bandits.errors import InputError
@@ -53,8 +53,8 @@ def log_mixture(s: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray]:
     """
     a, rho = v + MIXTURE, MIXTURE
     x = s + a
-    mass, log_gamma = gammainc(a, x), gammaln(a)
-    constant = xlogy(rho, rho) - gammaln(rho) - np.log(gammainc(rho, rho))
+    mass, log_gamma = scipy.special.gammainc(a, x), scipy.special.gammaln(a)
+    constant = scipy.special.xlogy(rho, rho) - scipy.special.gammaln(rho) - np.log(scipy.special.gammainc(rho, rho))
     value = constant + log_gamma + np.log(mass) - a * np.log(x) + s + v
     return value, s / x + np.exp((a - 1.0) * np.log(x) - x - log_gamma) / mass
 

@@ -148,7 +148,7 @@ def _warnings(replica: Replica, tally: Tally) -> list[str]:
         found.append("Decisions have no probabilities, so other play cannot be estimated: set exploration_floor.")
     if settings.control is not None and tally.trial is not None:
         split = tally.trial.split()
-        if not split["as_it_should_be"]:
+        if not split["balanced"]:
             found.append(split["words"])
     if best is not None and played["mean"] is not None and played["error"] is not None:
         ahead, error = best["mean"] - played["mean"], math.hypot(best["error"] or math.inf, played["error"])

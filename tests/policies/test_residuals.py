@@ -13,7 +13,7 @@ RIDGE = 0.25
 def compared(residuals, deviations, start=FIRST_TESTED_ROUND, kernel_changes=0):
     """Residuals after rewards that were this many standard deviations above what was predicted of them."""
     for number, z in enumerate(deviations):
-        residuals = residuals.after([(3.0 + 0.5 * z, 3.0, 0.0, RIDGE, 1.0, start + number, kernel_changes)])
+        residuals = residuals.after([(3.0 + 0.5 * z, 3.0, 0.0, RIDGE, start + number, kernel_changes)])
     return residuals
 
 
@@ -61,7 +61,7 @@ def test_a_fit_begins_the_test_again_unless_it_is_close_to_an_alarm():
 
 def test_one_by_one_is_together():
     deviations = np.random.default_rng(1).standard_normal(80)
-    predicted = [(z, 0.0, 0.0, 1.0, 1.0, number, 0) for number, z in enumerate(deviations)]
+    predicted = [(z, 0.0, 0.0, 1.0, number, 0) for number, z in enumerate(deviations)]
     assert Residuals().after(predicted) == Residuals().after(predicted[:30]).after(predicted[30:])
 
 

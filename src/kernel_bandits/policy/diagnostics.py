@@ -21,9 +21,8 @@ _FRESH = Cusum(TOLERATED_SHIFT, CHANGE_LIMIT)
 CROWDED_SHARE, CROWDED_ROUNDS = 0.8, 500
 # From z² = 2 on, a model is too sure of itself.
 SURPRISED = math.sqrt(2.0)
-# A reward that is about to be learned, the mean and std predicted of it, λ and its unit, t, and how often the kernel
-# has changed.
-Predicted: TypeAlias = tuple[float, float, float, float, float, int, int]
+# A reward that is about to be learned, the mean and std predicted of it, λ, t, and how often the kernel has changed.
+Predicted: TypeAlias = tuple[float, float, float, float, int, int]
 # Rewards wait until this many are compared with their predictions at once, which costs a third of one by one.
 TOGETHER = 64
 
@@ -49,13 +48,11 @@ class Residuals:
     def after(self, predicted: Iterable[Predicted]) -> Residuals:
         """Return these with further rewards, oldest first, and what was predicted of them."""
         test, changed_at, shifted_up, calm = self.test, self.changed_at, self.shifted_up, self.calm
-        for reward, mean, std, regularization, unit, round_index, kernel_changes in predicted:
+        for reward, mean, std, regularization, round_index, kernel_changes in predicted:
             if round_index < FIRST_TESTED_ROUND:
                 continue
-            test, calm = (
-                test.after(residual(reward, mean, std, regularization, unit), round_index, kernel_changes),
-                calm + 1,
-            )
+            z = residual(reward, mean, std, regularization)
+            test, calm = test.after(z, round_index, kernel_changes), calm + 1
             if test.changed_at is not None:
                 changed_at, shifted_up, calm = test.changed_at, test.above > test.below, 0
                 test = test.anew(round_index + 1)

@@ -22,7 +22,7 @@ from kernel_bandits.boxes.constraints import Constraint, Guards
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.policy.diagnostics import Diagnostics, Residuals
 from kernel_bandits.policy.outlook import Outlook
-from kernel_bandits.policy.policy import Choice, Decision, Explanation, Policy, scattered
+from kernel_bandits.policy.policy import Choice, Decision, Explanation, Policy, explained, scattered
 from kernel_bandits.policy.ucb import UpperConfidenceBound
 from kernel_bandits.posterior.base import Posterior, Prediction
 from kernel_bandits.tables.arms import Action, Offer
@@ -128,25 +128,8 @@ class NamedExplanation:
 
     def __str__(self) -> str:
         """Return one line for each part of the mean."""
-        lines = [
-            f"expected reward {self.mean:.4g}" + ("" if self.arm is None else f" of {self.arm!r}"),
-            f"exploration {self.exploration:+.4g}",
-            f"{self.prior_mean:+.4g} before any reward",
-        ]
-        for past in self.rounds:
-            earned = "" if past.reward is None else f", which earned {past.reward:.4g}"
-            lines.append(f"{past.contribution:+.4g} from {_words(past.action)} for {_words(past.context)}{earned}")
-        return "\n".join([*lines, f"{self.rest:+.4g} from all other rounds"])
-
-
-def _words(value: Any) -> str:
-    """Return a row, an action or one of their values, for people to read."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_words(item)}" for key, item in value.items())
-    plain = as_plain(value)
-    if isinstance(plain, float):
-        return f"{plain:.4g}"
-    return "missing" if plain is None else "…" if isinstance(plain, list) else str(plain)
+        past = [(one.contribution, one.action, one.context, one.reward) for one in self.rounds]
+        return explained(self, "" if self.arm is None else repr(self.arm), past)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +260,12 @@ class TablePolicy:
     reseed_choices = _method(Policy.reseed_choices)
     forget_choice = _method(Policy.forget_choice)
 
+    @property
+    def awaited(self) -> dict[int, tuple[Row, Action | None]]:
+        """Row and action of each decision in :attr:`pending`, by its id, as far as they can be told."""
+        points = {key: np.concatenate(parts) for key, parts in self.inner.awaited.items()}
+        return {key: self.codec.decode(point[None, :])[0] for key, point in points.items()}
+
     def __init__(self, policy: Policy, features: Features) -> None:
         if not isinstance(features, Features):
             raise InputError(f"features: expected kb.Features(context=…, actions=…), got {shown(features)}.")
@@ -302,7 +291,7 @@ class TablePolicy:
         Args:
             context: a dict, a row of a pandas or polars frame, or a NumPy record, with the columns that were described.
             actions: the names of the arms on offer, all that are known unless given; or rows of features, or a mapping
-                from names to rows; or a box, where actions are described by numbers.
+                from names to rows; or a box, where actions are described by columns.
             mask: which of them may be played: a mapping from names to booleans, where names that are left out may be;
                 or one boolean for each.
         """
@@ -335,7 +324,7 @@ class TablePolicy:
         with self._lock:
             vector, choices, allowed, offered = self._offer(context, actions, mask)
             codec = self.codec
-            if not codec.knows(context, offered):
+            if not codec.knows(context, () if isinstance(offered, Box) else offered):
                 # the model counts the chosen point from now on, so its encoding must stay
                 chosen = self._named(self.inner.preview(vector, choices, allowed), context, offered)
                 codec = codec.learned(chosen.context, chosen.action)
@@ -422,6 +411,7 @@ class TablePolicy:
             decisions = self.inner.select_many(vectors, choices)
         else:
             assert not isinstance(choices, Box)
+            assert not isinstance(offered, Box)
             playable = available_rows(allowed, len(offered))
             decisions = [
                 replace(
@@ -644,18 +634,20 @@ class TablePolicy:
 
     def _offer(
         self, context: RowLike, actions: Offer | None, mask: Mask | None
-    ) -> tuple[FloatArray, FloatArray | Box, ArrayLike | None, Sequence[Action]]:
+    ) -> tuple[FloatArray, FloatArray | Box, ArrayLike | None, Sequence[Action] | Box]:
         """Return context, actions and mask for the policy over arrays, and the actions by name."""
         vector = self.codec.rows.encode([context], "context", numbered=False)[0]
         return vector, *self._choices(actions, mask)
 
     def _choices(
         self, actions: Offer | None, mask: Mask | None
-    ) -> tuple[FloatArray | Box, ArrayLike | None, Sequence[Action]]:
+    ) -> tuple[FloatArray | Box, ArrayLike | None, Sequence[Action] | Box]:
+        actions = self.codec.offer if actions is None and self.codec.offer is not None else actions
         if isinstance(actions, Box):
             if mask is not None:
                 raise InputError("mask: a box has no rows to leave out; offer a smaller box.")
-            return self.codec.box(actions), None, ()
+            box = self.codec.box(actions)
+            return box, None, box
         offered = self.codec.choices.offered(actions)
         vectors = self.codec.choices.encode(offered, "actions")
         return vectors, None if mask is None else self.codec.mask(mask, offered), offered
@@ -666,10 +658,14 @@ class TablePolicy:
         vector, choices, allowed, offered = self._offer(context, actions, mask)
         return self._named(choose(vector, choices, allowed), context, offered)
 
-    def _named(self, decision: Decision, context: RowLike, offered: Sequence[Action]) -> NamedDecision:
-        """Return a decision over arrays by name, among the actions on offer; none where a box was offered."""
-        of_box = decision.index < 0
-        action: Any = self.codec.choices.read(decision.action) if of_box else offered[decision.index]
+    def _named(self, decision: Decision, context: RowLike, offered: Sequence[Action] | Box) -> NamedDecision:
+        """Return a decision over arrays by name, among the actions on offer or in an encoded box."""
+        action: Any
+        if isinstance(offered, Box):
+            # a plain one has no names
+            action = (self.codec.choices.read if offered.is_plain else offered.named)(decision.action)
+        else:
+            action = offered[decision.index]
         if type(action) is dict:
             action = dict(action)
         elif type(action) is not str and not np.isscalar(action):

@@ -344,7 +344,8 @@ def _check_control(here: Sequence[str], read: LoopSettings, names: Sequence[str]
 def _policy(name: str, options: Mapping[str, Any], features: Features, floor: float, seed: int) -> TablePolicy:
     """Return the policy of a preset's name and options, which has learned nothing."""
     if name not in presets.__all__:
-        raise InputError(f"unknown policy {name!r}{nearest(name, presets.__all__)} See the presets of kernel_bandits.")
+        hint = nearest(name, presets.__all__) or "."
+        raise InputError(f"unknown policy {name!r}{hint} See the presets of kernel_bandits.")
     preset = getattr(presets, name)
     takes = inspect.signature(preset).parameters
     if "features" not in takes:
@@ -388,7 +389,8 @@ def _call(name: str, factory: Any, options: Mapping[str, Any], added: Mapping[st
     named = [key for key, one in takes.items() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     for option in options:
         if option not in named:
-            raise InputError(f"{name}: unknown option {option!r}{nearest(option, named)} It takes {', '.join(named)}.")
+            hint = nearest(option, named) or "."
+            raise InputError(f"{name}: unknown option {option!r}{hint} It takes {', '.join(named)}.")
     for key in named:
         if takes[key].default is inspect.Parameter.empty and key not in options and key not in added:
             raise InputError(f"{name}: needs the option {key!r}; add it to its options.")

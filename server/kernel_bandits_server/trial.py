@@ -166,7 +166,7 @@ class Trial(Struct, frozen=True):
         found = control / count if count else None
         got = "none" if found is None else f"{found:.1%}"
         words = f"{got} of the settled decisions are of the control group, {share:.1%} were expected"
-        words += "." if balanced else ": a sample-ratio mismatch. Look for rewards or expiries that one side alone gets."
+        words += "." if balanced else ": a sample-ratio mismatch. Look for rewards or expiries of one side alone."
         return {"balanced": balanced, "expected": share, "found": found, "words": words}
 
     def verdict(self, days: float) -> dict[str, Any]:

@@ -7,8 +7,6 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from kernel_bandits.actions import Box
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.tables import Arms, TablePolicy
@@ -64,19 +62,24 @@ def _asked(ask: DecisionRequest, replica: Replica) -> Asked:
     return Asked(ask.context, _as_box(replica.policy, ask.box), ask.excluded)
 
 
-def _as_box(policy: TablePolicy, ranges: Mapping[str, Any]) -> Box:
-    """Return a box from a range for each column of the actions."""
-    columns = policy.features.actions
+def _as_box(policy: TablePolicy, given: Mapping[str, Any]) -> Box:
+    """Return a box from a range or levels for each column of the actions; the one that describes them for {}."""
+    columns, described = policy.features.actions, policy.features.offer
     if not isinstance(columns, Mapping):
         raise InputError("box: the actions of this loop are arms; offer their names.")
-    if set(ranges) != set(columns):
-        raise InputError(f"box: expected a range for each of {', '.join(columns)}, got {', '.join(ranges) or 'none'}.")
-    for name, pair in ranges.items():
-        numbers = isinstance(pair, list) and len(pair) == 2
-        if not numbers or any(isinstance(one, bool) or not isinstance(one, (int, float)) for one in pair):
-            raise InputError(f"box: expected [low, high] for {name!r}, got {shown(pair)}.")
-    low, high = np.array([ranges[name] for name in columns], dtype=float).T
-    return Box(low, high)
+    if not given and described is not None:
+        return described
+    if set(given) != set(columns):
+        raise InputError(f"box: expected a range for each of {', '.join(columns)}, got {', '.join(given) or 'none'}.")
+    settings: dict[str, Any] = {}
+    for name, value in given.items():
+        numbers = isinstance(value, list) and len(value) == 2
+        numbers = numbers and all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in value)
+        levels = isinstance(value, list) and bool(value) and all(isinstance(one, (str, bool)) for one in value)
+        if not numbers and not levels:
+            raise InputError(f"box: expected [low, high] or a list of levels for {name!r}, got {shown(value)}.")
+        settings[name] = tuple(value) if numbers else value
+    return Box(settings)
 
 
 def _draft(command: Decide, asked: Asked, chosen: Sequence[Chosen], replica: Replica) -> dict[str, Any]:

@@ -54,6 +54,8 @@ def _asked(ask: DecisionRequest, replica: Replica) -> Asked:
         replica.policy.encode(ask.context, replica.offer([ask.played]))
     elif apprentice:
         raise InputError("played: this loop only watches; say which action was played.")
+    if ask.actions is None and replica.policy.features.offer is not None:
+        ask.box = ask.box or {}
     if ask.box is None:
         return Asked(ask.context, replica.offer(ask.actions), ask.excluded)
     if replica.settings.control is not None:

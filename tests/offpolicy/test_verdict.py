@@ -243,6 +243,8 @@ def test_the_picture_ends_at_the_interval():
     assert found.highs[0] - found.lows[0] == 2.0
     axes = found.plot()
     assert axes.get_xlabel() == "round"
+    lift = next(line for line in axes.get_lines() if line.get_label() == "lift")
+    assert (lift.get_xdata()[0], lift.get_ydata()[0]) == (300, found.lift)
     band = axes.collections[0].get_paths()[0].vertices
     assert band[:, 1].min() == found.lows.min()
 

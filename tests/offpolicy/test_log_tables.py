@@ -84,6 +84,7 @@ def test_every_entrance_and_every_candidate_give_the_same_values(table, tmp_path
         "policy": policy,
         "file": tmp_path / "policy",
         "function of rows": lambda row: "blue" if row["city"] == "Oslo" else "red",
+        "function that knows gaps": lambda row: "blue" if row["age"] is None or row["age"] < 30 else "red",
         "with the offer": lambda row, _: {"blue": 1.0} if row["city"] == "Oslo" else {"red": 1.0},
         "preset": "lin_ucb",
         "preset itself": kb.lin_ucb,

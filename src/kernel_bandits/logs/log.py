@@ -84,11 +84,16 @@ def as_column(values: Any) -> NDArray[Any]:
 
 
 def rows_of(columns: Columns, count: int) -> list[dict[str, Any]]:
-    """Return a table as rows, in Python's own values."""
+    """Return a table as rows, in Python's own values, with None for a gap wherever the table came from."""
     if not columns:
         return [{} for _ in range(count)]
-    names = list(columns)
-    return [dict(zip(names, row, strict=True)) for row in zip(*(one.tolist() for one in columns.values()), strict=True)]
+    names, listed = list(columns), [one.tolist() for one in columns.values()]
+    for column, values in zip(columns.values(), listed, strict=True):
+        if column.dtype.kind in "fO":
+            gaps = np.isnan(column) if column.dtype.kind == "f" else [is_gap(value) for value in values]
+            for place in np.flatnonzero(gaps):
+                values[place] = None
+    return [dict(zip(names, row, strict=True)) for row in zip(*listed, strict=True)]
 
 
 def _finite(name: str, values: FloatArray) -> FloatArray:

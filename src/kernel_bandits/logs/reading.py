@@ -363,12 +363,12 @@ def _of_service(rows: Sequence[Mapping[str, Any]], actions: Any, features: Featu
     """
     kept, left_out = [], 0
     for place, row in enumerate(rows):
-        known = row.get("propensity") is not None
-        if not row.get("active", True) or (row.get("group") == "imported" and not known):
+        drawn = row.get("propensity") is not None
+        if not row.get("active", True) or (row.get("group") == "imported" and not drawn):
             continue
         if row.get("reward") is None:
             left_out += 1
-        elif known:
+        elif drawn:
             kept.append(row)
         else:
             raise refuse("propensity", place, "a probability", "none; set exploration_floor in the service")

@@ -191,7 +191,7 @@ class ConfidenceSequence(ABC):
     sums: Sums
 
     @abstractmethod
-    def path(self, *observations: Any) -> Self:
+    def path(self, *observations: Any, **options: Any) -> Self:
         """Return the sequence after each observation of a block: what it returns are arrays."""
 
     @property
@@ -200,9 +200,9 @@ class ConfidenceSequence(ABC):
         """The interval, valid at all times at once."""
 
     @final
-    def after(self, *observations: Any) -> Self:
+    def after(self, *observations: Any, **options: Any) -> Self:
         """Return the sequence after one observation or a block of them; the arguments are those of :meth:`path`."""
-        path = self.path(*observations)
+        path = self.path(*observations, **options)
         return path.at(-1) if np.size(path.count) else self
 
     def at(self, places: Any) -> Self:

@@ -205,8 +205,7 @@ class Log:
 
     def _of_table(self, contexts: Columns, distinct: list[Any], codes: NDArray[np.intp]) -> dict[str, Any]:
         """Return the places of the played arms, the arms or described actions, their names, and the features."""
-        described = [] if self.features is None else _described(self.features)
-        offer = [*described, *(() if self.actions is None else as_plain_actions(self.actions))]
+        offer = [*self.arms, *(() if self.actions is None else as_plain_actions(self.actions))]
         actions: dict[Any, Any] = {}
         for action in (*offer, *_in_order(distinct, bool(offer))):
             key = key_of(action)
@@ -295,6 +294,11 @@ class Log:
             together = {name: np.concatenate([one[name] for one in contexts]) for name in contexts[0]}
         object.__setattr__(whole, "contexts", together)
         return whole
+
+    @property
+    def arms(self) -> tuple[Any, ...]:
+        """The arms that the description of a table names."""
+        return () if self.features is None else self.features.choices.arms
 
     @property
     def without_contexts(self) -> bool:
@@ -445,14 +449,6 @@ def _in_order(distinct: Sequence[Any], some_known: bool) -> Sequence[Any]:
     return sorted(distinct, key=lambda action: str(key_of(action)))
 
 
-def action_features(log: Log, action: Any) -> Mapping[str, Any]:
-    """Return the columns of an action of a table, wherever they were described."""
-    known = log.features.actions if log.features is not None else None
-    if isinstance(action, Mapping):
-        return action
-    return {ARM: action, **(known.rows.get(action, {}) if isinstance(known, Arms) else {})}
-
-
 def _columns(row: Mapping[str, Any], side: Any) -> Any:
     """Return the columns of a row that are described; what is missing is for the policy to refuse."""
     if not isinstance(side, Mapping) or row.keys() == side.keys():
@@ -491,11 +487,6 @@ def key_of(action: Any) -> Any:
     if not isinstance(action, Mapping):
         return action
     return action[ARM] if ARM in action else tuple(sorted((str(name), str(value)) for name, value in action.items()))
-
-
-def _described(features: Features) -> list[Any]:
-    """Return the arms that a description names."""
-    return list(features.actions.labels) if isinstance(features.actions, Arms) else []
 
 
 @dataclass(frozen=True, eq=False)

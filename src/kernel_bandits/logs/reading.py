@@ -25,7 +25,6 @@ from kernel_bandits.logs.log import (
     require_once,
 )
 from kernel_bandits.logs.vowpal import of_decision_json, read_text
-from kernel_bandits.tables.arms import Arms
 from kernel_bandits.tables.features import Features
 from kernel_bandits.tables.rows import is_frame
 from kernel_bandits.tables.values import is_gap
@@ -206,7 +205,7 @@ def context_columns(
 
 def _with_probabilities(log: Log, table: Any, known: Sequence[Any] | None) -> Log:
     """Return a log with probabilities in the order of the arms that are known, where there is one."""
-    order = known if known is not None else _labels(log.features)
+    order = known if known is not None else log.arms
     width = np.size(table[0])
     if len(order) != width:
         return log
@@ -214,10 +213,6 @@ def _with_probabilities(log: Log, table: Any, known: Sequence[Any] | None) -> Lo
     found = np.zeros((len(log), len(log.names)))
     found[:, places] = lists("probabilities", table, width)
     return log.with_probabilities(found)
-
-
-def _labels(features: Features | None) -> Sequence[Any]:
-    return features.actions.labels if features is not None and isinstance(features.actions, Arms) else ()
 
 
 def as_numbers(values: Any) -> FloatArray | None:
@@ -399,7 +394,7 @@ def _of_service(rows: Sequence[Mapping[str, Any]], actions: Any, features: Featu
 
 def _with_offers(log: Log, rows: Sequence[Mapping[str, Any]], offers: Sequence[Any], actions: Any) -> Log:
     """Return a log with what was on offer in each decision, and the probabilities where their order is known."""
-    default = as_plain_actions(actions) if actions is not None else list(_labels(log.features))
+    default = as_plain_actions(actions) if actions is not None else list(log.arms)
     offered = np.zeros((len(log), len(log.names)), dtype=bool)
     table: FloatArray | None = np.zeros(offered.shape)
     for number, (row, offer) in enumerate(zip(rows, offers, strict=True)):

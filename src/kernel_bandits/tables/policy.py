@@ -29,7 +29,7 @@ from kernel_bandits.tables.arms import Action, Offer
 from kernel_bandits.tables.columns import Layout
 from kernel_bandits.tables.features import Features, Mask
 from kernel_bandits.tables.rows import FrameLike, Row, RowLike, Transformer, as_row, as_rows
-from kernel_bandits.tables.values import Level, as_plain, shown
+from kernel_bandits.tables.values import Level, as_plain, in_words, shown
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -133,18 +133,8 @@ class NamedExplanation:
         ]
         for past in self.rounds:
             earned = "" if past.reward is None else f", which earned {past.reward:.4g}"
-            lines.append(f"{past.contribution:+.4g} from {_words(past.action)} for {_words(past.context)}{earned}")
+            lines.append(f"{past.contribution:+.4g} from {in_words(past.action)} for {in_words(past.context)}{earned}")
         return "\n".join([*lines, f"{self.rest:+.4g} from all other rounds"])
-
-
-def _words(value: Any) -> str:
-    """Return a row, an action or one of their values, for people to read."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_words(item)}" for key, item in value.items())
-    plain = as_plain(value)
-    if isinstance(plain, float):
-        return f"{plain:.4g}"
-    return "missing" if plain is None else "…" if isinstance(plain, list) else str(plain)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import chdtrc
+import scipy
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.logs.log import Log
@@ -135,7 +135,7 @@ def _ratio_probability(surplus: FloatArray, covariance: FloatArray) -> float:
     kept = values > 1e-9 * max(float(values[-1]), 1e-300)
     if not kept.any():
         return 1.0
-    return float(chdtrc(int(kept.sum()), (((vectors.T @ surplus)[kept]) ** 2 / values[kept]).sum()))
+    return float(scipy.special.chdtrc(int(kept.sum()), (((vectors.T @ surplus)[kept]) ** 2 / values[kept]).sum()))
 
 
 def _wrong(found: Overlap, weights: FloatArray) -> list[str]:

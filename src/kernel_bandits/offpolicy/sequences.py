@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias, final
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammainc, gammaln, xlogy
 
 from kernel_bandits.arrays import FloatArray, as_floats
 from kernel_bandits.errors import InputError
@@ -54,10 +54,10 @@ def log_mixture(s: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray]:
         d log m/ds = s/x + x^{a−1}e^{−x}/(Γ(a)·P(a, x))
     """
     a, rho = v + MIXTURE, MIXTURE
-    x, mass = s + a, gammainc(a, s + a)
-    constant = xlogy(rho, rho) - gammaln(rho) - np.log(gammainc(rho, rho))
+    x, mass = s + a, scipy.special.gammainc(a, s + a)
+    constant = scipy.special.xlogy(rho, rho) - scipy.special.gammaln(rho) - np.log(scipy.special.gammainc(rho, rho))
     # log Γ(a) − a·log x + s + v, whose parts cancel where a is large: by Stirling's formula there
-    exact = gammaln(a) - a * np.log(x) + s + v
+    exact = scipy.special.gammaln(a) - a * np.log(x) + s + v
     series = 0.5 * np.log(2.0 * np.pi / a) - rho + a * (s / a - np.log1p(s / a))
     core = np.where(a < LARGE, exact, series)
     return constant + core + np.log(mass), s / x + np.exp(-core - rho) / (x * mass)

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, needs
+from kernel_bandits.policy.policy import in_words
 from kernel_bandits.tables import Column, Cyclic, Date, TablePolicy
 from kernel_bandits.tables.arms import Action, Offer
 from kernel_bandits.tables.rows import Row, RowLike, as_row
-from kernel_bandits.tables.values import in_words, is_gap, moment_of, nearest
+from kernel_bandits.tables.values import is_gap, moment_of, nearest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -177,7 +178,8 @@ def _draw_lines(
         label = _label(policy, action)
         if sweep.smooth:
             axes.plot(sweep.places, mean, DASHES[number % len(DASHES)], color=colour, label=label)
-            axes.fill_between(sweep.places, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
+            low, high = ((mean + shift).clip(*policy.reward_range) for shift in (-std, std))
+            axes.fill_between(sweep.places, low, high, color=colour, alpha=0.15, linewidth=0)
         else:
             places = sweep.places + offset[number]
             axes.errorbar(places, mean, std, fmt="o", color=colour, capsize=3, markersize=4, label=label)

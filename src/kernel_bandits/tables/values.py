@@ -130,13 +130,3 @@ def as_plain(value: Any) -> Any:
     if isinstance(value, date):
         return value.isoformat()
     return value if isinstance(value, (str, int, float, bool)) else str(value)
-
-
-def in_words(value: Any) -> str:
-    """Return a row, an action or one of their values, for people to read."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {in_words(item)}" for key, item in value.items())
-    plain = as_plain(value)
-    if isinstance(plain, float):
-        return f"{plain:.4g}"
-    return "missing" if plain is None else "…" if isinstance(plain, list) else str(plain)

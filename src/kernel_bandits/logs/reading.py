@@ -116,10 +116,10 @@ def read(
         if data and _is_decision(data[0]):
             return _of_service(data, actions, features)
         return as_log(_of_records(data), roles)
-    return as_log(columns_of(data), roles, is_frame(source))
+    return as_log(columns_of(data), roles)
 
 
-def as_log(columns: Columns, roles: Roles, in_memory: bool = False) -> Log | ContinuousLog:
+def as_log(columns: Columns, roles: Roles) -> Log | ContinuousLog:
     """Return columns as a log."""
     if not len(next(iter(columns.values()), ())):
         raise InputError("log: expected at least one row, got none.")
@@ -133,7 +133,7 @@ def as_log(columns: Columns, roles: Roles, in_memory: bool = False) -> Log | Con
                 # a place on the page is no quantity
                 places = [f"position {place:g}" for place in numbers("position", columns["position"])]
                 columns = {**columns, "position": np.array(places, dtype=object)}
-    renamed = context_columns(tuple(columns), context, features, names, in_memory)
+    renamed = context_columns(tuple(columns), context, features, names)
     shown = {name: _get(columns, column, "context") for column, name in renamed.items()}
     rewards = numbers("reward", _get(columns, names["reward"] or "reward", "reward"))
     if "density" in columns and names["action"] is None:
@@ -184,7 +184,6 @@ def context_columns(
     context: Sequence[str] | None,
     features: Features | None,
     roles: Mapping[str, str | None],
-    in_memory: bool = False,
 ) -> dict[str, str]:
     """Return the columns of the context, each with its name as a policy knows it."""
     if context is not None:
@@ -195,10 +194,11 @@ def context_columns(
         return {name if name in names else f"{PREFIX}{name}": name for name in wanted}
     known = {*roles.values(), "action", "action_index", "index", "reward", "propensity", "probabilities"}
     left = [name for name in names if name not in known]
-    if in_memory and not found and left:
+    # records of decisions and of runs have further columns, and a context that may be empty
+    if left and not found and not {"index", "action_index", "density"}.intersection(names):
         raise InputError(
             f"context: expected columns {PREFIX}…, got {', '.join(left)}; name those of the context with context=[…], "
-            "or give features=, or context=[] for none."
+            "or context=[] for none (--context NAME or --context '' on the command line), or give features=."
         )
     return found
 

@@ -24,6 +24,8 @@ PolicyT = TypeVar("PolicyT", bound=Policy)
 T = TypeVar("T")
 # A table as columns of equal length by name: arrays of numbers, or of objects where there are text, dates or gaps.
 Columns: TypeAlias = Mapping[str, NDArray[Any]]
+# What a log has of every round besides its context.
+OF_ROUNDS = ("played", "rewards", "propensities", "probabilities", "offered")
 # Columns are inferred from at most this many rows; describe by features= what these do not show.
 MOST_INFERRED = 20_000
 # Numbers of actions are rows of a catalogue; larger ones are rather identifiers.
@@ -283,7 +285,7 @@ class Log:
     def joined(cls, logs: Sequence[Log]) -> Log:
         """Return logs with the same catalogue as one, in order."""
         whole = copy.copy(logs[0])
-        for name in ("played", "rewards", "propensities", "probabilities", "offered"):
+        for name in OF_ROUNDS:
             values = [getattr(log, name) for log in logs]
             missing = any(value is None for value in values)
             object.__setattr__(whole, name, None if missing else np.concatenate(values))
@@ -314,7 +316,7 @@ class Log:
     def rows(self, chosen: slice | NDArray[Any]) -> Log:
         """Return a log of some of the rows."""
         part = copy.copy(self)
-        for name in ("played", "rewards", "propensities", "probabilities", "offered"):
+        for name in OF_ROUNDS:
             value = getattr(self, name)
             object.__setattr__(part, name, None if value is None else value[chosen])
         own = self.contexts

@@ -18,7 +18,7 @@ from kernel_bandits.offpolicy import estimators
 from kernel_bandits.offpolicy.candidates import Candidate, Play
 from kernel_bandits.offpolicy.estimators import Rounds
 from kernel_bandits.offpolicy.intervals import bootstrap, studentised
-from kernel_bandits.offpolicy.overlap import Overlap, Plays, overlap_of
+from kernel_bandits.offpolicy.overlap import Overlap, Plays, effective_rounds, overlap_of
 from kernel_bandits.offpolicy.reward_model import CrossFit, EarlierMean, RewardModel, Written
 
 # Rounds times actions that are looked at together.
@@ -239,7 +239,8 @@ class _Value:
                 continue
             if self.written_by == "learning":
                 own = weights if name in UNBIASED else np.ones(len(values))
-                one = Estimate(*studentised(values, own, self.level), chosen.get(name))
+                effective = effective_rounds(own * self.rounds.weights)
+                one = Estimate(*studentised(values, own, self.level, effective), chosen.get(name))
             else:
                 one = bootstrapped(values, self.level, self.seed, chosen.get(name))
             if name in SHRUNK and np.isfinite(terms[RECOMMENDED]).all():

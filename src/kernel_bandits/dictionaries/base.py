@@ -185,7 +185,7 @@ class DictionaryRule(ABC):
 
     def capped(self, size: int) -> Self:
         """Return the rule with this many anchors at most, where it has a cap and none was given."""
-        del size  # a rule without a cap stays as it is
+        del size  # this rule has no cap
         return self
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,28 +25,6 @@ class Outside(NamedTuple):
     counts: FloatArray
     rewards: FloatArray
     order: NDArray[np.intp]
-
-
-class Blocks(Protocol):
-    """What a pass needs of a history."""
-
-    def blocks(self) -> Iterator[Block]:
-        """Return points, their counts and sums of rewards, block by block."""
-
-
-class Thinned:
-    """Every k-th observation, each standing for those around it."""
-
-    def __init__(self, points: FloatArray, rewards: FloatArray, most: int) -> None:
-        step = -(-len(points) // most)
-        self.points, self.rewards, self.count = points[::step], rewards[::step], float(step)
-
-    def blocks(self) -> Iterator[Block]:
-        """Return views of points, their counts and sums of rewards, as :meth:`History.blocks`."""
-        for start in range(0, len(self.points), BLOCK_ROWS):
-            rows = slice(start, start + BLOCK_ROWS)
-            points = self.points[rows]
-            yield points, np.full(len(points), self.count), self.count * self.rewards[rows]
 
 
 class _Repeats:

@@ -36,7 +36,7 @@ from kernel_bandits.posterior.basis import (
     require_finite_between_points,
     require_resolution,
 )
-from kernel_bandits.posterior.history import BLOCK_ROWS, Blocks, History, Outside, Thinned
+from kernel_bandits.posterior.history import BLOCK_ROWS, History, Outside
 from kernel_bandits.posterior.ridge import (
     RECENT_ROWS,
     Deferred,
@@ -161,13 +161,10 @@ class NystromPosterior(RegressionPosterior):
         return None if self.history is None else self.history.weights
 
     def evaluate(self, points: FloatArray) -> _NystromEvaluation:
-        return self._evaluate(self.basis.gram(points), self.basis.kernel.diag(points))
+        return self.evaluate_gram(self.basis.gram(points), self.basis.kernel.diag(points))
 
-    def evaluate_gram(self, points: FloatArray, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
-        del points
-        return self._evaluate(gram, prior)
-
-    def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
+    def evaluate_gram(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
+        """Evaluate points whose k(points, anchors) (A, m) and k(s, s) (A,) are known; the former is overwritten."""
         features, residual = self.basis.coordinates(gram, prior)
         mean = linalg.times_vector(features, self.regression.weights)
         # std² = λσ² = residual + λ·φᵀPφ
@@ -216,21 +213,21 @@ class NystromPosterior(RegressionPosterior):
         gram, prior = basis.gram(points), basis.kernel.diag(points)
         actions, anchors = gram.shape
         if actions < MINIMUM_ACTIONS or anchors < MINIMUM_ANCHORS or gram.size < MINIMUM_ENTRIES:
-            return None, self._evaluate(gram, prior)
+            return None, self.evaluate_gram(gram, prior)
         # mean = k_Z(s)ᵀJᵀw at O(m) per action, std from what it is at some of them
         coefficients = basis.weights(self.regression.weights)
         known = pivots(len(points), len(basis.anchors))
-        exact = self._evaluate(gram[known], prior[known])
+        exact = self.evaluate_gram(gram[known], prior[known])
         stds = std_bounds(basis.kernel, points, prior, known, exact.std)
         bounds = linalg.times_vector(gram, coefficients) + bonus * stds
         likely = likely_winners(bounds)
-        sample = self._evaluate(gram[likely], prior[likely])
+        sample = self.evaluate_gram(gram[likely], prior[likely])
         best = max(float((some.mean + bonus * some.std).max()) for some in (exact, sample))
         slack = rounding_slack(bounds, bonus, prior, coefficients, basis.kernel.diag(basis.anchors))
         chosen = survivors(bounds, best - slack)
         if chosen is None:
-            return None, self._evaluate(gram, prior)
-        return chosen, self._evaluate(gram[chosen], prior[chosen])
+            return None, self.evaluate_gram(gram, prior)
+        return chosen, self.evaluate_gram(gram[chosen], prior[chosen])
 
     def means(self, points: FloatArray) -> FloatArray:
         basis = self.basis
@@ -514,7 +511,7 @@ class NystromPosterior(RegressionPosterior):
         return residual / self.regularization + explained
 
     def _rebuilt(
-        self, candidates: FloatArray, history: Blocks | None, mean_residual: float = 0.0, limit: int | None = None
+        self, candidates: FloatArray, history: History | None, mean_residual: float = 0.0, limit: int | None = None
     ) -> tuple[Self, FloatArray, FloatArray]:
         """Return the posterior carried by other anchors, as :meth:`AnchorBasis.chosen`: one pass, O(t·m²).
 
@@ -596,13 +593,13 @@ class _AnchoredBound(Bound):
 
     def values(self, actions: FloatArray) -> FloatArray:
         with np.errstate(invalid="ignore", over="ignore"):
-            evaluation = self._posterior._evaluate(*self._sections(actions))
+            evaluation = self._posterior.evaluate_gram(*self._sections(actions))
         self._posterior.require_finite(evaluation)
         return evaluation.mean + self._bonus * evaluation.std
 
     def with_gradients(self, actions: FloatArray) -> tuple[FloatArray, FloatArray]:
         gram, prior, pullback = self._sections.with_pullback(actions)
-        evaluation = self._posterior._evaluate(gram, prior)
+        evaluation = self._posterior.evaluate_gram(gram, prior)
         gradients = pullback(*self._posterior._slopes(evaluation, self._bonus))
         return evaluation.mean + self._bonus * evaluation.std, gradients
 
@@ -742,11 +739,12 @@ def _carried(
     posterior: NystromPosterior, points: FloatArray, history: History, candidates: FloatArray, level: float
 ) -> tuple[Any, FloatArray]:
     """Return a posterior that carries a history by as many anchors as it takes, and Σφφᵀ."""
-    seen: Blocks = history
-    rows, count = points, len(points)
+    seen, rows, count = history, points, len(points)
     if count > MOST_OBSERVATIONS:
-        seen = thinned = Thinned(points, np.zeros(count), MOST_OBSERVATIONS)
-        rows = thinned.points
+        # every k-th observation stands for those around it
+        step = -(-count // MOST_OBSERVATIONS)
+        rows = points[::step]
+        seen = History().extended(rows, np.zeros(len(rows)), np.full(len(rows), float(step)))
     candidates = candidates[:: -(-len(candidates) // MOST_CANDIDATES)]
     carried, candidates, mean_residual, limit, second_moment = _enough(posterior, rows, count, seen, candidates, level)
     if seen is not history:
@@ -758,7 +756,7 @@ def _enough(
     posterior: NystromPosterior,
     points: FloatArray,
     count: int,
-    history: Blocks,
+    history: History,
     candidates: FloatArray,
     level: float,
 ) -> tuple[Any, FloatArray, float, int, FloatArray]:

@@ -301,13 +301,12 @@ class NystromPosterior(RegressionPosterior):
         variance = residual / self.regularization + evaluation.explained.item(row)
         candidate = Candidate(point, self.basis.anchors, features, residual, prior, variance)
         proposal, after, is_anchor = self.dictionary.propose(candidate), copied(self), False
-        if proposal.draw:
-            grown = self._with_anchor(candidate)
+        if not proposal.resample:
+            grown = self._with_anchor(candidate) if proposal.draw else None
             if grown is not None:
                 is_anchor, (after, candidate, features, residual) = True, grown
-        after.dimension = len(point)
-        if not proposal.resample:
             after.dictionary = self.dictionary.after(candidate, proposal, is_anchor)
+        after.dimension = len(point)
         return after, features, residual, is_anchor, proposal.resample
 
     def _with_anchor(self, candidate: Candidate) -> tuple[Self, Candidate, FloatArray, float] | None:

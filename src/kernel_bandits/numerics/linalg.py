@@ -249,8 +249,8 @@ def correlate(normals: FloatArray, covariance: FloatArray) -> FloatArray:
 
 
 def largest_eigenvalue(symmetric: FloatArray) -> float:
-    """Return the largest eigenvalue of a positive semi-definite matrix, at least 0."""
-    return max(float(np.linalg.eigvalsh(symmetric)[-1]), 0.0)
+    """Return the largest eigenvalue of a positive semi-definite matrix, at least 0; that of an empty one is 0."""
+    return float(np.linalg.eigvalsh(symmetric).max(initial=0.0))
 
 
 # A symmetric matrix that gains a row and a column now and then, as a value: what is new waits beside it and joins in

@@ -34,6 +34,7 @@ from kernel_bandits.boxes.search import around, candidates, finalists
 from kernel_bandits.confidence import GuaranteedRadius
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import require_columns
+from kernel_bandits.learning.defaults import FIRST_SETTLED, RECENT_WAITS
 from kernel_bandits.numerics.linalg import threads_for
 from kernel_bandits.policy.diagnostics import TOGETHER, Diagnostics, Predicted, Residuals, diagnose
 from kernel_bandits.policy.export import export
@@ -59,6 +60,8 @@ ROUNDING = float(np.finfo(float).eps)
 # What stands for a box in an outlook: the largest bounds of so many standard deviations, and actions about them within
 # so many widths of the box.
 OUTLOOK, NEAR_BEST = 3.0, 0.1
+# Vectors of more numbers are left out of explanations.
+LONGEST = 12
 V = TypeVar("V", float, FloatArray)
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -155,6 +158,8 @@ class Explanation:
         rest: what all other points add to the mean together.
         prior_mean: the expected reward far from all data, 0 unless it is learned. The contributions are of rewards less
             the prior mean.
+        context_columns: how many of the leading columns of points are the context.
+        box: by which actions are named; None for plain numbers.
     """
 
     mean: float
@@ -164,6 +169,49 @@ class Explanation:
     rewards: FloatArray | None
     rest: float
     prior_mean: float
+    context_columns: int = 0
+    box: Box | None = None
+
+    def __str__(self) -> str:
+        """Return one line for each part of the mean."""
+        split, past = self.context_columns, []
+        for row, point in enumerate(self.points):
+            action: Any = point[split:] if self.box is None else self.box.named(point[split:])
+            reward = None if self.rewards is None else self.rewards.item(row)
+            past.append((self.contributions.item(row), action, point[:split], reward))
+        return explained(self, "", past)
+
+
+def explained(found: Any, name: str, past: Iterable[tuple[float, Any, Any, float | None]]) -> str:
+    """Return an explanation in words: a line for each part of the mean.
+
+    Args:
+        found: what has mean, exploration, prior mean and rest.
+        name: of what was chosen; empty for none.
+        past: contribution, action, context and reward of the past rounds that count most.
+    """
+    lines = [
+        f"expected reward {found.mean:.4g}" + (f" of {name}" if name else ""),
+        f"exploration {found.exploration:+.4g}",
+        f"{found.prior_mean:+.4g} before any reward",
+    ]
+    for share, action, context, reward in past:
+        given = in_words(context)
+        earned = "" if reward is None else f", which earned {reward:.4g}"
+        lines.append(f"{share:+.4g} from {in_words(action)}{f' for {given}' if given else ''}{earned}")
+    return "\n".join([*lines, f"{found.rest:+.4g} from all other rounds"])
+
+
+def in_words(value: Any) -> str:
+    """Return a row, an action or one of their values, for people to read."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {in_words(item)}" for key, item in value.items())
+    if isinstance(value, np.ndarray):
+        # vectors of embeddings are long
+        return ", ".join(f"{number:.4g}" for number in value.tolist()) if value.size <= LONGEST else "…"
+    if isinstance(value, (float, np.floating)):
+        return "missing" if math.isnan(value) else f"{value:.4g}"
+    return "missing" if value is None else "…" if isinstance(value, list) else str(value)
 
 
 class Told(NamedTuple):
@@ -185,7 +233,8 @@ class State:
         pending: the joint points (d,) of the decisions that await their reward, by number, oldest first.
         fates: what happened to the last decisions that no longer do: the reward, or words.
         told: rewards that wait for those of earlier decisions, by number, where the model learns in order.
-        longest_wait: the most decisions that were asked for, itself included, before one of them was told.
+        waits: how many decisions were asked for until the rewards of others were told: the most of the last
+            ``RECENT_WAITS`` or fewer, the most of as many before them, and how many those last are.
         guards: the constraints with what was measured; None for none.
         residuals: of all rewards but the last ones against what was predicted of them.
         predicted: the last ones, with what was predicted.
@@ -196,18 +245,18 @@ class State:
         "fates",
         "guards",
         "issued",
-        "longest_wait",
         "model",
         "pending",
         "predicted",
         "residuals",
         "rewards_learned",
         "told",
+        "waits",
     )
 
     def __init__(self, model: Model) -> None:
         self.model: Any = model
-        self.told, self.longest_wait = Pending[Told](), 0
+        self.told, self.waits = Pending[Told](), (0, 0, 0)
         self.rewards_learned = self.issued = 0
         self.dimensions: tuple[int | None, int | None] = (None, None)
         self.pending, self.fates = Pending[FloatArray](), Pending[float | str]()
@@ -216,8 +265,23 @@ class State:
 
     @property
     def barrier(self) -> int:
-        """The first decision that is still to be told; one that waits longer than any did is not waited for."""
-        return next(self.pending.since(self.issued - self.longest_wait + 1), self.issued)
+        """The first decision that is still to be told; one that waits longer than any did lately is not waited for.
+
+        At first nobody knows how long rewards take: as long as most decisions are still to be told, all are waited for.
+        """
+        settled = len(self.fates)
+        if 0 < settled < FIRST_SETTLED:
+            open_before = sum(1 for _ in islice(self.pending.before(max(self.fates)), settled + 1))
+            if open_before > settled:
+                return next(self.pending.since(0))
+        return next(self.pending.since(self.issued - max(self.waits[:2]) + 1), self.issued)
+
+    def waited(self, first: int, count: int) -> tuple[int, int, int]:
+        """Return :attr:`waits` once so many more rewards are told, of this decision and of later ones."""
+        (recent, before, known), wait = self.waits, self.issued - first
+        if known >= RECENT_WAITS:
+            recent, before, known = 0, recent, 0
+        return max(recent, wait), before, known + count
 
     def settling(self, fates: Mapping[int, float | str]) -> dict[str, Any]:
         """Return what changes by decisions that are settled, each with its reward or words as :data:`EXPIRED`."""
@@ -403,6 +467,12 @@ class Policy(ABC):
     def pending(self) -> tuple[int, ...]:
         """The ids of the decisions of :meth:`ask` that were neither told nor expired, oldest first."""
         return tuple(self._state.pending)
+
+    @property
+    def awaited(self) -> dict[int, tuple[FloatArray, FloatArray]]:
+        """Context (d_x,) and action (d_a,) of each decision in :attr:`pending`, by its id."""
+        split = self._state.dimensions[0] or 0
+        return {key: (point[:split].copy(), point[split:].copy()) for key, point in self._state.pending.items()}
 
     @property
     def issued(self) -> int:
@@ -655,8 +725,8 @@ class Policy(ABC):
                 _learning(state, points, rewards, weight, keys), guards=guards, rewards_learned=counted, **settled
             )
         told = zip(keys, map(Told, points, rewards, repeat(weight)), strict=False)
-        longest = max(state.longest_wait, state.issued - min(keys))
-        after = evolve(state, guards=guards, rewards_learned=counted, longest_wait=longest, **settled)
+        waits = state.waited(min(keys), len(keys))
+        after = evolve(state, guards=guards, rewards_learned=counted, waits=waits, **settled)
         return _caught_up(evolve(after, told=state.told.with_items(dict(told))))
 
     @final
@@ -806,10 +876,11 @@ class Policy(ABC):
         return {} if state.guards is None else state.guards.predict(points)
 
     @final
-    def explain(self, decision: Decision, count: int = 5) -> Explanation:
+    def explain(self, decision: Decision, count: int = 5, box: Box | None = None) -> Explanation:
         """Return the past points that contribute most to a decision's mean, and the exploration in its bound.
 
-        The decision is one of :meth:`select` or :meth:`ask`; at most ``count`` points are returned.
+        The decision is one of :meth:`select` or :meth:`ask`; at most ``count`` points are returned. Printed, the
+        explanation has a line for each of them, with settings by name if their box is given.
         """
         if not isinstance(decision, Decision):
             raise InputError(f"decision: expected what select or ask returned, got {type(decision).__name__}.")
@@ -826,6 +897,8 @@ class Policy(ABC):
             rewards=None if rewards is None else rewards[strongest],
             rest=total - float(contributions[strongest].sum()),
             prior_mean=prior_mean,
+            context_columns=len(decision.context),
+            box=box,
         )
 
     @final
@@ -837,14 +910,15 @@ class Policy(ABC):
     ) -> None:
         """Write mean and standard deviation as a function of context and action to a JSON file.
 
-        A few lines of NumPy or JavaScript evaluate it, without this library. A file of this name is replaced.
+        Those of constrained outputs too, with their limits. A few lines of NumPy or JavaScript evaluate it, without
+        this library. A file of this name is replaced.
 
         Args:
             path: of the file.
             columns: names of the columns, context columns first; ``column 0`` and so on unless given.
             variables: how the variables of a table become these columns, where there is one; written as they are.
         """
-        export(self.posterior, path, columns, variables)
+        export(self.posterior, path, columns, variables, self._state.guards)
 
     @final
     def learn_sums(self, basis: AnchorBasis, sums: Sums, context_columns: int) -> None:

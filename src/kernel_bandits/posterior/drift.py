@@ -350,6 +350,11 @@ class ForgettingPosterior(PosteriorAround):
     may_be_due: bool = fact("within.may_be_due")
 
     @property
+    def learns_in_order(self) -> bool:  # type: ignore[override] # computed here, kept elsewhere
+        # successes that come before their silences look like a change
+        return self._test is not None or self.within.learns_in_order
+
+    @property
     def kernel(self) -> Any:  # type: ignore[override] # computed here, kept elsewhere
         within = self.within.kernel
         return within.kernel if isinstance(within, Timed) else within

@@ -72,7 +72,7 @@ def played(make, rounds: int, pending: int = 0):
 
 def _update_chosen(policy):
     """The update of the last choice, which ``prepare`` made."""
-    policy.update(CONTEXTS[70], policy._last.point[2:], 0.5)
+    policy.update(CONTEXTS[70], policy._last[2][2:], 0.5)
 
 
 def _choose(policy):

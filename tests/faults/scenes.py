@@ -42,7 +42,7 @@ POLICIES = {
 }
 # One of each way to keep a model: exact, projected, on features, learned, in stages, as a family; and one that draws.
 KINDS = ("k_ucb", "ek_ucb", "random_features_ucb", "discount, learned", "sup_kernel_ucb", "family_ucb")
-KINDS = (*KINDS, "thompson_sampling")
+KINDS = (*KINDS, "thompson_sampling", "cbkb", "ek_ucb, learned")
 
 
 def constrained():

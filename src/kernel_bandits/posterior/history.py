@@ -34,14 +34,19 @@ class _Repeats:
     """
 
     __slots__ = ("_rows", "order")
+    # without the index, which may hold points of histories that grew from this one; it is made anew when needed
+    saved = ("order",)
 
     def __init__(self, rows: dict[bytes, int] | None = None, order: Rows | None = None) -> None:
         self._rows = {} if rows is None else rows
         self.order = Rows() if order is None else order
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # without the index, which may hold points of histories that grew from this one; it is made anew when needed
         return _Repeats, (None, self.order)
+
+    def restore_saved(self, state: dict[str, Any]) -> None:
+        """Fill in what a file holds."""
+        self._rows, self.order = {}, state["order"]
 
     def appended(self, point: FloatArray, known: Rows) -> _Repeats:
         """Return them with one more point, given the different points so far."""

@@ -309,6 +309,8 @@ class NystromPosterior(RegressionPosterior):
         after.dimension = len(point)
         return after, features, residual, is_anchor, proposal.resample
 
+    # What a kernel leaves that is not finite is refused by name.
+    @np.errstate(invalid="ignore", over="ignore")
     def _with_anchor(self, candidate: Candidate) -> tuple[Self, Candidate, FloatArray, float] | None:
         """Return the posterior with one more anchor, of which the past learns; None if the point adds no direction.
 

@@ -1246,8 +1246,8 @@ def _learning(
             prediction = model.evaluate_awaited(keys, points)
             means, stds = prediction.mean.tolist(), prediction.std.tolist()
         changes = len(model.kernel_changes)
-        for ahead, told in enumerate(zip(rewards, means, stds, strict=True)):
-            predicted = (*predicted, (*told, model.regularization, model.round_index + ahead, changes))
+        for offset, told in enumerate(zip(rewards, means, stds, strict=True)):
+            predicted = (*predicted, (*told, model.regularization, model.round_index + offset, changes))
             # a few are compared at once, which is faster
             if len(predicted) == TOGETHER:
                 residuals, predicted = residuals.after(predicted), ()

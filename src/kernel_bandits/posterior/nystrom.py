@@ -38,6 +38,7 @@ from kernel_bandits.posterior.basis import (
 )
 from kernel_bandits.posterior.history import BLOCK_ROWS, History, Outside
 from kernel_bandits.posterior.ridge import (
+    FEWEST_TOGETHER,
     RECENT_ROWS,
     Deferred,
     Mass,
@@ -47,8 +48,8 @@ from kernel_bandits.posterior.ridge import (
 )
 from kernel_bandits.values import Pending, copied, evolve, fact
 
-# A few points are awaited and settled faster one by one; at most so many enter by one matrix product or one change.
-FEWEST, MOST_AWAITED, MOST_SETTLED = 8, 128, 1024
+# At most so many points are awaited or settled by one matrix product.
+MOST_AWAITED, MOST_SETTLED = 128, 1024
 
 
 class Awaited(NamedTuple):
@@ -362,7 +363,7 @@ class NystromPosterior(RegressionPosterior):
                 posterior = posterior._awaiting_one(keys[start], points[start].copy(), evaluated)
                 start += 1
             # points behind one that changes the dictionary are evaluated in vain: aim at the gap between two
-            window = max(2 * (done + 1), FEWEST)
+            window = max(2 * (done + 1), FEWEST_TOGETHER)
         return posterior
 
     def _awaiting_one(self, key: int, point: FloatArray, evaluated: Evaluated | None) -> Self:
@@ -381,7 +382,7 @@ class NystromPosterior(RegressionPosterior):
     def _awaiting_quietly(self, keys: Sequence[int], points: FloatArray) -> tuple[Self, int]:
         """Return the posterior that awaits the leading points that leave the anchors alone, and how many they are."""
         dictionary = self.dictionary
-        if len(keys) < FEWEST or not len(self.basis) or dictionary.uses_variance or dictionary.merges_repeats:
+        if len(keys) < FEWEST_TOGETHER or not len(self.basis) or dictionary.uses_variance or dictionary.merges_repeats:
             return self, 0
         features, residual, quiet, dictionary = _LogLearning(self).absorbed(points)
         if not quiet:
@@ -391,7 +392,7 @@ class NystromPosterior(RegressionPosterior):
         awaited = {key: Awaited(row.copy(), own.copy(), left) for key, row, own, left in kept}
         after = evolve(
             self,
-            with_pending=self.with_pending.counted_many(features[:quiet]),
+            with_pending=self.with_pending.learned_many(features[:quiet], np.zeros(quiet)),
             awaited=self.awaited.with_items(awaited),
             dictionary=dictionary,
             dimension=points.shape[1],
@@ -404,34 +405,18 @@ class NystromPosterior(RegressionPosterior):
         if weights is not None:
             # they were counted with weight 1
             return super().settled(keys, points, rewards, weights)
-        posterior, done = self, 0
-        while len(keys) - done >= FEWEST and not self.dictionary.merges_repeats:
-            some = slice(done, done + MOST_SETTLED)
+        posterior = self
+        for start in range(0, len(keys), MOST_SETTLED):
+            some = slice(start, start + MOST_SETTLED)
             posterior = posterior._settled_together(keys[some], rewards[some])
-            done += len(keys[some])
-        for row in range(done, len(keys)):
-            posterior = posterior._settled_one(keys[row], rewards.item(row))
         return posterior
 
-    def _settled_one(self, key: int, reward: float) -> Self:
-        awaited = self._current(key)
-        regression = self.regression.learned(awaited.features, reward)
-        history = None if self.history is None else self.history.appended(awaited.point, reward, 1.0, awaited.is_anchor)
-        return self._released([key], regression, history, awaited.residual)
-
     def _settled_together(self, keys: Sequence[int], rewards: FloatArray) -> Self:
-        awaited = [self._current(key) for key in keys]
-        regression, _, _ = self.regression.learned_many(np.array([one.features for one in awaited]), rewards)
-        points, residual = np.array([one.point for one in awaited]), np.array([one.residual for one in awaited])
-        history = self.history
+        known, history = [self._current(key) for key in keys], self.history
+        regression = self.regression.learned_many(np.array([one.features for one in known]), rewards)
         if history is not None:
-            anchors = [row for row, one in enumerate(awaited) if one.is_anchor]
-            history = history.extended(points, rewards, anchors=anchors)
-        return self._released(keys, regression, history, float(residual.sum()))
-
-    def _released(
-        self, keys: Sequence[int], regression: RidgeRegression, history: History | None, residual: float
-    ) -> Self:
+            anchors = [row for row, one in enumerate(known) if one.is_anchor]
+            history = history.extended(np.array([one.point for one in known]), rewards, anchors=anchors)
         awaited = self.awaited.without(keys)
         return evolve(
             self,
@@ -439,7 +424,7 @@ class NystromPosterior(RegressionPosterior):
             with_pending=self.with_pending if awaited else regression,
             awaited=awaited,
             history=history,
-            residual_trace=self.residual_trace + residual,
+            residual_trace=self.residual_trace + sum(one.residual for one in known),
             round_index=self.round_index + len(keys),
         )
 
@@ -482,8 +467,11 @@ class NystromPosterior(RegressionPosterior):
         # no coins are flipped: where a history is learned, anchors are chosen
         if not points:
             return evolve(self, awaited=Pending(), with_pending=self.regression)
-        awaited = self._in_coordinates(points)
-        counted = self.regression.counted_each([each.features for each in awaited.values()])
+        awaited, counted = self._in_coordinates(points), self.regression
+        keys = list(awaited)
+        for start in range(0, len(keys), BLOCK_ROWS):
+            block = np.array([awaited[key].features for key in keys[start : start + BLOCK_ROWS]])
+            counted = counted.learned_many(block, np.zeros(len(block)))
         return evolve(self, awaited=Pending(awaited), with_pending=counted)
 
     def _resampled(self) -> Self:

@@ -280,7 +280,7 @@ class AnchorBasis:
         Φ(s_i) = J k_Z(s_i), O(t·m), kernel recomputed block by block.
 
         ``since`` is how many observations came before each of the last q anchors; later ones count in its coordinate
-        already. Where repeats are merged, every anchor must be newer than all observations.
+        already.
         """
         size, further = len(self.anchors), len(since)
         added, newest = np.asarray(since), self.whitening.last_rows(further)

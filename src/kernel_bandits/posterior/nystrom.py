@@ -121,7 +121,7 @@ class NystromPosterior(RegressionPosterior):
         self.basis = AnchorBasis(self.kernel, self.regularization)
         self.regression = self.with_pending = RidgeRegression(self.regularization)
         self.awaited = Pending[Awaited]()
-        self.history = History(self.dictionary.merges_repeats) if rule.history == "all" else None
+        self.history = History() if rule.history == "all" else None
         self.dimension, self.round_index, self.residual_trace = None, 0, 0.0
         anchors = self.dictionary.initial_points
         if anchors is not None:
@@ -207,7 +207,7 @@ class NystromPosterior(RegressionPosterior):
         for points, counts, sums in self.history.blocks():
             values.append(sums * linalg.times_vector(basis.gram(points), coefficients))
             rewards.append(sums / counts)
-        return self.history.rows, np.concatenate(values), np.concatenate(rewards)
+        return self.history.points, np.concatenate(values), np.concatenate(rewards)
 
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _NystromEvaluation]:
         basis = self.basis
@@ -382,7 +382,7 @@ class NystromPosterior(RegressionPosterior):
     def _awaiting_quietly(self, keys: Sequence[int], points: FloatArray) -> tuple[Self, int]:
         """Return the posterior that awaits the leading points that leave the anchors alone, and how many they are."""
         dictionary = self.dictionary
-        if len(keys) < FEWEST_TOGETHER or not len(self.basis) or dictionary.uses_variance or dictionary.merges_repeats:
+        if len(keys) < FEWEST_TOGETHER or not len(self.basis) or dictionary.uses_variance:
             return self, 0
         features, residual, quiet, dictionary = _LogLearning(self).absorbed(points)
         if not quiet:
@@ -476,15 +476,10 @@ class NystromPosterior(RegressionPosterior):
 
     def _resampled(self) -> Self:
         """Redraw the dictionary from every point played, awaited ones included."""
-        blocks = [(points, counts) for points, counts, _ in self.kept_history.blocks()]
+        blocks = [points for points, _, _ in self.kept_history.blocks()]
         if self.awaited:
-            awaited = np.array([awaited.point for awaited in self.awaited.values()])
-            blocks.append((awaited, np.ones(len(awaited))))
-        played = PlayedPoints(
-            np.concatenate([points for points, _ in blocks]),
-            np.concatenate([counts for _, counts in blocks]),
-            lambda: np.concatenate([self._variances(points) for points, _ in blocks]),
-        )
+            blocks.append(np.array([awaited.point for awaited in self.awaited.values()]))
+        played = PlayedPoints(np.concatenate(blocks), lambda: np.concatenate(list(map(self._variances, blocks))))
         drawn, dictionary = self.dictionary.redrawn(played)
         anchors = as_points("redrawn", drawn, played.points.shape[1])
         rebuilt, _, _ = self._rebuilt(anchors, self.history)
@@ -631,8 +626,7 @@ class _LogLearning:
     @np.errstate(invalid="ignore", over="ignore")
     def learned(self, points: FloatArray, rewards: FloatArray) -> Any:
         """Return the posterior with points (n, d) and rewards (n,)."""
-        needs_solutions = self._dictionary.uses_variance or self._dictionary.merges_repeats
-        is_deferred = not needs_solutions and len(points) > len(self._basis)
+        is_deferred = not self._dictionary.uses_variance and len(points) > len(self._basis)
         start, count = 0, FIRST_BATCH_ROWS
         while start < len(points):
             quiet = self._learn_quiet(points[start : start + count], rewards[start : start + count])

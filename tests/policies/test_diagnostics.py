@@ -126,7 +126,7 @@ def test_diagnostics_say_whether_rewards_are_as_predicted():
     calm, sure = (kb.k_ucb(kb.Gaussian(0.5), regularization=noise, seed=0) for noise in (1.0, 0.01))
     generator = np.random.default_rng(0)
     assert "as predicted: not known yet" in str(calm.diagnostics())
-    for _ in range(60):
+    for _ in range(100):
         action, reward = generator.random(1), generator.standard_normal()
         for policy in (calm, sure):
             policy.update([], action, float(reward))

@@ -149,8 +149,12 @@ SUSPECT_SHARE = 0.5
 
 # How long rewards take, in decisions: python benchmarks/default/shops.py --shop late
 
-# Until so many decisions are settled, all are waited for unless most are: purchases come before silences do.
+# As long as rewards are all the same, all are waited for until this share of the decisions is settled,
+NEARLY_ALL = 0.9
+# and where they differ, until this share is,
+MOST = 0.5
+# or so many are: purchases come before silences do.
 FIRST_SETTLED = 64
-# A decision is lost, and not waited for, if it has waited longer than any of the last rewards that were told, of so
-# many to twice as many: one reward that came a month late is not the rule.
+# Later a decision that has waited longer than any of the last rewards that were told, of so many to twice as many, is
+# lost, and not waited for.
 RECENT_WAITS = 256

@@ -251,6 +251,9 @@ def fate(mutant: Mutant | None, tests: Sequence[str], limit: int) -> tuple[Fate,
         try:
             code, failed = heard.recv()
         except EOFError:
+            if process.exitcode is None or process.exitcode > 0:
+                # no test ran, so that none has failed
+                raise RuntimeError(f"the tests of {mutant} did not start: exit code {process.exitcode}") from None
             return "killed", f"the process ended with {process.exitcode}"
         if code and not failed:
             raise RuntimeError(f"pytest ended with code {code} on {tests}: expected tests that run")

@@ -7,8 +7,6 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from kernel_bandits.actions import Box
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.tables import Arms, TablePolicy
@@ -60,19 +58,24 @@ def _asked(ask: DecisionRequest, replica: Replica) -> Asked:
     return Asked(ask.context, offer, ask.excluded)
 
 
-def _as_box(policy: TablePolicy, ranges: Mapping[str, Any]) -> Box:
-    """Return a box from a range for each column of the actions."""
-    columns = policy.features.actions
+def _as_box(policy: TablePolicy, given: Mapping[str, Any]) -> Box:
+    """Return a box from a range or levels for each column of the actions; the one that describes them for {}."""
+    columns, described = policy.features.actions, policy.features.offer
     if not isinstance(columns, Mapping):
         raise InputError("box: the actions of this loop are arms; offer their names.")
-    if set(ranges) != set(columns):
-        raise InputError(f"box: expected a range for each of {', '.join(columns)}, got {', '.join(ranges) or 'none'}.")
-    for name, pair in ranges.items():
-        numbers = isinstance(pair, list) and len(pair) == 2
-        if not numbers or any(isinstance(one, bool) or not isinstance(one, (int, float)) for one in pair):
-            raise InputError(f"box: expected [low, high] for {name!r}, got {shown(pair)}.")
-    low, high = np.array([ranges[name] for name in columns], dtype=float).T
-    return Box(low, high)
+    if not given and described is not None:
+        return described
+    if set(given) != set(columns):
+        raise InputError(f"box: expected a range for each of {', '.join(columns)}, got {', '.join(given) or 'none'}.")
+    settings: dict[str, Any] = {}
+    for name, value in given.items():
+        numbers = isinstance(value, list) and len(value) == 2
+        numbers = numbers and all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in value)
+        levels = isinstance(value, list) and bool(value) and all(isinstance(one, (str, bool)) for one in value)
+        if not numbers and not levels:
+            raise InputError(f"box: expected [low, high] or a list of levels for {name!r}, got {shown(value)}.")
+        settings[name] = tuple(value) if numbers else value
+    return Box(settings)
 
 
 def _draft(command: Decide, asked: Asked, chosen: Sequence[Chosen], replica: Replica) -> dict[str, Any]:
@@ -110,7 +113,8 @@ def _of_a_group(command: Decide, asked: Asked, chosen: Sequence[Chosen], replica
     share, traffic = control.share if control else 0.0, replica.share if len(chosen) > 1 else 0.0
     place = place_of(replica.settings.name, ask.visitor or command.id)
     group = "control" if place < share else "policy"
-    if group == "policy" and (place - share) / (1.0 - share) < traffic:
+    # drawn anew for each decision: what the challenger earns is estimated as if visitors who come again were others
+    if group == "policy" and place_of(f"{replica.settings.name} challenger", command.id) < traffic:
         group = "challenger"
     body: dict[str, Any] = {"group": group} | ({"place": place, "control": str(control)} if control else {})
     if ask.box is not None:
@@ -120,18 +124,18 @@ def _of_a_group(command: Decide, asked: Asked, chosen: Sequence[Chosen], replica
         return body | {"action": action, "propensity": None, "probabilities": None, "mean": None, "std": None}
     policy, rival = spread(ours, asked), spread(theirs, asked)
     today = policy if control is None else _of_today(control, command, asked)
-    # m(a) = s·q(a) + (1 − s)·((1 − t)·p(a) + t·c(a))
-    mixed = [
-        share * q + (1.0 - share) * ((1.0 - traffic) * p + traffic * c)
-        for q, p, c in zip(today, policy, rival, strict=True)
-    ]
+    # m(a) = (1 − t)·p(a) + t·c(a) without the control group, s·q(a) + (1 − s)·m(a) with it
+    both = [(1.0 - traffic) * p + traffic * c for p, c in zip(policy, rival, strict=True)]
+    mixed = [share * q + (1.0 - share) * m for q, m in zip(today, both, strict=True)]
     made = {"policy": ours, "challenger": theirs}.get(group)
     index = _coins.choices(range(len(today)), today)[0] if made is None else made.place
-    body |= {"action": as_plain(asked.offer[index]), "propensity": mixed[index], "probabilities": mixed}
     body |= {"mean": made.mean if made else None, "std": made.std if made else None}
-    if len(chosen) > 1:
-        body["weights"] = [policy[index] / mixed[index], rival[index] / mixed[index]]
-    return body
+    if made and len(chosen) > 1:
+        body["weights"] = [policy[index] / both[index], rival[index] / both[index]]
+    # where an action cannot be played, nothing is known of what it would have earned
+    known = sum(probability > 0.0 for probability in mixed) == ours.offered
+    body |= {"propensity": mixed[index] if known else None, "probabilities": mixed if known else None}
+    return body | {"action": as_plain(asked.offer[index])}
 
 
 def spread(chosen: Chosen, asked: Asked) -> list[float]:

@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -249,8 +249,11 @@ def parse_settings(text: str, source: str = "loop.toml") -> Settings:
         problems.append(problem)
         tables = data.get("loops")
     for name, table in tables.items() if isinstance(tables, dict) else ():
+        ill_typed = list(_ill_typed(("loops", name), table))
+        problems += ill_typed
         try:
-            loops[name] = _loop(name, table, list(tables))
+            if not ill_typed:
+                loops[name] = _loop(name, table, list(tables))
         except _MistakeError as problem:
             problems.append(problem)
     if problems:
@@ -269,6 +272,15 @@ def _convert(here: Sequence[str], table: Any, kind: Any) -> Any:
     except msgspec.ValidationError as reason:
         path, words = in_words(reason, kind, table)
         raise _MistakeError((*here, *path), words) from reason
+
+
+def _ill_typed(here: Sequence[str], table: Any) -> Iterator[_MistakeError]:
+    """Yield a mistake for each key of a loop whose value does not fit."""
+    for key, value in table.items() if isinstance(table, dict) else ():
+        try:
+            _convert(here, {key: value}, LoopSettings)
+        except _MistakeError as problem:
+            yield problem
 
 
 def _loop(name: str, table: Any, names: Sequence[str]) -> LoopSettings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Self, TypeAlias
 
@@ -21,7 +21,7 @@ Value: TypeAlias = float | int | str | bool
 ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Range:
     """A setting that is a number between two others.
 
@@ -39,8 +39,8 @@ class Range:
     logarithm: bool = False
     unit: str = ""
     # actions hold (y − origin)/length, with y the number or its logarithm; others where a table encodes them so
-    origin: float = field(default=0.0, repr=False)
-    length: float = field(default=1.0, repr=False)
+    origin: float = 0.0
+    length: float = 1.0
 
     def __post_init__(self) -> None:
         try:
@@ -53,6 +53,9 @@ class Range:
             raise InputError(f"Range: expected limits above 0, whose logarithms are taken, got {low:g}.")
         if self.whole and not (low.is_integer() and high.is_integer()):
             raise InputError(f"Range: expected whole numbers as limits, got {low:g} and {high:g}.")
+
+    def __repr__(self) -> str:
+        return f"Range({self.low!r}, {self.high!r}{_options(self, 'whole', 'logarithm', 'unit')})"
 
     def columns(self, values: FloatArray) -> FloatArray:
         """Return what actions hold for values."""
@@ -94,7 +97,7 @@ class Range:
         return low, high
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Choice:
     """A setting that is one of several levels.
 
@@ -109,7 +112,7 @@ class Choice:
     ordered: bool = False
     unit: str = ""
     # the vector of each level; others where a table encodes them so
-    codes: tuple[tuple[float, ...], ...] | None = field(default=None, repr=False)
+    codes: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.levels, (str, bytes)) or not isinstance(self.levels, Sequence) or not self.levels:
@@ -117,6 +120,9 @@ class Choice:
         if len(set(self.levels)) < len(self.levels):
             raise InputError(f"Choice: expected different levels, got {list(self.levels)}.")
         object.__setattr__(self, "levels", tuple(self.levels))
+
+    def __repr__(self) -> str:
+        return f"Choice({list(self.levels)}{_options(self, 'ordered', 'unit')})"
 
     @property
     def vectors(self) -> FloatArray:
@@ -133,12 +139,17 @@ class Choice:
         return list(self.levels).index(level)
 
 
+def _options(value: object, *names: str) -> str:
+    """Return arguments that are not empty, for a repr."""
+    return "".join(f", {name}={own!r}" for name in names if (own := getattr(value, name)))
+
+
 Setting: TypeAlias = Range | Choice
 # By the name of a choice and by its level: the range of other settings.
 Sides: TypeAlias = Mapping[str, Mapping[Any, Mapping[str, tuple[float, float]]]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class LinearLimit:
     """A limit on a weighted sum of settings: least ≤ Σ weight·value ≤ most.
 
@@ -160,6 +171,10 @@ class LinearLimit:
                 f"LinearLimit: expected weights by the name of a setting and least ≤ most, got {dict(self.weights)}, "
                 f"{self.least} and {self.most}."
             )
+
+    def __repr__(self) -> str:
+        ends = [f", {name}={end!r}" for name in ("least", "most") if math.isfinite(end := getattr(self, name))]
+        return f"LinearLimit({dict(self.weights)}{''.join(ends)})"
 
 
 class Box:
@@ -189,6 +204,7 @@ class Box:
     """
 
     __slots__ = ("_known", "_regions", "high", "is_plain", "limits", "low", "names", "settings", "sides", "units")
+    saved = ("names", "settings", "sides", "limits")
     low: FloatArray
     high: FloatArray
     names: tuple[str, ...]
@@ -242,6 +258,11 @@ class Box:
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return _rebuilt, (dict(zip(self.names, self.settings, strict=True)), self.sides, self.limits)
+
+    def restore_saved(self, state: Mapping[str, Any]) -> None:
+        """Fill in a box that was saved in a file."""
+        settings = dict(zip(state["names"], state["settings"], strict=True))
+        self.__init__(settings, sides=state["sides"], limits=state["limits"])  # type: ignore[misc]
 
     def _check(self) -> None:
         """Raise unless sides and limits fit the settings, and leave room for each combination of levels."""

@@ -81,6 +81,12 @@ def test_a_mistake_is_named_with_its_line(text, line, words):
     assert words in problem
 
 
+def test_every_key_of_a_loop_is_checked():
+    with pytest.raises(SettingsError) as caught:
+        parse_settings(GOOD.replace("0.1", "2\nsilense = 3"), "shop.toml")
+    assert [problem.partition(": ")[0] for problem in caught.value.problems] == ["shop.toml:3", "shop.toml:4"]
+
+
 def test_every_loop_is_checked():
     broken = GOOD.replace("offers", "first").replace("0.1", "2") + GOOD.partition("[service]")[0].replace(
         "ek_ucb", "none"

@@ -426,3 +426,20 @@ def test_a_batch_has_a_limit(idle):
     worker, commands, submit = idle
     submit(700)
     assert worker._next_commands() == (commands[: worker_module.BATCH], False)
+
+
+def test_a_challenger_that_earns_more_is_promoted_step_by_step(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker_module, "PROMOTION", 0.0)
+    text = LOOP.replace("exploration_floor = 0.2", 'policy = "uniform"').partition("options")
+    challenger = 'challenger = { policy = "lin_ucb", exploration_floor = 0.2, automatic = true }\n'
+    service = Service(tmp_path / "events.db", text[0] + challenger + text[2].partition("\n")[2])
+    for part in range(40):
+        made = service(*(Decide(f"{part}-{i}", False, DecisionRequest(dict(ROW))) for i in range(50)))
+        service.reward(*((event.decision, float(event.body["arm"] == "blue")) for event, _ in made))
+        if service(Query(lambda replica: replica.share))[0] >= 0.25:
+            break
+    changes = [event.body for event in service.store.read("offers", limit=10_000) if event.kind == "change"]
+    assert changes == [{"share": 0.1, "by": "evidence"}, {"share": 0.25, "by": "evidence"}]
+    assert service.digest() == replay(service.settings, service.store).digest()
+    service.worker.stop()
+    service.store.close()

@@ -146,3 +146,11 @@ CHANGE_LIMIT = 12.0
 # From this share of the limit on, which a model that holds passes in one of about 400 rounds, a fit does not begin the
 # test again.
 SUSPECT_SHARE = 0.5
+
+# How long rewards take, in decisions: python benchmarks/default/shops.py --shop late
+
+# Until so many decisions are settled, all are waited for unless most are: purchases come before silences do.
+FIRST_SETTLED = 64
+# A decision is lost, and not waited for, if it has waited longer than any of the last rewards that were told, of so
+# many to twice as many: one reward that came a month late is not the rule.
+RECENT_WAITS = 256

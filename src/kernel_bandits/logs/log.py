@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -42,6 +42,15 @@ def require_rows(name: str, values: NDArray[Any], valid: NDArray[np.bool_], expe
         raise refuse(name, row, expected, values[row].tolist())
 
 
+def require_once(expected: str, values: Iterable[Any], cure: str) -> None:
+    """Raise if a value comes again."""
+    known = set()
+    for value in values:
+        if value in known:
+            raise InputError(f"log: expected {expected}, got {value!r} twice; {cure}.")
+        known.add(value)
+
+
 def columns_of(table: Any) -> Columns:
     """Return the columns of a pandas, polars or pyarrow frame, of a mapping, or of rows."""
     if not isinstance(table, Mapping) and not is_frame(table):
@@ -51,6 +60,7 @@ def columns_of(table: Any) -> Columns:
         names = table.dtype.names or ()
     else:
         names = table.column_names if hasattr(table, "column_names") else getattr(table, "columns", table)
+    require_once("columns with different names", names, "drop or rename one")
     return {str(name): as_column(table[name]) for name in names}
 
 
@@ -82,6 +92,8 @@ def rows_of(columns: Columns, count: int) -> list[dict[str, Any]]:
 
 
 def _finite(name: str, values: FloatArray) -> FloatArray:
+    if not len(values):
+        raise InputError("log: expected at least one row, got none.")
     finite = np.isfinite(values).reshape(len(values), -1)
     require_rows(name, values, np.asarray(finite.all(axis=1)), "finite numbers")
     return values
@@ -140,8 +152,6 @@ class Log:
     def __post_init__(self) -> None:
         rewards = _finite("reward", as_vector("rewards", self.rewards))
         propensities = as_vector("propensities", self.propensities)
-        if not len(rewards):
-            raise InputError("log: expected at least one row, got none.")
         valid = (propensities > 0.0) & (propensities <= 1.0)
         require_rows("propensity", propensities, valid, "a probability above 0 and at most 1")
         distinct, codes = _distinct(self.played)

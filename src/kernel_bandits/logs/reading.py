@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, needs
-from kernel_bandits.logs.log import Columns, ContinuousLog, Log, as_plain_actions, columns_of, key_of, refuse
+from kernel_bandits.logs.log import (
+    Columns,
+    ContinuousLog,
+    Log,
+    as_plain_actions,
+    columns_of,
+    key_of,
+    refuse,
+    require_once,
+)
 from kernel_bandits.logs.vowpal import of_decision_json, read_text
 from kernel_bandits.tables.arms import Arms
 from kernel_bandits.tables.features import Features
@@ -275,9 +284,7 @@ def _read_csv(path: Path) -> dict[str, list[Any]]:
         header = next(reader, None)
         if not header:
             raise InputError(f"{path}: expected a line of column names, got an empty file.")
-        twice = [name for name in dict.fromkeys(header) if name and header.count(name) > 1]
-        if twice:
-            raise InputError(f"{path}: expected columns with different names, got {twice[0]!r} twice; rename one.")
+        require_once("columns with different names", filter(None, header), "drop or rename one")
         rows: list[list[str]] = []
         for row in filter(None, reader):
             if len(row) != len(header):
@@ -354,17 +361,23 @@ def _of_service(rows: Sequence[Mapping[str, Any]], actions: Any, features: Featu
     Decisions that were not activated, and imported rounds without a propensity, say nothing. Those without a reward
     are left out and counted.
     """
-    active = [
-        row
-        for row in rows
-        if row.get("active", True) and not (row.get("group") == "imported" and row.get("propensity") is None)
-    ]
-    kept = [row for row in active if row.get("reward") is not None]
+    kept, left_out = [], 0
+    for place, row in enumerate(rows):
+        known = row.get("propensity") is not None
+        if not row.get("active", True) or (row.get("group") == "imported" and not known):
+            continue
+        if row.get("reward") is None:
+            left_out += 1
+        elif known:
+            kept.append(row)
+        else:
+            raise refuse("propensity", place, "a probability", "none; set exploration_floor in the service")
     if not kept:
         raise InputError("log: expected at least one decision with a reward, got none.")
-    for number, row in enumerate(rows):
-        if row in kept[:1] and row.get("propensity") is None:
-            raise refuse("propensity", number, "a probability", "none; set exploration_floor in the service")
+    if all("number" in row for row in kept):
+        require_once("each decision once", (row["number"] for row in kept), "drop what was exported twice")
+        # an interval that is watched needs the order of the decisions
+        kept.sort(key=lambda row: int(row["number"]))
     played = [
         row["action"] if row.get("arm") is None or isinstance(row["action"], Mapping) else row["arm"] for row in kept
     ]
@@ -376,10 +389,10 @@ def _of_service(rows: Sequence[Mapping[str, Any]], actions: Any, features: Featu
         [row["context"] for row in kept],
         played,
         np.array([row["reward"] for row in kept], dtype=float),
-        np.array([np.nan if row.get("propensity") is None else row["propensity"] for row in kept], dtype=float),
+        np.array([row["propensity"] for row in kept], dtype=float),
         known or None,
         features=features,
-        left_out=len(active) - len(kept),
+        left_out=left_out,
     )
     return _with_offers(log, kept, offers, actions)
 

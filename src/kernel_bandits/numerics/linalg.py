@@ -19,7 +19,7 @@ from scipy.linalg import blas, lapack
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits.values import Rows, evolve
+from kernel_bandits.values import Rows, copied, evolve
 
 # OpenBLAS computes products of up to this many multiplications, and matrix-vector products of up to this many entries,
 # in the calling thread; for these NumPy is equally fast and has less overhead.
@@ -31,7 +31,7 @@ TRIANGULAR_PRODUCT = 700_000
 MIRROR_ROWS = 128
 _BELOW_DIAGONAL = np.tri(MIRROR_ROWS, k=-1, dtype=bool)
 # An array, since NumPy converts a Python 0.0 at every call.
-_ZERO = np.zeros(())
+ZERO = np.zeros(())
 
 
 def appended_to(vector: FloatArray, value: float) -> FloatArray:
@@ -41,14 +41,9 @@ def appended_to(vector: FloatArray, value: float) -> FloatArray:
     return longer
 
 
-def not_negative(values: FloatArray) -> FloatArray:
-    """Return max(v, 0), for values that rounding may have made negative."""
-    return np.maximum(values, _ZERO)
-
-
 def safe_sqrt(variance: FloatArray) -> FloatArray:
     """Return √max(v, 0): the one place that guards against variances made negative by rounding."""
-    return np.sqrt(np.maximum(variance, _ZERO))
+    return np.sqrt(np.maximum(variance, ZERO))
 
 
 def half_inverse(root: FloatArray) -> FloatArray:
@@ -65,7 +60,7 @@ def times_upper(rows: FloatArray, upper: FloatArray) -> FloatArray:
     if len(rows) == 1:
         return blas.dtrmv(upper.T, rows[0], lower=1)[None, :]
     if product <= TRIANGULAR_PRODUCT:
-        return times(rows, upper)
+        return blas.dgemm(1.0, upper.T, rows.T).T
     # (upperᵀ·rowsᵀ)ᵀ, seen by Fortran as lower times a matrix stored by columns
     return blas.dtrmm(1.0, upper.T, rows.T, lower=1, overwrite_b=1).T
 
@@ -81,11 +76,6 @@ def times(rows: FloatArray, matrix: FloatArray) -> FloatArray:
     if rows.size * matrix.shape[1] <= SINGLE_THREADED_PRODUCT:
         return rows.dot(matrix)
     return blas.dgemm(1.0, matrix.T, rows.T).T
-
-
-def plus_times(addend: FloatArray, rows: FloatArray, matrix: FloatArray) -> FloatArray:
-    """Return addend + rows·matrix in a new array."""
-    return blas.dgemm(1.0, matrix.T, rows.T, beta=1.0, c=addend.T).T if rows.size else addend.copy()
 
 
 def lower_solve(factor: FloatArray, rows: FloatArray) -> FloatArray:
@@ -259,8 +249,8 @@ def correlate(normals: FloatArray, covariance: FloatArray) -> FloatArray:
 
 
 def largest_eigenvalue(symmetric: FloatArray) -> float:
-    """Return the largest eigenvalue of a positive semi-definite matrix, at least 0."""
-    return max(float(np.linalg.eigvalsh(symmetric)[-1]), 0.0)
+    """Return the largest eigenvalue of a positive semi-definite matrix, at least 0; that of an empty one is 0."""
+    return float(np.linalg.eigvalsh(symmetric).max(initial=0.0))
 
 
 # A symmetric matrix that gains a row and a column now and then, as a value: what is new waits beside it and joins in
@@ -324,7 +314,9 @@ class Symmetric:
         terms, signs, size = self._terms, self._signs, self.size
         if not terms.size:
             if len(self._matrix) == size and sign < 0.0:
-                return evolve(self, _matrix=minus_outer(self._matrix, vector))
+                after = copied(self)
+                after._matrix = minus_outer(self._matrix, vector)
+                return after
             length = waiting_rows(size)
             terms, signs = Rows(length, width=size + length), Rows(length)
         after = evolve(self, _terms=terms.appended(vector), _signs=signs.appended(sign))
@@ -464,7 +456,7 @@ def threads_for(size: int, count: int = 1) -> AbstractContextManager[None]:
 
 def factorisation_threads(size: int) -> AbstractContextManager[None]:
     """Return a context for factorising a ``size``×``size`` matrix; LAPACK uses threads even for the smallest."""
-    return in_one_thread() if size < WORTH_FACTORISING_TOGETHER else _NOTHING_TO_CHANGE
+    return one_thread if size < WORTH_FACTORISING_TOGETHER and one_thread.libraries else _NOTHING_TO_CHANGE
 
 
 def in_one_thread() -> AbstractContextManager[None]:

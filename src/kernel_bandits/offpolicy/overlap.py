@@ -158,9 +158,9 @@ def _warnings(found: Overlap, weights: FloatArray) -> list[str]:
     words = []
     if found.effective_sample_size < FEW_EFFECTIVE:
         words.append(
-            f"the log can hardly answer: it holds {found.effective_sample_size:,.0f} effective rounds of "
-            f"{found.rounds:,}, and fewer than {FEW_EFFECTIVE:g} make intervals too short. Log more, with more "
-            "exploration, or ask about a candidate closer to what was played."
+            f"{found.effective_sample_size:,.0f} of {found.rounds:,} rounds are effective, and fewer than "
+            f"{FEW_EFFECTIVE:g} make intervals for one look too short. Log more, with more exploration, or ask about a "
+            "candidate closer to what was played."
         )
     share = found.largest_weight / weights.sum() if weights.any() else 0.0
     if share > HEAVY_SHARE:

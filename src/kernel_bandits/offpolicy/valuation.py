@@ -19,7 +19,7 @@ from kernel_bandits.offpolicy.candidates import Candidate, Play
 from kernel_bandits.offpolicy.estimators import Rounds
 from kernel_bandits.offpolicy.intervals import bootstrap, studentised
 from kernel_bandits.offpolicy.overlap import Overlap, Plays, overlap_of
-from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel, Written
+from kernel_bandits.offpolicy.reward_model import CrossFit, EarlierMean, RewardModel, Written
 
 # Rounds times actions that are looked at together.
 CELLS_AT_ONCE = 32_768
@@ -150,6 +150,8 @@ def evaluate(
         level: of the intervals, which are for one look at the end; see :func:`verdict` for logs that grow.
         seed: of presets and of the bootstrap.
     """
+    if not 0.0 < level < 1.0:
+        raise InputError(f"level: expected a probability between 0 and 1, got {level!r}.")
     fitted = fitted_model(log, model, written_by)
     plays = [Play.of(log, one, fitted, seed, written_by) for one in (candidate, baseline) if one is not None]
     values = [_Value.of(log, play, fitted, embedding, written_by, level, seed) for play in plays]
@@ -317,7 +319,7 @@ def weighted_spread(probabilities: FloatArray, part: Log) -> FloatArray:
 
 
 def looked_at(
-    log: Log, play: Play, fitted: CrossFit | None, every_action: bool = False
+    log: Log, play: Play, fitted: CrossFit | EarlierMean | None, every_action: bool = False
 ) -> Iterator[tuple[Log, FloatArray, FloatArray | None]]:
     """Yield a log block by block: rounds, the candidate's probabilities, and predicted rewards (n, A).
 

@@ -181,7 +181,8 @@ def _draw_lines(
         label = _label(policy, action)
         if sweep.smooth:
             axes.plot(sweep.places, mean, DASHES[number % len(DASHES)], color=colour, label=label)
-            axes.fill_between(sweep.places, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
+            low, high = ((mean + shift).clip(*policy.reward_range) for shift in (-std, std))
+            axes.fill_between(sweep.places, low, high, color=colour, alpha=0.15, linewidth=0)
         else:
             places = sweep.places + offset[number]
             axes.errorbar(places, mean, std, fmt="o", color=colour, capsize=3, markersize=4, label=label)

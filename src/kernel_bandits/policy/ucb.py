@@ -112,10 +112,11 @@ class UpperConfidenceBound(Policy):
     def due_row(self, context: FloatArray, actions: FloatArray) -> int | None:
         if self.design is None:
             return None
-        if self.guards is None:
-            return self.design.next_row(self.posterior, context, actions)
-        rows = np.flatnonzero(self.guards.allowed(join(context, actions))[0])
-        row = self.design.next_row(self.posterior, context, actions[rows]) if len(rows) else None
+        posterior, guards = self._state.model, self._state.guards
+        if guards is None:
+            return self.design.next_row(posterior, context, actions)
+        rows = np.flatnonzero(guards.allowed(join(context, actions))[0])
+        row = self.design.next_row(posterior, context, actions[rows]) if len(rows) else None
         return None if row is None else int(rows[row])
 
     def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float] | None:

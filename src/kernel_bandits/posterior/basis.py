@@ -236,7 +236,7 @@ class AnchorBasis:
         # φ = J k_Z(s), one row each
         features = self.whitening.times(gram)
         # residual = k(s, s) − ‖φ‖², the squared distance of k(s, ·) to the span of the anchors
-        return features, linalg.not_negative(prior - np.vecdot(features, features))
+        return features, np.maximum(prior - np.vecdot(features, features), linalg.ZERO)
 
     def weights(self, vector: FloatArray) -> FloatArray:
         """Jᵀv: the function vᵀφ is Σ_j [Jᵀv]_j·k(·, z_j)."""

@@ -241,12 +241,6 @@ class ExactPosterior(RegressionPosterior):
     Args:
         kernel: the covariance function, ours or scikit-learn's.
         regularization: the λ of the ridge; the noise variance in the Gaussian-process view.
-
-    Attributes:
-        regression: on the rewards received; means are its.
-        with_pending: counts awaited points too; standard deviations are its. The same object as ``regression`` while no
-            reward is awaited.
-        awaited: the points (d,) whose rewards are to come, by key.
     """
 
     __slots__ = ("awaited", "dimension", "kernel", "regression", "regularization", "with_pending")

@@ -56,11 +56,6 @@ class FeaturePosterior(RegressionPosterior):
         kernel: what the features stand for.
         regularization: λ.
         feature_map: points (A, d) ↦ φ (A, D).
-
-    Attributes:
-        regression: on the rewards received; without coordinates until the first point says how many there are.
-        with_pending: counts awaited points too.
-        awaited: the points whose rewards are to come, by key.
     """
 
     __slots__ = (

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
-from kernel_bandits.values import Rows, evolve
+from kernel_bandits.values import Rows, copied, evolve
 
 # Points (b, d), how often each was observed (b,), and the sum of its rewards (b,).
 Block: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
@@ -103,11 +103,13 @@ class History:
         if repeats is not None:
             repeats = repeats.appended(point, points)
         if is_anchor and repeats is None:
-            anchors = anchors.appended(len(points))
-        if repeats is None or repeats.order.tail.item(-1) == len(points):
+            anchors = anchors.appended(points.size)
+        if repeats is None or repeats.order.tail.item(-1) == points.size:
             points = points.appended(point)
-        rewards = self._rewards.appended(reward)
-        return evolve(self, _anchors=anchors, _points=points, _rewards=rewards, _weights=weights, _repeats=repeats)
+        after = copied(self)
+        after._anchors, after._points, after._rewards = anchors, points, self._rewards.appended(reward)
+        after._weights, after._repeats = weights, repeats
+        return after
 
     def extended(
         self,
@@ -149,7 +151,7 @@ class History:
     def outside(self) -> Iterator[Outside]:
         """Yield the observations that are not known to be anchors, block by block."""
         anchors, first = self._anchors.array, 0
-        for points, counts, sums in self.blocks() if len(anchors) < len(self) else ():
+        for points, counts, sums in self.blocks() if len(anchors) < self._points.size else ():
             start, stop = anchors.searchsorted((first, first + len(points))).tolist()
             if stop == start:
                 yield Outside(points, counts, sums, np.arange(first, first + len(points)))

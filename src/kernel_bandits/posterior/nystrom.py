@@ -45,7 +45,7 @@ from kernel_bandits.posterior.ridge import (
     batch_rows,
     sequential_factor,
 )
-from kernel_bandits.values import Pending, evolve, fact
+from kernel_bandits.values import Pending, copied, evolve, fact
 
 # A few points are awaited and settled faster one by one; at most so many enter by one matrix product or one change.
 FEWEST, MOST_AWAITED, MOST_SETTLED = 8, 128, 1024
@@ -88,10 +88,6 @@ class NystromPosterior(RegressionPosterior):
         basis: the anchors, and what turns points into φ.
         dictionary: the running state of the rule.
         history: what was observed; None where it is not kept.
-        regression: on the rewards received; means are its.
-        with_pending: counts awaited points too, with any rewards; standard deviations are its. The same object as
-            ``regression`` while no reward is awaited.
-        awaited: the points whose rewards are to come, by key.
     """
 
     __slots__ = (
@@ -269,36 +265,35 @@ class NystromPosterior(RegressionPosterior):
         weights: FloatArray | None = None,
         evaluated: Evaluated | None = None,
     ) -> Self:
-        if len(points) == 1:
-            weight = 1.0 if weights is None else weights.item(0)
-            return self._learned_one(points[0], rewards.item(0), weight, evaluated)
-        if weights is None and not self.awaited:
-            return _LogLearning(self).learned(points, rewards)
-        posterior = self
-        for row in range(len(points)):
-            weight = 1.0 if weights is None else weights.item(row)
-            posterior = posterior._learned_one(points[row], rewards.item(row), weight, None)
-        return posterior
-
-    def _learned_one(self, point: FloatArray, reward: float, weight: float, evaluated: Evaluated | None) -> Self:
-        """Algorithm 2 of the paper, lines 13 to 22: one coin for the point, perhaps an anchor, then the regression."""
+        if len(points) > 1:
+            if weights is None and not self.awaited:
+                return _LogLearning(self).learned(points, rewards)
+            posterior = self
+            for row in range(len(points)):
+                one = slice(row, row + 1)
+                posterior = posterior.learned(points[one], rewards[one], None if weights is None else weights[one])
+            return posterior
+        # Algorithm 2 of the paper, lines 13 to 22: one coin for the point, perhaps an anchor, then the regression
+        point, reward, weight = points[0], rewards.item(0), 1.0 if weights is None else weights.item(0)
         after, features, residual, is_anchor, resample = self._shown(point, evaluated)
         regression = with_pending = after.regression.learned(features, reward, weight)
         if after.with_pending is not after.regression:
             with_pending = after.with_pending.learned(features, 0.0, weight)
-        after = evolve(
-            after,
-            regression=regression,
-            with_pending=with_pending,
-            history=None if self.history is None else self.history.appended(point, reward, weight, is_anchor),
-            round_index=self.round_index + 1,
-            # ρ grows by what the anchors do not explain
-            residual_trace=after.residual_trace + (residual if weight == 1.0 else weight * residual),
-        )
-        return after._resampled() if resample else after._settled_now_and_then()
+        after.regression, after.with_pending, after.round_index = regression, with_pending, self.round_index + 1
+        if self.history is not None:
+            after.history = self.history.appended(point, reward, weight, is_anchor)
+        # ρ grows by what the anchors do not explain
+        after.residual_trace += residual if weight == 1.0 else weight * residual
+        if resample:
+            return after._resampled()
+        return after._settled() if after.with_pending.rounds % RECENT_ROWS == 0 else after
 
-    def _shown(self, point: FloatArray, evaluated: Evaluated | None) -> _Shown:
-        """Show a point to the dictionary, and let it be an anchor if it is drawn and adds a direction."""
+    def _shown(self, point: FloatArray, evaluated: Evaluated | None) -> tuple[Self, FloatArray, float, bool, bool]:
+        """Show a point to the dictionary, and let it be an anchor if it is drawn and adds a direction.
+
+        Return a copy that may be written to, φ of the point, what is left of it, whether it became an anchor, and
+        whether the dictionary is to be redrawn.
+        """
         evaluation, row = (self.evaluate_finite(point[None, :]), 0) if evaluated is None else evaluated
         features, residual = evaluation.features[row], evaluation.residual.item(row)
         prior = evaluation.prior_variance.item(row)
@@ -308,15 +303,15 @@ class NystromPosterior(RegressionPosterior):
         # σ² = residual/λ + φᵀPφ; rules look at points and not at weights: an anchor stands for a place
         variance = residual / self.regularization + evaluation.explained.item(row)
         candidate = Candidate(point, self.basis.anchors, features, residual, prior, variance)
-        proposal, grown = self.dictionary.propose(candidate), None
-        if proposal.resample:
-            return _Shown(evolve(self, dimension=len(point)), features, residual, False, True)
+        proposal, after, is_anchor = self.dictionary.propose(candidate), copied(self), False
         if proposal.draw:
             grown = self._with_anchor(candidate)
-        after, candidate, features, residual = (self, candidate, features, residual) if grown is None else grown
-        is_anchor = grown is not None
-        dictionary = self.dictionary.after(candidate, proposal, is_anchor)
-        return _Shown(evolve(after, dictionary=dictionary, dimension=len(point)), features, residual, is_anchor, False)
+            if grown is not None:
+                is_anchor, (after, candidate, features, residual) = True, grown
+        after.dimension = len(point)
+        if not proposal.resample:
+            after.dictionary = self.dictionary.after(candidate, proposal, is_anchor)
+        return after, features, residual, is_anchor, proposal.resample
 
     def _with_anchor(self, candidate: Candidate) -> tuple[Self, Candidate, FloatArray, float] | None:
         """Return the posterior with one more anchor, of which the past learns; None if the point adds no direction.
@@ -375,17 +370,14 @@ class NystromPosterior(RegressionPosterior):
     def _awaiting_one(self, key: int, point: FloatArray, evaluated: Evaluated | None) -> Self:
         after, features, residual, is_anchor, resample = self._shown(point, evaluated)
         awaited = Awaited(point, features.copy(), residual, is_anchor)
-        after = evolve(
-            after,
-            with_pending=after.with_pending.learned(features, 0.0),
-            awaited=self.awaited.with_items({key: awaited}),
-        )
-        return after._resampled() if resample else after._settled_now_and_then()
+        after.with_pending = after.with_pending.learned(features, 0.0)
+        after.awaited = self.awaited.with_items({key: awaited})
+        if resample:
+            return after._resampled()
+        return after._settled() if after.with_pending.rounds % RECENT_ROWS == 0 else after
 
-    def _settled_now_and_then(self) -> Self:
-        """Let the last anchors join the others, for the rounds in which none comes."""
-        if self.with_pending.rounds % RECENT_ROWS:
-            return self
+    def _settled(self) -> Self:
+        """Let the last anchors join the others, for the rounds in which none comes; done now and then."""
         return evolve(self, basis=self.basis.settled(), dictionary=self.dictionary.settled())
 
     def _awaiting_quietly(self, keys: Sequence[int], points: FloatArray) -> tuple[Self, int]:
@@ -588,16 +580,6 @@ class NystromPosterior(RegressionPosterior):
             f"NystromPosterior({self.kernel!r}, regularization={self.regularization:g}, {type(self.rule).__name__}, "
             f"history={self.rule.history!r}, round_index={self.round_index}, dictionary_size={self.dictionary_size})"
         )
-
-
-class _Shown(NamedTuple):
-    """A posterior whose dictionary has seen a point, φ of the point, what is left of it, and what became of it."""
-
-    posterior: Any
-    features: FloatArray
-    residual: float
-    is_anchor: bool
-    resample: bool
 
 
 class _AnchoredBound(Bound):

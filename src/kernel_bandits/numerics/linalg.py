@@ -434,7 +434,7 @@ def _blas_libraries() -> list[tuple[str, tuple[Callable[[], int], Callable[[int]
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:
-        homes = [Path(package.__file__).parent for package in (np, scipy)]
+        homes = [Path(str(package.__file__)).parent for package in (np, scipy)]
         folders = [folder for home in homes for folder in (home.with_name(f"{home.name}.libs"), home / ".dylibs")]
         paths = [str(path) for folder in folders for path in folder.glob("*openblas*")]
         # they are loaded already: opening one again returns the same library

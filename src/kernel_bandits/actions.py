@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any, Self, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.arrays import FloatArray, as_floats, as_points, as_reward, as_vector, join, require_finite
@@ -676,10 +677,6 @@ class _Body:
     @classmethod
     def of(cls, ranges: Mapping[str, Range], limits: Sequence[LinearLimit]) -> Self:
         """Return what limits leave of ranges by name."""
-        # imported here, since scipy.optimize takes longer to load than all the rest
-        from scipy.linalg import qr
-        from scipy.optimize import linprog
-
         names, own = list(ranges), list(ranges.values())
         low, width = (np.array(values) for values in ([one.low for one in own], [one.high - one.low for one in own]))
         given: list[tuple[FloatArray, float]] = []
@@ -697,7 +694,7 @@ class _Body:
         equal, equals = np.array([row for row, _ in given]).reshape(-1, len(own)), np.array([one for _, one in given])
         dependent: list[int] = []
         if len(equal):
-            triangle, order = qr(equal[:, named], mode="r", pivoting=True)
+            triangle, order = scipy.linalg.qr(equal[:, named], mode="r", pivoting=True)
             if len(named) < len(equal) or np.abs(np.diagonal(triangle)).min() <= ROUNDING * np.abs(triangle).max():
                 raise InputError("limits: expected sums that do not follow from each other, got one too many.")
             dependent = sorted(named[order[: len(equal)]].tolist())
@@ -711,7 +708,7 @@ class _Body:
         # the largest ball in the body and the cube: Σ f_i·c_i + ‖f‖·r ≤ level
         cube = np.eye(len(free))
         walls = np.concatenate([faces, cube, -cube])
-        found = linprog(
+        found = scipy.optimize.linprog(
             np.append(np.zeros(len(free)), -1.0),
             np.column_stack([walls, np.linalg.norm(walls, axis=1)]),
             np.concatenate([levels, np.ones(len(free)), np.zeros(len(free))]),

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.distance import cdist
+import scipy
 
 from kernel_bandits.actions import Box, Choice, Range, Setting, are_arms
 from kernel_bandits.arrays import FloatArray, join
@@ -138,7 +138,9 @@ class BoxDesign:
         def strength(fractions: FloatArray) -> FloatArray:
             # z = Σ b_i·r_i/√(Σ b_i²), by which a bump b explains the rewards r better than noise does: by ½z² nats; of
             # those to come, r = 0 is expected
-            bumps = np.exp(-0.5 / width**2 * cdist(box.places(box.at(fractions)), places, "sqeuclidean"))
+            bumps = np.exp(
+                -0.5 / width**2 * scipy.spatial.distance.cdist(box.places(box.at(fractions)), places, "sqeuclidean")
+            )
             return bumps @ surplus / np.sqrt((bumps**2).sum(axis=1) + np.finfo(float).tiny)
 
         covering = box.fractions(self._actions(0, box)[:CANDIDATES])
@@ -218,7 +220,9 @@ def box_of_rows(actions: FloatArray) -> Box | None:
         return None
     even = box.places(box.at(sobol(len(settings))[:CANDIDATES]))
     random = box.sample(np.random.default_rng(0), len(actions))
-    gaps, usual = (cdist(even, box.places(rows)).min(axis=1).mean() for rows in (actions, random))
+    gaps, usual = (
+        scipy.spatial.distance.cdist(even, box.places(rows)).min(axis=1).mean() for rows in (actions, random)
+    )
     return box if gaps <= FILLED * usual else None
 
 

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.linalg import lapack
-from scipy.spatial.distance import cdist
 
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
 from kernel_bandits.errors import InputError, KernelBanditsError
@@ -118,8 +118,6 @@ def descend(
         observations: how many there are; the objective is about a nat for each.
         tolerance: a step that gains fewer nats is the last.
     """
-    from scipy.optimize import minimize  # loads as much as the rest of the library
-
     tried = [(start, objective(start)) for start in (np.clip(start, low, high) for start in starts)]
     start, known = min(tried, key=lambda each: each[1][0])
     bounds = list(zip(low, high, strict=True))
@@ -130,7 +128,7 @@ def descend(
 
     # its tolerance is relative to the objective
     options = {"maxiter": iterations, "ftol": tolerance / observations}
-    found = minimize(continued, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    found = scipy.optimize.minimize(continued, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return found.x, float(found.fun)
 
 
@@ -197,8 +195,8 @@ def log_evidence(
         return _exact_evidence(kernel, variance, noise, kernel.scaled(points), rewards, mean_precision)
     count = len(points)
     scaled, anchors = kernel.scaled(points), kernel.scaled(inducing)
-    cross, cross_slope = kernel.value_and_slope(cdist(anchors, scaled, "sqeuclidean"))
-    gram, gram_slope = kernel.value_and_slope(cdist(anchors, anchors, "sqeuclidean"))
+    cross, cross_slope = kernel.value_and_slope(scipy.spatial.distance.cdist(anchors, scaled, "sqeuclidean"))
+    gram, gram_slope = kernel.value_and_slope(scipy.spatial.distance.cdist(anchors, anchors, "sqeuclidean"))
     J, A, B, N, log_determinant = _factorise(variance, noise, cross, gram)
 
     # Σ⁻¹b = (b − AᵀB⁻¹Ab)/λ with Σ = Q + λI
@@ -238,7 +236,7 @@ def _exact_evidence(
     mean_precision: float | None,
 ) -> Evidence:
     """F with Z = S, by one factorisation of Σ = K + λI instead of two and products between them."""
-    gram, slope = kernel.value_and_slope(cdist(scaled, scaled, "sqeuclidean"))
+    gram, slope = kernel.value_and_slope(scipy.spatial.distance.cdist(scaled, scaled, "sqeuclidean"))
     covariance = variance * gram
     covariance.flat[:: len(gram) + 1] += noise
     inverse, log_determinant = inverse_and_log_determinant(covariance)

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from kernel_bandits import persistence
 from kernel_bandits.boxes.constraints import Guards
 from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits.io import as_path, atomic_write
 from kernel_bandits.kernels.base import with_defaults
 from kernel_bandits.posterior.base import Posterior
 from kernel_bandits.posterior.basis import AnchorBasis
@@ -34,16 +34,10 @@ def export(
     The variables say how the columns of a table are encoded, where there is one. Guards have a surface of their own for
     each output.
     """
-    target = as_path("export", path)
     surface = described(posterior, columns) | ({} if variables is None else {"variables": variables})
     if guards is not None:
         surface["outputs"] = {name: _limited(guards, name, columns) for name in guards.constraints}
-    content = json.dumps(surface, allow_nan=False).encode()
-    try:
-        with atomic_write(target) as file:
-            file.write(content)
-    except OSError as reason:
-        raise InputError(f"export: cannot write {path} ({reason.strerror}); choose another place.") from reason
+    persistence.write(json.dumps(surface, allow_nan=False).encode(), path, "export")
 
 
 def _limited(guards: Guards, name: str, columns: Sequence[str] | None) -> Node:
@@ -66,11 +60,6 @@ def described(posterior: Posterior, columns: Sequence[str] | None = None) -> Nod
     if not len(anchors):
         raise UnavailableError(
             "export: the posterior has no anchors; learn some rewards first, or use a kernel policy."
-        )
-    if posterior.unit != 1.0:
-        raise UnavailableError(
-            f"export: the variance of rewards of about {posterior.unit:.0e} is no floating-point number; learn rewards "
-            "in a smaller unit."
         )
     dimension = anchors.shape[1]
     if columns is not None:

@@ -73,17 +73,20 @@ def outlook(
     rows = np.union1d(reach, evaluation.mean.argmax())
     evaluation = posterior.evaluate_finite(points[rows])
     mean, known = evaluation.mean, int(evaluation.mean.argmax())
+<<<<<<< HEAD
+    covariance = posterior.covariance(points[rows], evaluation)
+=======
     covariance = (doubt * posterior.unit) ** 2 * posterior.covariance(points[rows], evaluation)
+>>>>>>> boxes
     generator = np.random.default_rng(0)
     # f ~ N(mean, C) at all of them; what is left is max f − f(best)
     drawn = mean + correlate(generator.standard_normal((DRAWS, len(rows))), covariance)
     left = drawn.max(axis=1) - drawn[:, known]
     # means after n experiments at x_1 … x_n are N(mean, GGᵀ), with columns g = C(·, x)/√(C(x, x) + λ) and C ← C − ggᵀ
-    noise, gains = posterior.unit**2 * posterior.regularization, np.zeros((experiments, len(rows)))
-    spread = covariance.copy()
+    spread, gains = covariance.copy(), np.zeros((experiments, len(rows)))
     for number in range(experiments):
         chosen = (mean + bonus * np.sqrt(np.maximum(np.diagonal(spread), 0.0))).argmax()
-        gain = spread[chosen] / np.sqrt(spread[chosen, chosen] + noise)
+        gain = spread[chosen] / np.sqrt(spread[chosen, chosen] + posterior.regularization)
         gains[number], spread = gain, spread - np.outer(gain, gain)
     after = (mean + generator.standard_normal((DRAWS, experiments)) @ gains).max(axis=1)
     return Outlook(

@@ -10,7 +10,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +33,9 @@ from kernel_bandits.posterior.noise import NoiseModel, UnequalNoise
 from kernel_bandits.values import Pending, Rows, evolve, fact
 
 
-def residual(reward: float, mean: float, std: float, variance: float, unit: float) -> float:
-    """Return z = (reward − mean)/√(std² + λ) with λ = variance·unit², within ±``LARGEST_RESIDUAL``."""
-    # the square of a tiny unit is 0
-    z = (reward - mean) / unit / math.sqrt((std / unit) ** 2 + variance)
+def residual(reward: float, mean: float, std: float, variance: float) -> float:
+    """Return z = (reward − mean)/√(std² + λ), within ±``LARGEST_RESIDUAL``."""
+    z = (reward - mean) / math.sqrt(std**2 + variance)
     # written out, here and below, since every reward passes: max and min take several times as long
     return (
         z
@@ -47,9 +46,8 @@ def residual(reward: float, mean: float, std: float, variance: float, unit: floa
     )
 
 
-@dataclass(frozen=True)
-class Cusum:
-    """Two-sided CUSUM test of standardised residuals; frozen, so that a failed update changes nothing.
+class Cusum(NamedTuple):
+    """Two-sided CUSUM test of standardised residuals.
 
     It measures residuals in units of their own scale where that is above 1, and begins again when the kernel has
     changed: a kernel that was learned from few rewards is too sure of itself, which is no change of the process. It
@@ -61,8 +59,8 @@ class Cusum:
         above: the statistic of rewards above what was predicted.
         below: the same below.
         above_since: the round after which the statistic has been positive, where a change would have been.
-        below_since: the same of the other.
-        count: how many residuals there were.
+        below_since: since when the other statistic has been positive.
+        number: how many residuals there were.
         mean_square: the running mean of z².
         kernel_changes: how often the kernel had changed.
     """
@@ -73,7 +71,7 @@ class Cusum:
     below: float = 0.0
     above_since: int = 0
     below_since: int = 0
-    count: int = 0
+    number: int = 0
     mean_square: float = 1.0
     kernel_changes: int = 0
 
@@ -85,9 +83,9 @@ class Cusum:
             time: of its decision, in rounds.
             kernel_changes: how often the kernel has changed.
         """
-        count = self.count
+        number = self.number
         # the running mean of z² starts at 1
-        share = RESIDUAL_SHARE if count > RESIDUAL_COUNT else max(RESIDUAL_SHARE, 1.0 / (count + 2))
+        share = RESIDUAL_SHARE if number > RESIDUAL_COUNT else max(RESIDUAL_SHARE, 1.0 / (number + 2))
         mean_square = self.mean_square + share * (z * z - self.mean_square)
         is_suspect = max(self.above, self.below) > SUSPECT_SHARE * self.limit
         before = self if kernel_changes == self.kernel_changes or is_suspect else self.anew(time)
@@ -101,7 +99,7 @@ class Cusum:
             below,
             before.above_since if above else time + 1,
             before.below_since if below else time + 1,
-            count + 1,
+            number + 1,
             mean_square,
             kernel_changes,
         )
@@ -115,7 +113,7 @@ class Cusum:
 
     def anew(self, time: int) -> Cusum:
         """Return a test that has seen no shift yet, of residuals of the same scale."""
-        return replace(self, above=0.0, below=0.0, above_since=time, below_since=time)
+        return self._replace(above=0.0, below=0.0, above_since=time, below_since=time)
 
 
 # An observation leaves after this many half-lives, when its weight has fallen below 1 %.
@@ -367,7 +365,6 @@ class ForgettingPosterior(PosteriorAround):
         self.failures = self.within.failures
 
     prior_mean: float = fact("within.prior_mean")
-    unit: float = fact("within.unit")
     bonus: float = fact("within.bonus")
     shape: int = fact("within.shape")
     box = fact("within.box")
@@ -375,6 +372,11 @@ class ForgettingPosterior(PosteriorAround):
     kernel_changes = fact("within.kernel_changes")
     learns_kernel: bool = fact("within.learns_kernel")
     may_be_due: bool = fact("within.may_be_due")
+
+    @property
+    def learns_in_order(self) -> bool:  # type: ignore[override] # computed here, kept elsewhere
+        # successes that come before their silences look like a change
+        return self._test is not None or self.within.learns_in_order
 
     @property
     def kernel(self) -> Any:  # type: ignore[override] # computed here, kept elsewhere
@@ -603,20 +605,20 @@ class ForgettingPosterior(PosteriorAround):
         return evolve(self, noise=noise)
 
     def _late(self) -> Self:
-        """Return it as it is, to be rebuilt a step later."""
+        """Return it unchanged, to be rebuilt a step later."""
         return evolve(self, _renewed=self._clock)
 
     def _tested(
         self, point: FloatArray, reward: float, weight: float, time: int, predicted: tuple[float, float] | None
     ) -> Cusum | None:
-        """Return the test of changes with one more observation; as it is while the model knows too little."""
+        """Return the test of changes with one more observation; the same while the model knows too little."""
         within = self.within
         if self._test is None or within.round_index < FIRST_TESTED_ROUND or within.is_provisional:
             return self._test
         if predicted is None:
             evaluation = within.evaluate_finite(self._stamped(point))
             predicted = evaluation.mean.item(0), evaluation.std.item(0)
-        z = residual(reward, *predicted, within.regularization / weight, within.unit)
+        z = residual(reward, *predicted, within.regularization / weight)
         return self._test.after(z, time, len(within.kernel_changes))
 
     def _renewed_since(self, since: int) -> Self | None:

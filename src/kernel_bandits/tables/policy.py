@@ -35,6 +35,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 # Points at which the relevance of variables is estimated, at most: enough for two digits.
 SAMPLE = 256
+# Pairs of points at which it is measured how unsure it is.
+PAIRS = 64
 
 
 @dataclass(slots=True)
@@ -139,11 +141,13 @@ class NamedDiagnostics:
         relevance: for each variable, most relevant first, by how much the expected reward changes if the variable is
             taken from another past round and all else stays: the root mean square over √2, in units of the reward. 0
             for a variable that does not matter.
+        uncertainty: of the relevance of each variable, in the same units: one that is below it may be chance.
         levels: the arms that are known, and the levels that were found of each column that looks for them.
     """
 
     model: Diagnostics
     relevance: Mapping[str, float]
+    uncertainty: Mapping[str, float]
     levels: Mapping[str, tuple[Level, ...]]
 
     def __getattr__(self, name: str) -> Any:
@@ -155,22 +159,30 @@ class NamedDiagnostics:
     def __str__(self) -> str:
         # what the lengthscales say of columns, the relevance says of variables
         lines = [line for line in str(self.model).split("\n") if not line.startswith("lengthscales")]
-        if self.relevance:
-            lines.append("relevance: " + ", ".join(f"{name} {value:.3g}" for name, value in self.relevance.items()))
+        known = [(name, value, self.uncertainty[name]) for name, value in self.relevance.items()]
+        if known:
+            clear = ", ".join(f"{name} {value:.2g} ± {unsure:.1g}" for name, value, unsure in known if value > unsure)
+            lines.append(f"relevance: {clear or 'of no variable so far'}")
+            rest = [f"{name} {value:.2g} ± {unsure:.1g}" for name, value, unsure in known if value <= unsure]
+            if clear and rest:
+                lines.append(f"no more than chance: {', '.join(rest)}")
         lines += [f"levels of {name}: {len(levels)}" for name, levels in self.levels.items()]
         return "\n".join(lines)
 
 
-def relevance(points: FloatArray, layout: Layout, predict: Callable[[FloatArray], FloatArray]) -> dict[str, float]:
-    """Return how much a prediction changes where one variable comes from another point, most relevant first.
+def relevance(points: FloatArray, layout: Layout, posterior: Posterior) -> dict[str, tuple[float, float]]:
+    """Return how much a prediction changes where one variable comes from another point, and how unsure that is.
 
     √(½·mean (f(s) − f(s′))²), where s′ is s with the columns of the variable from another point: the square root of the
-    total index of Sobol's, as Jansen (1999) estimates it. The same points give the same numbers.
+    total index of Sobol's, as Jansen (1999) estimates it. The same with the posterior variance of f(s) − f(s′) in place
+    of the square is how unsure it is: a variable without effect moves the mean about as much as that. Variables
+    come by the difference of the two squares, what is left of the effect without chance, largest first. The same
+    points give the same numbers.
 
     Args:
         points: joint points, shape (n, d).
         layout: of the points.
-        predict: points (n, d) to numbers (n,).
+        posterior: of f.
     """
     generator = np.random.default_rng(0)
     sample = points if len(points) <= SAMPLE else generator.choice(points, SAMPLE, replace=False)
@@ -178,18 +190,24 @@ def relevance(points: FloatArray, layout: Layout, predict: Callable[[FloatArray]
     # each point takes the variable from the next one in a random order, so that none takes it from itself
     partners = np.empty_like(order)
     partners[order] = np.roll(order, 1)
-    before = predict(sample)
-    found: dict[str, float] = {}
+    before = posterior.predict(sample).mean
+    found: dict[str, tuple[float, float]] = {}
     names = [name for _, name in layout.variables]
     for side, name in layout.variables:
         columns = layout.columns_of(side, name)
         mixed = sample.copy()
         mixed[:, columns] = sample[np.ix_(partners, columns)]
-        # a variable that is constant in the sample changes nothing, so nothing is predicted for it
-        changed = (mixed[:, columns] != sample[:, columns]).any()
-        effect = math.sqrt(0.5 * float(np.mean((before - predict(mixed)) ** 2))) if changed else 0.0
-        found[name if names.count(name) == 1 else f"{name} ({side})"] = effect
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+        changes = before - posterior.predict(mixed).mean
+        few = min(len(sample), PAIRS)
+        pairs = np.concatenate([sample[:few], mixed[:few]])
+        covariance = posterior.covariance(pairs, posterior.evaluate_finite(pairs))
+        own = covariance.diagonal()
+        # Var(f(s) − f(s′)), 0 up to rounding where the variable is constant
+        variances = np.maximum(own[:few] + own[few:] - 2.0 * covariance[:few, few:].diagonal(), 0.0)
+        both = math.sqrt(0.5 * float(np.mean(changes**2))), math.sqrt(0.5 * float(variances.mean()))
+        is_constant = (mixed[:, columns] == sample[:, columns]).all()
+        found[name if names.count(name) == 1 else f"{name} ({side})"] = (0.0, 0.0) if is_constant else both
+    return dict(sorted(found.items(), key=lambda item: item[1][1] ** 2 - item[1][0] ** 2))
 
 
 def _attribute(name: str) -> Any:
@@ -487,8 +505,27 @@ class TablePolicy:
         return self.inner.expire_before(id.id if isinstance(id, NamedDecision) else id)  # type: ignore[arg-type]
 
     def predict(self, context: RowLike, actions: Offer | None = None) -> Prediction:
-        """Return mean and standard deviation of the expected reward of each action, shape (A,); writes nothing."""
-        return self._model("predict").predict(*self.encode(context, actions))
+        """Return mean and standard deviation of the expected reward of each action, shape (A,); writes nothing.
+
+        Where the kernel is learned, means stay within the range of the rewards so far: no rate is negative.
+        """
+        found = self._model("predict").predict(*self.encode(context, actions))
+        return Prediction(found.mean.clip(*self.reward_range), found.std)
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """The least and the largest reward so far; without bounds where the kernel is given, in a box, or none is kept.
+
+        In a box the best settings may be better than any that was tried.
+        """
+        model = self.inner.model
+        if not isinstance(model, Posterior) or not model.learns_kernel or model.box is not None or not self.round_index:
+            return -math.inf, math.inf
+        try:
+            rewards = model.observed_rewards
+        except UnavailableError:
+            return -math.inf, math.inf
+        return (float(rewards.min()), float(rewards.max())) if len(rewards) else (-math.inf, math.inf)
 
     def constrained(
         self, constraints: Mapping[str, Constraint], *, safe_actions: Offer | None = None, **options: Any
@@ -534,13 +571,19 @@ class TablePolicy:
 
     def diagnostics(self) -> NamedDiagnostics:
         """Describe the policy: sizes, dimensions, memory, and how much each variable matters."""
-        return NamedDiagnostics(self.inner.diagnostics(), self.relevance(), self.codec.levels)
+        found = self._relevance()
+        effects, unsure = ({name: both[place] for name, both in found.items()} for place in (0, 1))
+        return NamedDiagnostics(self.inner.diagnostics(), effects, unsure, self.codec.levels)
 
     def relevance(self) -> dict[str, float]:
         """Return how much the expected reward depends on each variable, as in :class:`NamedDiagnostics`.
 
         Empty where no points are kept to vary them at, as of ``lin_ucb``.
         """
+        return {name: effect for name, (effect, _) in self._relevance().items()}
+
+    def _relevance(self) -> dict[str, tuple[float, float]]:
+        """Return the relevance of each variable, and how unsure it is."""
         if not isinstance(self.inner.model, Posterior) or not self.round_index:
             return {}
         posterior = self.inner.posterior
@@ -548,7 +591,7 @@ class TablePolicy:
             points = self.points
         except UnavailableError:
             return {}
-        return relevance(points, self.features.layout, lambda rows: posterior.predict(rows).mean)
+        return relevance(points, self.features.layout, posterior)
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write mean and standard deviation to a JSON file, as :meth:`Policy.export` does.

@@ -73,11 +73,7 @@ def outlook(
     rows = np.union1d(reach, evaluation.mean.argmax())
     evaluation = posterior.evaluate_finite(points[rows])
     mean, known = evaluation.mean, int(evaluation.mean.argmax())
-<<<<<<< HEAD
-    covariance = posterior.covariance(points[rows], evaluation)
-=======
-    covariance = (doubt * posterior.unit) ** 2 * posterior.covariance(points[rows], evaluation)
->>>>>>> boxes
+    covariance = doubt**2 * posterior.covariance(points[rows], evaluation)
     generator = np.random.default_rng(0)
     # f ~ N(mean, C) at all of them; what is left is max f − f(best)
     drawn = mean + correlate(generator.standard_normal((DRAWS, len(rows))), covariance)

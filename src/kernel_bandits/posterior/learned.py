@@ -30,7 +30,7 @@ from kernel_bandits.posterior.base import (
 )
 from kernel_bandits.posterior.history import History, rewards_at
 from kernel_bandits.posterior.learners import Learner, Refit
-from kernel_bandits.posterior.places import Places
+from kernel_bandits.posterior.places import Places, unexplained
 from kernel_bandits.values import Rows, evolve, fact
 
 
@@ -60,7 +60,7 @@ class LearnedPosterior(PosteriorAround):
         units: of the rewards.
         places: what was played where; None where actions are of a box or a kernel was given.
         best: the best reward at the last fit, as far as it counts.
-        surprise: the share of rewards then whose value was seen once.
+        surprise: the share of rewards then whose value was seen once, times what is left :func:`unexplained`.
     """
 
     __slots__ = (
@@ -367,7 +367,7 @@ class LearnedPosterior(PosteriorAround):
             self,
             within=within,
             best=min(values.item(-1), units.high),
-            surprise=float((counts == 1).sum()) / len(rewards),
+            surprise=float((counts == 1).sum()) / len(rewards) * unexplained(refit.shares),
             places=places,
             prior_mean=refit.mean,
             bonus=refit.bonus,

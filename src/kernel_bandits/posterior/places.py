@@ -9,8 +9,10 @@ about 1/(n + ½)². So an arm is tried where
     (n_a + ½)² < u·N/K · gain/cost,    gain/cost ≤ 1,
 
 with N visits to places like this one, n_a of them to the arm, one of K. Surprises are as likely as values that were
-never seen before: by Good (1953) their probability u is the share of rewards whose value was seen once. Of clicks it
-is 0, and of yields 1.
+never seen before: by Good (1953) their probability is the share of rewards whose value was seen once. Of clicks it is
+0, and of yields 1. They are as large as what is left of the deviation of rewards by what the columns explain: a model
+that has shown that it knows one place from others is trusted more. u is the product of the two. Without the second
+factor a fifth of what can be earned went into looks where three arms are linear in two columns (300 rounds).
 
 A described action of a short list that was hardly tried anywhere, such as a price, is tried by the same rule, with
 u = 1 and everywhere for a place, unless even a bound that holds in all rounds leaves no hope that it is the best here.
@@ -21,6 +23,7 @@ need no such rule: it cost 0.6 points on four tables (two shuffles of 800 rounds
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
@@ -29,6 +32,11 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.learning.columns import ColumnUnits
 from kernel_bandits.learning.defaults import PLACE_WIDTH, REMEMBERED_PLAYS, SHORT_LIST
 from kernel_bandits.values import Rows, evolve
+
+
+def unexplained(shares: Sequence[tuple[str, float]]) -> float:
+    """Return what the columns leave of the standard deviation of rewards, by the shares of their variance."""
+    return math.sqrt(max(0.0, 1.0 - sum(share for name, share in shares if name in ("linear", "smooth"))))
 
 
 class Places:
@@ -129,7 +137,7 @@ class Places:
             means: their expected rewards, shape (A,).
             stds: the standard deviations of these, shape (A,).
             best: the best reward so far.
-            surprise: u, the share of rewards whose value was seen once.
+            surprise: u.
         """
         plays, offered = self._plays, len(points)
         if self._contexts is None or offered < 2 or plays < offered:

@@ -9,7 +9,7 @@ import pytest
 import kernel_bandits as kb
 from kernel_bandits.learning.columns import ColumnUnits
 from kernel_bandits.learning.defaults import PLACE_WIDTH, REMEMBERED_PLAYS
-from kernel_bandits.posterior.places import Places, unexplained
+from kernel_bandits.posterior.places import Places
 
 ARMS = np.eye(3)
 
@@ -104,15 +104,3 @@ def test_jackpots_beside_rewards_that_hardly_differ_are_found():
         policy.update(context, decision.action, level + 0.05 * generator.standard_normal())
     # a quarter of the contexts has one
     assert hits > 45
-
-
-def test_what_columns_explain_is_no_surprise():
-    shares = (("noise", 0.1), ("constant", 0.15), ("linear", 0.5), ("smooth", 0.25))
-    assert unexplained(shares) == pytest.approx(0.5)
-    assert unexplained(()) == 1.0
-    generator = np.random.default_rng(0)
-    contexts, arms = generator.standard_normal((64, 2)), np.eye(2)[generator.integers(2, size=64)]
-    for rewards, least, most in (((contexts * arms).sum(axis=1), 0.0, 0.4), (generator.standard_normal(64), 0.8, 1.0)):
-        policy = kb.ek_ucb(seed=0)
-        policy.update_many(contexts, arms, rewards)
-        assert least < policy.posterior.surprise <= most

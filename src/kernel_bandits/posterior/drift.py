@@ -58,7 +58,7 @@ class Cusum(NamedTuple):
         above: the statistic of rewards above what was predicted.
         below: the same below.
         above_since: the round after which the statistic has been positive, where a change would have been.
-        below_since: the same of the other.
+        below_since: since when the other statistic has been positive.
         number: how many residuals there were.
         mean_square: the running mean of z².
         kernel_changes: how often the kernel had changed.
@@ -552,13 +552,13 @@ class ForgettingPosterior(PosteriorAround):
         return evolve(renewed, _test=test.anew(clock), _changed_at=changed_at)
 
     def _late(self) -> Self:
-        """Return it as it is, to be rebuilt a step later."""
+        """Return it unchanged, to be rebuilt a step later."""
         return evolve(self, _renewed=self._clock)
 
     def _tested(
         self, point: FloatArray, reward: float, weight: float, time: int, predicted: tuple[float, float] | None
     ) -> Cusum | None:
-        """Return the test of changes with one more observation; as it is while the model knows too little."""
+        """Return the test of changes with one more observation; the same while the model knows too little."""
         within = self.within
         if self._test is None or within.round_index < FIRST_TESTED_ROUND or within.is_provisional:
             return self._test

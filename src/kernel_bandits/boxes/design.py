@@ -172,7 +172,7 @@ class BoxDesign:
         awaited = [point[-box.dimension :] for point in posterior.awaited_points.values()]
         played = box.places(np.concatenate([actions, awaited]) if awaited else actions)
         offered = box.at(others)
-        away = cdist(box.places(offered), played)
+        away = scipy.spatial.distance.cdist(box.places(offered), played)
         left = offered[away.min(axis=1) > HINT_WIDTH * math.sqrt(box.free.sum())]
         if not len(left):
             return None

@@ -413,7 +413,7 @@ class ForgettingPosterior(PosteriorAround):
         """Return weights (n,) of observations: those given, or λ over the variance of the noise at points (n, d)."""
         if self.noise is None or self.noise.posterior is None:
             return given
-        own = self.unit**2 * self.regularization / self.noise.variances(points)
+        own = self.regularization / self.noise.variances(points)
         return np.where(given == 1.0, own, given)
 
     def _weighed(self, point: FloatArray, weight: FloatArray | None) -> FloatArray | None:

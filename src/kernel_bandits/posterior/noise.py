@@ -71,7 +71,7 @@ class NoiseModel:
         """Return the noise of rewards (n,) at points (n, d), which a model has learned with these weights."""
         points, rewards, weights = points[-most:], rewards[-most:], weights[-most:]
         prediction = model.evaluate_finite(points)
-        noise = model.unit**2 * model.regularization / weights
+        noise = model.regularization / weights
         # left out, a point would be missed by e/(1 − h) with variance σ²/(1 − h), where h = std²/σ²
         leverage = np.minimum(prediction.std**2 / noise, MOST_LEVERAGE)
         squares = (rewards - prediction.mean) ** 2 / (1.0 - leverage)

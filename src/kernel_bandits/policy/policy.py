@@ -59,7 +59,7 @@ TIE_TOLERANCE = 1e-12
 ROUNDING = float(np.finfo(float).eps)
 # What stands for a box in an outlook: the largest bounds of so many standard deviations, and actions about them within
 # so many widths of the box.
-OUTLOOK, NEAR_BEST = 3.0, 0.1
+OUTLOOK, NEAR_BEST = 6.0, 0.1
 # Vectors of more numbers are left out of explanations.
 LONGEST = 12
 V = TypeVar("V", float, FloatArray)
@@ -823,6 +823,7 @@ class Policy(ABC):
         return self.posterior.predict(pair(context, actions, *self._state.dimensions))
 
     @final
+    @np.errstate(invalid="ignore", over="ignore")
     def best(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
         """Return the action to use now: the largest expected reward of those known to keep all constraints.
 
@@ -832,6 +833,7 @@ class Policy(ABC):
             return self._best_of(context, actions, mask)[0]
 
     @final
+    @np.errstate(invalid="ignore", over="ignore")
     def outlook(
         self,
         context: ArrayLike,
@@ -853,10 +855,12 @@ class Policy(ABC):
             more_than: x of the probability that more than x is left.
         """
         count = as_count("experiments", experiments)
+        if not math.isfinite(more_than):
+            raise InputError(f"more_than: expected a finite number, got {more_than!r}.")
         with self._lock:
             best, points = self._best_of(context, actions, mask)
             bonus = getattr(self, "bonus", 1.0)
-            return outlook(self.posterior, points, best, bonus, count, as_reward(more_than))
+            return outlook(self.posterior, points, best, bonus, count, float(more_than))
 
     def _best_of(
         self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None

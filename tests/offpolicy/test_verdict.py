@@ -247,6 +247,8 @@ def test_the_picture_ends_at_the_interval():
     assert found.highs[0] - found.lows[0] == 2.0
     axes = found.plot()
     assert axes.get_xlabel() == "round"
+    lift = next(line for line in axes.get_lines() if line.get_label() == "lift")
+    assert (lift.get_xdata()[0], lift.get_ydata()[0]) == (300, found.lift)
     band = axes.collections[0].get_paths()[0].vertices
     assert band[:, 1].min() == found.lows.min()
 
@@ -383,3 +385,14 @@ def test_weights_undo_what_the_log_knew_and_the_policy_does_not():
     plain = rewards[second].mean() - rewards[~second].mean()
     assert difference(weighted=False)[1] == pytest.approx(plain, abs=0.01)
     assert plain > 0.3 > honest + 0.2
+
+
+def test_a_verdict_says_how_much_of_a_candidate_the_log_never_played():
+    log = clicks(200, 5)
+    few = Log(log.contexts, np.minimum(log.played, 2), log.rewards, log.propensities, actions=np.eye(4))
+    candidate = np.tile([0.25, 0.0, 0.0, 0.75], (200, 1))
+    assert kb.verdict(few, candidate, model=None).overlap.unseen == pytest.approx(0.75)
+
+
+def test_as_many_rounds_again_have_as_many_times_the_sums():
+    assert Sums(4.0, 2.0, 3.0).times(2.5) == Sums(10.0, 5.0, 7.5)

@@ -12,6 +12,7 @@ from simulated import expected_rewards, logging_table, simulated_log, target_tab
 import kernel_bandits as kb
 from kernel_bandits import offpolicy
 from kernel_bandits.offpolicy import CandidateValue, Log, RewardModel, modelled_terms, weighted_terms
+from kernel_bandits.offpolicy.reward_model import EarlierMean
 from kernel_bandits.offpolicy.sequences import Sums
 
 MODEL = RewardModel(kb.Gaussian(0.7), regularization=0.05, most_rows=300, most_anchors=60)
@@ -207,6 +208,8 @@ def test_rare_rewards_are_counted_from_their_own_end():
     assert found.lift == pytest.approx(gain, abs=0.002)
     assert found.low < 0.0 < found.high
     assert found.high - found.low < 0.05
+    # the reward of the round itself is not among those before it
+    np.testing.assert_allclose(EarlierMean.of(np.array([1.0, 0.0, 1.0]), 0.5).means, [0.5, 0.75, 0.5])
 
 
 def test_errors_of_a_verdict_say_what_to_do():

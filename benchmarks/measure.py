@@ -8,7 +8,7 @@ from time import process_time
 import numpy as np
 
 import kernel_bandits as kb
-from kernel_bandits.dictionaries import LeverageDictionary
+from kernel_bandits.dictionaries.kors import LeverageDictionary
 from kernel_bandits.policy import UpperConfidenceBound
 from kernel_bandits.posterior import NystromPosterior
 

@@ -84,6 +84,7 @@ def test_every_entrance_and_every_candidate_give_the_same_values(table, tmp_path
         "policy": policy,
         "file": tmp_path / "policy",
         "function of rows": lambda row: "blue" if row["city"] == "Oslo" else "red",
+        "function that knows gaps": lambda row: "blue" if row["age"] is None or row["age"] < 30 else "red",
         "with the offer": lambda row, _: {"blue": 1.0} if row["city"] == "Oslo" else {"red": 1.0},
         "preset": "lin_ucb",
         "preset itself": kb.lin_ucb,
@@ -234,8 +235,10 @@ def test_replay_of_a_table(table):
 
 
 def test_what_a_table_cannot_be_is_named(table):
-    with pytest.raises(kb.InputError, match=r"context: expected columns context_…, got age, city, day, arm"):
-        logs.read(table)
+    for source in (table, table.to_dict("records")):
+        with pytest.raises(kb.InputError, match=r"context: expected columns context_…, got age, city, day, arm"):
+            logs.read(source)
+    assert logs.read(table, context=[], action="arm").without_contexts
     with pytest.raises(kb.InputError, match="row 3: action: expected an action, got none"):
         logs.read(table.assign(arm=table["arm"].where(table.index != 3, None)), context=CONTEXT, action="arm")
     with pytest.raises(kb.InputError, match="row 5: propensity"):

@@ -123,8 +123,10 @@ ZERO_INFLATED_COUNT = 2
 # Contexts this far apart, in standard deviations times √n, are in one place. In two columns that is a sixth of what a
 # uniform variable spans; in ten of them hardly any two contexts are in one place. python -m benchmarks.showdown
 PLACE_WIDTH = 0.35
-# Of more actions it is not counted how often each was played.
-SHORT_LIST = 64
+# A look that costs more than this share of what it may find is taken only while the ration lasts,
+CHEAP_LOOK = 0.1
+# and only in this share of the places, those that are visited least.
+RARE_PLACES = 0.3
 # At most so many plays are remembered, and then every second: a look at them takes as long as a decision.
 REMEMBERED_PLAYS = 2048
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from ctypes import CDLL
 from functools import cached_property
+from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
@@ -379,8 +382,8 @@ class Symmetric:
 
 
 # Threads: a round with a few hundred anchors makes tens of matrix products of a few microseconds each, and distributing
-# them over threads costs more than it saves. Setting the limit needs threadpoolctl, which is optional; without it BLAS
-# uses its own settings.
+# them over threads costs more than it saves, many times more where other programs run too. threadpoolctl finds every
+# BLAS; without it the OpenBLAS of NumPy's and SciPy's wheels are found, and others use their own settings.
 
 # OpenBLAS uses several threads for matrix-vector products from this many rows on, and for other products from this many
 # multiplications.
@@ -405,14 +408,10 @@ class _OneThread:
     @cached_property
     def libraries(self) -> list[tuple[Callable[[], int], Callable[[int], None]]]:
         """The getter and setter of the thread count, for each library that had several threads at first access."""
-        try:
-            from threadpoolctl import ThreadpoolController
-        except ImportError:
-            return []
-        found = ThreadpoolController().select(user_api="blas").lib_controllers
-        of_scipy = [library for library in found if "scipy.libs" in library.filepath]
-        chosen = found if self._everywhere or not of_scipy else of_scipy
-        return [_accessors(library) for library in chosen if library.num_threads > 1]
+        found = _blas_libraries()
+        of_scipy = [accessors for path, accessors in found if "scipy.libs" in path]
+        chosen = of_scipy if of_scipy and not self._everywhere else [accessors for _, accessors in found]
+        return [(ask, set_threads) for ask, set_threads in chosen if ask() > 1]
 
     def __enter__(self) -> None:
         with self._lock:
@@ -430,15 +429,32 @@ class _OneThread:
                     set_threads(threads)
 
 
-def _accessors(library: Any) -> tuple[Callable[[], int], Callable[[int], None]]:
-    """Return the library's getter and setter, directly if their names are known: a lookup takes longer than a call."""
+def _blas_libraries() -> list[tuple[str, tuple[Callable[[], int], Callable[[int], None]]]]:
+    """Return where each BLAS library lies, and the getter and setter of its thread count."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        homes = [Path(str(package.__file__)).parent for package in (np, scipy)]
+        folders = [folder for home in homes for folder in (home.with_name(f"{home.name}.libs"), home / ".dylibs")]
+        paths = [str(path) for folder in folders for path in folder.glob("*openblas*")]
+        # they are loaded already: opening one again returns the same library
+        found = [(path, _accessors(CDLL(path))) for path in paths]
+        return [(path, accessors) for path, accessors in found if accessors]
+    return [
+        (library.filepath, _accessors(library.dynlib) or (library.get_num_threads, library.set_num_threads))
+        for library in ThreadpoolController().select(user_api="blas").lib_controllers
+    ]
+
+
+def _accessors(library: Any) -> tuple[Callable[[], int], Callable[[int], None]] | None:
+    """Return OpenBLAS's own getter and setter, if their names are known: threadpoolctl's take longer than the call."""
     for prefix in ("scipy_", ""):
         for suffix in ("", "64_", "_64"):
-            ask = getattr(library.dynlib, f"{prefix}openblas_get_num_threads{suffix}", None)
-            set_threads = getattr(library.dynlib, f"{prefix}openblas_set_num_threads{suffix}", None)
+            ask = getattr(library, f"{prefix}openblas_get_num_threads{suffix}", None)
+            set_threads = getattr(library, f"{prefix}openblas_set_num_threads{suffix}", None)
             if ask is not None and set_threads is not None:
                 return ask, set_threads
-    return library.get_num_threads, library.set_num_threads
+    return None
 
 
 one_thread = _OneThread()

@@ -59,7 +59,7 @@ TIE_TOLERANCE = 1e-12
 ROUNDING = float(np.finfo(float).eps)
 # What stands for a box in an outlook: the largest bounds of so many standard deviations, and actions about them within
 # so many widths of the box.
-OUTLOOK, NEAR_BEST = 3.0, 0.1
+OUTLOOK, NEAR_BEST = 6.0, 0.1
 # Vectors of more numbers are left out of explanations.
 LONGEST = 12
 V = TypeVar("V", float, FloatArray)
@@ -781,6 +781,8 @@ class Policy(ABC):
         self._commit(state, _caught_up(after) if after.told else after)
 
     @final
+    @np.errstate(invalid="ignore", over="ignore")
+    @_all_or_nothing
     def select_many(self, contexts: ArrayLike, actions: ArrayLike | Box) -> list[Decision]:
         """Choose an action for each of many contexts with the current model, at the speed of matrix products.
 
@@ -792,10 +794,9 @@ class Policy(ABC):
         if isinstance(actions, Box):
             contexts = as_points("contexts", contexts, self._state.dimensions[0])
             require_finite("contexts", contexts)
-            return [self.select(context, actions) for context in contexts]
-        with self._lock:
-            contexts, actions = self._rounds(contexts, actions)
-            choices = self._choices(contexts, actions)
+            return [self._decide(context, actions, None)[0] for context in contexts]
+        contexts, actions = self._rounds(contexts, actions)
+        choices = self._choices(contexts, actions)
         decisions = []
         for choice, offered, context in zip(choices, actions, contexts, strict=True):
             row, bound, propensity = choice.index, choice.upper_bound, choice.propensity
@@ -805,10 +806,10 @@ class Policy(ABC):
         return decisions
 
     @final
+    @_all_or_nothing
     def choices(self, contexts: ArrayLike, actions: ArrayLike) -> list[Choice]:
         """Return what :meth:`select_many` chooses, as rows among the actions, without copies of what was offered."""
-        with self._lock:
-            return self._choices(*self._rounds(contexts, actions))
+        return self._choices(*self._rounds(contexts, actions))
 
     @final
     @np.errstate(over="ignore")
@@ -822,6 +823,7 @@ class Policy(ABC):
         return self.posterior.predict(pair(context, actions, *self._state.dimensions))
 
     @final
+    @np.errstate(invalid="ignore", over="ignore")
     def best(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
         """Return the action to use now: the largest expected reward of those known to keep all constraints.
 
@@ -831,6 +833,7 @@ class Policy(ABC):
             return self._best_of(context, actions, mask)[0]
 
     @final
+    @np.errstate(invalid="ignore", over="ignore")
     def outlook(
         self,
         context: ArrayLike,
@@ -852,10 +855,12 @@ class Policy(ABC):
             more_than: x of the probability that more than x is left.
         """
         count = as_count("experiments", experiments)
+        if not math.isfinite(more_than):
+            raise InputError(f"more_than: expected a finite number, got {more_than!r}.")
         with self._lock:
             best, points = self._best_of(context, actions, mask)
             bonus = getattr(self, "bonus", 1.0)
-            return outlook(self.posterior, points, best, bonus, count, as_reward(more_than))
+            return outlook(self.posterior, points, best, bonus, count, float(more_than))
 
     def _best_of(
         self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None
@@ -1134,7 +1139,6 @@ class Policy(ABC):
             self._commit(state, self._described(state, first, contexts.shape[1], None))
         return contexts, actions
 
-    @_all_or_nothing
     def _choices(self, contexts: FloatArray, actions: FloatArray) -> list[Choice]:
         """Return what :meth:`select_many` chooses in rounds that :meth:`_rounds` has checked."""
         split = contexts.shape[1]
@@ -1274,8 +1278,8 @@ def _learning(
             prediction = model.evaluate_awaited(keys, points)
             means, stds = prediction.mean.tolist(), prediction.std.tolist()
         changes = len(model.kernel_changes)
-        for ahead, told in enumerate(zip(rewards, means, stds, strict=True)):
-            predicted = (*predicted, (*told, model.regularization, model.round_index + ahead, changes))
+        for offset, told in enumerate(zip(rewards, means, stds, strict=True)):
+            predicted = (*predicted, (*told, model.regularization, model.round_index + offset, changes))
             # a few are compared at once, which is faster
             if len(predicted) == TOGETHER:
                 residuals, predicted = residuals.after(predicted), ()

@@ -177,11 +177,12 @@ def tests_of(mutant: Mutant) -> list[str]:
     """Return the test files that state the laws of a module: those that speak of what was changed first."""
     paths = [ROOT / "tests" / one for one in modules()[mutant.module]]
     files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("test_*.py")))]
-    words = [re.compile(rf"\b{re.escape(word)}") for word in (mutant.module.stem, *_names(mutant))]
+    # not behind a letter, but behind the underscore of test_…
+    words = [re.compile(rf"(?<![^\W_]){re.escape(word)}") for word in (mutant.module.stem, *_names(mutant))]
 
     def mentions(file: Path) -> int:
         text = file.read_text(encoding="utf-8")
-        return sum(bool(word.search(text)) + len(word.findall(file.stem)) for word in words)
+        return sum(bool(word.search(text)) + 3 * len(word.findall(file.stem)) for word in words)
 
     return [str(file.relative_to(ROOT)) for file in sorted(dict.fromkeys(files), key=mentions, reverse=True)]
 

@@ -86,12 +86,11 @@ def star() -> None:
 
 def randhie() -> None:
     """RAND health insurance (Manning et al. 1987): more see a doctor where care is free. Rows are years of persons."""
-    import statsmodels.datasets
-
-    frame = statsmodels.datasets.randhie.load_pandas().data
+    frame = pd.read_csv(folder_of("statsmodels") / "datasets" / "randhie" / "randhie.csv")
     frame["plan"] = np.where(frame["lncoins"] == 0.0, "free", "shared cost")
     frame["any visit"] = (frame["mdvis"] > 0).astype(float)
-    context = ["lpi", "physlm", "disea", "hlthg", "hlthf", "hlthp"]
+    # not the participation incentive (lpi), which was set with the plan: a context is known before the arm is drawn
+    context = ["physlm", "disea", "hlthg", "hlthf", "hlthp"]
     log = trial("RAND, any visit to a doctor in a year", frame, context, "plan", "any visit")
     verdicts(log, [("free", "shared cost")])
 

@@ -22,6 +22,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.offpolicy import ArmDifference, BoundedMean, CandidateValue, modelled_terms
 from kernel_bandits.offpolicy.estimators import stabilising_weights
 from kernel_bandits.offpolicy.intervals import studentised
+from kernel_bandits.offpolicy.overlap import effective_rounds
 from kernel_bandits.offpolicy.sequences import CAPS, Sums, log_mixture
 
 ROUNDS, ARMS, FLOOR, TOGETHER = 3000, 3, 0.05, 100
@@ -162,12 +163,15 @@ def fixed(logs: int) -> None:
             for batch in batches(rule, expected, logs):
                 for which, arms in enumerate(played.values()):
                     target, truth = played_by(arms, batch), float(expected[[0, 1], arms].mean())
-                    terms, spreads = doubly_robust(target, batch), (target**2 / batch.probabilities).sum(axis=2)
+                    terms, ratios = doubly_robust(target, batch), target / batch.probabilities
+                    spreads = (target * ratios).sum(axis=2)
+                    heavy = np.take_along_axis(ratios, batch.played[..., None], 2)[..., 0]
                     for log in range(TOGETHER):
                         for place, count in enumerate((600, ROUNDS)):
                             weights = stabilising_weights(spreads[log, :count], known=False)
                             for kind, own in enumerate((np.ones(count), weights)):
-                                _, low, high, _ = studentised(terms[log, :count], own, 0.95)
+                                effective = effective_rounds(own * heavy[log, :count])
+                                _, low, high, _ = studentised(terms[log, :count], own, 0.95, effective)
                                 held[which, place, kind] += low <= truth <= high
                                 length[which, place, kind] += high - low
             for which, name in enumerate(played):

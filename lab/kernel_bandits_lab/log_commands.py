@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LogFile = Annotated[Path, typer.Argument(help="The log: .parquet, .csv, .jsonl, .vw or .dsjson.", show_default=False)]
-Context = Annotated[list[str] | None, typer.Option(help="A column of the context. Repeatable.")]
+Context = Annotated[list[str] | None, typer.Option(help="A column of the context; '' for none. Repeatable.")]
 Action = Annotated[str | None, typer.Option(help="The column of the action.")]
 Reward = Annotated[str | None, typer.Option(help="The column of the reward.")]
 Propensity = Annotated[str | None, typer.Option(help="The column of the propensity.")]
@@ -59,7 +59,14 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
         with errors():
             described = _described(features)
             values = evaluate_candidates(
-                read(log, context=context, action=action, reward=reward, propensity=propensity, features=described),
+                read(
+                    log,
+                    context=_named(context),
+                    action=action,
+                    reward=reward,
+                    propensity=propensity,
+                    features=described,
+                ),
                 policy,
                 learned_share=learned_share,
                 model=RewardModel(seed=seed) if model else None,
@@ -91,7 +98,9 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
         """Say from a log whether to switch; may be asked after every round."""
         with errors():
             described = _described(features)
-            found = read(log, context=context, action=action, reward=reward, propensity=propensity, features=described)
+            found = read(
+                log, context=_named(context), action=action, reward=reward, propensity=propensity, features=described
+            )
             if not isinstance(found, Log):
                 raise InputError("log: expected actions from a catalogue, got densities.")
             answer = offpolicy.verdict(
@@ -105,6 +114,10 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
             typer.echo(answer)
             if out is not None:
                 write(answer.plot().figure, out)
+
+
+def _named(context: list[str] | None) -> list[str] | None:
+    return None if context is None else [name for name in context if name]
 
 
 def _described(path: Path | None) -> Features | None:

@@ -12,7 +12,7 @@ from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.tables import Arms, TablePolicy
 from kernel_bandits.tables.arms import ARM
 from kernel_bandits.tables.values import as_plain, nearest, shown
-from kernel_bandits_server.messages import DecisionRequest
+from kernel_bandits_server.messages import Action, DecisionRequest
 from kernel_bandits_server.planning import Decide
 from kernel_bandits_server.replica import Replica
 from kernel_bandits_server.settings import Control
@@ -51,11 +51,17 @@ def _asked(ask: DecisionRequest, replica: Replica) -> Asked:
     if ask.played is not None:
         if not apprentice:
             raise InputError("played: this loop decides itself; set apprentice = true for one that watches.")
-        replica.policy.encode(ask.context, [ask.played])
+        replica.policy.encode(ask.context, replica.offer([ask.played]))
     elif apprentice:
         raise InputError("played: this loop only watches; say which action was played.")
-    offer = replica.offer(ask.actions) if ask.box is None else _as_box(replica.policy, ask.box)
-    return Asked(ask.context, offer, ask.excluded)
+    if ask.actions is None and replica.policy.features.offer is not None:
+        ask.box = ask.box or {}
+    if ask.box is None:
+        return Asked(ask.context, replica.offer(ask.actions), ask.excluded)
+    if replica.settings.control is not None:
+        # in both groups, or what is refused would not be alike
+        replica.policy.encode(ask.context, [_current(ask)])
+    return Asked(ask.context, _as_box(replica.policy, ask.box), ask.excluded)
 
 
 def _as_box(policy: TablePolicy, given: Mapping[str, Any]) -> Box:
@@ -118,8 +124,6 @@ def _of_a_group(command: Decide, asked: Asked, chosen: Sequence[Chosen], replica
         group = "challenger"
     body: dict[str, Any] = {"group": group} | ({"place": place, "control": str(control)} if control else {})
     if ask.box is not None:
-        if ask.current is None:
-            raise InputError("current: expected what is played today, which the control group goes on with.")
         action = ask.current if group == "control" else ours.action
         return body | {"action": action, "propensity": None, "probabilities": None, "mean": None, "std": None}
     policy, rival = spread(ours, asked), spread(theirs, asked)
@@ -145,7 +149,7 @@ def spread(chosen: Chosen, asked: Asked) -> list[float]:
 
 def _of_today(control: Control, command: Decide, asked: Asked) -> list[float]:
     """Return the probability with which the rule of today plays each action."""
-    current, names = command.request.current, [arm_of(action) for action in asked.offer]
+    names = [arm_of(action) for action in asked.offer]
     allowed = _playable(asked.offer, asked.excluded) if asked.excluded else [True] * len(names)
     if control.rule == "uniform":
         return [one / sum(allowed) for one in allowed]
@@ -159,8 +163,7 @@ def _of_today(control: Control, command: Decide, asked: Asked) -> list[float]:
         wanted = [name == control.arm for name in names]
         what = f"control: the arm {control.arm!r} of the control group is not on offer; offer it in each request."
     else:
-        if current is None:
-            raise InputError("current: expected what is played today, which the control group goes on with.")
+        current = _current(command.request)
         wanted = [action == current for action in asked.offer]
         if not any(wanted):
             wanted = [name is not None and name == arm_of(current) for name in names]
@@ -169,6 +172,12 @@ def _of_today(control: Control, command: Decide, asked: Asked) -> list[float]:
     if sum(found) != 1.0:
         raise InputError(what)
     return found
+
+
+def _current(ask: DecisionRequest) -> Action:
+    if ask.current is None:
+        raise InputError("current: expected what is played today, which the control group goes on with.")
+    return ask.current
 
 
 def place_of(loop: str, key: str) -> float:

@@ -62,7 +62,7 @@ def _maturity(replica: Replica) -> dict[str, Any]:
     """Return how many decisions the averages count: all before the first whose reward is not settled."""
     made, waiting = replica.tally.counts["decisions"], len(replica.line)
     words = f"The averages count {made - waiting} of {made} decisions"
-    words += "." if not waiting else f"; the first of the other {waiting} still awaits its reward."
+    words += "." if not waiting else "; the others wait until the oldest of them is settled."
     return {"decisions": made, "counted": made - waiting, "until": _until(replica), "words": words}
 
 

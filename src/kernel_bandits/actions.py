@@ -117,6 +117,8 @@ class Choice:
     def __post_init__(self) -> None:
         if isinstance(self.levels, (str, bytes)) or not isinstance(self.levels, Sequence) or not self.levels:
             raise InputError(f"Choice: expected a list of levels, got {self.levels!r}.")
+        if not all(isinstance(level, (str, int, float, np.generic)) for level in self.levels):
+            raise InputError(f"Choice: expected text, numbers or booleans as levels, got {list(self.levels)}.")
         if len(set(self.levels)) < len(self.levels):
             raise InputError(f"Choice: expected different levels, got {list(self.levels)}.")
         object.__setattr__(self, "levels", tuple(self.levels))
@@ -166,9 +168,11 @@ class LinearLimit:
     most: float = math.inf
 
     def __post_init__(self) -> None:
-        if not self.weights or not self.least <= self.most or math.inf in (self.least, -self.most):
+        weights = list(self.weights.values()) if isinstance(self.weights, Mapping) else []
+        numbers = all(isinstance(one, (int, float, np.number)) and math.isfinite(one) for one in weights)
+        if not (weights and numbers) or not self.least <= self.most or math.inf in (self.least, -self.most):
             raise InputError(
-                f"LinearLimit: expected weights by the name of a setting and least ≤ most, got {dict(self.weights)}, "
+                f"LinearLimit: expected weights by the name of a setting and least ≤ most, got {self.weights!r}, "
                 f"{self.least} and {self.most}."
             )
 
@@ -244,6 +248,8 @@ class Box:
         for name, corner in (("low", lower), ("high", upper)):
             corner.setflags(write=False)
             object.__setattr__(self, name, corner)
+        if not isinstance(limits, Sequence) or not all(isinstance(one, LinearLimit) for one in limits):
+            raise InputError(f"limits: expected a list of LinearLimit, got {limits!r}.")
         sides = {name: {level: dict(own) for level, own in of.items()} for name, of in (sides or {}).items()}
         values = {"names": labels[0], "units": labels[1], "sides": sides, "limits": tuple(limits)}
         for name, value in {**values, "settings": settings, "is_plain": plain, "_regions": {}, "_known": None}.items():
@@ -726,6 +732,9 @@ class _Body:
 
     def _shrinking(self, away: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return s for v (n, free), and its gradient."""
+        if not self.free:
+            # sums that give every setting
+            return np.ones(len(away)), away
         cube, limits, of_cube, of_limits = self._gauges(away)
         shrinks = limits > cube
         safe = np.where(shrinks, limits, 1.0)

@@ -40,13 +40,12 @@ def _copier(cls: Any) -> Callable[[Any], Any]:
 
     It is written out, as dataclasses write theirs: loops over slots took a quarter of a round with 64 anchors.
     """
-    lines = ["def copied(value):", "    twin = new(cls)"]
-    lines += [f"    put(twin, {name!r}, value.{name})" for name in fields_of(cls)]
-    if cls.__setattr__ is object.__setattr__:
-        lines[2:] = [f"    twin.{name} = value.{name}" for name in fields_of(cls)]
+    is_frozen = cls.__setattr__ is not object.__setattr__
+    line = "    put(twin, {0!r}, value.{0})" if is_frozen else "    twin.{0} = value.{0}"
+    lines = ["def copier(value):", "    twin = new(cls)", *map(line.format, fields_of(cls)), "    return twin"]
     names: dict[str, Any] = {"new": object.__new__, "put": object.__setattr__, "cls": cls}
-    exec("\n".join([*lines, "    return twin"]), names)
-    copier: Callable[[Any], Any] = names["copied"]
+    exec("\n".join(lines), names)
+    copier: Callable[[Any], Any] = names["copier"]
     return copier
 
 

@@ -229,7 +229,7 @@ def test_the_page_tells_every_result_of_the_sealed_tables():
     }
     text = sealed(content)
     assert "15 further tables" in text
-    assert "**1.0** (sources abc). 2 sealed tables: our mean rank is 2.00 ± 1.00, one standard error" in text
+    assert "**1.0** (sources abc). 2 tables: our mean rank is 2.00 ± 1.00, one standard error" in text
     assert "Peer 1.50, Ours 2.00, Other 2.50" in text
     assert "Peer 1 and 1" in text
     assert "Not played: river." in text

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.optimize import approx_fprime
 
 import kernel_bandits as kb
 from kernel_bandits.learning.columns import NO_WARP, Columns
-from kernel_bandits.learning.mixed import MixedSample
+from kernel_bandits.learning.mixed import MixedSample, WarpObjective
 
 
 def tables(reward, count=300, columns=8, seed=0, actions=None):
@@ -29,6 +30,16 @@ def test_the_one_column_that_matters_is_found():
     model = MixedSample(points, rewards, columns, True, None).fit(None)
     lengths = np.array(model.relative_lengthscales(points.shape[1]))[:8]
     assert lengths[0] < 0.3 * lengths[1:].min()
+
+
+def test_the_price_of_a_warp_has_the_gradient_it_says():
+    points, rewards, columns = tables(bent, count=60, columns=3)
+    sample = MixedSample(points, rewards, columns, True, None)
+    mixed = sample._objective(sample._blocks)
+    objective = WarpObjective(mixed)
+    both = np.append(mixed.medians, np.linspace(-1.5, 2.0, objective._sizes.total))
+    slope = approx_fprime(both, lambda each: objective(each)[0], 1e-6)
+    np.testing.assert_allclose(objective(both)[1], slope, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("seed", range(3))

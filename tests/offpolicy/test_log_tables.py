@@ -84,6 +84,7 @@ def test_every_entrance_and_every_candidate_give_the_same_values(table, tmp_path
         "policy": policy,
         "file": tmp_path / "policy",
         "function of rows": lambda row: "blue" if row["city"] == "Oslo" else "red",
+        "function that knows gaps": lambda row: "blue" if row["age"] is None or row["age"] < 30 else "red",
         "with the offer": lambda row, _: {"blue": 1.0} if row["city"] == "Oslo" else {"red": 1.0},
         "preset": "lin_ucb",
         "preset itself": kb.lin_ucb,
@@ -234,8 +235,10 @@ def test_replay_of_a_table(table):
 
 
 def test_what_a_table_cannot_be_is_named(table):
-    with pytest.raises(kb.InputError, match=r"context: expected columns context_…, got age, city, day, arm"):
-        logs.read(table)
+    for source in (table, table.to_dict("records")):
+        with pytest.raises(kb.InputError, match=r"context: expected columns context_…, got age, city, day, arm"):
+            logs.read(source)
+    assert logs.read(table, context=[], action="arm").without_contexts
     with pytest.raises(kb.InputError, match="row 3: action: expected an action, got none"):
         logs.read(table.assign(arm=table["arm"].where(table.index != 3, None)), context=CONTEXT, action="arm")
     with pytest.raises(kb.InputError, match="row 5: propensity"):
@@ -283,6 +286,18 @@ def test_parts_are_the_whole(table, tmp_path):
             )
             assert_same(found, expected)
         np.testing.assert_array_equal(parts.rows(np.array([3, 100, 359])).rewards, whole["reward"].iloc[[3, 100, 359]])
+    # a row group that lacks an arm knows its share all the same
+    rare = whole.sort_values("arm", kind="stable")
+    parquet.write_table(pa.Table.from_pandas(rare, preserve_index=False), tmp_path / "rare.parquet", row_group_size=60)
+    several, one = (
+        each(tmp_path / "rare.parquet", context=["age"], action="arm", features=None) for each in (logs.scan, logs.read)
+    )
+    assert len({len(set(several.rows(slice(start, start + 60)).played)) for start in range(0, ROWS, 60)}) > 1
+    lows = [kb.verdict(each, "blue", "red", model=None).lows for each in (several, one)]
+    np.testing.assert_allclose(lows[0], lows[1], atol=1e-12)
+    varied = rare.assign(propensity=np.where(np.arange(ROWS) < 5, 0.1, rare["propensity"]))
+    parquet.write_table(pa.Table.from_pandas(varied), tmp_path / "varied.parquet", row_group_size=60)
+    assert logs.scan(tmp_path / "varied.parquet", context=["age"], action="arm").first.known_probabilities is None
     broken = whole.assign(reward=whole["reward"].where(whole.index != 200, np.nan))
     parquet.write_table(pa.Table.from_pandas(broken), tmp_path / "broken.parquet", row_group_size=150)
     with pytest.raises(kb.InputError, match=r"broken\.parquet, row group 1: log: row 50: reward"):

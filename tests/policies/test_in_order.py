@@ -61,9 +61,28 @@ def test_at_first_all_are_waited_for_while_most_are_to_be_told():
     for number in range(5 * FIRST_SETTLED):
         decision = policy.ask(generator.standard_normal(3), ARMS)
         if number % 5 == 4:
-            policy.tell(decision, 1.0)
+            policy.tell(decision, float(number % 2))
             # nobody knows how long the others take until so many are settled
             assert policy.posterior.round_index == (0 if policy.round_index < FIRST_SETTLED else FIRST_SETTLED)
+
+
+def test_as_long_as_rewards_are_all_the_same_silences_are_waited_for():
+    policy, generator, silent = kb.ek_ucb(seed=0), np.random.default_rng(0), []
+    # two of three buy at once
+    for number in range(3 * FIRST_SETTLED):
+        decision = policy.ask(generator.standard_normal(3), ARMS)
+        if number % 3:
+            policy.tell(decision, 1.0)
+        else:
+            silent.append(decision)
+    assert policy.posterior.round_index == 0
+    # that the first did not is told, and the next one has not waited for as long
+    policy.tell(silent[0], 0.0)
+    assert policy.posterior.round_index == 3
+    for decision in silent[1:]:
+        policy.tell(decision, 0.0)
+    expected = [float(number % 3 > 0) for number in range(3 * FIRST_SETTLED)]
+    assert policy.posterior.observed_rewards.tolist() == expected
 
 
 def test_one_reward_that_came_very_late_is_not_the_rule():
@@ -73,7 +92,7 @@ def test_one_reward_that_came_very_late_is_not_the_rule():
         waiting.append(policy.ask(generator.standard_normal(3), ARMS))
         # the third is told after 300 others, every tenth never
         if number % 10 and number != 3:
-            policy.tell(waiting[number], 1.0)
+            policy.tell(waiting[number], float(number % 2))
         if number == 300:
             policy.tell(waiting[3], 1.0)
             assert policy.posterior.round_index == policy.round_index

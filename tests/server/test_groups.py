@@ -90,6 +90,22 @@ def test_the_current_choice_of_the_caller_is_played_by_the_control_group():
         decide(replica, 1, generator, current="gold")
 
 
+def test_what_is_played_today_in_a_box_is_checked_in_both_groups():
+    text = LOOP.partition("[loops.shop.arms]")[0].replace("exploration_floor = {floor}\n", "")
+    text += '[loops.shop.actions]\nprice = {{ kind = "Numeric", range = [0, 10] }}\n'
+    groups = 'control = { share = 0.5, rule = "current" }'
+    replica = Replica(parse_settings(text.format(groups=groups, policy="ek_ucb")).loops["shop"])
+    box, generator = {"price": [1, 5]}, np.random.default_rng(0)
+    made = [one.draft for one in decide(replica, 8, generator, box=box, current={"price": 2.5})]
+    assert {one["group"] for one in made} == {"control", "policy"}
+    assert all((one["action"] == {"price": 2.5}) == (one["group"] == "control") for one in made)
+    for number in range(8):
+        with pytest.raises(InputError):
+            decide(replica, 1, generator, f"{number}-", box=box, current="red")
+        with pytest.raises(InputError, match="current"):
+            decide(replica, 1, generator, f"{number}-", box=box)
+
+
 def test_the_fixed_arm_has_to_be_on_offer_for_both_groups():
     replica = Replica(loop_of('control = { share = 0.1, rule = "fixed", arm = "red" }'))
     with pytest.raises(InputError, match="'red' of the control group is not on offer"):

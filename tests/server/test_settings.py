@@ -43,7 +43,11 @@ MISTAKES = {
     "a limit": (GOOD.replace("actions = 20", "actions = 0"), 16, "a whole number of at least 1, got 0"),
     "a reward that is no number": (GOOD.replace("reward = 0.0", "reward = nan"), 4, "number"),
     "arms twice": (GOOD.replace('["red", "blue"]', '["red", "red"]'), 10, "names"),
-    "no arms": (GOOD.partition("[loops.offers.arms]")[0], 1, "either a table [actions] or a table [arms]"),
+    "no arms": (
+        GOOD.partition("[loops.offers.arms]")[0],
+        1,
+        "expected one of the tables [actions], [arms] and [box.settings]",
+    ),
     "an option of the loop": (GOOD.replace('"ek_ucb"', '"ek_ucb"\noptions = { seed = 3 }'), 3, "beside policy"),
     "an unknown kernel": (
         GOOD.replace('"ek_ucb"', '"ek_ucb"\noptions = { kernel = { name = "Gausian" } }'),

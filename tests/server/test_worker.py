@@ -443,3 +443,23 @@ def test_a_challenger_that_earns_more_is_promoted_step_by_step(tmp_path, monkeyp
     assert service.digest() == replay(service.settings, service.store).digest()
     service.worker.stop()
     service.store.close()
+
+
+def test_a_snapshot_that_fails_is_not_tried_after_every_batch(tmp_path, monkeypatch, caplog):
+    service = Service(tmp_path / "events.db", snapshot_events=10)
+    tried = []
+
+    def fail(_, snapshot):
+        tried.append(snapshot.number)
+        raise StoreError("the database refused; nothing was stored.")
+
+    monkeypatch.setattr(service.store, "write_snapshot", fail)
+    for number in range(40):
+        service.decide(f"d{number}")
+        service.reward((f"d{number}", 1.0))
+        time.sleep(0.02)
+    service.worker.stop()
+    # one for ten events, and the last one
+    assert 2 <= len(tried) <= 9
+    assert "no snapshot" in caplog.text
+    service.store.close()

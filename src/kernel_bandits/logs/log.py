@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -24,6 +24,8 @@ PolicyT = TypeVar("PolicyT", bound=Policy)
 T = TypeVar("T")
 # A table as columns of equal length by name: arrays of numbers, or of objects where there are text, dates or gaps.
 Columns: TypeAlias = Mapping[str, NDArray[Any]]
+# What a log has of every round besides its context.
+OF_ROUNDS = ("played", "rewards", "propensities", "probabilities", "offered")
 # Columns are inferred from at most this many rows; describe by features= what these do not show.
 MOST_INFERRED = 20_000
 # Numbers of actions are rows of a catalogue; larger ones are rather identifiers.
@@ -84,11 +86,16 @@ def as_column(values: Any) -> NDArray[Any]:
 
 
 def rows_of(columns: Columns, count: int) -> list[dict[str, Any]]:
-    """Return a table as rows, in Python's own values."""
+    """Return a table as rows, in Python's own values, with None for a gap wherever the table came from."""
     if not columns:
         return [{} for _ in range(count)]
-    names = list(columns)
-    return [dict(zip(names, row, strict=True)) for row in zip(*(one.tolist() for one in columns.values()), strict=True)]
+    names, listed = list(columns), [one.tolist() for one in columns.values()]
+    for column, values in zip(columns.values(), listed, strict=True):
+        if column.dtype.kind in "fO":
+            gaps = np.isnan(column) if column.dtype.kind == "f" else [is_gap(value) for value in values]
+            for place in np.flatnonzero(gaps):
+                values[place] = None
+    return [dict(zip(names, row, strict=True)) for row in zip(*listed, strict=True)]
 
 
 def _finite(name: str, values: FloatArray) -> FloatArray:
@@ -148,6 +155,8 @@ class Log:
     features: Features | None = None
     left_out: int = 0
     columns: tuple[str, ...] = ()
+    # the probabilities of actions, shape (A,), where they are the same in every round, of a log as a whole
+    shares: FloatArray | None = field(init=False)
 
     def __post_init__(self) -> None:
         rewards = _finite("reward", as_vector("rewards", self.rewards))
@@ -170,6 +179,7 @@ class Log:
             object.__setattr__(self, "offered", self._checked_offers(self.offered))
         if self.probabilities is not None:
             object.__setattr__(self, "probabilities", self._checked_probabilities(self.probabilities))
+        object.__setattr__(self, "shares", as_shares(self.fixed_propensities()))
 
     def _of_numbers(self, distinct: list[Any], codes: NDArray[np.intp]) -> dict[str, Any]:
         """Return the played rows of the catalogue, the catalogue, and its names."""
@@ -200,8 +210,7 @@ class Log:
 
     def _of_table(self, contexts: Columns, distinct: list[Any], codes: NDArray[np.intp]) -> dict[str, Any]:
         """Return the places of the played arms, the arms or described actions, their names, and the features."""
-        described = [] if self.features is None else _described(self.features)
-        offer = [*described, *(() if self.actions is None else as_plain_actions(self.actions))]
+        offer = [*self.arms, *(() if self.actions is None else as_plain_actions(self.actions))]
         actions: dict[Any, Any] = {}
         for action in (*offer, *_in_order(distinct, bool(offer))):
             key = key_of(action)
@@ -233,13 +242,16 @@ class Log:
 
         None if each action's propensity varies and nothing else was logged.
         """
-        if self.probabilities is not None:
+        if self.probabilities is not None or self.shares is None:
             return self.probabilities
-        shares = np.zeros(len(self.names))
-        shares[self.played] = self.propensities
-        if np.abs(shares[self.played] - self.propensities).max() > 1e-9 or abs(float(shares.sum()) - 1.0) > 1e-6:
-            return None
-        return np.broadcast_to(shares, (len(self), len(shares)))
+        return np.broadcast_to(self.shares, (len(self), len(self.shares)))
+
+    def fixed_propensities(self) -> FloatArray:
+        """Return the propensity of each action that was played, NaN where it varied and 0 where it was not, (A,)."""
+        found = np.zeros(len(self.names))
+        found[self.played] = self.propensities
+        found[self.played[np.abs(found[self.played] - self.propensities) > 1e-9]] = np.nan
+        return found
 
     def _checked_offers(self, offered: ArrayLike) -> NDArray[np.bool_]:
         table = np.asarray(offered, dtype=bool)
@@ -279,7 +291,7 @@ class Log:
     def joined(cls, logs: Sequence[Log]) -> Log:
         """Return logs with the same catalogue as one, in order."""
         whole = copy.copy(logs[0])
-        for name in ("played", "rewards", "propensities", "probabilities", "offered"):
+        for name in OF_ROUNDS:
             values = [getattr(log, name) for log in logs]
             missing = any(value is None for value in values)
             object.__setattr__(whole, name, None if missing else np.concatenate(values))
@@ -290,6 +302,11 @@ class Log:
             together = {name: np.concatenate([one[name] for one in contexts]) for name in contexts[0]}
         object.__setattr__(whole, "contexts", together)
         return whole
+
+    @property
+    def arms(self) -> tuple[Any, ...]:
+        """The arms that the description of a table names."""
+        return () if self.features is None else self.features.choices.arms
 
     @property
     def without_contexts(self) -> bool:
@@ -305,7 +322,7 @@ class Log:
     def rows(self, chosen: slice | NDArray[Any]) -> Log:
         """Return a log of some of the rows."""
         part = copy.copy(self)
-        for name in ("played", "rewards", "propensities", "probabilities", "offered"):
+        for name in OF_ROUNDS:
             value = getattr(self, name)
             object.__setattr__(part, name, None if value is None else value[chosen])
         own = self.contexts
@@ -395,6 +412,12 @@ class Log:
         return log.with_probabilities(np.array(tables))
 
 
+def as_shares(propensities: FloatArray) -> FloatArray | None:
+    """Return the propensities of actions if they are all there are: of a trial, whose shares have the sum 1."""
+    # also NaN, of an action whose propensity varied
+    return propensities if abs(float(propensities.sum()) - 1.0) <= 1e-6 else None
+
+
 def is_table(value: Any) -> bool:
     """Return whether contexts are a table rather than numbers."""
     if isinstance(value, (list, tuple)):
@@ -440,14 +463,6 @@ def _in_order(distinct: Sequence[Any], some_known: bool) -> Sequence[Any]:
     return sorted(distinct, key=lambda action: str(key_of(action)))
 
 
-def action_features(log: Log, action: Any) -> Mapping[str, Any]:
-    """Return the columns of an action of a table, wherever they were described."""
-    known = log.features.actions if log.features is not None else None
-    if isinstance(action, Mapping):
-        return action
-    return {ARM: action, **(known.rows.get(action, {}) if isinstance(known, Arms) else {})}
-
-
 def _columns(row: Mapping[str, Any], side: Any) -> Any:
     """Return the columns of a row that are described; what is missing is for the policy to refuse."""
     if not isinstance(side, Mapping) or row.keys() == side.keys():
@@ -486,11 +501,6 @@ def key_of(action: Any) -> Any:
     if not isinstance(action, Mapping):
         return action
     return action[ARM] if ARM in action else tuple(sorted((str(name), str(value)) for name, value in action.items()))
-
-
-def _described(features: Features) -> list[Any]:
-    """Return the arms that a description names."""
-    return list(features.actions.labels) if isinstance(features.actions, Arms) else []
 
 
 @dataclass(frozen=True, eq=False)

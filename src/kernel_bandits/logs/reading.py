@@ -25,7 +25,6 @@ from kernel_bandits.logs.log import (
     require_once,
 )
 from kernel_bandits.logs.vowpal import of_decision_json, read_text
-from kernel_bandits.tables.arms import Arms
 from kernel_bandits.tables.features import Features
 from kernel_bandits.tables.rows import is_frame
 from kernel_bandits.tables.values import is_gap
@@ -52,6 +51,7 @@ class Roles:
 
     Attributes:
         names: of the actions, where they are known from elsewhere, in the order of the catalogue.
+        shares: of the actions in the log as a whole, where they are the same in every round.
     """
 
     context: Sequence[str] | None = None
@@ -61,6 +61,7 @@ class Roles:
     actions: Any = None
     features: Features | None = None
     names: tuple[Any, ...] | None = None
+    shares: FloatArray | None = None
 
 
 def read(
@@ -117,10 +118,10 @@ def read(
         if data and _is_decision(data[0]):
             return _of_service(data, actions, features)
         return as_log(_of_records(data), roles)
-    return as_log(columns_of(data), roles, is_frame(source))
+    return as_log(columns_of(data), roles)
 
 
-def as_log(columns: Columns, roles: Roles, in_memory: bool = False) -> Log | ContinuousLog:
+def as_log(columns: Columns, roles: Roles) -> Log | ContinuousLog:
     """Return columns as a log."""
     if not len(next(iter(columns.values()), ())):
         raise InputError("log: expected at least one row, got none.")
@@ -134,7 +135,7 @@ def as_log(columns: Columns, roles: Roles, in_memory: bool = False) -> Log | Con
                 # a place on the page is no quantity
                 places = [f"position {place:g}" for place in numbers("position", columns["position"])]
                 columns = {**columns, "position": np.array(places, dtype=object)}
-    renamed = context_columns(tuple(columns), context, features, names, in_memory)
+    renamed = context_columns(tuple(columns), context, features, names)
     shown = {name: _get(columns, column, "context") for column, name in renamed.items()}
     rewards = numbers("reward", _get(columns, names["reward"] or "reward", "reward"))
     if "density" in columns and names["action"] is None:
@@ -185,7 +186,6 @@ def context_columns(
     context: Sequence[str] | None,
     features: Features | None,
     roles: Mapping[str, str | None],
-    in_memory: bool = False,
 ) -> dict[str, str]:
     """Return the columns of the context, each with its name as a policy knows it."""
     if context is not None:
@@ -196,17 +196,18 @@ def context_columns(
         return {name if name in names else f"{PREFIX}{name}": name for name in wanted}
     known = {*roles.values(), "action", "action_index", "index", "reward", "propensity", "probabilities"}
     left = [name for name in names if name not in known]
-    if in_memory and not found and left:
+    # records of decisions and of runs have further columns, and a context that may be empty
+    if left and not found and not {"index", "action_index", "density"}.intersection(names):
         raise InputError(
             f"context: expected columns {PREFIX}…, got {', '.join(left)}; name those of the context with context=[…], "
-            "or give features=, or context=[] for none."
+            "or context=[] for none (--context NAME or --context '' on the command line), or give features=."
         )
     return found
 
 
 def _with_probabilities(log: Log, table: Any, known: Sequence[Any] | None) -> Log:
     """Return a log with probabilities in the order of the arms that are known, where there is one."""
-    order = known if known is not None else _labels(log.features)
+    order = known if known is not None else log.arms
     width = np.size(table[0])
     if len(order) != width:
         return log
@@ -214,10 +215,6 @@ def _with_probabilities(log: Log, table: Any, known: Sequence[Any] | None) -> Lo
     found = np.zeros((len(log), len(log.names)))
     found[:, places] = lists("probabilities", table, width)
     return log.with_probabilities(found)
-
-
-def _labels(features: Features | None) -> Sequence[Any]:
-    return features.actions.labels if features is not None and isinstance(features.actions, Arms) else ()
 
 
 def as_numbers(values: Any) -> FloatArray | None:
@@ -363,12 +360,12 @@ def _of_service(rows: Sequence[Mapping[str, Any]], actions: Any, features: Featu
     """
     kept, left_out = [], 0
     for place, row in enumerate(rows):
-        known = row.get("propensity") is not None
-        if not row.get("active", True) or (row.get("group") == "imported" and not known):
+        drawn = row.get("propensity") is not None
+        if not row.get("active", True) or (row.get("group") == "imported" and not drawn):
             continue
         if row.get("reward") is None:
             left_out += 1
-        elif known:
+        elif drawn:
             kept.append(row)
         else:
             raise refuse("propensity", place, "a probability", "none; set exploration_floor in the service")
@@ -399,7 +396,7 @@ def _of_service(rows: Sequence[Mapping[str, Any]], actions: Any, features: Featu
 
 def _with_offers(log: Log, rows: Sequence[Mapping[str, Any]], offers: Sequence[Any], actions: Any) -> Log:
     """Return a log with what was on offer in each decision, and the probabilities where their order is known."""
-    default = as_plain_actions(actions) if actions is not None else list(_labels(log.features))
+    default = as_plain_actions(actions) if actions is not None else list(log.arms)
     offered = np.zeros((len(log), len(log.names)), dtype=bool)
     table: FloatArray | None = np.zeros(offered.shape)
     for number, (row, offer) in enumerate(zip(rows, offers, strict=True)):

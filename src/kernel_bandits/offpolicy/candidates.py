@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -118,13 +118,8 @@ class Play:
 
     def rows(self, chosen: slice) -> Play:
         """Return what the candidate would have done in some of the rounds."""
-        return Play(
-            None if self.table is None else self.table[chosen],
-            self.row,
-            self.function,
-            self.policies,
-            None if self.folds is None else self.folds[chosen],
-        )
+        table = None if self.table is None else self.table[chosen]
+        return replace(self, table=table, folds=None if self.folds is None else self.folds[chosen])
 
     def probabilities(self, log: Log, start: int = 0) -> FloatArray:
         """Return the probabilities of every action in the rounds of a log, shape (n, A).

@@ -112,11 +112,11 @@ def overlap_of(parts: Sequence[Plays], left_out: int = 0) -> Overlap:
     if len(ratios) == len(parts):
         surplus, covariance = (np.sum(each, axis=0) for each in zip(*ratios, strict=True))
         likely = _ratio_probability(surplus, covariance)
-    count, total, squares = len(weights), float(weights.sum()), float(weights @ weights)
+    count, total = len(weights), float(weights.sum())
     heaviest = int(weights.argmax())
     found = Overlap(
         rounds=count,
-        effective_sample_size=total * total / squares if squares else 0.0,
+        effective_sample_size=effective_rounds(weights),
         largest_weight=float(weights[heaviest]),
         heaviest_round=heaviest,
         mean_weight=total / count,
@@ -127,6 +127,12 @@ def overlap_of(parts: Sequence[Plays], left_out: int = 0) -> Overlap:
     )
     wrong = tuple(_wrong(found, weights))
     return replace(found, wrong=wrong, warnings=(*_warnings(found, weights), *wrong))
+
+
+def effective_rounds(weights: FloatArray) -> float:
+    """Return (Σw)²/Σw²."""
+    squares = float(weights @ weights)
+    return float(weights.sum()) ** 2 / squares if squares else 0.0
 
 
 def _ratio_probability(surplus: FloatArray, covariance: FloatArray) -> float:

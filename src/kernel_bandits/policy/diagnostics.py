@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.learning.defaults import CHANGE_LIMIT, FIRST_TESTED_ROUND, TOLERATED_SHIFT
+from kernel_bandits.learning.defaults import CHANGE_LIMIT, FIRST_TESTED_ROUND, RESIDUAL_COUNT, TOLERATED_SHIFT
 from kernel_bandits.posterior.base import KernelChange, Posterior
 from kernel_bandits.posterior.drift import Cusum, ForgettingPosterior, residual
 from kernel_bandits.posterior.nystrom import NystromPosterior
@@ -62,9 +62,10 @@ class Residuals:
         """Return in words what has changed, and what to do; None if nothing has, or if that is long past."""
         if self.changed_at is None or self.calm >= CALM:
             return None
+        side = "above" if self.shifted_up else "below"
         return (
-            f"rewards from observation {self.changed_at} on were {'above' if self.shifted_up else 'below'} what was "
-            f"predicted of them for longer than chance explains: the process seems to have changed; {advice}."
+            f"rewards from observation {self.changed_at:.0f} on were {side} what was predicted"
+            f" of them for longer than chance explains: the process seems to have changed; {advice}."
         )
 
 
@@ -120,7 +121,7 @@ class Diagnostics:
             lines.append(f"explained: {1.0 - noise:.0%} of how rewards differ ({parts}); the rest is noise")
         lines.append(f"as predicted: {self._surprise()}")
         lines += (f"warning: {warning}" for warning in self.warnings)
-        if self.kernel is not None and self.regularization is not None:
+        if self.kernel is not None and self.regularization is not None and self.observations:
             lines.append(f"expected where nothing is known: {self.prior_mean:.3g}")
             lines.append(f"noise of one reward: {math.sqrt(self.regularization):.3g} (standard deviation)")
             size = f"{self.dictionary_size} for {self.effective_dimension:.3g} directions in the data"
@@ -137,7 +138,7 @@ class Diagnostics:
 
     def _surprise(self) -> str:
         """Return in words how far rewards are from what was predicted of them."""
-        if self.observations < FIRST_TESTED_ROUND or self.kernel is None:
+        if self.observations < FIRST_TESTED_ROUND + RESIDUAL_COUNT or self.kernel is None:
             return "not known yet"
         ratio = math.sqrt(self.residual_mean_square)
         words = "no, a model that is too sure of itself" if ratio > SURPRISED else "yes"

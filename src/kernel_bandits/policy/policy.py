@@ -34,7 +34,7 @@ from kernel_bandits.boxes.search import around, candidates, finalists
 from kernel_bandits.confidence import GuaranteedRadius
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import require_columns
-from kernel_bandits.learning.defaults import FIRST_SETTLED, RECENT_WAITS
+from kernel_bandits.learning.defaults import FIRST_SETTLED, MOST, NEARLY_ALL, RECENT_WAITS
 from kernel_bandits.numerics.linalg import threads_for
 from kernel_bandits.policy.diagnostics import TOGETHER, Diagnostics, Predicted, Residuals, diagnose
 from kernel_bandits.policy.export import export
@@ -59,7 +59,7 @@ TIE_TOLERANCE = 1e-12
 ROUNDING = float(np.finfo(float).eps)
 # What stands for a box in an outlook: the largest bounds of so many standard deviations, and actions about them within
 # so many widths of the box.
-OUTLOOK, NEAR_BEST = 3.0, 0.1
+OUTLOOK, NEAR_BEST = 6.0, 0.1
 # Vectors of more numbers are left out of explanations.
 LONGEST = 12
 V = TypeVar("V", float, FloatArray)
@@ -220,6 +220,48 @@ class Told(NamedTuple):
     weight: float
 
 
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long rewards take, counted in decisions that are asked for until one is told, itself included.
+
+    At first nobody knows. Successes may be told early and silences late: rewards that are all the same say nothing yet,
+    and the first of those that differ little, while most decisions are still to be told.
+
+    Attributes:
+        recent: the longest of the last rewards.
+        before: the longest of ``RECENT_WAITS`` rewards before those.
+        count: how many the last rewards are.
+        newest: the last decision of which the reward was told.
+        low: the least of the rewards.
+        high: the largest.
+    """
+
+    recent: int = 0
+    before: int = 0
+    count: int = 0
+    newest: int = -1
+    low: float = math.inf
+    high: float = -math.inf
+
+    @property
+    def longest(self) -> int:
+        """The longest wait of late; one reward that came a month late is not the rule."""
+        return max(self.recent, self.before)
+
+    def after(self, issued: int, keys: Sequence[int], rewards: Sequence[float]) -> Waits:
+        """Return these with the rewards of further decisions, once this many were asked for."""
+        recent, before, count = self.recent, self.before, self.count
+        if count >= RECENT_WAITS:
+            recent, before, count = 0, recent, 0
+        newest, low, high = max(self.newest, *keys), min(self.low, *rewards), max(self.high, *rewards)
+        return Waits(max(recent, issued - min(keys)), before, count + len(keys), newest, low, high)
+
+    def are_too_few(self, settled: int) -> bool:
+        """Return whether so many settled decisions do not show yet how long rewards take."""
+        share = NEARLY_ALL if self.low >= self.high else MOST if settled < FIRST_SETTLED else 0.0
+        return settled < share * (self.newest + 1)
+
+
 class State:
     """All that a policy knows, as a value: a call ends by putting another one in its place.
 
@@ -231,8 +273,7 @@ class State:
         pending: the joint points (d,) of the decisions that await their reward, by number, oldest first.
         fates: what happened to the last decisions that no longer do: the reward, or words.
         told: rewards that wait for those of earlier decisions, by number, where the model learns in order.
-        waits: how many decisions were asked for until the rewards of others were told: the most of the last
-            ``RECENT_WAITS`` or fewer, the most of as many before them, and how many those last are.
+        waits: how long rewards have taken so far.
         guards: the constraints with what was measured; None for none.
         residuals: of all rewards but the last ones against what was predicted of them.
         predicted: the last ones, with what was predicted.
@@ -255,7 +296,7 @@ class State:
     def __init__(self, model: Model) -> None:
         self.model: Any = model
         self.told: Pending[Told] = Pending()
-        self.waits: tuple[int, int, int] = (0, 0, 0)
+        self.waits: Waits = Waits()
         self.rewards_learned: int = 0
         self.issued: int = 0
         self.dimensions: tuple[int | None, int | None] = (None, None)
@@ -267,23 +308,10 @@ class State:
 
     @property
     def barrier(self) -> int:
-        """The first decision that is still to be told; one that waits longer than any did lately is not waited for.
-
-        At first nobody knows how long rewards take: as long as most decisions are still to be told, all are waited for.
-        """
-        settled = len(self.fates)
-        if 0 < settled < FIRST_SETTLED:
-            open_before = sum(1 for _ in islice(self.pending.before(max(self.fates)), settled + 1))
-            if open_before > settled:
-                return next(self.pending.since(0))
-        return next(self.pending.since(self.issued - max(self.waits[:2]) + 1), self.issued)
-
-    def waited(self, first: int, count: int) -> tuple[int, int, int]:
-        """Return :attr:`waits` once so many more rewards are told, of this decision and of later ones."""
-        (recent, before, known), wait = self.waits, self.issued - first
-        if known >= RECENT_WAITS:
-            recent, before, known = 0, recent, 0
-        return max(recent, wait), before, known + count
+        """The first decision that is still to be told; one that waits longer than any did lately is not waited for."""
+        waits = self.waits
+        are_too_few = waits.are_too_few(self.issued - len(self.pending))
+        return next(self.pending.since(0 if are_too_few else self.issued - waits.longest + 1), self.issued)
 
     def settling(self, fates: Mapping[int, float | str]) -> dict[str, Any]:
         """Return what changes by decisions that are settled, each with its reward or words as :data:`EXPIRED`."""
@@ -727,7 +755,7 @@ class Policy(ABC):
                 _learning(state, points, rewards, weight, keys), guards=guards, rewards_learned=counted, **settled
             )
         told = zip(keys, map(Told, points, rewards, repeat(weight)), strict=False)
-        waits = state.waited(min(keys), len(keys))
+        waits = state.waits.after(state.issued, keys, rewards)
         after = evolve(state, guards=guards, rewards_learned=counted, waits=waits, **settled)
         return _caught_up(evolve(after, told=state.told.with_items(dict(told))))
 
@@ -755,6 +783,8 @@ class Policy(ABC):
         self._commit(state, _caught_up(after) if after.told else after)
 
     @final
+    @np.errstate(invalid="ignore", over="ignore")
+    @_all_or_nothing
     def select_many(self, contexts: ArrayLike, actions: ArrayLike | Box) -> list[Decision]:
         """Choose an action for each of many contexts with the current model, at the speed of matrix products.
 
@@ -766,10 +796,9 @@ class Policy(ABC):
         if isinstance(actions, Box):
             contexts = as_points("contexts", contexts, self._state.dimensions[0])
             require_finite("contexts", contexts)
-            return [self.select(context, actions) for context in contexts]
-        with self._lock:
-            contexts, actions = self._rounds(contexts, actions)
-            choices = self._choices(contexts, actions)
+            return [self._decide(context, actions, None)[0] for context in contexts]
+        contexts, actions = self._rounds(contexts, actions)
+        choices = self._choices(contexts, actions)
         decisions = []
         for choice, offered, context in zip(choices, actions, contexts, strict=True):
             row, bound, propensity = choice.index, choice.upper_bound, choice.propensity
@@ -779,10 +808,10 @@ class Policy(ABC):
         return decisions
 
     @final
+    @_all_or_nothing
     def choices(self, contexts: ArrayLike, actions: ArrayLike) -> list[Choice]:
         """Return what :meth:`select_many` chooses, as rows among the actions, without copies of what was offered."""
-        with self._lock:
-            return self._choices(*self._rounds(contexts, actions))
+        return self._choices(*self._rounds(contexts, actions))
 
     @final
     @np.errstate(over="ignore")
@@ -796,6 +825,7 @@ class Policy(ABC):
         return self.posterior.predict(pair(context, actions, *self._state.dimensions))
 
     @final
+    @np.errstate(invalid="ignore", over="ignore")
     def best(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
         """Return the action to use now: the largest expected reward of those known to keep all constraints.
 
@@ -805,6 +835,7 @@ class Policy(ABC):
             return self._best_of(context, actions, mask)[0]
 
     @final
+    @np.errstate(invalid="ignore", over="ignore")
     def outlook(
         self,
         context: ArrayLike,
@@ -826,10 +857,12 @@ class Policy(ABC):
             more_than: x of the probability that more than x is left.
         """
         count = as_count("experiments", experiments)
+        if not math.isfinite(more_than):
+            raise InputError(f"more_than: expected a finite number, got {more_than!r}.")
         with self._lock:
             best, points = self._best_of(context, actions, mask)
             bonus = getattr(self, "bonus", 1.0)
-            return outlook(self.posterior, points, best, bonus, count, as_reward(more_than))
+            return outlook(self.posterior, points, best, bonus, count, float(more_than))
 
     def _best_of(
         self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None
@@ -1108,7 +1141,6 @@ class Policy(ABC):
             self._commit(state, self._described(state, first, contexts.shape[1], None))
         return contexts, actions
 
-    @_all_or_nothing
     def _choices(self, contexts: FloatArray, actions: FloatArray) -> list[Choice]:
         """Return what :meth:`select_many` chooses in rounds that :meth:`_rounds` has checked."""
         split = contexts.shape[1]
@@ -1240,7 +1272,7 @@ def _learning(
     With keys the points were awaited; without, there is one, as it was evaluated if it was.
     """
     model, residuals, predicted = state.model, state.residuals, state.predicted
-    if weight == 1.0 and isinstance(model, Posterior):
+    if weight == 1.0 and isinstance(model, Posterior) and not model.is_provisional:
         if keys is None:
             evaluation, row = evaluated = evaluated or (model.evaluate_finite(points), 0)
             means, stds = [evaluation.mean.item(row)], [evaluation.std.item(row)]
@@ -1248,8 +1280,8 @@ def _learning(
             prediction = model.evaluate_awaited(keys, points)
             means, stds = prediction.mean.tolist(), prediction.std.tolist()
         changes = len(model.kernel_changes)
-        for ahead, told in enumerate(zip(rewards, means, stds, strict=True)):
-            predicted = (*predicted, (*told, model.regularization, model.round_index + ahead, changes))
+        for offset, told in enumerate(zip(rewards, means, stds, strict=True)):
+            predicted = (*predicted, (*told, model.regularization, model.round_index + offset, changes))
             # a few are compared at once, which is faster
             if len(predicted) == TOGETHER:
                 residuals, predicted = residuals.after(predicted), ()

@@ -206,7 +206,10 @@ class UpperConfidenceBound(Policy):
         return choices
 
     def _choose_block(self, points: FloatArray) -> list[Choice]:
-        """Choose one of the points (n, A, d) in each of n rounds by one matrix product."""
+        """Choose one of the points (n, A, d) in each of n rounds by one matrix product.
+
+        Nothing is played because it was hardly tried: each of n rounds alike would try it.
+        """
         with np.errstate(invalid="ignore", over="ignore"):
             evaluation = self.posterior.evaluate(points.reshape(-1, points.shape[2]))
         self.posterior.require_finite(evaluation)
@@ -216,10 +219,6 @@ class UpperConfidenceBound(Policy):
         counts, rows = tied.sum(axis=1), upper_bounds.argmax(axis=1)
         for row in np.flatnonzero(counts > 1):
             rows[row] = self.argmax(upper_bounds[row], level)
-        for number, offered in enumerate(points if self.posterior.may_be_due else ()):
-            due = self.posterior.due(offered, means[number], stds[number])
-            if due is not None:
-                rows[number], counts[number], tied[number] = due, 1, np.arange(points.shape[1]) == due
         if self.exploration is None:
             chosen = np.arange(len(points)), rows
             columns = [rows, means[chosen], stds[chosen], upper_bounds[chosen]]

@@ -375,11 +375,6 @@ class Posterior(Model):
         evaluation = self.evaluate_finite(points)
         return Prediction(evaluation.mean, evaluation.std)
 
-    def evaluate_gram(self, points: FloatArray, gram: FloatArray, prior: FloatArray) -> Any:
-        """Evaluate points whose k(points, anchors) (A, m) and k(s, s) (A,) are known."""
-        del gram, prior  # a posterior without anchors has no use for them
-        return self.evaluate(points)
-
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, Any]:
         """Evaluate the points that may have the largest mean + bonus·std, and no more of the others than it takes.
 

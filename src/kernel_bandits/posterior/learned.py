@@ -30,7 +30,7 @@ from kernel_bandits.posterior.base import (
 )
 from kernel_bandits.posterior.history import History, rewards_at
 from kernel_bandits.posterior.learners import Learner, Refit
-from kernel_bandits.posterior.places import Places
+from kernel_bandits.posterior.places import Places, price_of
 from kernel_bandits.values import Rows, evolve, fact
 
 
@@ -58,8 +58,8 @@ class LearnedPosterior(PosteriorAround):
         learner: the one given, with what it has noted of the columns.
         model: what was learned last; None before that, where nothing was given.
         units: of the rewards.
-        places: what was played where; None where actions are of a box or a kernel was given.
-        best: the best reward at the last fit, as far as it counts.
+        places: what was played where; None where actions are no arms or a kernel was given.
+        best: the best reward since the first fit and before it.
         surprise: the share of rewards then whose value was seen once.
     """
 
@@ -222,12 +222,17 @@ class LearnedPosterior(PosteriorAround):
             return None
         return self.places.due(points, means, stds, self.best, self.surprise)
 
-    def _played(self, points: FloatArray) -> Places | None:
-        return None if self.places is None else self.places.played(points)
+    def _played(self, points: FloatArray, evaluated: Evaluated | None = None) -> Places | None:
+        if self.places is None:
+            return None
+        if evaluated is None or self.model is None:
+            return self.places.played(points)
+        evaluation, row = evaluated
+        return self.places.played(points, price_of(evaluation.mean, evaluation.std, row, self.best))
 
     def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
         within = self.within.awaiting(keys, points, _known(evaluated))
-        return evolve(self, within=within, places=self._played(points))
+        return evolve(self, within=within, places=self._played(points, evaluated))
 
     def counting(self, points: Mapping[int, FloatArray]) -> Self:
         played = self.places if not points else self._played(np.array(list(points.values())))
@@ -247,7 +252,7 @@ class LearnedPosterior(PosteriorAround):
             evaluation, row = (self.evaluate_finite(points), 0) if evaluated is None else evaluated
             within = self.within.learned(points, self._centred(rewards), None, (evaluation.within, row))
             kept = self._keeping(within, points, rewards, None)
-            return evolve(kept, places=self._played(points))._refitted_if_due()
+            return evolve(kept, places=self._played(points, evaluated))._refitted_if_due()
         self.learner.check(points)
         posterior, start = self, 0
         while start < len(points):
@@ -282,15 +287,18 @@ class LearnedPosterior(PosteriorAround):
 
         One beyond what counts may be the first of a kind: it is not left for the next fit.
         """
-        following, changes = self._next, self.kernel_changes
+        following, changes, best = self._next, self.kernel_changes, self.best
+        if self.model is not None:
+            best = max(best, float(rewards.max()))
         if following is not None and changes and rewards.max() > self.units.high:
             following = min(following, max(within.round_index, math.ceil(SURPRISED_GROWTH * changes[-1].round_index)))
         if self._kept is not None:
             kept = self._kept.extended(points, rewards, weights)
-            return evolve(self, within=within, _next=following, _kept=kept)
+            return evolve(self, within=within, best=best, _next=following, _kept=kept)
         if self._is_history_free:
-            return evolve(self, within=within)
-        return evolve(self, within=within, _next=following, _rewards=self._rewards.extended(rewards))
+            return evolve(self, within=within, best=best)
+        rows = self._rewards.extended(rewards)
+        return evolve(self, within=within, best=best, _next=following, _rewards=rows)
 
     def of_history(
         self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
@@ -362,11 +370,11 @@ class LearnedPosterior(PosteriorAround):
         values, counts = np.unique(rewards, return_counts=True)
         places, model = self.places, refit.model
         if places is not None and isinstance(model, MixedModel):
-            places = places.measured(len(model.contexts.centre), model.contexts, model.actions)
+            places = places.measured(model.contexts) if model.actions is None else None
         return evolve(
             self,
             within=within,
-            best=min(values.item(-1), units.high),
+            best=values.item(-1),
             surprise=float((counts == 1).sum()) / len(rewards),
             places=places,
             prior_mean=refit.mean,

@@ -21,6 +21,8 @@ RECENT_ROWS = 64
 DRIFT_TOLERANCE = 1e-8
 # Forgetting divides by 1 − φᵀPφ; below this the digits it loses are better had from a fresh factorisation.
 FORGETTING_TOLERANCE = 1e-4
+# Fewer observations are learned faster one by one.
+FEWEST_TOGETHER = 9
 # Observations that are learned at once enter by matrix products of at most this many rows and bytes.
 BATCH_ROWS = 512
 BATCH_BYTES = 2 * 2**20
@@ -166,44 +168,35 @@ class RidgeRegression:
             after._refine()
         return after
 
-    def counted_each(self, features: Sequence[FloatArray]) -> RidgeRegression:
-        """Return it with points whose rewards are never asked for, one after the other or, if many, together."""
-        counted: RidgeRegression = self
-        if len(features) < RECENT_ROWS:
-            for each in features:
-                counted = counted.learned(each, 0.0)
-            return counted
-        rows, waiting = batch_rows(self.size), Deferred(self)
-        for start in range(0, len(features), rows):
-            block = np.array(features[start : start + rows])
-            waiting.add(block, np.zeros(len(block)))
-        return waiting.learned()
+    def learned_many(self, features: FloatArray, rewards: FloatArray) -> Self:
+        """Return it with n rewards at features Φ (n, m), as if one after the other."""
+        if len(rewards) < FEWEST_TOGETHER:
+            after = self
+            for row, reward in zip(features, rewards.tolist(), strict=True):
+                after = after.learned(row, reward)
+            return after
+        return self._learned_together(features, rewards)
 
-    def learned_many(self, features: FloatArray, rewards: FloatArray) -> tuple[Self, FloatArray, FloatArray]:
-        """Return it with n rewards at features Φ (n, m), as if one after the other.
-
-        Return beside it l = √(1 + φᵀPφ) and (r − φᵀw)/l of each, with P and w after those before it, both (n,).
-        """
-        after, scales, errors = self._apart(), np.empty(len(rewards)), np.empty(len(rewards))
-        rows = max(WOODBURY_ROWS, self.size // 2)
+    def _learned_together(self, features: FloatArray, rewards: FloatArray) -> Self:
+        after, rows = self._apart(), max(WOODBURY_ROWS, self.size // 2)
         for start in range(0, len(rewards), rows):
             some = slice(start, start + rows)
-            factor, reduced = after._narrow(features[some])
+            solved = after.inverse.times(features[some])
+            factor = sequential_factor(features[some], solved)
+            # P ← P − WᵀW with W = L⁻¹ΦP (Woodbury); log det grows by log det LLᵀ
+            reduced = linalg.lower_solve(factor, solved)
+            linalg.add_gram(after.inverse.matrix, reduced, -1.0)
+            after.log_determinant += 2.0 * float(np.log(np.diagonal(factor)).sum())
             # w ← w + Wᵀe with e = L⁻¹(r − Φw)
             misfit = rewards[some] - linalg.times_vector(features[some], after.weights)
-            scales[some], errors[some] = np.diagonal(factor), lapack.dtrtrs(factor, misfit, lower=1)[0]
-            after.weights = after.weights + linalg.transpose_times_vector(reduced, errors[some])
-        if len(rewards):
-            after._moment = after._moment + linalg.transpose_times_vector(features, rewards)
-            after._note_many(features)
-            after._refine()
-        return after, scales, errors
-
-    def counted_many(self, features: FloatArray) -> Self:
-        """Return it with points (n, m) whose rewards are never asked for."""
-        after = self._apart()
-        after._narrow(features)
-        after._note_many(features)
+            error = lapack.dtrtrs(factor, misfit, lower=1)[0]
+            after.weights = after.weights + linalg.transpose_times_vector(reduced, error)
+        after._absorb_recent()
+        linalg.add_gram(after._precision, features, 1.0)
+        after._moment = after._moment + linalg.transpose_times_vector(features, rewards)
+        after.rounds += len(features)
+        after._check_drift(features[-1])
+        after._refine()
         return after
 
     def forgotten(self, features: Sequence[FloatArray]) -> Self:
@@ -272,23 +265,6 @@ class RidgeRegression:
         """Return a copy that may be written to."""
         inverse = Symmetric(self.covariance.copy(), 1.0 / self.regularization)
         return evolve(self, inverse=inverse, _precision=self._precision.copy())
-
-    def _narrow(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Bring P and the log-determinant up to date with points Φ (b, m); return L with LLᵀ = I + ΦPΦᵀ, and L⁻¹ΦP."""
-        solved = self.inverse.times(features)
-        factor = sequential_factor(features, solved)
-        # P ← P − WᵀW with W = L⁻¹ΦP (Woodbury); log det grows by log det LLᵀ
-        reduced = linalg.lower_solve(factor, solved)
-        linalg.add_gram(self.inverse.matrix, reduced, -1.0)
-        self.log_determinant += 2.0 * float(np.log(np.diagonal(factor)).sum())
-        return factor, reduced
-
-    def _note_many(self, features: FloatArray) -> None:
-        """Bring A up to date with points that P has learned, and check the drift."""
-        self._absorb_recent()
-        linalg.add_gram(self._precision, features, 1.0)
-        self.rounds += len(features)
-        self._check_drift(features[-1])
 
     def _forget(self, features: FloatArray) -> None:
         solved = self.inverse.times_vector(features)
@@ -389,7 +365,7 @@ class Deferred:
             self._regression._solve()
         waiting, self._waiting, self._rows = self._waiting, [], 0
         for features, rewards in waiting:
-            self._regression = self._regression.learned_many(features, rewards)[0]
+            self._regression = self._regression._learned_together(features, rewards)
         return self._regression
 
     def _absorb(self) -> None:

@@ -221,6 +221,10 @@ class Arms(Side):
         return tuple(self._met)
 
     @property
+    def described(self) -> Mapping[str, Column]:
+        return self.columns or {}
+
+    @property
     def levels(self) -> dict[str, tuple[Level, ...]]:
         return {ARM: self.arms, **({} if self._features is None else self._features.levels)}
 

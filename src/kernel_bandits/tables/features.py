@@ -373,7 +373,8 @@ def _arms_of(table: Any) -> Arms:
         raise InputError(f"from_toml: arms: {reason}") from reason
 
 
-# What Range and Choice are called in TOML: their fields, those of the encoding aside.
+# What a box, a Range and a Choice hold in TOML: their arguments.
+_BOX = ("settings", "sides", "limits")
 _RANGE, _CHOICE = ("low", "high", "whole", "logarithm", "unit"), ("levels", "ordered", "unit")
 
 
@@ -397,6 +398,8 @@ def _toml_box(box: Box) -> list[str]:
 
 
 def _box_of(table: Any) -> Box:
+    if not isinstance(table, dict) or not isinstance(table.get("settings"), dict) or set(table) - set(_BOX):
+        raise InputError(f"from_toml: box: expected a table [box.settings], and {_BOX[1:]} besides, got {table!r}.")
     try:
         settings: dict[str, Setting] = {
             name: Choice(**options) if "levels" in options else Range(**options)
@@ -411,7 +414,9 @@ def _box_of(table: Any) -> Box:
 
 def _side_of(choice: Setting, of: Mapping[str, Any]) -> Mapping[Any, Mapping[str, tuple[float, float]]]:
     """Return ranges by level: keys of TOML are text, whatever levels are."""
-    levels = {str(level): level for level in getattr(choice, "levels", ())}
+    if not isinstance(choice, Choice):
+        raise InputError(f"sides: expected levels of a choice, got {choice!r}.")
+    levels = {str(level): level for level in choice.levels}
     return {levels.get(key, key): {name: tuple(pair) for name, pair in own.items()} for key, own in of.items()}
 
 

@@ -200,7 +200,7 @@ def relevance(points: FloatArray, layout: Layout, posterior: Posterior) -> dict[
         changes = before - posterior.predict(mixed).mean
         few = min(len(sample), PAIRS)
         pairs = np.concatenate([sample[:few], mixed[:few]])
-        covariance = posterior.unit**2 * posterior.covariance(pairs, posterior.evaluate_finite(pairs))
+        covariance = posterior.covariance(pairs, posterior.evaluate_finite(pairs))
         own = covariance.diagonal()
         # Var(f(s) − f(s′)), 0 up to rounding where the variable is constant
         variances = np.maximum(own[:few] + own[few:] - 2.0 * covariance[:few, few:].diagonal(), 0.0)

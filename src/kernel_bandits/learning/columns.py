@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -410,7 +410,7 @@ class Units:
             be good sees less and less of the columns, but they are as wide as they were.
     """
 
-    saved = (
+    saved: ClassVar[tuple[str, ...]] = (
         "groups",
         "number_of_groups",
         "centres",

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Generic, TypeAlias, TypeVar
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,7 +188,7 @@ class StationaryLearner(Learner[RewardModel]):
         learning: from what.
     """
 
-    saved = ("_build", "_start", "_learning", "_units", "_refits", "_known")
+    saved: ClassVar[tuple[str, ...]] = ("_build", "_start", "_learning", "_units", "_refits", "_known")
 
     def __init__(self, build: PosteriorFactory, start: RewardModel, learning: KernelLearning) -> None:
         self._build, self._start, self._learning = build, start, learning
@@ -281,7 +281,7 @@ class MixedLearner(Learner[MixedModel]):
         columns: what they are; the number of context columns is that of the first round.
     """
 
-    saved = ("_build", "_build_arm", "_columns", "_arms", "_far", "_offered", "_shown")
+    saved: ClassVar[tuple[str, ...]] = ("_build", "_build_arm", "_columns", "_arms", "_far", "_offered", "_shown")
 
     def __init__(self, build: PosteriorFactory, build_arm: PosteriorFactory, columns: Columns | None = None) -> None:
         self._build, self._build_arm = build, build_arm

@@ -17,8 +17,9 @@ DRAWS = 1000
 MOST_ACTIONS = 512
 # How many standard deviations above its mean an action still counts; of 1,000 draws none is likely to lie beyond.
 REACH = 3.0
-# A kernel that was learned is too sure of itself: its standard deviations count so many times. Without that, what was
-# left was 2.5 times what was stated, from the 48th experiment on. python benchmarks/outlook.py results.jsonl
+# A kernel that was learned is too sure of itself: its standard deviations count so many times, as in its upper bounds
+# over rows. With 1 what was left was 2.5 times what was stated; with 2 late chances are twice the frequencies.
+# python benchmarks/outlook.py results.jsonl
 LEARNED = 1.5
 
 

@@ -89,6 +89,18 @@ def test_the_price_of_a_play_is_what_it_costs_over_what_it_may_find():
     assert price_of(means, stds, 2, best=1.0) == 0.0
 
 
+def test_what_earned_more_than_counts_is_tried_there_again_until_it_did_not():
+    found, here, elsewhere = joint(np.zeros((1, 1)), [1]), offered(np.zeros(1)), offered(np.array([9.0]))
+    places = Places(1).measured(units(1)).played(np.vstack([found, joint(np.zeros((5, 1)), [0] * 5)]))
+    assert places.doubtful(here, found) == 1
+    assert places.doubtful(elsewhere, found) is None
+    assert places.doubtful(here, np.empty((0, 4))) is None
+    # an ordinary reward: it was an outlier; the same once more: it is worth another look
+    again = places.played(found)
+    assert again.doubtful(here, found) is None
+    assert again.doubtful(here, np.vstack([found, found])) == 1
+
+
 def test_thousands_of_plays_are_thinned_and_count_as_many():
     generator = np.random.default_rng(0)
     places, count = Places(1).measured(units(1)), 5 * REMEMBERED_PLAYS

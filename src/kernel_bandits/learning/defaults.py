@@ -62,13 +62,19 @@ SAMPLE_SIZE = 256
 # The same of correlated arms.
 CORRELATED_SAMPLE_SIZE = 400
 # Steps of a search on the logarithms of parameters, from coarse to fine.
-SEARCH_STEPS = (1.0, 0.5)
-# A search asks for at most this many values, and two for each direction.
-SEARCHED = 20
+SEARCH_STEPS = (1.0, 0.5, 0.25)
+# A search asks for at most this many values for each of its directions: with 2 to 8 of them tables differ by less than
+# 0.3 points.
+SEARCHED = 5
+# The same in a box, where experiments are few and relevance is searched for too. Of 16 plants 2 ended more than 5 short
+# with half as many. python benchmarks/process_random.py results.jsonl
+BOX_SEARCHED = 12
 # A step that gains fewer nats is not taken.
 STEP_NATS = 0.01
 # The relevance of variables by their slopes counts not at all, half (as a logarithm) or in full.
 RELEVANCE_POWERS = (0.0, 0.5, 1.0)
+# In a box relevance is searched for with the other parameters. Its prior is a Cauchy distribution of this scale.
+RELEVANCE_WIDTH = 0.3
 # Described actions have something of their own if they return: from this many plays of each on, on average.
 PLAYS_OF_ONE_ACTION = 2
 # Of more named arms it is not learned how they correlate. Of K arms as opposite as can be, an observation of one is

@@ -217,11 +217,15 @@ class MixedObjective:
         start = np.clip(start, self.low, self.high)
         start[list(absent)] = evidence.ABSENT
         each = np.delete(np.eye(len(start)), list(absent), axis=0)
-        # signal, and signal for noise
-        signal = np.zeros((2, len(start)))
+        return search(self, start, np.concatenate([self.signal, each]), self.low, self.high)
+
+    @property
+    def signal(self) -> FloatArray:
+        """Directions in which all parts grow together, and at the expense of noise, shape (2, p)."""
+        signal = np.zeros((2, len(self.medians)))
         signal[:, : evidence.LENGTH] = 1.0
         signal[1, evidence.NOISE] = -1.0
-        return search(self, start, np.concatenate([signal, each]), self.low, self.high)
+        return signal
 
 
 def box_shape(objective: MixedObjective, parameters: FloatArray) -> int:
@@ -359,10 +363,12 @@ class MixedSample:
             start = np.append(before.parameters[:known], start[known:])
             if self._actions is not None and before.warp.moves.any():
                 start[evidence.ACTION_OWN] = objective.medians[evidence.ACTION_OWN]
+        shape = CURVED
+        if self._in_box:
+            shape = box_shape(objective, objective.minimum(min(objective.medians, start, key=objective))[0])
         found = self._searched(objective, warp, start)
         if self._may_correlate:
             found = self._with_correlation(found)
-        shape = box_shape(objective, found.parameters) if self._in_box else CURVED
         found = self._with_relevance(found)
         if self._actions is not None and 0 < self._split * int(self._actions.varies.sum()) <= defaults.MOST_MOVES:
             found = self._with_moves(found, before)
@@ -375,15 +381,59 @@ class MixedSample:
         return Warp(np.zeros(weight_count(self._contexts.labels)), np.zeros(actions), np.empty((0, 0)))
 
     def _searched(self, objective: MixedObjective, warp: Warp, start: FloatArray) -> _Place:
-        """Return the best place of a warp that a search from θ finds."""
-        warped = objective.warped(warp)
-        parameters, value = warped.minimum(start)
-        return _Place(objective, warp, parameters, value + self._price * np.count_nonzero(warp.moves))
+        """Return the best place of a warp that a search from θ finds; in a box with relevance among the parameters."""
+        if self._in_box:
+            return self._searched_in_box(objective, warp, start)
+        parameters, value = objective.warped(warp).minimum(start)
+        return _Place(objective, warp, parameters, value + self._warp_price(warp))
+
+    def _searched_in_box(self, objective: MixedObjective, warp: Warp, start: FloatArray) -> _Place:
+        """Return the best θ and relevance that a search finds.
+
+        Experiments are few, and few settings may matter far more than the others: each has to earn its weight.
+        """
+        count, split = len(start), len(warp.contexts)
+        relevance = np.concatenate([warp.contexts, warp.actions])
+        known: dict[bytes, MixedObjective] = {}
+
+        def warped(numbers: FloatArray) -> Warp:
+            return replace(warp, contexts=numbers[:split], actions=numbers[split:])
+
+        def value(both: FloatArray) -> float:
+            of = warped(both[count:])
+            key = of.flat.tobytes()
+            if key not in known:
+                known.clear()
+                known[key] = objective.warped(of)
+            return known[key](both[:count]) + self._warp_price(of)
+
+        reach = np.full(len(relevance), self._prior.reach)
+        directions = np.eye(count + len(relevance))
+        directions = np.concatenate([np.pad(objective.signal, ((0, 0), (0, len(relevance)))), directions])
+        low, high = np.append(objective.low, -reach), np.append(objective.high, reach)
+        start = np.clip(np.append(start, relevance), low, high)
+        best, found = search(value, start, directions, low, high, defaults.BOX_SEARCHED)
+        return _Place(objective, warped(best[count:]), best[:count], found)
+
+    def _warp_price(self, warp: Warp) -> float:
+        """Return what a warp has to earn, in nats: for each move, and in a box for what is relevant.
+
+        A move costs what any parameter does, ½·log n, and the logarithm of how many there are to choose from.
+        There relevance has a Cauchy prior, which holds what is nearly 0 and asks 2·log(ρ/τ) nats for what leaves: the
+        price of a parameter, not of a distance.
+        """
+        price = 0.0
+        if warp.moves.any():
+            price = (self._price + math.log(warp.moves.size)) * np.count_nonzero(warp.moves)
+        if self._in_box:
+            relevance = np.concatenate([warp.contexts, warp.actions]) / defaults.RELEVANCE_WIDTH
+            price += float(np.log1p(relevance**2).sum())
+        return price
 
     def _at(self, place: _Place, warp: Warp, parameters: FloatArray | None = None) -> _Place:
         """Return the place of another warp and, if given, another θ."""
         parameters = place.parameters if parameters is None else parameters
-        value = place.objective.warped(warp)(parameters) + self._price * np.count_nonzero(warp.moves)
+        value = place.objective.warped(warp)(parameters) + self._warp_price(warp)
         return _Place(place.objective, warp, parameters, value)
 
     def _with_correlation(self, found: _Place) -> _Place:
@@ -401,6 +451,8 @@ class MixedSample:
 
     def _with_relevance(self, found: _Place) -> _Place:
         """Return the place of variables that count as much as the function rises and falls in them, if it is better."""
+        if self._in_box:
+            return found
         contexts, actions = self._slopes(found)
         relevance = [self._relevance(contexts, self._contexts, self._observations.contexts)]
         if self._actions is not None and actions is not None:

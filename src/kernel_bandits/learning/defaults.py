@@ -53,6 +53,8 @@ DOMINANT_REWARDS_SHARE = 0.75
 
 # Searches start at the prior median times the best of these powers of e in all lengthscales.
 START_LENGTHSCALE_POWERS = (-2.0, -1.0, 0.0, 1.0)
+# And once from rewards that are mostly noise: the output variance smaller and the noise larger by this power of e.
+MOSTLY_NOISE = 2.0
 
 # The fit of a mixed kernel: python benchmarks/default/tables.py
 
@@ -73,6 +75,8 @@ BOX_SEARCHED = 12
 STEP_NATS = 0.01
 # The relevance of variables by their slopes counts not at all, half (as a logarithm) or in full.
 RELEVANCE_POWERS = (0.0, 0.5, 1.0)
+# Slopes are measured this often in a fit, as long as what they say is worthwhile.
+RELEVANCE_ROUNDS = 2
 # In a box relevance is searched for with the other parameters. Its prior is a Cauchy distribution of this scale.
 RELEVANCE_WIDTH = 0.3
 # Described actions have something of their own if they return: from this many plays of each on, on average.

@@ -214,10 +214,15 @@ class Sample:
         starts = [self._centre + power * longer for power in defaults.START_LENGTHSCALE_POWERS]
         if before is not None:
             starts.append(np.clip(self.units.parameters(before), self._low, self._high))
-        start = min(starts, key=objective)
         # all lengthscales, the function for noise, and each by itself
         directions = np.stack([longer, trade, *np.eye(count + 2)[count:]])
-        parameters, value = search(objective, start, directions, self._low, self._high)
+        parameters, value = search(objective, min(starts, key=objective), directions, self._low, self._high)
+        # A very short lengthscale fits noise as well as a noise term does, and makes every point an anchor: it has to
+        # earn the price of a parameter for each.
+        mostly_noise = self._centre - defaults.MOSTLY_NOISE * trade
+        noisy, noisy_value = search(objective, mostly_noise, directions, self._low, self._high)
+        if noisy[-1] > parameters[-1] and noisy_value <= value + 0.5 * count * math.log(len(self._rewards)):
+            parameters, value = noisy, noisy_value
         if count > 1:
             by_slopes = self._by_slopes(family, parameters)
             if by_slopes is not None and objective(by_slopes) < value:

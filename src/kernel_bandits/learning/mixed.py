@@ -393,11 +393,15 @@ class MixedSample:
         Experiments are few, and few settings may matter far more than the others: each has to earn its weight.
         """
         count, split = len(start), len(warp.contexts)
-        relevance = np.concatenate([warp.contexts, warp.actions])
+        moving = np.flatnonzero(warp.moves)
+        # moves by powers of e times as large
+        numbers = np.concatenate([warp.contexts, warp.actions, np.zeros(len(moving))])
         known: dict[bytes, MixedObjective] = {}
 
         def warped(numbers: FloatArray) -> Warp:
-            return replace(warp, contexts=numbers[:split], actions=numbers[split:])
+            moves = warp.moves.copy()
+            moves.flat[moving] *= np.exp(numbers[split + len(warp.actions) :])
+            return Warp(numbers[:split], numbers[split : split + len(warp.actions)], moves)
 
         def value(both: FloatArray) -> float:
             of = warped(both[count:])
@@ -407,24 +411,21 @@ class MixedSample:
                 known[key] = objective.warped(of)
             return known[key](both[:count]) + self._warp_price(of)
 
-        reach = np.full(len(relevance), self._prior.reach)
-        directions = np.eye(count + len(relevance))
-        directions = np.concatenate([np.pad(objective.signal, ((0, 0), (0, len(relevance)))), directions])
+        reach = np.full(len(numbers), self._prior.reach)
+        directions = np.concatenate(
+            [np.pad(objective.signal, ((0, 0), (0, len(numbers)))), np.eye(count + len(numbers))]
+        )
         low, high = np.append(objective.low, -reach), np.append(objective.high, reach)
-        start = np.clip(np.append(start, relevance), low, high)
+        start = np.clip(np.append(start, numbers), low, high)
         best, found = search(value, start, directions, low, high, defaults.BOX_SEARCHED)
         return _Place(objective, warped(best[count:]), best[:count], found)
 
     def _warp_price(self, warp: Warp) -> float:
-        """Return what a warp has to earn, in nats: for each move, and in a box for what is relevant.
-
-        A move costs what any parameter does, ½·log n, and the logarithm of how many there are to choose from.
+        """Return what a warp has to earn, in nats: ½·log n for each move, and in a box for what is relevant.
         There relevance has a Cauchy prior, which holds what is nearly 0 and asks 2·log(ρ/τ) nats for what leaves: the
         price of a parameter, not of a distance.
         """
-        price = 0.0
-        if warp.moves.any():
-            price = (self._price + math.log(warp.moves.size)) * np.count_nonzero(warp.moves)
+        price = self._price * np.count_nonzero(warp.moves)
         if self._in_box:
             relevance = np.concatenate([warp.contexts, warp.actions]) / defaults.RELEVANCE_WIDTH
             price += float(np.log1p(relevance**2).sum())
@@ -453,21 +454,22 @@ class MixedSample:
         """Return the place of variables that count as much as the function rises and falls in them, if it is better."""
         if self._in_box:
             return found
-        contexts, actions = self._slopes(found)
-        relevance = [self._relevance(contexts, self._contexts, self._observations.contexts)]
-        if self._actions is not None and actions is not None:
-            columns = self._actions.standardised(self._observations.actions)
-            relevance.append(self._relevance(actions, self._actions, columns))
-        else:
-            relevance.append(found.warp.actions)
-        if not any(map(len, relevance)):
-            return found
-        warps = [
-            replace(found.warp, contexts=power * relevance[0], actions=power * relevance[1])
-            for power in defaults.RELEVANCE_POWERS
-        ]
-        best = min((found, *(self._at(found, warp) for warp in warps)), key=lambda place: place.value)
-        return found if best is found else self._searched(best.objective, best.warp, best.parameters)
+        before = found
+        for _ in range(defaults.RELEVANCE_ROUNDS):
+            contexts, actions = self._slopes(found)
+            relevance = [self._relevance(contexts, self._contexts, self._observations.contexts), found.warp.actions]
+            if self._actions is not None and actions is not None:
+                columns = self._actions.standardised(self._observations.actions)
+                relevance[1] = self._relevance(actions, self._actions, columns)
+            warps = [
+                replace(found.warp, contexts=power * relevance[0], actions=power * relevance[1])
+                for power in defaults.RELEVANCE_POWERS
+            ]
+            best = min((self._at(found, warp) for warp in warps), key=lambda place: place.value)
+            if not best.value < found.value - defaults.WORTHWHILE_NATS:
+                break
+            found = best
+        return found if found is before else self._searched(found.objective, found.warp, found.parameters)
 
     def _with_moves(self, still: _Place, before: MixedModel | None) -> _Place:
         """Return the place of actions that contexts move, if it is better by the price of its moves."""
@@ -528,21 +530,23 @@ class MixedSample:
     def _moves(self, place: _Place) -> list[FloatArray]:
         """Return what contexts may move: the slopes in the contexts as multiples of those in the actions.
 
-        Of f(x, a) = g(a − Mx) they are −Mᵀ times as large. The largest entries, few or all, and more than that: where a
-        narrow ridge is not yet seen as one, its slopes are too small.
+        Of f(x, a) = g(a − Mx) they are −Mᵀ times as large. Those of the largest effect, few or all, and more than that:
+        where a narrow ridge is not yet seen as one, its slopes are too small.
         """
         assert self._actions is not None
         contexts, actions = self._slopes(place)
         assert actions is not None
         gram = times(actions.T, actions)
+        steep = np.sqrt(gram.diagonal())[:, None]
         gram.flat[:: len(gram) + 1] += 1e-3 * float(np.trace(gram)) / len(gram) + np.finfo(float).tiny
         moves: FloatArray = -np.linalg.solve(gram, times(actions.T, contexts))
         moves *= np.multiply.outer(self._actions.varies, self._contexts.varies)
         if not np.isfinite(moves).all():
             return []
-        sizes = np.sort(np.abs(moves), axis=None)[::-1]
+        effects = np.abs(moves) * steep
+        sizes = np.sort(effects, axis=None)[::-1]
         counts = [2**power for power in range(math.ceil(math.log2(moves.size)) + 1)]
-        largest = [np.where(np.abs(moves) >= sizes[min(count, moves.size) - 1], moves, 0.0) for count in counts]
+        largest = [np.where(effects >= sizes[min(count, moves.size) - 1], moves, 0.0) for count in counts]
         return [0.0 * moves, *(factor * some for some in largest for factor in defaults.MOVE_FACTORS)]
 
     def _objective(self, observations: list[Block], arms: int = 0) -> MixedObjective:

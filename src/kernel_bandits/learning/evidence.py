@@ -172,7 +172,6 @@ class Block:
         covariance[diagonal(len(self.rewards))] += values[NOISE]
         return covariance
 
-
     def slopes(self, values: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray | None]:
         """Return ∂f/∂x and ∂f/∂a of f = Σ_b α_b·k(·, s_b) at each observation, in warped columns.
 
@@ -194,7 +193,9 @@ class Block:
     def decorrelated_slopes(self, values: FloatArray, weights: FloatArray) -> FloatArray:
         """Return what the decorrelated linear part adds to ∂f/∂x, in columns that are not warped."""
         _, action = self.factors(values)
-        pulled: FloatArray = weights @ self.pulls if action is None else (unpack(action, len(weights)) * weights) @ self.pulls
+        pulled: FloatArray = (
+            weights @ self.pulls if action is None else (unpack(action, len(weights)) * weights) @ self.pulls
+        )
         return values[DECORRELATED] * pulled
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
@@ -141,7 +140,7 @@ def _evidence(
     rewards: FloatArray,
     mean_precision: float | None,
 ) -> tuple[float, float, FloatArray]:
-    """Return max_c log N(y; c, Σ) − ½·precision·c² for Σ = v·K + λI, c and Σ⁻¹(y − c); c = 0 where no precision is given."""
+    """Return log N(y; c, Σ) − ½·precision·c² at the best c, that c, and Σ⁻¹(y − c); c = 0 where no precision is given."""
     covariance = variance * kernel(points)
     covariance.flat[:: len(points) + 1] += noise
     log_determinant = factorise(covariance)
@@ -218,17 +217,20 @@ class Sample:
         directions = np.stack([longer, trade, *np.eye(count + 2)[count:]])
         parameters, value = search(objective, min(starts, key=objective), directions, self._low, self._high)
         # A very short lengthscale fits noise as well as a noise term does, and makes every point an anchor: it has to
-        # earn the price of a parameter for each.
+        # earn the price of a parameter.
         mostly_noise = self._centre - defaults.MOSTLY_NOISE * trade
         noisy, noisy_value = search(objective, mostly_noise, directions, self._low, self._high)
-        if noisy[-1] > parameters[-1] and noisy_value <= value + 0.5 * count * math.log(len(self._rewards)):
+        price = 0.5 * math.log(len(self._rewards))
+        if noisy[-1] > parameters[-1] and noisy_value <= value + price:
             parameters, value = noisy, noisy_value
         if count > 1:
+            # so do lengthscales of their own, in inverse proportion to the slopes to begin with
             by_slopes = self._by_slopes(family, parameters)
-            if by_slopes is not None and objective(by_slopes) < value:
-                parameters = by_slopes
+            start = parameters if by_slopes is None or objective(by_slopes) > value else by_slopes
             each = np.concatenate([directions, np.eye(count + 2)[:count]])
-            parameters, _ = search(objective, parameters, each, self._low, self._high)
+            own, own_value = search(objective, start, each, self._low, self._high)
+            if own_value < value - price:
+                parameters = own
         mean = self._evidence(family, parameters)[1]
         return self.units.model(family, parameters, mean)
 
@@ -263,7 +265,7 @@ class Sample:
         return family.with_lengthscale(np.exp(parameters[:-2])[self.units.groups])
 
     def _by_slopes(self, family: Stationary, parameters: FloatArray) -> FloatArray | None:
-        """Return θ with lengthscales in inverse proportion to the slopes of the learned function; None if it has none."""
+        """Return θ with lengthscales in inverse proportion to the slopes of the function; None if it has none."""
         groups, count = self.units.groups, len(self._points)
         weights = self._evidence(family, parameters)[2]
         slopes = self._kernel(family, parameters).gradient(self._points, self._points, np.tile(weights, (count, 1)))

@@ -22,8 +22,6 @@ from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.kernels import Kernel, Shear, TensorProduct
 from kernel_bandits.kernels.mixed import Mixed, PerArm
 from kernel_bandits.learning import defaults, evidence
-from kernel_bandits.learning.evidence import Block, Evidence, Observations, log_evidence
-from kernel_bandits.learning.fit import search
 from kernel_bandits.learning.columns import (
     ALIKE,
     NO_WARP,
@@ -35,6 +33,8 @@ from kernel_bandits.learning.columns import (
     relabelled,
     weight_count,
 )
+from kernel_bandits.learning.evidence import Block, Evidence, Observations, log_evidence
+from kernel_bandits.learning.fit import search
 from kernel_bandits.learning.prior import ARM_PRIOR, BOX_PRIOR, DESCRIBED_PRIOR, MixedPrior
 from kernel_bandits.numerics.linalg import in_one_thread, times
 from kernel_bandits.numerics.memory import keep_freed_arrays
@@ -422,6 +422,7 @@ class MixedSample:
 
     def _warp_price(self, warp: Warp) -> float:
         """Return what a warp has to earn, in nats: ½·log n for each move, and in a box for what is relevant.
+
         There relevance has a Cauchy prior, which holds what is nearly 0 and asks 2·log(ρ/τ) nats for what leaves: the
         price of a parameter, not of a distance.
         """
@@ -539,7 +540,7 @@ class MixedSample:
         gram = times(actions.T, actions)
         steep = np.sqrt(gram.diagonal())[:, None]
         gram.flat[:: len(gram) + 1] += 1e-3 * float(np.trace(gram)) / len(gram) + np.finfo(float).tiny
-        moves: FloatArray = -np.linalg.solve(gram, times(actions.T, contexts))
+        moves = -np.asarray(np.linalg.solve(gram, times(actions.T, contexts)), dtype=np.float64)
         moves *= np.multiply.outer(self._actions.varies, self._contexts.varies)
         if not np.isfinite(moves).all():
             return []
@@ -581,9 +582,7 @@ class MixedSample:
     @property
     def _may_correlate(self) -> bool:
         """Whether it is learned how arms correlate."""
-        return bool(
-            self._arms and self._split and 2 <= self._observations.arm_count <= defaults.MOST_CORRELATED_ARMS
-        )
+        return bool(self._arms and self._split and 2 <= self._observations.arm_count <= defaults.MOST_CORRELATED_ARMS)
 
     def _model(self, place: _Place) -> MixedModel:
         objective, warp, parameters = place.objective.warped(place.warp), place.warp, place.parameters

@@ -133,7 +133,12 @@ class MixedPrior:
             shares = shares / (1.0 + self.action_linear + self.action_smooth + own)
         medians = [*shares, self.lengthscale, 1.0 - self.signal]
         if block.actions is not None:
-            medians += [self.action_linear, self.action_smooth, own or math.exp(evidence.ABSENT), self.action_lengthscale]
+            medians += [
+                self.action_linear,
+                self.action_smooth,
+                own or math.exp(evidence.ABSENT),
+                self.action_lengthscale,
+            ]
         elif block.other_arm is not None:
             # arms that share nothing
             medians.append(1.0)

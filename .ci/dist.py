@@ -76,13 +76,19 @@ def try_in_an_empty_environment(folder: Path, package: str, name: str, command: 
     added = packages(python) - before
     if name == "kernel-bandits" and added != {"kernel-bandits", "numpy", "scipy"}:
         raise SystemExit(f"{name} installs {added}; it needs NumPy and SciPy alone.")
-    timed = f"import time; s = time.process_time(); import {package}; print(time.process_time() - s)"
-    times = [float(call(python, "-c", timed, cwd=folder)) for _ in range(5)]
-    print(f"{name}: installed in {seconds:.0f} s, {len(added)} packages, import {median(times):.2f} s", flush=True)
+    own, theirs = (import_time(python, names, folder) for names in (package, "numpy, scipy.linalg"))
+    print(f"{name}: installed in {seconds:.0f} s, {len(added)} packages, import {own:.2f} s", flush=True)
+    print(f"NumPy and SciPy's linear algebra alone: import {theirs:.2f} s", flush=True)
     if command:
         started = perf_counter()
         print(call(folder / "bin" / command[0], *command[1:], cwd=folder).splitlines()[-1])
         print(f"{' '.join(map(str, command))}: {perf_counter() - started:.0f} s", flush=True)
+
+
+def import_time(python: Path, names: str, cwd: Path) -> float:
+    """Return the median processor time of seven imports."""
+    timed = f"import time; s = time.process_time(); import {names}; print(time.process_time() - s)"
+    return median(float(call(python, "-c", timed, cwd=cwd)) for _ in range(7))
 
 
 def packages(python: Path) -> set[str]:

@@ -18,6 +18,7 @@ os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
 import against
 import anchors
 import boxes
+import growing
 import many
 import memory
 import numpy as np
@@ -37,6 +38,7 @@ SECTIONS = {
     "pruning": ("Large action sets", pruning.measure),
     "boxes": ("Selection in a box", boxes.times),
     "anchors": ("Anchors, T = 20,000", anchors.measure),
+    "growing": ("Growing dictionaries, against K-UCB", growing.measure),
     "many": ("A log of 100,000 rounds", many.measure),
     "threads": ("Threads", threads.measure),
     "memory": ("Memory", memory.measure),

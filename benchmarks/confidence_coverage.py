@@ -21,7 +21,7 @@ from joblib import Parallel, delayed
 import kernel_bandits as kb
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.confidence import Confidence, GuaranteedRadius
-from kernel_bandits.dictionaries import LeverageDictionary
+from kernel_bandits.dictionaries.kors import LeverageDictionary
 from kernel_bandits.policy import Decision, Policy, UpperConfidenceBound
 from kernel_bandits.posterior import NystromPosterior
 

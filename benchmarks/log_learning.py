@@ -3,6 +3,7 @@
     python benchmarks/log_learning.py learn 1e7 [--repeats 3]     one process
     python benchmarks/log_learning.py cluster 1e6                 two Dask workers, of which one is killed
     python benchmarks/log_learning.py evaluate 1e6                a fixed action, by the API and by the command line
+    python benchmarks/log_learning.py scan 1e6                    text, gaps and dates: in parts, on Dask, as a whole
 
 The floor is what the sums cannot do without: k(points, anchors), one triangular and one symmetric product per row, on
 arrays in memory. Reading Parquet is not in it. Both are measured in alternation, in processor time.
@@ -155,6 +156,59 @@ def evaluation(path: Path, rows: int) -> None:
         print(f"kernel-bandits evaluate {option}: {used:.1f} s, largest resident memory {peak:,.0f} MiB", flush=True)
 
 
+def scanning(path: Path, rows: int) -> None:
+    """A table in row groups of 100,000: as a whole, in parts, and on Dask, with an arm and a function of rows."""
+    generator, arms = np.random.default_rng(0), np.array(["red", "blue", "green"])
+    ages, cities = (
+        generator.normal(40.0, 10.0, rows),
+        np.array(["Oslo", "Bern", "Rome"])[generator.integers(3, size=rows)],
+    )
+    played = generator.choice(3, rows, p=[0.5, 0.3, 0.2])
+    clicks = generator.random(rows) < 0.1 + 0.1 * (cities == "Oslo") * (played == 1)
+    columns = {
+        "age": pa.array(ages, mask=generator.random(rows) < 0.05),
+        "city": cities,
+        "day": np.datetime64("2026-01-01") + generator.integers(90, size=rows).astype("timedelta64[D]"),
+        "arm": arms[played],
+        "reward": clicks.astype(float),
+        "propensity": np.array([0.5, 0.3, 0.2])[played],
+    }
+    file = path / "log.parquet"
+    parquet.write_table(pa.table(columns), file, row_group_size=GROUP)
+    roles: Any = {"context": ["age", "city", "day"], "action": "arm"}
+
+    def by_city(row: Any) -> str:
+        return "blue" if row["city"] == "Oslo" else "red"
+
+    def report(name: str, log: Any) -> None:
+        for candidate in ("blue", by_city):
+            started, waited = process_time(), perf_counter()
+            found = kb.verdict(log, candidate, model=None)
+            value = kb.offpolicy.evaluate(log, candidate, model=None).recommended
+            seconds = f"{process_time() - started:.1f} s of processor time, {perf_counter() - waited:.1f} s"
+            print(f"{name}: {value.value:.6f}, {found.decision} {found.low:.6f} to {found.high:.6f}; {seconds}")
+        print(f"  largest resident memory {memory():,.0f} MiB", flush=True)
+
+    print(f"{rows:,} rows; {memory():,.0f} MiB before")
+    started = process_time()
+    parts = kb.logs.scan(file, **roles)
+    print(f"scan: {process_time() - started:.1f} s of processor time")
+    report("in parts", parts)
+    import dask.dataframe
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,  # type: ignore[no-untyped-call]
+        Client(cluster) as client,  # type: ignore[no-untyped-call]
+    ):
+        frame = dask.dataframe.read_parquet(file, split_row_groups=True)
+        report("Dask", kb.logs.scan(frame, client=client, features=parts.features, **roles))
+    started = process_time()
+    whole = kb.logs.read(file, features=parts.features, action="arm")
+    print(f"read: {process_time() - started:.1f} s of processor time")
+    report("as a whole", whole)
+
+
 def child_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
@@ -167,7 +221,7 @@ def memory() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("learn", "cluster", "evaluate"))
+    parser.add_argument("what", choices=("learn", "cluster", "evaluate", "scan"))
     parser.add_argument("rows", type=lambda text: int(float(text)))
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
@@ -177,8 +231,10 @@ def main() -> None:
             learning(path, options.rows, options.repeats)
         elif options.what == "cluster":
             on_cluster(path, options.rows)
-        else:
+        elif options.what == "evaluate":
             evaluation(path, options.rows)
+        else:
+            scanning(path, options.rows)
 
 
 if __name__ == "__main__":

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 
 import kernel_bandits as kb
-from kernel_bandits.dictionaries import LeverageDictionary
+from kernel_bandits.dictionaries.kors import LeverageDictionary
 from kernel_bandits.policy import UpperConfidenceBound
 from kernel_bandits.posterior import NystromPosterior
 
 
 def interleaved_medians(calls: Sequence[Callable[[int], object]], repeats: int, blocks: int = 8) -> list[float]:
-    """Median seconds of each call; blocks of repeats take turns, so that a slow phase of the machine hits all alike.
+    """Median processor seconds of each call; blocks of repeats take turns, so that a slow phase hits all alike.
 
     Each call is told the number of its repeat, and is run once per block beforehand to warm the caches it will use.
     """
@@ -23,9 +23,9 @@ def interleaved_medians(calls: Sequence[Callable[[int], object]], repeats: int, 
         for call, seconds in zip(calls, times, strict=True):
             call(block)
             for repeat in range(repeats // blocks):
-                started = perf_counter()
+                started = process_time()
                 call(repeat)
-                seconds.append(perf_counter() - started)
+                seconds.append(process_time() - started)
     return [float(np.median(seconds)) for seconds in times]
 
 

@@ -171,18 +171,21 @@ class Optimiser(Protocol):
 
 
 class InBox:
-    """The box, setting by setting."""
+    """The box, setting by setting; with a clock the number of the experiment is one more sensor."""
 
-    def __init__(self, plant: Plant, seed: int, **options: Any) -> None:
-        self.plant, self.policy = plant, kb.ek_ucb(seed=seed, **options)
+    def __init__(self, plant: Plant, seed: int, clock: bool = False, **options: Any) -> None:
+        self.plant, self.policy, self.clock = plant, kb.ek_ucb(seed=seed, **options), clock
         if plant.is_limited:
             # half of each range, whatever the sensors and the levels
-            lengthscales = np.append(np.full(plant.sensors, 100.0), plant.box.lengthscales(0.5))
-            lengthscales[plant.sensors + plant.count :] = 100.0
+            settings = plant.box.lengthscales(0.5)
+            settings[plant.count :] = 100.0
+            lengthscales = np.append(np.full(plant.sensors + clock, 100.0), settings)
             limit = kb.Below(LIMIT, kernel=4.0 * kb.Matern(lengthscales), regularization=DEVIATION**2)
             self.policy.constrained({"pressure": limit}, safe_actions=[plant.box.encode(plant.safe)])
 
     def ask(self, sensed: np.ndarray) -> tuple[Any, list[dict[str, Any]]]:
+        if self.clock:
+            sensed = np.column_stack([sensed, np.full(len(sensed), float(self.policy.issued))])
         batch = self.policy.ask_many(sensed, self.plant.box)
         return batch, [self.plant.box.named(one.action) for one in batch]
 
@@ -230,6 +233,7 @@ def optimisers() -> dict[str, Callable[[Plant, int], Optimiser]]:
         "box": InBox,
         "rows": InRows,
         "table": InTable,
+        "clock": lambda plant, seed: InBox(plant, seed, clock=True),
         "discount": lambda plant, seed: InBox(plant, seed, forgetting=kb.Discount(150)),
         "restart": lambda plant, seed: InBox(plant, seed, forgetting=kb.Restart()),
     }

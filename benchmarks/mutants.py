@@ -177,11 +177,12 @@ def tests_of(mutant: Mutant) -> list[str]:
     """Return the test files that state the laws of a module: those that speak of what was changed first."""
     paths = [ROOT / "tests" / one for one in modules()[mutant.module]]
     files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("test_*.py")))]
-    words = [re.compile(rf"\b{re.escape(word)}") for word in (mutant.module.stem, *_names(mutant))]
+    # not behind a letter, but behind the underscore of test_…
+    words = [re.compile(rf"(?<![^\W_]){re.escape(word)}") for word in (mutant.module.stem, *_names(mutant))]
 
     def mentions(file: Path) -> int:
         text = file.read_text(encoding="utf-8")
-        return sum(bool(word.search(text)) + len(word.findall(file.stem)) for word in words)
+        return sum(bool(word.search(text)) + 3 * len(word.findall(file.stem)) for word in words)
 
     return [str(file.relative_to(ROOT)) for file in sorted(dict.fromkeys(files), key=mentions, reverse=True)]
 
@@ -251,6 +252,9 @@ def fate(mutant: Mutant | None, tests: Sequence[str], limit: int) -> tuple[Fate,
         try:
             code, failed = heard.recv()
         except EOFError:
+            if process.exitcode is None or process.exitcode > 0:
+                # no test ran, so that none has failed
+                raise RuntimeError(f"the tests of {mutant} did not start: exit code {process.exitcode}") from None
             return "killed", f"the process ended with {process.exitcode}"
         if code and not failed:
             raise RuntimeError(f"pytest ended with code {code} on {tests}: expected tests that run")

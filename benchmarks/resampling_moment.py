@@ -43,18 +43,17 @@ class AtBatchStart(Resampling):
 class AtBatchStartDictionary(ResamplingDictionary):
     """The state of :class:`AtBatchStart`: the anchors and the observations when the batch began."""
 
-    __slots__ = ("_anchors", "_counts", "_kernel", "_points")
+    __slots__ = ("_anchors", "_kernel", "_points")
 
     def __init__(self, rule: AtBatchStart, regularization: float, coins: np.random.Generator) -> None:
         super().__init__(rule, regularization, coins)
         self._kernel = rule.kernel
         self._anchors = self._points = np.empty((0, 0))
-        self._counts = np.empty(0)
 
     def redrawn(self, played: PlayedPoints) -> tuple[FloatArray, Self]:
-        before = PlayedPoints(played.points, played.counts, lambda: self._variances(played.points))
+        before = PlayedPoints(played.points, lambda: self._variances(played.points))
         anchors, dictionary = super().redrawn(before)
-        return anchors, evolve(dictionary, _anchors=anchors, _points=played.points, _counts=played.counts)
+        return anchors, evolve(dictionary, _anchors=anchors, _points=played.points)
 
     def _variances(self, points: FloatArray) -> FloatArray:
         prior = self._kernel.diag(points)
@@ -68,7 +67,7 @@ class AtBatchStartDictionary(ResamplingDictionary):
             self._kernel(points, self._anchors) @ whiten,
             self._kernel(self._points, self._anchors) @ whiten,
         )
-        precision = self.regularization * np.eye(features.shape[1]) + (seen.T * self._counts) @ seen
+        precision = self.regularization * np.eye(features.shape[1]) + seen.T @ seen
         explained = np.vecdot(features, np.linalg.solve(precision, features.T).T)
         return np.maximum(prior - np.vecdot(features, features), 0.0) / self.regularization + explained
 

@@ -89,7 +89,7 @@ class RowWriter:
                 commands.append(self._queue.get_nowait())
             with self._store.append("empty") as log:
                 first = self._number + 1
-                events = [Event("decision", f"e{first + i}", {}).at(first + i, 0.0) for i in range(len(commands))]
+                events = [Event("decision", f"e{first + i}", {}, 0.0, first + i) for i in range(len(commands))]
                 log.append(events)
             self._number += len(commands)
             self._loop.call_soon_threadsafe(self._finish, commands)

@@ -90,8 +90,8 @@ def main() -> None:
         database = str(given.keep or Path(folder, "shop.db"))
         shop = Shop(database)
         start, told, counter = shop.now, list[tuple[float, int, str]](), itertools.count()
-        truth: list[tuple[float, float, str, str]] = []  # of each visit: time, expected reward, arm, group
-        misses, hours, worst, naive = 0, 0, 0.0, 0.0
+        truth: list[tuple[float, float, str]] = []  # of each visit: expected reward, reward, group
+        misses, hours, worst, naive, apart = 0, 0, 0.0, 0.0, 0.0
         for hour in range(24 * given.days):
             if hour == 12 * given.days:
                 shop(SetArm("gold", None), RetireArm("green", expires=False))
@@ -120,8 +120,9 @@ def main() -> None:
                 for age, (event, _) in zip(ages, shop(*visits) if visits else [], strict=True):
                     arm, group = event.body["arm"], event.body["group"]
                     expected = rate_of(arm, float(age))
-                    truth.append((event.time, expected, arm, group))
-                    if generator.random() < expected:
+                    bought = generator.random() < expected
+                    truth.append((expected, float(bought), group))
+                    if bought:
                         heapq.heappush(told, (shop.now + LATE, next(counter), event.decision))
             found = shop(Query(insight.summary))[0]
             settled = found["maturity"]["counted"]
@@ -129,8 +130,9 @@ def main() -> None:
                 continue
             hours += 1
             known = truth[:settled]
-            mean = float(np.mean([one[1] for one in known]))
+            mean, earned = np.mean([one[:2] for one in known], axis=0).tolist()
             reward = found["reward"]
+            apart = max(apart, abs(reward["mean"] - earned))
             distance = abs(reward["mean"] - mean) / reward["error"]
             misses += distance > 1.96
             worst = max(worst, distance)
@@ -140,15 +142,14 @@ def main() -> None:
         found = shop(Query(insight.summary))[0]
         split = shop(Query(lambda replica: insight.segments(replica, "age")))[0]["segments"]
         known = truth[: found["maturity"]["counted"]]
-        lift = np.mean([p for _, p, _, g in known if g != "control"]) - np.mean(
-            [p for _, p, _, g in known if g == "control"]
-        )
+        lift = np.mean([p for p, _, g in known if g != "control"]) - np.mean([p for p, _, g in known if g == "control"])
         verdict = found["verdict"]
         print(
             markdown(
                 [
                     {
                         "hours looked at": hours,
+                        "page less what visits earned, at most": f"{apart:.1e}",
                         "truth beyond 1.96 errors": f"{misses / hours:.1%}",
                         "furthest, in errors": round(worst, 2),
                         "furthest an average of what was told would be": round(naive, 3),

@@ -77,7 +77,7 @@ def simulate(
                         body = {"reward": float(generator.random() < rate), "source": "caller"}
                     events.append(Event(kind, command.id, body))
             first = replica.applied + 1
-            replica.apply([event.at(first + i, time) for i, event in enumerate(events)])
+            replica.apply([event._replace(number=first + i, time=time) for i, event in enumerate(events)])
         trial = replica.seen().trial
         assert trial is not None
         found.append(trial.verdict(float(day + 1)))

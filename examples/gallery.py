@@ -43,6 +43,7 @@ def learning(folder):
     axes[1, 0].text(0, 0.95, "above: posterior mean\nbelow: standard deviation\ncircles: anchors", va="top")
     for t in range(1, MOMENTS[-1] + 1):
         offer = environment.next_round(contexts)
+        assert isinstance(offer.actions, np.ndarray)  # no box
         decision = policy.select(offer.context, offer.actions)
         expected = environment.expected_rewards(offer.context, offer.actions)
         policy.update(offer.context, decision.action, expected[decision.index] + environment.noise(noise))

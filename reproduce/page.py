@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_bandits_lab import Record, Results, group, read_results, summarize
-from kernel_bandits_lab.reproduce import report
+from kernel_bandits_lab.reproduce import claims as paper
 from kernel_bandits_lab.reproduce.claims import Claim, corrected, number_of_tests
-from kernel_bandits_lab.reproduce.lambda_grid import LAMBDAS, by_family
+from kernel_bandits_lab.reproduce.lambda_grid import HIDDEN, LAMBDAS, by_family
 from kernel_bandits_lab.reproduce.settings import LIBRARY, PAPER, STYLES
-from kernel_bandits_lab.tables import Table, summary_table
+from kernel_bandits_lab.tables import Table
 
 from kernel_bandits.loop import RunResult
 
@@ -46,8 +46,7 @@ def main(folder: Path) -> None:
         "common": _common_claims(claims),
         **{f"{name} grid": _grid_table(results[name].records) for name in GRIDS},
         **{name: _list(claims[name]) for name in ("bump_projection", "environments")},
-        "bump_projection summary": _as_markdown(summary_table(results["bump_projection"].records)),
-        "table_1 tables": "\n\n".join(_as_markdown(table) for table in _module("table_1").tables(folder / "table_1")),
+        "table_1 tables": _as_markdown(_module("table_1").tables(folder / "table_1")[0]),
     }
     for page in pages(DOCS):
         text = page.read_text(encoding="utf-8")
@@ -55,7 +54,7 @@ def main(folder: Path) -> None:
             text = replaced(text, name, block)
         page.write_text(text, encoding="utf-8")
     verdicts = {claim.statement: claim.verdict for found in claims.values() for claim in found if claim.findings}
-    report.VERDICTS.write_text(json.dumps(verdicts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    paper.VERDICTS.write_text(json.dumps(verdicts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for name in SWEEPS:
         _save(_module(name).figure(results[name].records), f"reproduce-{name}")
     for name in MEASURED:
@@ -157,12 +156,13 @@ def _list(claims: Sequence[Claim]) -> str:
 
 
 def _grid_table(records: Sequence[Record]) -> str:
-    """Return a table with a row for each algorithm and a column for each settings and λ."""
+    """Return a table with a row for each algorithm and a column for each settings and λ; the report has all of them."""
     groups = group(records)
     columns = [(settings, number) for settings in (PAPER, LIBRARY) for number in LAMBDAS]
     shown = {column: by_family(groups, *column) for column in columns}
     heads = ["", *(f"{settings.partition(' ')[0]}, λ = {number}" for settings, number in columns)]
-    families = [family for family in STYLES if any(family in found for found in shown.values())]
+    left_out = (*HIDDEN, "SupKernelUCB η = 1", "uniform")
+    families = [one for one in STYLES if one not in left_out and any(one in found for found in shown.values())]
     rows = [[family, *(_cell(shown[column].get(family, ())) for column in columns)] for family in families]
     return _rows(heads, rows)
 
@@ -172,9 +172,9 @@ def _cell(runs: Sequence[RunResult]) -> str:
     if not runs:
         return "–"
     summary = summarize(runs)
-    cost = f"{summary.round_microseconds:.0f} ({summary.dictionary_size:.0f})"
+    cost = f"{summary.round_microseconds:.0f}, {summary.dictionary_size:.0f}"
     rounds = "" if runs[0].horizon == HORIZON else f" [{runs[0].horizon}]"
-    return f"{summary.regret:.0f} ± {summary.regret_interval:.0f}; {cost}{rounds}"
+    return f"{summary.regret:.0f}±{summary.regret_interval:.0f}, {cost}{rounds}"
 
 
 def _as_markdown(table: Table) -> str:

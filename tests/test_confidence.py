@@ -261,6 +261,17 @@ def test_a_radius_grows_while_rewards_are_awaited_and_only_then():
     assert kb.StandardDeviations(2.0).radius(after) == kb.StandardDeviations(2.0).radius(before)
 
 
+@pytest.mark.parametrize("history", ["all", "none"])
+def test_a_radius_is_there_while_rewards_are_awaited_and_nothing_is_an_anchor(history):
+    rule = kb.Kors(oversampling=1e-12, history=history)
+    policy = kb.ek_ucb(kb.Gaussian(0.3), dictionary=rule, confidence=kb.Tightened(**BOUNDS), seed=0)
+    first = policy.ask([0.5], [[0.2]])
+    assert policy.dictionary_size == 0
+    # no direction of the model is awaited, and what lies outside is as uncertain as before
+    assert policy.posterior.pending_shrinkage == 1.0
+    assert policy.ask([0.5], [[0.2]]).std == first.std
+
+
 @pytest.mark.parametrize("kind", coverage.DICTIONARIES)
 @pytest.mark.parametrize(("late", "in_stages"), [(20, False), (20, True)])
 def test_bounds_hold_while_rewards_are_awaited(kind, late, in_stages):

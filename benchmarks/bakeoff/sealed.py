@@ -102,8 +102,7 @@ def outcome_of(report: Report, left_out: list[str]) -> Outcome:
 def told(outcome: Outcome) -> str:
     """Return an outcome in words."""
     lines = [
-        f"{outcome.tables} sealed tables: our mean rank is {outcome.rank:.2f} ± {outcome.error:.2f}, "
-        "one standard error.",
+        f"{outcome.tables} tables: our mean rank is {outcome.rank:.2f} ± {outcome.error:.2f}, one standard error.",
         f"On the {outcome.shared} that all libraries play: "
         + ", ".join(f"{name} {rank:.2f}" for name, rank in sorted(outcome.ranks.items(), key=lambda item: item[1]))
         + ".",

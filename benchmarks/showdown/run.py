@@ -4,7 +4,8 @@
         [--page docs/showdown.md]
 
 Each run plays ``kb.ek_ucb(seed=…)`` with nothing set. What counts is cumulative regret in percent of that of uniform
-play on the same contexts. Runs are kept in ``results/showdown``; the page is made of all that are there.
+play on the same contexts. Runs are kept in ``results/showdown``; the page is made of all that are there, and
+``--seeds 0 --page`` plays nothing.
 """
 
 from __future__ import annotations
@@ -43,9 +44,11 @@ The problems of *Deep Bayesian Bandits Showdown* (Riquelme, Tucker & Snoek, ICLR
 percent of that of uniform play: 100 is chance, and less is better. Ours is `kb.ek_ucb(seed=…)` with **nothing set**.
 
 In the **wheel** contexts fill the unit disc. One arm pays 1.2 and the others 1, all ± 0.05, but beyond the radius δ
-one arm of each quadrant pays 50. That the rim is worth a look cannot be seen from rewards of 1 ± 0.05: an arm that was
-hardly tried in a place that keeps coming back is tried there
-([how](learning-the-kernel.md#where-an-arm-was-hardly-tried)).
+one arm of each quadrant pays 50. That the rim is worth a look cannot be seen from rewards of 1 ± 0.05, and a standard
+deviation is learned from those. How often an arm was tried in a place like this one is a matter of contexts alone: an
+arm is tried where it was hardly tried, if the place keeps coming back, surprises are to be expected, and there is
+something to gain ([with nothing set](learning-the-kernel.md)).
+
 """
 TAIL = """
 Published figures are those of Ravi & Beatson (ICLR 2019, Table 1) for the wheel and of Wen et al. (*BatchEnsemble*,
@@ -62,8 +65,6 @@ def played(task: tuple[str, int, int, Path | None]) -> float:
     """Return the regret of a run in percent of that of uniform play."""
     name, rounds, seed, shuttle = task
     path = RESULTS / f"{name.replace(' ', '-')}-{rounds}-{seed}.json"
-    if path.exists():
-        return float(json.loads(path.read_text())["percent"])
     game = games(shuttle)[name](rounds, seed)
     arms, policy, regret, slowest = np.eye(game.expected.shape[1]), kb.ek_ucb(seed=seed), 0.0, 0.0
     started = time.process_time()
@@ -109,7 +110,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     with multiprocessing.Pool(options.jobs) as pool:
-        for name in options.game or games(options.shuttle):
+        for name in (options.game or games(options.shuttle)) if options.seeds else ():
             seeds = range(options.first, options.first + options.seeds)
             tasks = [(name, options.rounds, seed, options.shuttle) for seed in seeds]
             found = np.array(pool.map(played, tasks, chunksize=1))

@@ -61,6 +61,11 @@ def on_files(files, config, **_):
         files.append(File.generated(config, shown, content=text))
 
 
+def on_nav(nav, **_):
+    """List pages in the order of the navigation."""
+    texts.update({page.file.src_path: ("", "") for page in nav.pages})
+
+
 def on_page_markdown(markdown, page, **_):
     """List the papers on the page "Cite"."""
     if page.file.src_path == "cite.md":

@@ -43,6 +43,7 @@ from kernel_bandits_lab.tables import (
     as_csv,
     as_latex,
     as_markdown,
+    condensed,
     difference_table,
     differences,
     group,
@@ -236,7 +237,9 @@ def plot(
         plots.require_matplotlib()
         if width is not None or environment or policy:
             layout = Layout(width or 6.75, cast(Font, font), text_size, _words(panels), _words(log))
-            draw_for_paper(results, out, file_format, layout, environment or [], policy or [])
+            records = chosen(read_results(results).records, environment or [], policy or [])
+            path = out or results / f"figure.{file_format.value}"
+            write(paper_figure(group(records), layout), path, PRINT)
             return
         sections = _sections(results, Figures(studies))
         if out is not None and len(sections) > 1:
@@ -275,7 +278,23 @@ def table(
 ) -> None:
     """Print regrets, costs and paired differences, with intervals."""
     with _plain_errors():
-        _table(results, (latex, csv, markdown), reference, environment or [], policy or [], out)
+        if latex + csv + markdown > 1:
+            raise InputError("table: choose one of --latex, --csv and --markdown.")
+        records = chosen(read_results(results).records, environment or [], policy or [])
+        if not records:
+            raise InputError(f"{results}: there is no finished run in it yet.")
+        write_as = as_latex if latex else as_markdown
+        text = as_csv(records, reference) if csv else write_as(paper_table(records, reference))
+        if out is None:
+            typer.echo(text, nl=False)
+            return
+        try:
+            out.write_text(text, encoding="utf-8")
+        except OSError as reason:
+            raise InputError(
+                f"{out}: the table cannot be written ({reason.strerror}); choose another file."
+            ) from reason
+        typer.echo(f"Table: {out}")
 
 
 @app.command(rich_help_panel="Results")
@@ -286,7 +305,12 @@ def cite(
 ) -> None:
     """Print BibTeX of the library and of the papers behind a study."""
     with _plain_errors():
-        typer.echo(bibliography(BEHIND if study is None else _names_in(study)))
+        if study is None:
+            names = list(BEHIND)
+        else:
+            runs = [one.run for one in read_results(study).records] if study.is_dir() else load_study(study).runs
+            names = [name for run in runs for name in archive.names_of(run.settings)]
+        typer.echo(bibliography(names))
 
 
 @app.command(rich_help_panel="Results")
@@ -314,7 +338,26 @@ def check(
 ) -> None:
     """Play the runs of an archive again and compare them bit for bit."""
     with _plain_errors(), tempfile.TemporaryDirectory() as folder:
-        _check(path, Path(folder), runs, trust_code)
+        files = archive.unpack(path, Path(folder))
+        typer.echo(f"{files} files are as they were written.")
+        for difference in archive.changed_versions(Path(folder)):
+            typer.echo(f"  {difference}")
+        total = len(read_results(folder).records[:runs])
+        replays = []
+        with progress(Console()) as show:
+            show(0, total, "")
+            for done, one in enumerate(archive.replay(Path(folder), runs, trust_code), start=1):
+                replays.append(one)
+                show(done, total, one.run.label)
+        other = [one for one in replays if not one.same]
+        for one in other[:5]:
+            where = "in another column" if one.first_difference is None else f"from round {one.first_difference} on"
+            typer.echo(f"differs {where}: {one.run.label}", err=True)
+        if other:
+            raise KernelBanditsError(
+                f"{len(other)} of {len(replays)} runs differ; the versions above may be the reason."
+            )
+        typer.echo(f"{len(replays)} of {len(replays)} runs were played again, bit for bit the same.")
 
 
 @app.command("list", rich_help_panel="Play")
@@ -379,7 +422,7 @@ def _sweep_and_show(study: Study, folder: Path, execute_runs: Executor) -> None:
     console.print(terminal_table(summary_table(results.records)))
     compared = [one for one in differences(results.records) if one.pairs > 1]
     if compared:
-        console.print(terminal_table(difference_table(compared)))
+        console.print(terminal_table(condensed(difference_table(compared))))
     write(plots.comparison_figure(group(results.records)), folder / "figure.png")
 
 
@@ -452,73 +495,6 @@ def _write_report(title: str, sections: dict[Path, Section], path: Path, full_co
 
 def _words(text: str) -> tuple[Any, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-def _table(
-    results: Path,
-    formats: tuple[bool, bool, bool],
-    reference: str | None,
-    environments: Sequence[str],
-    policies: Sequence[str],
-    out: Path | None,
-) -> None:
-    if sum(formats) > 1:
-        raise InputError("table: choose one of --latex, --csv and --markdown.")
-    latex, csv, _ = formats
-    records = chosen(read_results(results).records, environments, policies)
-    if not records:
-        raise InputError(f"{results}: there is no finished run in it yet.")
-    write = as_latex if latex else as_markdown
-    text = as_csv(records, reference) if csv else write(paper_table(records, reference))
-    if out is None:
-        typer.echo(text, nl=False)
-        return
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as reason:
-        raise InputError(f"{out}: the table cannot be written ({reason.strerror}); choose another file.") from reason
-    typer.echo(f"Table: {out}")
-
-
-def _names_in(study: Path) -> list[str]:
-    runs = [one.run for one in read_results(study).records] if study.is_dir() else list(load_study(study).runs)
-    return [name for run in runs for name in archive.names_of(run.settings)]
-
-
-def _check(path: Path, folder: Path, count: int | None, trust_code: bool) -> None:
-    files = archive.unpack(path, folder)
-    typer.echo(f"{files} files are as they were written.")
-    for difference in archive.changed_versions(folder):
-        typer.echo(f"  {difference}")
-    total = len(read_results(folder).records[:count])
-    replays = []
-    with progress(Console()) as show:
-        show(0, total, "")
-        for done, one in enumerate(archive.replay(folder, count, trust_code), start=1):
-            replays.append(one)
-            show(done, total, one.run.label)
-    other = [one for one in replays if not one.same]
-    for one in other[:5]:
-        where = "in another column" if one.first_difference is None else f"from round {one.first_difference} on"
-        typer.echo(f"differs {where}: {one.run.label}", err=True)
-    if other:
-        raise KernelBanditsError(f"{len(other)} of {len(replays)} runs differ; the versions above may be the reason.")
-    typer.echo(f"{len(replays)} of {len(replays)} runs were played again, bit for bit the same.")
-
-
-def draw_for_paper(
-    results: Path,
-    out: Path | None,
-    file_format: Format,
-    layout: Layout,
-    environments: Sequence[str],
-    policies: Sequence[str],
-) -> None:
-    """Draw chosen results in the layout of a paper, and say where."""
-    plots.require_matplotlib()
-    records = chosen(read_results(results).records, environments, policies)
-    path = out or results / f"figure.{file_format.value}"
-    write(paper_figure(group(records), layout), path, PRINT)
 
 
 def chosen(records: Sequence[Record], environments: Sequence[str], policies: Sequence[str]) -> list[Record]:

@@ -19,7 +19,7 @@ from typing import Any
 from kernel_bandits.errors import InputError
 from kernel_bandits_lab import plots
 from kernel_bandits_lab.report import Section
-from kernel_bandits_lab.reproduce.report import check_of
+from kernel_bandits_lab.reproduce.claims import check_of
 from kernel_bandits_lab.results import Results
 from kernel_bandits_lab.study import Run, Study, importable, load_study
 from kernel_bandits_lab.tables import group

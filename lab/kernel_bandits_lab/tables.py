@@ -223,15 +223,15 @@ def paper_table(records: Sequence[Record], reference: str | None = None) -> Tabl
     bases = dict.fromkeys(one.reference for one in found.values())
     note = summary_table(()).note
     note += f" Difference: paired by seed, less {'; '.join(bases)}." if bases else ""
-    return _condensed(Table("Results", heads, tuple(rows), note))
+    return condensed(Table("Results", heads, tuple(rows), note))
 
 
-def _condensed(table: Table) -> Table:
+def condensed(table: Table) -> Table:
     """Return a table without the columns of labels and counts that say the same in every row; the note says it once."""
     same = [
         number
         for number, head in enumerate(table.heads)
-        if head in ("environment", "runs", "rounds") and len({row[number] for row in table.rows}) == 1
+        if head in ("environment", "less", "pairs", "runs", "rounds") and len({row[number] for row in table.rows}) == 1
     ]
     said = "; ".join(f"{table.heads[number]}: {table.rows[0][number]}" for number in same)
     kept = [number for number in range(len(table.heads)) if number not in same]

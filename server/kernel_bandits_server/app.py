@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import secrets
 import time
 from collections import Counter
@@ -516,11 +515,9 @@ def build_app(runtime: Runtime, keys: Keys | None = None) -> Litestar:
 
 
 def _tracing() -> list[Any]:
-    """Return the plugin that traces requests, where OpenTelemetry is installed and told where to send traces."""
-    if not any(name.startswith("OTEL_") for name in os.environ):
-        return []
+    """Return the plugin that traces requests, where OpenTelemetry is installed."""
     try:
         from litestar.plugins.opentelemetry import OpenTelemetryConfig, OpenTelemetryPlugin
-    except Exception:  # an optional package
+    except ImportError:
         return []
     return [OpenTelemetryPlugin(OpenTelemetryConfig())]

@@ -7,14 +7,12 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from kernel_bandits.actions import Box
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.tables import Arms, TablePolicy
 from kernel_bandits.tables.arms import ARM
 from kernel_bandits.tables.values import as_plain, nearest, shown
-from kernel_bandits_server.messages import DecisionRequest
+from kernel_bandits_server.messages import Action, DecisionRequest
 from kernel_bandits_server.planning import Decide
 from kernel_bandits_server.replica import Replica
 from kernel_bandits_server.settings import Control
@@ -53,26 +51,37 @@ def _asked(ask: DecisionRequest, replica: Replica) -> Asked:
     if ask.played is not None:
         if not apprentice:
             raise InputError("played: this loop decides itself; set apprentice = true for one that watches.")
-        replica.policy.encode(ask.context, [ask.played])
+        replica.policy.encode(ask.context, replica.offer([ask.played]))
     elif apprentice:
         raise InputError("played: this loop only watches; say which action was played.")
-    offer = replica.offer(ask.actions) if ask.box is None else _as_box(replica.policy, ask.box)
-    return Asked(ask.context, offer, ask.excluded)
+    if ask.actions is None and replica.policy.features.offer is not None:
+        ask.box = ask.box or {}
+    if ask.box is None:
+        return Asked(ask.context, replica.offer(ask.actions), ask.excluded)
+    if replica.settings.control is not None:
+        # in both groups, or what is refused would not be alike
+        replica.policy.encode(ask.context, [_current(ask)])
+    return Asked(ask.context, _as_box(replica.policy, ask.box), ask.excluded)
 
 
-def _as_box(policy: TablePolicy, ranges: Mapping[str, Any]) -> Box:
-    """Return a box from a range for each column of the actions."""
-    columns = policy.features.actions
+def _as_box(policy: TablePolicy, given: Mapping[str, Any]) -> Box:
+    """Return a box from a range or levels for each column of the actions; the one that describes them for {}."""
+    columns, described = policy.features.actions, policy.features.offer
     if not isinstance(columns, Mapping):
         raise InputError("box: the actions of this loop are arms; offer their names.")
-    if set(ranges) != set(columns):
-        raise InputError(f"box: expected a range for each of {', '.join(columns)}, got {', '.join(ranges) or 'none'}.")
-    for name, pair in ranges.items():
-        numbers = isinstance(pair, list) and len(pair) == 2
-        if not numbers or any(isinstance(one, bool) or not isinstance(one, (int, float)) for one in pair):
-            raise InputError(f"box: expected [low, high] for {name!r}, got {shown(pair)}.")
-    low, high = np.array([ranges[name] for name in columns], dtype=float).T
-    return Box(low, high)
+    if not given and described is not None:
+        return described
+    if set(given) != set(columns):
+        raise InputError(f"box: expected a range for each of {', '.join(columns)}, got {', '.join(given) or 'none'}.")
+    settings: dict[str, Any] = {}
+    for name, value in given.items():
+        numbers = isinstance(value, list) and len(value) == 2
+        numbers = numbers and all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in value)
+        levels = isinstance(value, list) and bool(value) and all(isinstance(one, (str, bool)) for one in value)
+        if not numbers and not levels:
+            raise InputError(f"box: expected [low, high] or a list of levels for {name!r}, got {shown(value)}.")
+        settings[name] = tuple(value) if numbers else value
+    return Box(settings)
 
 
 def _draft(command: Decide, asked: Asked, chosen: Sequence[Chosen], replica: Replica) -> dict[str, Any]:
@@ -110,28 +119,27 @@ def _of_a_group(command: Decide, asked: Asked, chosen: Sequence[Chosen], replica
     share, traffic = control.share if control else 0.0, replica.share if len(chosen) > 1 else 0.0
     place = place_of(replica.settings.name, ask.visitor or command.id)
     group = "control" if place < share else "policy"
-    if group == "policy" and (place - share) / (1.0 - share) < traffic:
+    # drawn anew for each decision: what the challenger earns is estimated as if visitors who come again were others
+    if group == "policy" and place_of(f"{replica.settings.name} challenger", command.id) < traffic:
         group = "challenger"
     body: dict[str, Any] = {"group": group} | ({"place": place, "control": str(control)} if control else {})
     if ask.box is not None:
-        if ask.current is None:
-            raise InputError("current: expected what is played today, which the control group goes on with.")
         action = ask.current if group == "control" else ours.action
         return body | {"action": action, "propensity": None, "probabilities": None, "mean": None, "std": None}
     policy, rival = spread(ours, asked), spread(theirs, asked)
     today = policy if control is None else _of_today(control, command, asked)
-    # m(a) = s·q(a) + (1 − s)·((1 − t)·p(a) + t·c(a))
-    mixed = [
-        share * q + (1.0 - share) * ((1.0 - traffic) * p + traffic * c)
-        for q, p, c in zip(today, policy, rival, strict=True)
-    ]
+    # m(a) = (1 − t)·p(a) + t·c(a) without the control group, s·q(a) + (1 − s)·m(a) with it
+    both = [(1.0 - traffic) * p + traffic * c for p, c in zip(policy, rival, strict=True)]
+    mixed = [share * q + (1.0 - share) * m for q, m in zip(today, both, strict=True)]
     made = {"policy": ours, "challenger": theirs}.get(group)
     index = _coins.choices(range(len(today)), today)[0] if made is None else made.place
-    body |= {"action": as_plain(asked.offer[index]), "propensity": mixed[index], "probabilities": mixed}
     body |= {"mean": made.mean if made else None, "std": made.std if made else None}
-    if len(chosen) > 1:
-        body["weights"] = [policy[index] / mixed[index], rival[index] / mixed[index]]
-    return body
+    if made and len(chosen) > 1:
+        body["weights"] = [policy[index] / both[index], rival[index] / both[index]]
+    # where an action cannot be played, nothing is known of what it would have earned
+    known = sum(probability > 0.0 for probability in mixed) == ours.offered
+    body |= {"propensity": mixed[index] if known else None, "probabilities": mixed if known else None}
+    return body | {"action": as_plain(asked.offer[index])}
 
 
 def spread(chosen: Chosen, asked: Asked) -> list[float]:
@@ -141,7 +149,7 @@ def spread(chosen: Chosen, asked: Asked) -> list[float]:
 
 def _of_today(control: Control, command: Decide, asked: Asked) -> list[float]:
     """Return the probability with which the rule of today plays each action."""
-    current, names = command.request.current, [arm_of(action) for action in asked.offer]
+    names = [arm_of(action) for action in asked.offer]
     allowed = _playable(asked.offer, asked.excluded) if asked.excluded else [True] * len(names)
     if control.rule == "uniform":
         return [one / sum(allowed) for one in allowed]
@@ -155,8 +163,7 @@ def _of_today(control: Control, command: Decide, asked: Asked) -> list[float]:
         wanted = [name == control.arm for name in names]
         what = f"control: the arm {control.arm!r} of the control group is not on offer; offer it in each request."
     else:
-        if current is None:
-            raise InputError("current: expected what is played today, which the control group goes on with.")
+        current = _current(command.request)
         wanted = [action == current for action in asked.offer]
         if not any(wanted):
             wanted = [name is not None and name == arm_of(current) for name in names]
@@ -165,6 +172,12 @@ def _of_today(control: Control, command: Decide, asked: Asked) -> list[float]:
     if sum(found) != 1.0:
         raise InputError(what)
     return found
+
+
+def _current(ask: DecisionRequest) -> Action:
+    if ask.current is None:
+        raise InputError("current: expected what is played today, which the control group goes on with.")
+    return ask.current
 
 
 def place_of(loop: str, key: str) -> float:

@@ -36,10 +36,6 @@ class Event(NamedTuple):
     time: float = 0.0
     number: int = 0
 
-    def at(self, number: int, time: float) -> Event:
-        """Return the event with its place in the log and its time."""
-        return self._replace(number=number, time=time)
-
 
 def block_of(event: Event) -> tuple[float, int]:
     """Return what the events of one block share: the time of their transaction, and their place in the log.

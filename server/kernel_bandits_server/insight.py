@@ -62,7 +62,7 @@ def _maturity(replica: Replica) -> dict[str, Any]:
     """Return how many decisions the averages count: all before the first whose reward is not settled."""
     made, waiting = replica.tally.counts["decisions"], len(replica.line)
     words = f"The averages count {made - waiting} of {made} decisions"
-    words += "." if not waiting else f"; the first of the other {waiting} still awaits its reward."
+    words += "." if not waiting else "; the others wait until the oldest of them is settled."
     return {"decisions": made, "counted": made - waiting, "until": _until(replica), "words": words}
 
 
@@ -148,7 +148,7 @@ def _warnings(replica: Replica, tally: Tally) -> list[str]:
         found.append("Decisions have no probabilities, so other play cannot be estimated: set exploration_floor.")
     if settings.control is not None and tally.trial is not None:
         split = tally.trial.split()
-        if not split["as_it_should_be"]:
+        if not split["balanced"]:
             found.append(split["words"])
     if best is not None and played["mean"] is not None and played["error"] is not None:
         ahead, error = best["mean"] - played["mean"], math.hypot(best["error"] or math.inf, played["error"])
@@ -167,7 +167,7 @@ def model(replica: Replica) -> Callable[[], dict[str, Any]]:
 def _model(policy: TablePolicy, columns: Mapping[str, Column]) -> dict[str, Any]:
     """Return noise, sizes, warnings, and the relevance of each variable.
 
-    Variables that matter less than the model is unsure of an expected reward are left out: they may be noise.
+    Variables that matter less than the model is unsure of are left out: they may be noise.
     """
     found = policy.diagnostics()
     numbers = {
@@ -180,27 +180,15 @@ def _model(policy: TablePolicy, columns: Mapping[str, Column]) -> dict[str, Any]
         "memory_bytes": found.memory_bytes,
         "kernel_changes": len(found.kernel_changes),
     }
-    unsure = _uncertainty(policy)
     known = {name: value for name, value in found.relevance.items() if math.isfinite(value)}
     return {
         **{name: value if value is None or math.isfinite(value) else None for name, value in numbers.items()},
         "kernel": "" if found.kernel is None else str(found.kernel)[:500],
-        "relevance": {name: value for name, value in known.items() if value > unsure},
-        "unsure": unsure,
-        "left_out": [name for name, value in known.items() if value <= unsure],
+        "relevance": {name: value for name, value in known.items() if value > found.uncertainty[name]},
+        "left_out": [name for name, value in known.items() if value <= found.uncertainty[name]],
         "variables": [name for name, column in columns.items() if not isinstance(column, Embedding)],
         "warnings": list(found.warnings),
     }
-
-
-def _uncertainty(policy: TablePolicy) -> float:
-    """Return the standard deviation of an expected reward, averaged over past rounds."""
-    if not policy.posteriors or not policy.round_index:
-        return 0.0
-    try:
-        return float(np.mean(policy.posteriors[0].predict(policy.points[-VISITORS:]).std))
-    except KernelBanditsError:
-        return 0.0
 
 
 def response(variable: str) -> Callable[[Replica], Callable[[], dict[str, Any]]]:

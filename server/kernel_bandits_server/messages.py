@@ -35,7 +35,7 @@ class DecisionRequest(Struct, forbid_unknown_fields=True):
         context: a value for each column.
         id: of the decision; the same id and context again return the first decision. A fresh one unless given.
         actions: names of arms, rows of features, or rows by name, each once; all known arms unless given.
-        box: a range for each column of the actions, where these are numbers.
+        box: a range or levels for each column of the actions; that of the loop's file unless given.
         excluded: names that may not be chosen.
         deferred: whether it is not certain to be played.
         visitor: whose decisions all belong to one group.

@@ -155,10 +155,8 @@ class Replica:
         if name in self.retired:
             raise InputError(f"actions: the arm {shown(name)} is retired; add it again with PUT …/arms/{name}.")
         if self.settings.strict and name not in self.added and name not in labels:
-            raise InputError(
-                f"actions: unknown arm {shown(name)}{nearest(name, [*labels, *self.added])} Arms are strict; add it "
-                "with PUT …/arms/NAME."
-            )
+            hint = nearest(name, [*labels, *self.added]) or "."
+            raise InputError(f"actions: unknown arm {shown(name)}{hint} Arms are strict; add it with PUT …/arms/NAME.")
 
     def _described(self, name: Any) -> Any:
         row = self.added.get(name)

@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -103,6 +103,7 @@ class LoopSettings(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
         context: the columns of a context, by name.
         arms: the arms, if actions have names; ``strict`` among them.
         actions: the columns of an action, if they have none.
+        box: ``settings``, ``sides`` and ``limits`` of actions that are chosen from one box in every round.
         name: in addresses; that of its table.
     """
 
@@ -119,13 +120,14 @@ class LoopSettings(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     context: dict[str, Any] = {}
     arms: dict[str, Any] | None = None
     actions: dict[str, Any] | None = None
+    box: dict[str, Any] | None = None
     name: str = ""
 
     @cached_property
     def features(self) -> Features:
         """The columns of its table and its actions."""
         arms = None if self.arms is None else {key: value for key, value in self.arms.items() if key != "strict"}
-        tables = {"context": self.context, "arms": arms, "actions": self.actions}
+        tables = {"context": self.context, "arms": arms, "actions": self.actions, "box": self.box}
         return Features.from_tables({key: table for key, table in tables.items() if table is not None})
 
     @property
@@ -249,8 +251,11 @@ def parse_settings(text: str, source: str = "loop.toml") -> Settings:
         problems.append(problem)
         tables = data.get("loops")
     for name, table in tables.items() if isinstance(tables, dict) else ():
+        ill_typed = list(_ill_typed(("loops", name), table))
+        problems += ill_typed
         try:
-            loops[name] = _loop(name, table, list(tables))
+            if not ill_typed:
+                loops[name] = _loop(name, table, list(tables))
         except _MistakeError as problem:
             problems.append(problem)
     if problems:
@@ -271,6 +276,15 @@ def _convert(here: Sequence[str], table: Any, kind: Any) -> Any:
         raise _MistakeError((*here, *path), words) from reason
 
 
+def _ill_typed(here: Sequence[str], table: Any) -> Iterator[_MistakeError]:
+    """Yield a mistake for each key of a loop whose value does not fit."""
+    for key, value in table.items() if isinstance(table, dict) else ():
+        try:
+            _convert(here, {key: value}, LoopSettings)
+        except _MistakeError as problem:
+            yield problem
+
+
 def _loop(name: str, table: Any, names: Sequence[str]) -> LoopSettings:
     """Return a loop, one of those with these names; raise for the first mistake in its table."""
     here = ("loops", name)
@@ -287,7 +301,7 @@ def _loop(name: str, table: Any, names: Sequence[str]) -> LoopSettings:
     except KernelBanditsError as reason:
         message = str(reason).removeprefix("from_toml: ")
         place = message.partition(":")[0].split(".")
-        known = place[0] in ("context", "arms", "actions") and getattr(read, place[0]) is not None
+        known = place[0] in ("context", "arms", "actions", "box") and getattr(read, place[0]) is not None
         raise _MistakeError((*here, *place) if known else here, message) from reason
     for path, one in ((here, read), ((*here, "challenger"), read.challenger)):
         if one is not None:
@@ -332,7 +346,8 @@ def _check_control(here: Sequence[str], read: LoopSettings, names: Sequence[str]
 def _policy(name: str, options: Mapping[str, Any], features: Features, floor: float, seed: int) -> TablePolicy:
     """Return the policy of a preset's name and options, which has learned nothing."""
     if name not in presets.__all__:
-        raise InputError(f"unknown policy {name!r}{nearest(name, presets.__all__)} See the presets of kernel_bandits.")
+        hint = nearest(name, presets.__all__) or "."
+        raise InputError(f"unknown policy {name!r}{hint} See the presets of kernel_bandits.")
     preset = getattr(presets, name)
     takes = inspect.signature(preset).parameters
     if "features" not in takes:
@@ -376,7 +391,8 @@ def _call(name: str, factory: Any, options: Mapping[str, Any], added: Mapping[st
     named = [key for key, one in takes.items() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     for option in options:
         if option not in named:
-            raise InputError(f"{name}: unknown option {option!r}{nearest(option, named)} It takes {', '.join(named)}.")
+            hint = nearest(option, named) or "."
+            raise InputError(f"{name}: unknown option {option!r}{hint} It takes {', '.join(named)}.")
     for key in named:
         if takes[key].default is inspect.Parameter.empty and key not in options and key not in added:
             raise InputError(f"{name}: needs the option {key!r}; add it to its options.")

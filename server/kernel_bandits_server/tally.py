@@ -233,7 +233,8 @@ class Tally(Struct):
 
     def play(self, time: float, arms: Iterable[int]) -> None:
         """Count the arms of actions that were played at one time."""
-        np.add.at(self.plays[self._span(time)], list(arms), 1)
+        span = self._span(time)  # it may widen the spans
+        np.add.at(self.plays[span], list(arms), 1)
 
     def settle(self, rows: Sequence[Open]) -> None:
         """Count what decisions earned, in the order of the decisions."""
@@ -300,6 +301,7 @@ class Tally(Struct):
         order = np.argsort(-plays[: len(names)], kind="stable")
         return {
             "counts": self.counts,
+            "range": self.range,
             "reward": estimate(self.total[0]),
             "uniform": estimate(self.total[1]),
             "best_arm": self.best_arm(),

@@ -16,9 +16,9 @@ from kernel_bandits.offpolicy import ArmDifference, CandidateValue
 from kernel_bandits_server.settings import LoopSettings
 
 LEVEL = 0.95
-# A split counts as spoiled where it is this many times likelier under another share: by chance in one of a thousand
+# Sample-ratio mismatch: the split is this many times likelier under another share: by chance in one of a thousand
 # loops ever, however often it is looked at.
-SPOILED = 1000.0
+MISMATCH = 1000.0
 # Decisions of both groups before anything is said.
 FEWEST = 20
 # Visitors who are remembered, a fair sample of all of them: enough to know by how much they repeat themselves.
@@ -162,12 +162,12 @@ class Trial(Struct, frozen=True):
         share, (loop, control) = self.share or 0.0, self.lift.counts if self.lift else (0, 0)
         count = int(loop + control)
         # visitors who come again count as as many decisions as they are worth
-        good = _evidence(int(control), count, share, self.repetition[0]) < math.log(SPOILED)
+        balanced = _evidence(int(control), count, share, self.repetition[0]) < math.log(MISMATCH)
         found = control / count if count else None
         got = "none" if found is None else f"{found:.1%}"
         words = f"{got} of the settled decisions are of the control group, {share:.1%} were expected"
-        words += "." if good else ": the split is spoiled. Look for rewards, expiries or repeats of one side alone."
-        return {"as_it_should_be": good, "expected": share, "found": found, "words": words}
+        words += "." if balanced else ": a sample-ratio mismatch. Look for rewards or expiries of one side alone."
+        return {"balanced": balanced, "expected": share, "found": found, "words": words}
 
     def verdict(self, days: float) -> dict[str, Any]:
         """Return in numbers and words whether the loop beats what is done today.
@@ -185,14 +185,15 @@ class Trial(Struct, frozen=True):
         found |= {"days_left": None, "counts": counts, "means": means, "share": self.share, "split": split}
         found["level"] = LEVEL
         if min(counts.values()) < FEWEST:
-            words = f"Too early: {counts['control']} settled decisions of the control group, {FEWEST} are the least."
+            words = f"Too early: each group needs {FEWEST} settled decisions; the loop has {counts['loop']}"
+            words += f", the control group {counts['control']}."
             return found | {"words": words}
         lift, (low, high) = float(self.lift.estimate), self.interval(self.lift)
         base = means["control"] or 0.0
         found |= {"lift": lift, "low": low, "high": high}
         found["relative"] = [one / base for one in (lift, low, high)] if base > 0.0 else None
         between = f"{low:+.3g} to {high:+.3g} per decision"
-        if not split["as_it_should_be"]:
+        if not split["balanced"]:
             words = f"{split['words']} Until that is explained, do not trust the difference ({between})."
             return found | {"verdict": "check the split", "words": words}
         if low > 0.0:
@@ -204,9 +205,7 @@ class Trial(Struct, frozen=True):
         left = _days_left(lift, high - low, days)
         words = f"Keep going: no difference shows so far; if there is one, it lies within {between}."
         if left is not None:
-            words = (
-                f"Keep going: a difference as large as it looks now ({lift:+.3g}) would show in about {_days(left)}."
-            )
+            words += f" One as large as it looks now ({lift:+.3g}) would show in about {_duration(left)}."
         return found | {"days_left": left, "words": words}
 
     def by_segment(self, column: int, labels: Sequence[str]) -> list[dict[str, Any]]:
@@ -258,7 +257,8 @@ def _days_left(lift: float, width: float, days: float) -> float | None:
     return days * ((0.5 * width / lift) ** 2 - 1.0)
 
 
-def _days(days: float) -> str:
-    if days < 1.0:
-        return f"{max(1, round(24.0 * days))} hours"
-    return f"{round(days)} days" if days >= 1.5 else "a day"
+def _duration(days: float) -> str:
+    for name, number in (("days", days), ("hours", 24.0 * days), ("minutes", 1440.0 * days)):
+        if number >= 1.5:
+            return f"{round(number)} {name}"
+    return "a minute"

@@ -249,16 +249,15 @@ class Worker:
         return replica
 
     def _write_snapshot(self, fewest: int) -> None:
-        """Write a snapshot if there are so many events since the last."""
+        """Write a snapshot if there are so many events since the last, or since one that failed: each takes long."""
         replica = self._replica
         if replica is None or replica.applied - self._snapshot_number < fewest:
             return
+        self._snapshot_number = replica.applied
         try:
             self._store.write_snapshot(self.settings.name, replica.snapshot())
         except KernelBanditsError as reason:
             _log.warning("no snapshot: %s", reason, extra={"loop": self.settings.name})
-            return
-        self._snapshot_number = replica.applied
 
 
 def replay(settings: LoopSettings, store: Store) -> Replica:

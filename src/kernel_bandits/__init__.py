@@ -60,6 +60,7 @@ from kernel_bandits.persistence import register
 from kernel_bandits.policy import Decision, Policy, load
 from kernel_bandits.posterior import Prediction
 from kernel_bandits.posterior.drift import Discount, Restart, Wander, Window
+from kernel_bandits.posterior.noise import UnequalNoise
 from kernel_bandits.presets import (
     cbbkb,
     cbkb,
@@ -143,6 +144,7 @@ __all__ = [
     "TensorProduct",
     "Tightened",
     "UnavailableError",
+    "UnequalNoise",
     "Wander",
     "Window",
     "__version__",

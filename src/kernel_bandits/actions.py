@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Self, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.arrays import FloatArray, as_floats, as_points, as_reward, as_vector, join, require_finite
@@ -20,7 +21,7 @@ Value: TypeAlias = float | int | str | bool
 ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Range:
     """A setting that is a number between two others.
 
@@ -38,8 +39,8 @@ class Range:
     logarithm: bool = False
     unit: str = ""
     # actions hold (y − origin)/length, with y the number or its logarithm; others where a table encodes them so
-    origin: float = field(default=0.0, repr=False)
-    length: float = field(default=1.0, repr=False)
+    origin: float = 0.0
+    length: float = 1.0
 
     def __post_init__(self) -> None:
         try:
@@ -52,6 +53,9 @@ class Range:
             raise InputError(f"Range: expected limits above 0, whose logarithms are taken, got {low:g}.")
         if self.whole and not (low.is_integer() and high.is_integer()):
             raise InputError(f"Range: expected whole numbers as limits, got {low:g} and {high:g}.")
+
+    def __repr__(self) -> str:
+        return f"Range({self.low!r}, {self.high!r}{_options(self, 'whole', 'logarithm', 'unit')})"
 
     def columns(self, values: FloatArray) -> FloatArray:
         """Return what actions hold for values."""
@@ -93,7 +97,7 @@ class Range:
         return low, high
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Choice:
     """A setting that is one of several levels.
 
@@ -108,14 +112,19 @@ class Choice:
     ordered: bool = False
     unit: str = ""
     # the vector of each level; others where a table encodes them so
-    codes: tuple[tuple[float, ...], ...] | None = field(default=None, repr=False)
+    codes: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.levels, (str, bytes)) or not isinstance(self.levels, Sequence) or not self.levels:
             raise InputError(f"Choice: expected a list of levels, got {self.levels!r}.")
+        if not all(isinstance(level, (str, int, float, np.generic)) for level in self.levels):
+            raise InputError(f"Choice: expected text, numbers or booleans as levels, got {list(self.levels)}.")
         if len(set(self.levels)) < len(self.levels):
             raise InputError(f"Choice: expected different levels, got {list(self.levels)}.")
         object.__setattr__(self, "levels", tuple(self.levels))
+
+    def __repr__(self) -> str:
+        return f"Choice({list(self.levels)}{_options(self, 'ordered', 'unit')})"
 
     @property
     def vectors(self) -> FloatArray:
@@ -132,12 +141,17 @@ class Choice:
         return list(self.levels).index(level)
 
 
+def _options(value: object, *names: str) -> str:
+    """Return arguments that are not empty, for a repr."""
+    return "".join(f", {name}={own!r}" for name in names if (own := getattr(value, name)))
+
+
 Setting: TypeAlias = Range | Choice
 # By the name of a choice and by its level: the range of other settings.
 Sides: TypeAlias = Mapping[str, Mapping[Any, Mapping[str, tuple[float, float]]]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class LinearLimit:
     """A limit on a weighted sum of settings: least ≤ Σ weight·value ≤ most.
 
@@ -154,11 +168,17 @@ class LinearLimit:
     most: float = math.inf
 
     def __post_init__(self) -> None:
-        if not self.weights or not self.least <= self.most or math.inf in (self.least, -self.most):
+        weights = list(self.weights.values()) if isinstance(self.weights, Mapping) else []
+        numbers = all(isinstance(one, (int, float, np.number)) and math.isfinite(one) for one in weights)
+        if not (weights and numbers) or not self.least <= self.most or math.inf in (self.least, -self.most):
             raise InputError(
-                f"LinearLimit: expected weights by the name of a setting and least ≤ most, got {dict(self.weights)}, "
+                f"LinearLimit: expected weights by the name of a setting and least ≤ most, got {self.weights!r}, "
                 f"{self.least} and {self.most}."
             )
+
+    def __repr__(self) -> str:
+        ends = [f", {name}={end!r}" for name in ("least", "most") if math.isfinite(end := getattr(self, name))]
+        return f"LinearLimit({dict(self.weights)}{''.join(ends)})"
 
 
 class Box:
@@ -188,6 +208,7 @@ class Box:
     """
 
     __slots__ = ("_known", "_regions", "high", "is_plain", "limits", "low", "names", "settings", "sides", "units")
+    saved = ("names", "settings", "sides", "limits")
     low: FloatArray
     high: FloatArray
     names: tuple[str, ...]
@@ -227,6 +248,8 @@ class Box:
         for name, corner in (("low", lower), ("high", upper)):
             corner.setflags(write=False)
             object.__setattr__(self, name, corner)
+        if not isinstance(limits, Sequence) or not all(isinstance(one, LinearLimit) for one in limits):
+            raise InputError(f"limits: expected a list of LinearLimit, got {limits!r}.")
         sides = {name: {level: dict(own) for level, own in of.items()} for name, of in (sides or {}).items()}
         values = {"names": labels[0], "units": labels[1], "sides": sides, "limits": tuple(limits)}
         for name, value in {**values, "settings": settings, "is_plain": plain, "_regions": {}, "_known": None}.items():
@@ -241,6 +264,11 @@ class Box:
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return _rebuilt, (dict(zip(self.names, self.settings, strict=True)), self.sides, self.limits)
+
+    def restore_saved(self, state: Mapping[str, Any]) -> None:
+        """Fill in a box that was saved in a file."""
+        settings = dict(zip(state["names"], state["settings"], strict=True))
+        self.__init__(settings, sides=state["sides"], limits=state["limits"])  # type: ignore[misc]
 
     def _check(self) -> None:
         """Raise unless sides and limits fit the settings, and leave room for each combination of levels."""
@@ -649,10 +677,6 @@ class _Body:
     @classmethod
     def of(cls, ranges: Mapping[str, Range], limits: Sequence[LinearLimit]) -> Self:
         """Return what limits leave of ranges by name."""
-        # imported here, since scipy.optimize takes longer to load than all the rest
-        from scipy.linalg import qr
-        from scipy.optimize import linprog
-
         names, own = list(ranges), list(ranges.values())
         low, width = (np.array(values) for values in ([one.low for one in own], [one.high - one.low for one in own]))
         given: list[tuple[FloatArray, float]] = []
@@ -670,7 +694,7 @@ class _Body:
         equal, equals = np.array([row for row, _ in given]).reshape(-1, len(own)), np.array([one for _, one in given])
         dependent: list[int] = []
         if len(equal):
-            triangle, order = qr(equal[:, named], mode="r", pivoting=True)
+            triangle, order = scipy.linalg.qr(equal[:, named], mode="r", pivoting=True)
             if len(named) < len(equal) or np.abs(np.diagonal(triangle)).min() <= ROUNDING * np.abs(triangle).max():
                 raise InputError("limits: expected sums that do not follow from each other, got one too many.")
             dependent = sorted(named[order[: len(equal)]].tolist())
@@ -684,7 +708,7 @@ class _Body:
         # the largest ball in the body and the cube: Σ f_i·c_i + ‖f‖·r ≤ level
         cube = np.eye(len(free))
         walls = np.concatenate([faces, cube, -cube])
-        found = linprog(
+        found = scipy.optimize.linprog(
             np.append(np.zeros(len(free)), -1.0),
             np.column_stack([walls, np.linalg.norm(walls, axis=1)]),
             np.concatenate([levels, np.ones(len(free)), np.zeros(len(free))]),
@@ -708,6 +732,9 @@ class _Body:
 
     def _shrinking(self, away: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return s for v (n, free), and its gradient."""
+        if not self.free:
+            # sums that give every setting
+            return np.ones(len(away)), away
         cube, limits, of_cube, of_limits = self._gauges(away)
         shrinks = limits > cube
         safe = np.where(shrinks, limits, 1.0)

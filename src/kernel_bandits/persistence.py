@@ -32,7 +32,7 @@ from kernel_bandits.version import __version__
 
 MAGIC = b"kernel-bandits policy\n"
 # Raise by one when the classes can no longer be filled from a file of the release before.
-FORMAT = 11
+FORMAT = 12
 DIGEST_BYTES = hashlib.sha256().digest_size
 Json: TypeAlias = Any
 
@@ -42,14 +42,14 @@ def save(policy: object, path: str | os.PathLike[str]) -> None:
     write(to_bytes(policy), path)
 
 
-def write(content: bytes, path: str | os.PathLike[str]) -> None:
+def write(content: bytes, path: str | os.PathLike[str], verb: str = "save") -> None:
     """Write the content of a file atomically; an older file of that name stays until the new one is complete."""
-    target = as_path("save", path)
+    target = as_path(verb, path)
     try:
         with atomic_write(target) as file:
             file.write(content)
     except OSError as reason:
-        raise InputError(f"save: cannot write {target} ({reason.strerror}); choose another place.") from reason
+        raise InputError(f"{verb}: cannot write {target} ({reason.strerror}); choose another place.") from reason
     remove_drafts(target.parent)
 
 

@@ -48,8 +48,9 @@ from kernel_bandits.posterior import (
     Posterior,
     SplitPosterior,
 )
-from kernel_bandits.posterior.drift import Forgetting, ForgettingPosterior, require_forgetting
+from kernel_bandits.posterior.drift import Forgetting, ForgettingPosterior, Nothing, require_forgetting
 from kernel_bandits.posterior.learners import Learner, MixedLearner, StationaryLearner
+from kernel_bandits.posterior.noise import UnequalNoise
 from kernel_bandits.rng import Seed, seed_of, stream
 from kernel_bandits.tables import Features, TablePolicy
 from kernel_bandits.values import evolve
@@ -119,6 +120,7 @@ def ek_ucb(
     dictionary: DictionaryRule = _KORS,
     exploration_floor: float = 0.0,
     forgetting: Forgetting | None = None,
+    noise: UnequalNoise | None = None,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """EK-UCB: the posterior projected on a dictionary that grows by KORS, O(m²) per action (Algorithm 2 of the paper).
@@ -136,10 +138,11 @@ def ek_ucb(
             probability of at least ε/A, and decisions carry all probabilities.
         forgetting: for rewards that drift: ``Discount(half_life)``, ``Window(size)``, ``Wander(half_life)`` or
             ``Restart()``.
+        noise: ``UnequalNoise()`` for noise that depends on context and action, and is learned; one λ unless given.
         features: the columns of a table, to use it by name; the preset then returns a :class:`TablePolicy`.
         seed: of the coins, tie-breaks and exploration.
     """
-    posterior = _posterior(kernel, regularization, learn_kernel, as_rule(dictionary), seed, forgetting)
+    posterior = _posterior(kernel, regularization, learn_kernel, as_rule(dictionary), seed, forgetting, noise)
     return _ucb(posterior, confidence, exploration_floor, seed, nothing_set=kernel is None)
 
 
@@ -152,10 +155,11 @@ def k_ucb(
     confidence: Confidence = _ONE_STANDARD_DEVIATION,
     exploration_floor: float = 0.0,
     forgetting: Forgetting | None = None,
+    noise: UnequalNoise | None = None,
     seed: Seed = None,
 ) -> UpperConfidenceBound:
     """K-UCB: the exact posterior, O(t²) per action (the paper's Algorithm "Kernel UCB"). Options as for EK-UCB."""
-    posterior = _posterior(kernel, regularization, learn_kernel, None, seed, forgetting)
+    posterior = _posterior(kernel, regularization, learn_kernel, None, seed, forgetting, noise)
     return _ucb(posterior, confidence, exploration_floor, seed, nothing_set=kernel is None)
 
 
@@ -462,8 +466,11 @@ def _posterior(
     dictionary: DictionaryRule | None,
     seed: Seed,
     forgetting: Forgetting | None = None,
+    noise: UnequalNoise | None = None,
 ) -> Posterior:
     """Return the posterior of a kernel as it is, or one that learns it; with ``forgetting`` one that forgets."""
+    if noise is not None and not isinstance(noise, UnequalNoise):
+        raise InputError(f"noise: expected UnequalNoise(), got {noise!r}; give the noise of one reward to update.")
     as_positive("regularization", regularization)
     learning, rule = _when_learned(kernel, learn_kernel), rule_or_none(dictionary)
     half_life = None if forgetting is None else require_forgetting(forgetting).time_half_life
@@ -485,7 +492,9 @@ def _posterior(
         else:
             learner = StationaryLearner(posteriors, RewardModel.of(kernel, regularization), learning)
         fresh = _Learned(learner, learning, seed_of(seed, "learning"))
-    return fresh() if forgetting is None else ForgettingPosterior(fresh, forgetting)
+    if forgetting is None and noise is None:
+        return fresh()
+    return ForgettingPosterior(fresh, Nothing() if forgetting is None else forgetting, noise)
 
 
 def _when_learned(kernel: KernelLike | None, learn_kernel: bool | KernelLearning | None) -> KernelLearning | None:

@@ -11,11 +11,13 @@ from bakeoff.page import (
     baselines,
     command,
     drivers,
+    in_short,
     losses,
     markdown,
     pairs,
     results,
     sealed,
+    settings,
     shuffles,
     skylines,
     standing,
@@ -111,16 +113,21 @@ def test_a_page_without_losses_says_so():
 
 def test_tables_show_the_best_in_bold_and_their_notes():
     text = results(_report(), "classes")
-    assert "| one | 50 × 2, 3 | **0.901** | 0.802 | 0.702 |" in text
-    assert "- one: a note." in text
+    assert "| one | 50×2/3 | **0.901** | 0.802 | 0.702 |" in text
+    assert "- one, two: a note." in text
     assert results(_report(), "trial") == ""
 
 
-def test_every_pair_is_counted():
+def test_ours_is_counted_against_each_peer():
     text = pairs(_report())
     assert "| Peer | 1 (1) | 0 (0) | 1 (1) | 2.00 ms | 3 MB |" in text
-    assert "| Other | 0 | 1 | – |" not in text, "ours is not better than itself"
-    assert "| Ours | – | 1 | 1 |" in text
+    assert "| Ours | – | – | – | 2.00 ms | 3 MB |" in text
+
+
+def test_settings_that_were_played_stand_once_for_those_who_share_them():
+    assert "| Peer | algorithm | alpha 1 | 2 |" in settings(_report())
+    assert in_short(["0.1", "0.2", "1", "2", "10"]) == "0.1 … 10 (5)"
+    assert in_short(["0.1", "0.2"]) == "0.1, 0.2"
 
 
 def test_losses_are_normalised_between_chance_and_full_information():
@@ -222,7 +229,7 @@ def test_the_page_tells_every_result_of_the_sealed_tables():
     }
     text = sealed(content)
     assert "15 further tables" in text
-    assert "**1.0** (sources abc). 2 sealed tables: our mean rank is 2.00 ± 1.00, one standard error" in text
+    assert "**1.0** (sources abc). 2 tables: our mean rank is 2.00 ± 1.00, one standard error" in text
     assert "Peer 1.50, Ours 2.00, Other 2.50" in text
     assert "Peer 1 and 1" in text
     assert "Not played: river." in text

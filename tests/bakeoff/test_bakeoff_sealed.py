@@ -67,7 +67,7 @@ def test_a_release_is_played_once_with_one_set_of_sources():
         sealed.begin(content, "1.0", "def")
     found = {"tables": 2, "rank": 1.5, "error": 0.5, "shared": 2, "ranks": {"Ours": 1.5}}
     entry["outcome"] = {**found, "better": {}, "worse": {}, "points": {}, "left_out": []}
-    with pytest.raises(sealed.SealError, match=r"1\.0 was played: 2 sealed tables: our mean rank is 1\.50"):
+    with pytest.raises(sealed.SealError, match=r"1\.0 was played: 2 tables: our mean rank is 1\.50"):
         sealed.begin(content, "1.0", "abc")
     assert sealed.begin(content, "1.1", "def")["outcome"] is None
 

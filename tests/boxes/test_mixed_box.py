@@ -174,12 +174,54 @@ def test_a_design_plays_every_level():
         lambda: kb.Box({"x": (0.0, 1.0)}, limits=[kb.LinearLimit({"x": 1.0}, most=-1.0)]),
         lambda: kb.Box({"k": ["a"], "x": (0.0, 1.0)}, limits=[kb.LinearLimit({"k": 1.0}, most=1.0)]),
         lambda: kb.LinearLimit({}, most=1.0),
+        lambda: kb.LinearLimit({"x": float("nan")}, most=1.0),
+        lambda: kb.LinearLimit({"x": "1"}, most=1.0),
+        lambda: kb.Box({"x": (0.0, 1.0)}, limits=kb.LinearLimit({"x": 1.0}, most=1.0)),
+        lambda: kb.Box({"x": [["a"], ["b"]]}),
+        lambda: kb.Box({"x": [None, "a"]}),
         lambda: REACTOR.encode({"temperature": 200.0}),
     ],
 )
 def test_what_makes_no_box_is_refused(build):
     with pytest.raises(kb.InputError):
         build()
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        kb.Box({"x": (1.0, 1.0), "kind": ["a"]}),
+        kb.Box({"n": kb.Range(3, 3, whole=True), "m": kb.Range(0, 1, whole=True)}),
+        kb.Box({"kind": list("abc")}),
+        kb.Box({"a": (0.2, 0.2), "b": (0.0, 1.0)}, limits=[kb.LinearLimit({"a": 1.0, "b": 1.0}, 1.0, 1.0)]),
+        kb.Box({"a": (0.0, 1.0), "kind": ["p", "q"]}, sides={"kind": {"p": {"a": (0.5, 0.5)}}}),
+    ],
+    ids=["all fixed", "two numbers", "levels", "given by a sum", "fixed by a level"],
+)
+def test_boxes_with_hardly_a_choice_are_played(box):
+    policy = kb.ek_ucb(seed=0)
+    for number in range(15):
+        decision = policy.ask([], box)
+        assert box.contains(decision.action[None, :])[0]
+        policy.tell(decision, float(number % 4))
+    assert box.contains(policy.best([], box).action[None, :])[0]
+    assert np.isfinite(policy.outlook([], box).expected_left)
+
+
+def test_the_best_setting_is_tried_at_every_other_level():
+    # a level with a low plateau everywhere but a higher peak than the level that was found first
+    box = kb.Box({"x": (0.0, 1.0), "y": (0.0, 1.0), "kind": list("abcd")})
+    heights = dict(zip("abcd", (40.0, 44.0, 36.0, 32.0), strict=True))
+    policy, generator, last = kb.ek_ucb(seed=0), np.random.default_rng(0), []
+    for _ in range(60):
+        decision = policy.ask([], box)
+        named = box.named(decision.action)
+        away = (named["x"] - 0.5) ** 2 + (named["y"] - 0.6) ** 2
+        last.append(heights[named["kind"]] * np.exp(-away / 0.03))
+        policy.tell(decision, last[-1] + generator.standard_normal())
+    near = [box.named(point) for point in policy.observed_points if abs(point[0] - 0.5) < 0.2 > abs(point[1] - 0.6)]
+    assert {one["kind"] for one in near} == set("abcd")
+    assert np.mean(last[-10:]) > 42.0
 
 
 def test_with_a_limit_the_design_goes_as_far_as_is_allowed():

@@ -8,7 +8,7 @@ import kernel_bandits as kb
 from kernel_bandits.boxes.design import box_of_rows
 
 BOX = kb.Box({"temperature": (150.0, 250.0), "flow": (0.0, 5.0), "nozzle": ["round", "flat", "slit"]})
-ROWS = BOX.at(Sobol(3, rng=0).random(512))
+ROWS = BOX.at(Sobol(3, scramble=False).random(512))
 
 
 def test_rows_that_fill_a_box_are_recognised():

@@ -34,21 +34,21 @@ class Everything(Dictionary):
 
 
 class Halves(Everything):
-    """Draws every point, and at every tenth keeps the half that is least certain; repeats are merged if asked for."""
+    """Draws every point, and at every tenth keeps the half that is least certain."""
 
-    def __init__(self, merges_repeats, seen=0, counts=None):
-        self.seen, self.merges_repeats, self.counts = seen, merges_repeats, counts
+    def __init__(self, seen=0):
+        self.seen = seen
 
     def propose(self, candidate):
         return Proposal(draw=True, resample=self.seen == 9)
 
     def after(self, candidate, proposal, appended):
-        return Halves(self.merges_repeats, self.seen + 1, self.counts)
+        return Halves(self.seen + 1)
 
     def redrawn(self, played):
         variances = played.variances()
-        assert variances.shape == played.counts.shape == (len(played.points),)
-        return played.points[variances >= np.median(variances)], Halves(self.merges_repeats, 0, played.counts)
+        assert variances.shape == (len(played.points),)
+        return played.points[variances >= np.median(variances)], Halves()
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,7 @@ class Own(DictionaryRule):
     def start(self, regularization, generator):
         return {
             "everything": Everything,
-            "halves": lambda: Halves(merges_repeats=False),
-            "merged halves": lambda: Halves(merges_repeats=True),
+            "halves": Halves,
             "newest": lambda: NewestFew(),
         }[self.kind]()
 
@@ -84,7 +83,7 @@ RULES = {
     "bkb": kb.Resampling(batch_variance_limit=1.0),
     "bbkb": kb.Resampling(batch_variance_limit=3.0),
     "bbkb, first point kept": kb.Resampling(batch_variance_limit=3.0, keeps_first=True),
-    **{kind: Own(kind) for kind in ("everything", "halves", "merged halves", "newest")},
+    **{kind: Own(kind) for kind in ("everything", "halves", "newest")},
 }
 
 
@@ -231,15 +230,6 @@ def test_a_rule_is_frozen_and_starts_dictionaries_that_share_nothing(rule):
     assert pickle.dumps(fresh) == before
     again = learn(fresh, *stream(0, 30))
     np.testing.assert_array_equal(again.dictionary_points, one.dictionary_points)
-
-
-def test_repeats_are_counted_where_the_rule_merges_them():
-    points, rewards = stream(0, 80, places=7)
-    merged, plain = (learn(built(RULES[name]), points, rewards) for name in ("merged halves", "halves"))
-    assert merged.dictionary.counts.max() > 5
-    assert len(merged.dictionary.counts) == 7
-    assert set(plain.dictionary.counts) == {1.0}
-    assert_is_dense(merged, points, rewards)
 
 
 def test_the_example_keeps_the_newest_points():

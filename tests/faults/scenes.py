@@ -42,7 +42,7 @@ POLICIES = {
 }
 # One of each way to keep a model: exact, projected, on features, learned, in stages, as a family; and one that draws.
 KINDS = ("k_ucb", "ek_ucb", "random_features_ucb", "discount, learned", "sup_kernel_ucb", "family_ucb")
-KINDS = (*KINDS, "thompson_sampling")
+KINDS = (*KINDS, "thompson_sampling", "cbkb", "ek_ucb, learned")
 
 
 def constrained():
@@ -72,7 +72,7 @@ def played(make, rounds: int, pending: int = 0):
 
 def _update_chosen(policy):
     """The update of the last choice, which ``prepare`` made."""
-    policy.update(CONTEXTS[70], policy._last.point[2:], 0.5)
+    policy.update(CONTEXTS[70], policy._last[2][2:], 0.5)
 
 
 def _choose(policy):

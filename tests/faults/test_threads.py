@@ -48,7 +48,7 @@ def test_a_lock_around_rounds_makes_them_whole(name):
         with lock:
             decision = policy.select(context, actions)
             # of the same moment, so the update finds what was computed
-            assert policy.round_index == 0 or policy._last.state is policy._state
+            assert policy.round_index == 0 or policy._last[0] is policy._state
             policy.update(context, decision.action, float(generator.random()))
 
     together(play, ROUNDS)

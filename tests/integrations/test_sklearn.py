@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -44,9 +45,10 @@ def test_every_check_of_scikit_learn_passes(arguments):
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
     ).stdout.splitlines()
     assert [line for line in lines if line.split()[1] != "passed"] == []
-    assert {"check_regressors_train", "check_estimators_partial_fit_n_features", "check_array_api_input"} <= {
-        line.split()[0] for line in lines
-    }
+    expected = {"check_regressors_train", "check_estimators_partial_fit_n_features"}
+    if not sklearn.__version__.startswith("1.6."):  # which has it only for estimators that declare more
+        expected.add("check_array_api_input")
+    assert expected <= {line.split()[0] for line in lines}
 
 
 @pytest.mark.parametrize("normalize_y", [True, False])

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from kernel_bandits_lab.cli import app
-from kernel_bandits_lab.evaluation import evaluate_candidates
+from kernel_bandits_lab.log_commands import evaluate_candidates
 from pyarrow import parquet
 from simulated import simulated_log
 from typer.testing import CliRunner

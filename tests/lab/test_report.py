@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from kernel_bandits_lab import Results, Run, execute, group, plots, study_of
 from kernel_bandits_lab.report import Section, page, write_report
-from kernel_bandits_lab.reproduce.claims import Claim, Finding
-from kernel_bandits_lab.reproduce.report import check_of
+from kernel_bandits_lab.reproduce.claims import Claim, Finding, check_of
 from kernel_bandits_lab.study import reference
 from kernel_bandits_lab.tables import Table
 from matplotlib.image import imread

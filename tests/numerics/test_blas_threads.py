@@ -1,5 +1,6 @@
 """BLAS threads: one for small matrices, what the user set before and after, and no thread left behind."""
 
+import sys
 from contextlib import nullcontext
 
 import numpy as np
@@ -38,6 +39,19 @@ def test_middling_sizes_run_with_one_thread_and_put_back_what_was():
             assert set(counts()) == {1}
         assert set(counts()) == {1}
     assert counts() == before
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_the_libraries_of_wheels_are_found_without_threadpoolctl(monkeypatch):
+    if not any(".libs" in library.filepath for library in ThreadpoolController().lib_controllers):
+        pytest.skip("NumPy and SciPy are not installed from wheels")
+    monkeypatch.setitem(sys.modules, "threadpoolctl", None)
+    limit, before = threads._OneThread(), counts()
+    with limit:
+        assert set(counts()) == {1}
+    assert counts() == before
+    everywhere = threads._OneThread(everywhere=True)
+    assert len(everywhere.libraries) >= len(limit.libraries) > 0
 
 
 @pytest.mark.usefixtures("two_threads")

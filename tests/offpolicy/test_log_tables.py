@@ -84,6 +84,7 @@ def test_every_entrance_and_every_candidate_give_the_same_values(table, tmp_path
         "policy": policy,
         "file": tmp_path / "policy",
         "function of rows": lambda row: "blue" if row["city"] == "Oslo" else "red",
+        "function that knows gaps": lambda row: "blue" if row["age"] is None or row["age"] < 30 else "red",
         "with the offer": lambda row, _: {"blue": 1.0} if row["city"] == "Oslo" else {"red": 1.0},
         "preset": "lin_ucb",
         "preset itself": kb.lin_ucb,
@@ -175,6 +176,20 @@ def test_the_export_of_the_service_is_a_log(tmp_path):
     np.testing.assert_array_equal(inferred.probabilities, log.probabilities)
 
 
+def test_an_export_is_put_in_order_and_may_not_repeat_itself():
+    rows = list(exported())
+    straight, turned = logs.read(rows), logs.read(rows[::-1])
+    np.testing.assert_array_equal(straight.played, turned.played)
+    assert kb.verdict(turned, "red", model=None, reward_range=(0, 1)).low == pytest.approx(
+        kb.verdict(straight, "red", model=None, reward_range=(0, 1)).low
+    )
+    with pytest.raises(kb.InputError, match="each decision once, got 3 twice"):
+        logs.read([*rows, rows[3]])
+    silent = [row | {"propensity": None} if row["number"] == 5 else row for row in rows]
+    with pytest.raises(kb.InputError, match=r"row 5: propensity: .* set exploration_floor in the service"):
+        logs.read(silent)
+
+
 def test_many_decisions_without_a_reward_are_a_warning():
     rows = [{**row, "reward": None} if row["number"] % 5 == 1 else row for row in exported()]
     found = offpolicy.evaluate(logs.read(rows), lambda _, offer: [1 / len(offer)] * len(offer), model=None)
@@ -220,14 +235,18 @@ def test_replay_of_a_table(table):
 
 
 def test_what_a_table_cannot_be_is_named(table):
-    with pytest.raises(kb.InputError, match=r"context: expected columns context_…, got age, city, day, arm"):
-        logs.read(table)
+    for source in (table, table.to_dict("records")):
+        with pytest.raises(kb.InputError, match=r"context: expected columns context_…, got age, city, day, arm"):
+            logs.read(source)
+    assert logs.read(table, context=[], action="arm").without_contexts
     with pytest.raises(kb.InputError, match="row 3: action: expected an action, got none"):
         logs.read(table.assign(arm=table["arm"].where(table.index != 3, None)), context=CONTEXT, action="arm")
     with pytest.raises(kb.InputError, match="row 5: propensity"):
         logs.read(
             table.assign(propensity=table["propensity"].where(table.index != 5, 1.5)), context=CONTEXT, action="arm"
         )
+    with pytest.raises(kb.InputError, match="different names, got 'age' twice"):
+        logs.read(pd.concat([table, table[["age"]]], axis=1), context=CONTEXT, action="arm")
     log = logs.read(table, context=CONTEXT, action="arm")
     with pytest.raises(kb.InputError, match=r"features=log\.features"):
         offpolicy.evaluate(log, kb.lin_ucb(seed=0), model=None)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from scipy.special import gammainc, gammaln
 
 import kernel_bandits as kb
 from kernel_bandits.offpolicy import ArmDifference, BoundedMean, SubGaussianMean
-from kernel_bandits.offpolicy.sequences import MIXTURE, Sums, excess
+from kernel_bandits.offpolicy.sequences import LARGE, MIXTURE, Sums, excess
 
 RUNS, ROUNDS = 400, 600
 
@@ -47,6 +48,27 @@ def test_the_bound_holds_for_arrays_from_tiny_to_huge():
     ratios = found[useful] / (1.96 * np.sqrt(variances[useful]))
     assert ratios.min() > 1.5
     assert ratios.max() < 2.0
+
+
+def test_bounds_are_those_of_confseq():
+    """Written by confseq 0.0.11: benchmarks/peers/confseq_bounds.py."""
+    known = json.loads(Path(__file__).with_name("confseq.json").read_text())
+    for variance, failure, bound in known["gamma"]:
+        assert float(excess(variance, failure)) == pytest.approx(bound, rel=1e-8)
+    for variance, failure, bound in known["normal"]:
+        if variance < 1e4:
+            low, high = SubGaussianMean(1.0, 1.0 - failure).after(np.zeros(int(variance))).interval
+            assert 0.5 * (high - low) * variance == pytest.approx(bound, rel=1e-12)
+
+
+def test_the_bound_has_no_seam_where_its_formula_changes():
+    around = LARGE * np.array([1 - 1e-9, 1 - 1e-12, 1 + 1e-12, 1 + 1e-9])
+    found = excess(around, 0.025) / np.sqrt(around)
+    assert np.ptp(found) < 1e-6 * found[0]
+    huge = excess(np.logspace(12, 26, 15), 0.025) / np.sqrt(np.logspace(12, 26, 15))
+    assert (np.diff(huge) > 0.0).all()
+    # √(log V + …) asymptotically
+    assert huge[-1] == pytest.approx(np.sqrt(np.log(1e26 / MIXTURE) - 2 * np.log(0.025)), rel=0.01)
 
 
 def dense_bounded(values):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernel_bandits.offpolicy.intervals import bootstrap
+from kernel_bandits.offpolicy.intervals import bootstrap, studentised
 
 
 def misses(draw, mean, count, logs=600):
@@ -60,3 +60,11 @@ def test_few_or_equal_terms_have_an_interval_around_their_mean(terms):
     low, high = bootstrap(np.array(terms), 0.95, np.random.default_rng(0))
     assert np.isfinite([low, high]).all()
     assert low <= np.mean(terms) <= high
+
+
+def test_a_normal_interval_by_its_formula():
+    terms, weights = np.array([1.0, 2.0, 4.0, 5.0]), np.array([1.0, 1.0, 2.0, 2.0])
+    mean, low, high, error = studentised(terms, weights, 0.9)
+    # Q = Σhx/Σh = 21/6, and √(Σh²(x − Q)²)/Σh
+    assert (mean, error) == pytest.approx((3.5, np.sqrt(6.25 + 2.25 + 4 * 0.25 + 4 * 2.25) / 6.0))
+    assert (high - mean, mean - low) == pytest.approx((1.6448536 * error, 1.6448536 * error))

@@ -104,7 +104,7 @@ def test_candidates_of_every_kind(log):
         value(7)
     with pytest.raises(kb.InputError, match=r"shape \(400, 4\)"):
         value(np.ones((3, 4)))
-    with pytest.raises(kb.InputError, match="row 3: candidate: expected probabilities"):
+    with pytest.raises(kb.InputError, match="in row 3 of the log"):
         value(np.where(np.arange(400)[:, None] == 3, 0.9, certain))
     with pytest.raises(kb.InputError, match="row from 0 to 3"):
         value(lambda *_: 9)
@@ -114,7 +114,7 @@ def test_a_log_that_cannot_answer_is_said_to():
     log = simulated_log(400, seed=1, sharpness=12.0)
     against = 1.0 - logging_table(log.contexts, 12.0)
     found = offpolicy.evaluate(log, against / against.sum(axis=1, keepdims=True), model=None)
-    assert any("can hardly answer" in warning for warning in found.warnings)
+    assert any("rounds are effective" in warning for warning in found.warnings)
     few = Log(log.contexts, np.minimum(log.played, 2), log.rewards, log.propensities, actions=np.eye(4))
     unseen = offpolicy.evaluate(few, 3, model=None)
     assert any("never played" in warning for warning in unseen.warnings)
@@ -212,7 +212,7 @@ def test_continuous_values_find_the_truth():
     policy.update_many(log.contexts[:200], log.actions[:200], log.rewards[:200])
     some = ContinuousLog(log.contexts[200:260], log.actions[200:260], log.rewards[200:260], log.densities[200:260])
     of_policy = offpolicy.evaluate_continuous(some, policy, model=None, box=box)
-    assert any("hardly answer" in warning for warning in of_policy.warnings)
+    assert any("rounds are effective" in warning for warning in of_policy.warnings)
     with pytest.raises(kb.InputError, match="box: expected"):
         offpolicy.evaluate_continuous(log, policy, model=None)
 

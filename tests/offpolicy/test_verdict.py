@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import stdtrit
 from simulated import expected_rewards, logging_table, simulated_log, target_table
 
 import kernel_bandits as kb
@@ -79,9 +80,10 @@ def test_rounds_one_by_one_and_in_blocks_give_one_interval(seed):
         single = single.after(weighted_terms(np.array([weight]), np.array([reward]), 0.0, 1.0, True))
     assert single.interval == pytest.approx(block.interval, abs=1e-12)
     assert single.count == 30
-    # (w − 1)r on average, whichever side of the range it is counted from: Σ(w − 1) is not 0 in a sample
-    expected = np.mean((weights - 1.0) * (rewards - 0.5))
-    assert block.estimate == pytest.approx(expected)
+    # (w − 1)r on average, counted from either end of the range by its precision: Σ(w − 1) is not 0 in a sample
+    low, high = np.mean((weights - 1.0) * rewards), np.mean((weights - 1.0) * (rewards - 1.0))
+    shares = 1.0 / block.sums.squares[:, 0]
+    assert block.estimate == pytest.approx((shares @ [low, high]) / shares.sum())
 
 
 def test_the_value_of_a_candidate_stays_inside_at_all_times():
@@ -191,6 +193,50 @@ def test_a_preset_knows_earlier_rounds_alone():
         kb.verdict(log, 0, model=offpolicy.fitted_model(log, MODEL))
 
 
+def test_rare_rewards_are_counted_from_their_own_end():
+    """One click in 200: what varies is the weights, and a mean of earlier rewards takes that out."""
+    generator, count = np.random.default_rng(9), 4000
+    played = generator.integers(10, size=count)
+    rewards = (generator.random(count) < 0.005).astype(float)
+    log = Log(np.empty((0, 0)), played, rewards, np.full(count, 0.1), np.eye(10))
+    table = np.tile(generator.dirichlet(np.ones(10)), (count, 1))
+    table[:, 0] += generator.random(count) * 1e-9  # not a share of the log
+    table /= table.sum(axis=1, keepdims=True)
+    found = kb.verdict(log, table, model=None)
+    gain = np.mean((table[np.arange(count), played] / 0.1 - 1.0) * rewards)
+    assert found.lift == pytest.approx(gain, abs=0.002)
+    assert found.low < 0.0 < found.high
+    assert found.high - found.low < 0.05
+
+
+def test_errors_of_a_verdict_say_what_to_do():
+    log = clicks(60, 1)
+    for bad in ((1.0, 0.0), (0.0, np.nan), 5, (0.0,)):
+        with pytest.raises(kb.InputError, match=r"reward_range: expected \(lowest, highest\)"):
+            kb.verdict(log, 0, reward_range=bad, model=None)
+    for written_by in ("fixed", "learning"):
+        with pytest.raises(kb.InputError, match="level: expected a probability"):
+            offpolicy.evaluate(log, 0, level=95, model=None, written_by=written_by)
+    with pytest.raises(kb.InputError, match=r"sum 1, got \[0\.5, 0\.0, 0\.0, 0\.0\] in row 0 of the log"):
+        kb.verdict(log, np.tile([0.5, 0.0, 0.0, 0.0], (60, 1)), model=None)
+    with pytest.raises(kb.InputError, match="name an action that was never played by actions="):
+        kb.verdict(log, "mauve", model=None)
+    with pytest.raises(kb.InputError, match="expected a policy that learns in place"):
+        offpolicy.replay("ek_ucb", log)
+    with pytest.raises(kb.InputError, match="log: expected at least one row, got none"):
+        Log(np.empty((0, 2)), [], [], [])
+
+
+def test_one_round_and_absurd_weights_decide_nothing():
+    log = clicks(1, 3)
+    found = kb.verdict(log, 0, model=None)
+    assert (found.decision, found.low, found.high) == ("keep logging", -1.0, 1.0)
+    wild = replace(clicks(300, 3), probabilities=None, propensities=np.full(300, 1e-12))
+    found = kb.verdict(wild, 0, model=None)
+    assert found.decision == "keep logging"
+    assert "cannot answer" in found.sentence
+
+
 def test_the_picture_ends_at_the_interval():
     found = kb.verdict(clicks(300, 7), 1, model=None)
     assert (found.times[0], found.times[-1]) == (1, 300)
@@ -198,6 +244,8 @@ def test_the_picture_ends_at_the_interval():
     assert found.highs[0] - found.lows[0] == 2.0
     axes = found.plot()
     assert axes.get_xlabel() == "round"
+    lift = next(line for line in axes.get_lines() if line.get_label() == "lift")
+    assert (lift.get_xdata()[0], lift.get_ydata()[0]) == (300, found.lift)
     band = axes.collections[0].get_paths()[0].vertices
     assert band[:, 1].min() == found.lows.min()
 
@@ -220,7 +268,12 @@ def test_adaptive_weights_even_out_variances():
     one = found.estimates["inverse propensity"]
     assert one.value == pytest.approx(expected)
     error = np.sqrt((share * (terms - expected) ** 2).sum()) / np.sqrt(share).sum()
-    assert (one.low, one.high) == pytest.approx((expected - 1.959964 * error, expected + 1.959964 * error), rel=1e-6)
+    # Student's quantile, since few of the weighted rounds carry the error
+    weighted = np.sqrt(share) * played / share
+    effective = weighted.sum() ** 2 / (weighted @ weighted)
+    half = stdtrit(effective - 1, 0.975) * error
+    assert (one.low, one.high) == pytest.approx((expected - half, expected + half), rel=1e-6)
+    assert 1.96 < half / error < 2.0
     seen = replace(log, contexts=generator.random((count, 1)))
     weights = offpolicy.evaluate(seen, 1, model=None, written_by="learning").weights
     np.testing.assert_allclose(weights[190], np.sqrt(0.5))
@@ -329,3 +382,14 @@ def test_weights_undo_what_the_log_knew_and_the_policy_does_not():
     plain = rewards[second].mean() - rewards[~second].mean()
     assert difference(weighted=False)[1] == pytest.approx(plain, abs=0.01)
     assert plain > 0.3 > honest + 0.2
+
+
+def test_a_verdict_says_how_much_of_a_candidate_the_log_never_played():
+    log = clicks(200, 5)
+    few = Log(log.contexts, np.minimum(log.played, 2), log.rewards, log.propensities, actions=np.eye(4))
+    candidate = np.tile([0.25, 0.0, 0.0, 0.75], (200, 1))
+    assert kb.verdict(few, candidate, model=None).overlap.unseen == pytest.approx(0.75)
+
+
+def test_as_many_rounds_again_have_as_many_times_the_sums():
+    assert Sums(4.0, 2.0, 3.0).times(2.5) == Sums(10.0, 5.0, 7.5)

@@ -55,9 +55,9 @@ def test_memory_counts_every_array_once():
     policy = kb.ek_ucb(kb.Gaussian(0.5), seed=0)
     play(policy)
     m = policy.dictionary_size
-    # J, P, A, Q and L, a triangle; the rows that wait for A, and for J, P and Q; one block of the history and of the
-    # rows of anchors in it; and little else
-    matrices = 8 * (4.5 * m * m + (64 + 3 * 16) * m + 512 * 4 + 512)
+    # J, P, A, Q and L, a triangle; the rows that wait for J, P and Q; one block of the history and of the rows of
+    # anchors in it; and little else, such as what waits for A
+    matrices = 8 * (4.5 * m * m + 3 * 16 * m + 512 * 4 + 512)
     assert matrices <= policy.diagnostics().memory_bytes <= 1.3 * matrices + 10_000
     numbers = np.zeros(1000)
     assert memory_of({"view": numbers[10:20], "same": (numbers, [numbers])}) == 8000
@@ -105,21 +105,33 @@ def test_what_cannot_be_explained():
         policy.explain(decision, count=0)
 
 
-def test_diagnostics_print_one_line_each():
+def test_diagnostics_in_words():
     policy = kb.ek_ucb(seed=0)
     for number in range(16):
         policy.update([0.1 * (number % 7)], [0.3 * (number % 5)], np.sin(number))
+    policy.ask([0.1], [[0.3], [0.6]])
     state = policy.diagnostics()
     lines = str(state).splitlines()
-    assert lines[0] == "observations: 16"
-    assert f"prior_mean: {state.prior_mean:.6g}" in lines
-    parts = ", ".join(f"{share:.0%} {name}" for name, share in state.kernel_changes[-1].shares)
-    assert lines[-2] == f"of the variance of a reward: {parts}"
-    assert sum(share for _, share in state.kernel_changes[-1].shares) == pytest.approx(1.0)
-    assert lines[-3].startswith(f"kernel_changes: {len(state.kernel_changes)}, the last in round")
-    shares = state.kernel_changes[-1].relative_lengthscales
-    assert lines[-1] == f"lengthscales over the spread of their columns: {shares[0]:.3g}, {shares[1]:.3g}"
-    assert "kernel_changes" not in str(kb.uniform(seed=0).diagnostics())
+    assert lines[0] == "learned: 16 rewards; 1 decision without one"
+    shares = dict(state.kernel_changes[-1].shares)
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert lines[1].startswith(f"explained: {1.0 - shares['noise']:.0%} of how rewards differ (")
+    assert f"expected where nothing is known: {state.prior_mean:.3g}" in lines
+    ratios = state.kernel_changes[-1].relative_lengthscales
+    assert lines[-1] == f"lengthscales over the spread of their columns: {ratios[0]:.3g}, {ratios[1]:.3g}"
+    assert "kernel" not in str(kb.uniform(seed=0).diagnostics())
+
+
+def test_diagnostics_say_whether_rewards_are_as_predicted():
+    calm, sure = (kb.k_ucb(kb.Gaussian(0.5), regularization=noise, seed=0) for noise in (1.0, 0.01))
+    generator = np.random.default_rng(0)
+    assert "as predicted: not known yet" in str(calm.diagnostics())
+    for _ in range(100):
+        action, reward = generator.random(1), generator.standard_normal()
+        for policy in (calm, sure):
+            policy.update([], action, float(reward))
+    assert "as predicted: yes; errors are" in str(calm.diagnostics())
+    assert "as predicted: no, a model that is too sure of itself" in str(sure.diagnostics())
 
 
 EXPLAINED = {

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
+from kernel_bandits.learning.defaults import FIRST_SETTLED, RECENT_WAITS
 
 ARMS = np.eye(2)
 
@@ -24,8 +25,9 @@ def test_the_order_in_which_rewards_come_does_not_matter():
     np.testing.assert_array_equal(in_order.predict(point, ARMS).mean, mixed.predict(point, ARMS).mean)
 
 
-def test_a_reward_waits_for_those_of_earlier_decisions():
-    policy = kb.ek_ucb(seed=0)
+@pytest.mark.parametrize("options", [{}, {"kernel": kb.Gaussian(1.0), "forgetting": kb.Restart()}])
+def test_a_reward_waits_for_those_of_earlier_decisions(options):
+    policy = kb.ek_ucb(**options, seed=0)
     decisions = asked(policy, 6)
     for number in (0, 1):
         policy.tell(decisions[number], 0.0)
@@ -43,13 +45,60 @@ def test_a_reward_waits_for_those_of_earlier_decisions():
 
 def test_a_decision_that_is_later_than_any_before_is_not_waited_for():
     policy = kb.ek_ucb(seed=0)
-    first, second, third = asked(policy, 3)
-    policy.tell(third, 1.0)
-    # the third was told at once, and the first has waited for longer
-    assert policy.posterior.round_index == 1
-    policy.tell(first, 0.0)
-    policy.tell(second, 0.0)
-    assert sorted(policy.posterior.observed_rewards) == [0.0, 0.0, 1.0]
+    lost, late, told = asked(policy, 3)
+    policy.tell(told, 1.0)
+    # most decisions are still to be told
+    assert policy.posterior.round_index == 0
+    policy.tell(late, 0.0)
+    # the second had waited for two decisions, and the first has for three
+    assert policy.posterior.observed_rewards.tolist() == [0.0, 1.0]
+    policy.tell(lost, 0.0)
+    assert policy.posterior.observed_rewards.tolist() == [0.0, 1.0, 0.0]
+
+
+def test_at_first_all_are_waited_for_while_most_are_to_be_told():
+    policy, generator = kb.ek_ucb(kb.Gaussian(1.0), learn_kernel=True, seed=0), np.random.default_rng(0)
+    for number in range(5 * FIRST_SETTLED):
+        decision = policy.ask(generator.standard_normal(3), ARMS)
+        if number % 5 == 4:
+            policy.tell(decision, float(number % 2))
+            # nobody knows how long the others take until so many are settled
+            assert policy.posterior.round_index == (0 if policy.round_index < FIRST_SETTLED else FIRST_SETTLED)
+
+
+def test_as_long_as_rewards_are_all_the_same_silences_are_waited_for():
+    policy, generator, silent = kb.ek_ucb(seed=0), np.random.default_rng(0), []
+    # two of three buy at once
+    for number in range(3 * FIRST_SETTLED):
+        decision = policy.ask(generator.standard_normal(3), ARMS)
+        if number % 3:
+            policy.tell(decision, 1.0)
+        else:
+            silent.append(decision)
+    assert policy.posterior.round_index == 0
+    # that the first did not is told, and the next one has not waited for as long
+    policy.tell(silent[0], 0.0)
+    assert policy.posterior.round_index == 3
+    for decision in silent[1:]:
+        policy.tell(decision, 0.0)
+    expected = [float(number % 3 > 0) for number in range(3 * FIRST_SETTLED)]
+    assert policy.posterior.observed_rewards.tolist() == expected
+
+
+def test_one_reward_that_came_very_late_is_not_the_rule():
+    policy, waiting = kb.ek_ucb(kb.Gaussian(1.0), learn_kernel=True, seed=0), []
+    generator = np.random.default_rng(0)
+    for number in range(300 + 3 * RECENT_WAITS):
+        waiting.append(policy.ask(generator.standard_normal(3), ARMS))
+        # the third is told after 300 others, every tenth never
+        if number % 10 and number != 3:
+            policy.tell(waiting[number], float(number % 2))
+        if number == 300:
+            policy.tell(waiting[3], 1.0)
+            assert policy.posterior.round_index == policy.round_index
+        if number == 600:
+            assert policy.posterior.round_index < policy.round_index - 200
+    assert policy.posterior.round_index == policy.round_index
 
 
 def test_rewards_that_wait_are_saved(tmp_path):

@@ -1,6 +1,7 @@
 """A warning of a change: when it is raised, when it ends, and that it is about decisions and not about delays."""
 
 import numpy as np
+import pytest
 
 import kernel_bandits as kb
 from kernel_bandits.learning.defaults import CHANGE_LIMIT, FIRST_TESTED_ROUND, SUSPECT_SHARE, TOLERATED_SHIFT
@@ -12,7 +13,7 @@ RIDGE = 0.25
 def compared(residuals, deviations, start=FIRST_TESTED_ROUND, kernel_changes=0):
     """Residuals after rewards that were this many standard deviations above what was predicted of them."""
     for number, z in enumerate(deviations):
-        residuals = residuals.after([(3.0 + 0.5 * z, 3.0, 0.0, RIDGE, 1.0, start + number, kernel_changes)])
+        residuals = residuals.after([(3.0 + 0.5 * z, 3.0, 0.0, RIDGE, start + number, kernel_changes)])
     return residuals
 
 
@@ -60,17 +61,17 @@ def test_a_fit_begins_the_test_again_unless_it_is_close_to_an_alarm():
 
 def test_one_by_one_is_together():
     deviations = np.random.default_rng(1).standard_normal(80)
-    predicted = [(z, 0.0, 0.0, 1.0, 1.0, number, 0) for number, z in enumerate(deviations)]
+    predicted = [(z, 0.0, 0.0, 1.0, number, 0) for number, z in enumerate(deviations)]
     assert Residuals().after(predicted) == Residuals().after(predicted[:30]).after(predicted[30:])
 
 
-def after_clicks(late, seed):
-    """Return a policy after 300 clicks of 20 % in a shop, told at once or silences long after successes."""
-    generator, policy, waiting = np.random.default_rng(seed), kb.ek_ucb(seed=seed), []
+def after_clicks(late, policy, seed=0, silence=60):
+    """Return a policy after 300 visitors of whom a fifth clicks; told late, silences are later than clicks."""
+    generator, waiting = np.random.default_rng(seed), []
     for number in range(300):
         decision = policy.ask(generator.standard_normal(2), np.eye(2))
         clicked = float(generator.random() < 0.2)
-        waiting.append((number + (3 if clicked and late else 60), decision.id, clicked))
+        waiting.append((number + (3 if clicked and late else silence), decision.id, clicked))
         for one in [one for one in waiting if one[0] <= number]:
             policy.tell(*one[1:])
             waiting.remove(one)
@@ -78,7 +79,15 @@ def after_clicks(late, seed):
 
 
 def test_early_successes_and_late_silences_are_no_change():
-    late, at_once = after_clicks(late=True, seed=0), after_clicks(late=False, seed=0)
+    late, at_once = (after_clicks(late, kb.ek_ucb(seed=0)) for late in (True, False))
     assert late.diagnostics().warnings == ()
     assert late.posterior.observed_rewards.mean() < 0.3
     assert abs(late.posterior.round_index - at_once.posterior.round_index) <= 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_early_successes_and_late_silences_are_no_reason_to_restart(seed):
+    # a kernel that is given learns rewards as they come, unless it restarts by them
+    policy = kb.ek_ucb(kb.Gaussian(2.0), regularization=0.2, forgetting=kb.Restart(), seed=seed)
+    posterior = after_clicks(True, policy, seed, silence=150).posterior
+    assert len(posterior.observed_rewards) == posterior.round_index > 140

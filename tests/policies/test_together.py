@@ -48,7 +48,7 @@ def test_rewards_that_are_told_together_are_compared_with_what_was_predicted_bef
     for time in range(FIRST_TESTED_ROUND, 200):
         z = (rewards[time] - before.mean[time]) / np.sqrt(before.std[time] ** 2 + policy.posterior.regularization)
         test = test.after(float(np.clip(z, -LARGEST_RESIDUAL, LARGEST_RESIDUAL)), time)
-    assert policy.residuals.test.count == test.count > 100
+    assert policy.residuals.test.number == test.number > 100
     assert policy.residuals.test.mean_square == pytest.approx(test.mean_square)
 
 

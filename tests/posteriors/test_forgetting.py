@@ -316,12 +316,11 @@ def test_residuals_count_from_the_first_tested_round_on():
         assert (policy.posterior._test.above > untouched.above) == (number >= FIRST_TESTED)
 
 
-@pytest.mark.parametrize("unit", [1.0, 1e-200])
-def test_a_residual_is_measured_in_standard_deviations_of_the_reward(unit):
+def test_a_residual_is_measured_in_standard_deviations_of_the_reward():
     # √(0.3² + 0.4²) = 0.5
-    assert residual(1.4 * unit, 1.0 * unit, 0.3 * unit, 0.16, unit) == pytest.approx(0.8)
-    assert residual(0.4 * unit, 1.0 * unit, 0.3 * unit, 0.16, unit) == pytest.approx(-1.2)
-    assert residual(9.0 * unit, 1.0 * unit, 0.3 * unit, 0.16, unit) == LARGEST
+    assert residual(1.4, 1.0, 0.3, 0.16) == pytest.approx(0.8)
+    assert residual(0.4, 1.0, 0.3, 0.16) == pytest.approx(-1.2)
+    assert residual(9.0, 1.0, 0.3, 0.16) == LARGEST
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -147,7 +147,7 @@ IN_CONTEXT = {
 
 @pytest.mark.parametrize("name", IN_CONTEXT)
 def test_the_bound_in_one_context_is_that_of_joint_points(name):
-    """Up to a constant and a factor, which a learned posterior leaves out."""
+    """Up to a constant, which a learned posterior leaves out."""
     policy, generator = IN_CONTEXT[name](), np.random.default_rng(5)
     learned(policy, 70)
     policy.ask(generator.random(1), generator.random((5, 2)))
@@ -156,8 +156,8 @@ def test_the_bound_in_one_context_is_that_of_joint_points(name):
     context, actions = generator.random(1), generator.random((7, 2))
     points = np.hstack([np.tile(context, (7, 1)), actions])
     evaluation = posterior.evaluate(points)
-    expected = (evaluation.mean + 1.7 * evaluation.std - posterior.prior_mean) / posterior.unit
-    slopes = posterior.gradient(points, evaluation, 1.7, 1) / posterior.unit
+    expected = evaluation.mean + 1.7 * evaluation.std - posterior.prior_mean
+    slopes = posterior.gradient(points, evaluation, 1.7, 1)
     bound = posterior.bound_in(context, 1.7)
     values, gradients = bound.with_gradients(actions)
     np.testing.assert_allclose(values, expected, rtol=1e-10)

@@ -34,3 +34,21 @@ def test_a_given_kernel_that_is_right_is_kept():
         posterior = kb.ek_ucb(kb.Gaussian(0.4), regularization=0.04, learn_kernel=True, seed=seed).posterior
         left += bool(posterior.learned(points, rewards).kernel_changes)
     assert left <= 3
+
+
+@pytest.mark.parametrize("refits", [1, 3])
+@pytest.mark.parametrize("extra", [-0.01, 0.01])
+def test_a_given_kernel_is_left_for_enough_nats_and_no_fewer(refits, extra, monkeypatch):
+    """The k-th refit asks for log(k(k + 1)/0.05) nats, so that all of them together err with probability 0.05."""
+    learner = kb.ek_ucb(kb.Gaussian(0.4), learn_kernel=True, seed=0).posterior.learner
+    learner._refits = refits
+    generator = np.random.default_rng(0)
+    points, rewards, early = generator.random((20, 2)), generator.standard_normal(20), np.arange(20) < 10
+    lead = np.log(refits * (refits + 1) / 0.05) + extra
+
+    def score(kernel, variance, noise, points, rewards):
+        del variance, noise, rewards
+        return lead if len(points) == 20 and kernel is not learner.start.kernel else 0.0
+
+    monkeypatch.setattr("kernel_bandits.posterior.learners.log_marginal_likelihood", score)
+    assert learner._is_outpredicted(learner.start, points, rewards, early) == (extra > 0)

@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pytest
 from kernel_bandits_lab import Study, write_record
-from kernel_bandits_lab.reproduce import report
+from kernel_bandits_lab.reproduce import claims as paper_claims
 from kernel_bandits_lab.reproduce.table_1 import measurements
 from kernel_bandits_lab.reproduce.table_1.measurements import Case
 from kernel_bandits_lab.results import manifest_of, write_manifest
@@ -35,7 +35,7 @@ def results(tmp_path_factory):
 
 def test_every_block_is_written_from_the_records(results, tmp_path, monkeypatch):
     monkeypatch.setattr(page, "DOCS", tmp_path)
-    monkeypatch.setattr(report, "VERDICTS", tmp_path / "verdicts.json")
+    monkeypatch.setattr(paper_claims, "VERDICTS", tmp_path / "verdicts.json")
     (tmp_path / "figures").mkdir()
     (tmp_path / "reproduce").mkdir()
     emptied = {}
@@ -59,7 +59,7 @@ def test_every_block_is_written_from_the_records(results, tmp_path, monkeypatch)
     ours = [record for record in records("chessboard") if record.run.policy.label == "K-UCB, λ = 10"]
     mean = sum(record.result.regret[-1] for record in ours[::2]) / 2
     row = next(line for line in blocks["chessboard grid"].splitlines() if line.startswith("| K-UCB |"))
-    assert row.split("|")[3].strip().startswith(f"{mean:.0f} ±")
+    assert row.split("|")[3].strip().startswith(f"{mean:.0f}±")
 
 
 def test_budgets_count_the_cases_of_claims_11_and_12(results, capsys):

@@ -5,8 +5,7 @@ from importlib import import_module
 import pytest
 from kernel_bandits_lab.figures import Figures
 from kernel_bandits_lab.report import Section, page
-from kernel_bandits_lab.reproduce.claims import Claim, Finding
-from kernel_bandits_lab.reproduce.report import NEEDS_THE_FULL_RUN, check_of, verdicts
+from kernel_bandits_lab.reproduce.claims import NEEDS_THE_FULL_RUN, Claim, Finding, check_of, verdicts
 from kernel_bandits_lab.results import Results
 from short_runs import records
 

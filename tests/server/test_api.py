@@ -312,6 +312,26 @@ def test_continuous_actions(tmp_path):
     server.stop()
 
 
+def test_a_box_of_the_file_is_on_offer_in_every_round(tmp_path):
+    text = LOOP.partition("[loops.offers.arms]")[0].replace("exploration_floor = 0.2\n", "")
+    text += """[loops.offers.box.settings]
+price = { low = 1, high = 9 }
+colour = { levels = ["red", "blue"] }
+"""
+    server = Local(tmp_path / "events.db", text)
+    for box in (None, {}, {"price": [2, 3], "colour": ["red"]}):
+        status, made = decide(server, box=box)
+        assert status == 201, made
+        assert 1 <= made["action"]["price"] <= 9
+        assert made["action"]["colour"] in ("red", "blue")
+        assert (
+            server("POST", f"/v1/loops/offers/decisions/{made['id']}/reward", {"reward": 1})[1]["status"] == "learned"
+        )
+    assert (made["action"]["price"] <= 3, made["action"]["colour"]) == (True, "red")
+    assert same_as_replay(server)
+    server.stop()
+
+
 @pytest.mark.parametrize(
     ("item", "words"),
     [

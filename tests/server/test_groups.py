@@ -11,7 +11,7 @@ from kernel_bandits_server.messages import DecisionRequest
 from kernel_bandits_server.planning import Decide
 from kernel_bandits_server.replica import TOGETHER, Replica
 from kernel_bandits_server.settings import parse_settings
-from kernel_bandits_server.trial import SPOILED, STEPS, _evidence
+from kernel_bandits_server.trial import MISMATCH, STEPS, _evidence
 
 from kernel_bandits.errors import InputError
 
@@ -55,7 +55,7 @@ def play(replica, commands, rates, generator, time=None):
         for command in commands
     ]
     first = replica.applied + 1
-    replica.apply([event.at(first + i, time) for i, event in enumerate([*decisions, *rewards])])
+    replica.apply([event._replace(number=first + i, time=time) for i, event in enumerate([*decisions, *rewards])])
 
 
 def test_the_control_group_has_its_share_and_plays_its_rule():
@@ -90,6 +90,22 @@ def test_the_current_choice_of_the_caller_is_played_by_the_control_group():
         decide(replica, 1, generator, current="gold")
 
 
+def test_what_is_played_today_in_a_box_is_checked_in_both_groups():
+    text = LOOP.partition("[loops.shop.arms]")[0].replace("exploration_floor = {floor}\n", "")
+    text += '[loops.shop.actions]\nprice = {{ kind = "Numeric", range = [0, 10] }}\n'
+    groups = 'control = { share = 0.5, rule = "current" }'
+    replica = Replica(parse_settings(text.format(groups=groups, policy="ek_ucb")).loops["shop"])
+    box, generator = {"price": [1, 5]}, np.random.default_rng(0)
+    made = [one.draft for one in decide(replica, 8, generator, box=box, current={"price": 2.5})]
+    assert {one["group"] for one in made} == {"control", "policy"}
+    assert all((one["action"] == {"price": 2.5}) == (one["group"] == "control") for one in made)
+    for number in range(8):
+        with pytest.raises(InputError):
+            decide(replica, 1, generator, f"{number}-", box=box, current="red")
+        with pytest.raises(InputError, match="current"):
+            decide(replica, 1, generator, f"{number}-", box=box)
+
+
 def test_the_fixed_arm_has_to_be_on_offer_for_both_groups():
     replica = Replica(loop_of('control = { share = 0.1, rule = "fixed", arm = "red" }'))
     with pytest.raises(InputError, match="'red' of the control group is not on offer"):
@@ -110,6 +126,17 @@ def test_averages_of_the_log_are_unbiased_for_every_arm():
     assert abs(found["uniform"]["mean"] - np.mean(list(rates.values()))) < 4 * found["uniform"]["error"]
 
 
+@pytest.mark.parametrize(("floor", "known"), [(0.1, True), (0.0, False)])
+def test_probabilities_are_known_where_every_action_can_be_played(floor, known):
+    replica = Replica(loop_of('control = { share = 0.4, rule = "fixed", arm = "red" }', "lin_ucb", floor))
+    # without a floor nobody plays green where the policy plays blue
+    drafts = [one.draft for one in decide(replica, 50, np.random.default_rng(0))]
+    assert {one["propensity"] is not None for one in drafts} == {known}
+    assert {one["probabilities"] is not None for one in drafts} == {known}
+    excluded = [one.draft for one in decide(replica, 20, np.random.default_rng(0), excluded=["blue", "green"])]
+    assert {one["propensity"] for one in excluded} == {1.0}
+
+
 @pytest.mark.parametrize(("better", "word"), [(0.3, "switch"), (-0.3, "stay"), (0.0, "keep going")])
 def test_the_verdict_says_what_is_true(better, word):
     replica, generator = Replica(loop_of('control = { share = 0.5, rule = "uniform" }')), np.random.default_rng(4)
@@ -122,7 +149,7 @@ def test_the_verdict_says_what_is_true(better, word):
     assert found["verdict"] == word
     assert found["low"] <= better <= found["high"]
     assert found["words"].lower().startswith(word)
-    assert found["split"]["as_it_should_be"]
+    assert found["split"]["balanced"]
     assert sum(found["counts"].values()) == 2000
     lows = [one["low"] for one in found["segments"]["age"] if one["low"] is not None]
     # five ranges, and those before the ranges were known
@@ -131,21 +158,21 @@ def test_the_verdict_says_what_is_true(better, word):
     assert all(low <= found["low"] for low in lows) or word != "switch"
 
 
-def test_a_spoiled_split_is_found_and_no_verdict_given():
+def test_a_sample_ratio_mismatch_is_found_and_no_verdict_given():
     replica, generator = Replica(loop_of('control = { share = 0.5, rule = "uniform" }')), np.random.default_rng(5)
     made = decide(replica, 2000, generator)
     kept = [one for place, one in enumerate(made) if one.draft["group"] != "control" or place % 4]
     play(replica, kept, lambda draft: 0.9 if draft["group"] == "policy" else 0.1, generator)
     found = insight.verdicts(replica)
     assert found["verdict"] == "check the split"
-    assert any("split is spoiled" in warning for warning in insight.summary(replica)["warnings"])
+    assert any("sample-ratio mismatch" in warning for warning in insight.summary(replica)["warnings"])
 
 
-def test_a_fair_split_is_hardly_ever_called_spoiled():
+def test_a_fair_split_is_hardly_ever_called_a_mismatch():
     generator, wrong = np.random.default_rng(6), 0
     for _ in range(200):
         control = np.cumsum(generator.random(2000) < 0.1)
-        wrong += any(_evidence(int(control[n - 1]), n, 0.1) > np.log(SPOILED) for n in range(50, 2001, 50))
+        wrong += any(_evidence(int(control[n - 1]), n, 0.1) > np.log(MISMATCH) for n in range(50, 2001, 50))
     # the probability is below one in a thousand each
     assert wrong <= 2
 
@@ -160,7 +187,7 @@ def test_averages_wait_for_the_first_decision_that_is_not_settled():
     events = [Event("decision", one.id, one.draft) for one in made]
     # purchases are told at once; the first visitor is silent so far
     events += [Event("reward", one.id, {"reward": 1.0, "source": "caller"}) for one in made[1:]]
-    replica.apply([event.at(place, 1.0) for place, event in enumerate(events, 1)])
+    replica.apply([event._replace(number=place, time=1.0) for place, event in enumerate(events, 1)])
     found = insight.summary(replica)
     assert (found["reward"]["count"], found["maturity"]["counted"], found["pending"]) == (0, 0, 1)
     assert found["maturity"]["words"].startswith("The averages count 0 of 4 decisions")
@@ -182,6 +209,21 @@ def test_the_challenger_is_estimated_from_the_log_of_the_policy():
     assert found["gain"] == pytest.approx(0.9 - 1.1 / 3, abs=0.15)
     assert found["share"] == 0.0
     assert replica.seen().trial.next_share(0.0) == STEPS[1]
+
+
+def test_a_visitor_who_comes_again_stays_in_the_control_group_alone():
+    groups = 'control = { share = 0.3, rule = "uniform" }\nchallenger = { policy = "lin_ucb" }'
+    replica, generator = Replica(loop_of(groups)), np.random.default_rng(11)
+    replica.apply([Event("change", "#x", {"share": 0.5, "by": "hand"}, 1.0, 1)])
+    for visitor in range(20):
+        made = decide(replica, 40, generator, f"{visitor}-", visitor=f"v{visitor}")
+        seen = {one.draft["group"] for one in made}
+        assert seen in ({"control"}, {"policy", "challenger"})
+        for draft in (one.draft for one in made if one.draft["group"] != "control"):
+            policy, rival = draft["weights"]
+            # of those whom both may decide, half each
+            assert 0.5 * policy + 0.5 * rival == pytest.approx(1.0)
+        assert all("weights" not in one.draft for one in made if one.draft["group"] == "control")
 
 
 def test_a_promoted_challenger_decides_its_share_and_steps_back_when_it_is_worse():
@@ -222,6 +264,15 @@ def test_the_segments_say_who_gets_what():
     assert sum(one["count"] for one in found) == 2000
     with pytest.raises(InputError, match="did you mean 'age'"):
         insight.segments(replica, "ag")
+
+
+def test_every_play_counts_though_spans_grow_wider():
+    replica, generator = Replica(loop_of("")), np.random.default_rng(12)
+    for day in range(40):
+        play(replica, decide(replica, 5, generator, f"{day}-"), lambda _: 0.5, generator, 86_400.0 * (day + 1))
+    found = replica.seen().report()
+    assert sum(arm["plays"] for arm in found["arms"]) == found["counts"]["decisions"] == 200
+    assert sum(sum(one["plays"].values()) for one in found["series"]) == 200
 
 
 def test_looking_at_the_averages_leaves_the_state_as_it_is():

@@ -37,7 +37,7 @@ def events_of(settings, count, generator):
     waiting = []
 
     def append(kind, decision, body):
-        event = Event(kind, decision, body).at(replica.applied + 1, 1000.0 + replica.applied)
+        event = Event(kind, decision, body, 1000.0 + replica.applied, replica.applied + 1)
         replica.apply([event])
         events.append(event)
 
@@ -122,12 +122,12 @@ def test_processes_toss_coins_of_their_own():
 def test_the_store_numbers_events_and_keeps_each_once(tmp_path):
     store = Store(str(tmp_path / "events.db"))
     with store.append("offers") as log:
-        log.append([Event("decision", f"d{i}", {"context": {"x": "ü\0"}}).at(i + 1, 5.0) for i in range(3)])
+        log.append([Event("decision", f"d{i}", {"context": {"x": "ü\0"}}, 5.0, i + 1) for i in range(3)])
     assert [event.number for event in store.read("offers")] == [1, 2, 3]
     assert store.find("offers", ["d1"])["d1"]["decision"].body == {"context": {"x": "ü\0"}}
     assert store.find("other", ["d1"]) == {}
     with pytest.raises(StoreError), store.append("offers") as log:
-        log.append([Event("reward", "d1", {}).at(4, 5.0), Event("decision", "d1", {}).at(5, 5.0)])
+        log.append([Event("reward", "d1", {}, 5.0, 4), Event("decision", "d1", {}, 5.0, 5)])
     assert [event.number for event in store.read("offers")] == [1, 2, 3]
     store.write_snapshot("offers", Snapshot(2, "print", '{"a": 1}', b"policy"))
     assert store.latest_snapshot("offers", "print") == Snapshot(2, "print", '{"a": 1}', b"policy")
@@ -167,7 +167,7 @@ def test_a_log_takes_any_number_of_events_at_once(tmp_path):
     store, number = Store(str(tmp_path / "events.db")), 0
     for count in (1, 999, 1000, 1001, 2345):
         kinds = [Event("late", f"d{number + place}", {"reward": place / 7}) for place in range(count)]
-        events = [event.at(number + place, float(count)) for place, event in enumerate(kinds, 1)]
+        events = [event._replace(number=number + place, time=float(count)) for place, event in enumerate(kinds, 1)]
         with store.append("offers") as log:
             log.append(events)
         assert store.read("offers", number) == events

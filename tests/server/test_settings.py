@@ -43,7 +43,11 @@ MISTAKES = {
     "a limit": (GOOD.replace("actions = 20", "actions = 0"), 16, "a whole number of at least 1, got 0"),
     "a reward that is no number": (GOOD.replace("reward = 0.0", "reward = nan"), 4, "number"),
     "arms twice": (GOOD.replace('["red", "blue"]', '["red", "red"]'), 10, "names"),
-    "no arms": (GOOD.partition("[loops.offers.arms]")[0], 1, "either a table [actions] or a table [arms]"),
+    "no arms": (
+        GOOD.partition("[loops.offers.arms]")[0],
+        1,
+        "expected one of the tables [actions], [arms] and [box.settings]",
+    ),
     "an option of the loop": (GOOD.replace('"ek_ucb"', '"ek_ucb"\noptions = { seed = 3 }'), 3, "beside policy"),
     "an unknown kernel": (
         GOOD.replace('"ek_ucb"', '"ek_ucb"\noptions = { kernel = { name = "Gausian" } }'),
@@ -79,6 +83,12 @@ def test_a_mistake_is_named_with_its_line(text, line, words):
     (problem,) = caught.value.problems
     assert problem.startswith(f"shop.toml:{line}: ")
     assert words in problem
+
+
+def test_every_key_of_a_loop_is_checked():
+    with pytest.raises(SettingsError) as caught:
+        parse_settings(GOOD.replace("0.1", "2\nsilense = 3"), "shop.toml")
+    assert [problem.partition(": ")[0] for problem in caught.value.problems] == ["shop.toml:3", "shop.toml:4"]
 
 
 def test_every_loop_is_checked():

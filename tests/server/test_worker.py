@@ -426,3 +426,40 @@ def test_a_batch_has_a_limit(idle):
     worker, commands, submit = idle
     submit(700)
     assert worker._next_commands() == (commands[: worker_module.BATCH], False)
+
+
+def test_a_challenger_that_earns_more_is_promoted_step_by_step(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker_module, "PROMOTION", 0.0)
+    text = LOOP.replace("exploration_floor = 0.2", 'policy = "uniform"').partition("options")
+    challenger = 'challenger = { policy = "lin_ucb", exploration_floor = 0.2, automatic = true }\n'
+    service = Service(tmp_path / "events.db", text[0] + challenger + text[2].partition("\n")[2])
+    for part in range(40):
+        made = service(*(Decide(f"{part}-{i}", False, DecisionRequest(dict(ROW))) for i in range(50)))
+        service.reward(*((event.decision, float(event.body["arm"] == "blue")) for event, _ in made))
+        if service(Query(lambda replica: replica.share))[0] >= 0.25:
+            break
+    changes = [event.body for event in service.store.read("offers", limit=10_000) if event.kind == "change"]
+    assert changes == [{"share": 0.1, "by": "evidence"}, {"share": 0.25, "by": "evidence"}]
+    assert service.digest() == replay(service.settings, service.store).digest()
+    service.worker.stop()
+    service.store.close()
+
+
+def test_a_snapshot_that_fails_is_not_tried_after_every_batch(tmp_path, monkeypatch, caplog):
+    service = Service(tmp_path / "events.db", snapshot_events=10)
+    tried = []
+
+    def fail(_, snapshot):
+        tried.append(snapshot.number)
+        raise StoreError("the database refused; nothing was stored.")
+
+    monkeypatch.setattr(service.store, "write_snapshot", fail)
+    for number in range(40):
+        service.decide(f"d{number}")
+        service.reward((f"d{number}", 1.0))
+        time.sleep(0.02)
+    service.worker.stop()
+    # one for ten events, and the last one
+    assert 2 <= len(tried) <= 9
+    assert "no snapshot" in caplog.text
+    service.store.close()

@@ -112,6 +112,27 @@ def test_relevance_finds_what_matters():
     assert set(without.relevance()) == set(found)
 
 
+def test_a_column_without_effect_is_not_ranked_first():
+    columns = {name: kb.Numeric() for name in ("age", "moon", "tide", "wind", "luck")}
+    policy, generator = kb.ek_ucb(features=kb.Features(columns, ["red", "blue"]), seed=0), np.random.default_rng(0)
+    rows = [dict(zip(columns, map(float, generator.normal(size=5)), strict=True)) for _ in range(300)]
+    arms = [("red", "blue")[number] for number in generator.integers(2, size=300)]
+    chances = [0.3 + 0.25 * np.tanh(row["age"]) for row in rows]
+    policy.update_many(rows, arms, (generator.random(300) < chances).astype(float))
+    found = policy.diagnostics()
+    assert next(iter(found.relevance)) == "age"
+    assert found.relevance["age"] > 2.0 * found.uncertainty["age"]
+    assert all(found.relevance[name] < found.uncertainty[name] for name in ("moon", "tide", "wind", "luck", "arm"))
+    clear, rest = str(found).splitlines()[-3:-1]
+    assert clear.startswith("relevance: age ")
+    assert rest.startswith("no more than chance: ")
+    # far from the data a line leaves the range of the rewards
+    far = [policy.predict(rows[0] | {"age": age}).mean for age in (-30.0, 30.0)]
+    assert np.min(far) >= 0.0
+    assert np.max(far) <= 1.0
+    assert not 0.0 <= policy.inner.predict(*policy.encode(rows[0] | {"age": 300.0})).mean.max() <= 1.0
+
+
 @pytest.mark.parametrize("make", [kb.lin_ucb, kb.uniform], ids=["lin_ucb", "uniform"])
 def test_a_policy_that_keeps_no_points_has_diagnostics(make):
     policy = make(features=kb.Features({"age": kb.Numeric()}, actions=["red", "blue"]), seed=0)

@@ -120,7 +120,7 @@ def test_any_description_comes_back_from_code_and_toml(contexts, actions, names)
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[context]\n", "either a table"),
+        ("[context]\n", "one of the tables"),
         ("[contxt]\n[arms]\nnames = ['a']\n", "unknown table 'contxt'; did you mean 'context'"),
         ("[context]\nx = 3\n[arms]\nnames = ['a']\n", "context.x: expected { kind"),
         ("[context]\nx = {kind = 'Numric'}\n[arms]\nnames = ['a']\n", "did you mean 'Numeric'"),

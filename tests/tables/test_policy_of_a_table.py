@@ -9,6 +9,7 @@ import pytest
 import kernel_bandits as kb
 from kernel_bandits.boxes.constraints import Guards
 from kernel_bandits.policy.diagnostics import Diagnostics, Residuals
+from kernel_bandits.policy.outlook import Outlook
 from kernel_bandits.policy.policy import Choice, Explanation, Policy
 from kernel_bandits.posterior.base import Posterior, Prediction
 from kernel_bandits.tables import NamedDecision, NamedDiagnostics, NamedExplanation
@@ -17,6 +18,7 @@ NAMES = {name for name in dir(Policy) if not name.startswith("_")}
 # What a policy over a table has no use for, and why.
 ONLY_OVER_ARRAYS = {
     **dict.fromkeys(("choose", "choose_many", "shortlist", "draw_in_box", "on_reseed"), "hooks: the rule is inside"),
+    **dict.fromkeys(("box_of", "due_row"), "hooks: the rule is inside"),
     **dict.fromkeys(("argmax", "will_draw"), "what hooks call"),
     **dict.fromkeys(("saved", "restore_saved"), "what a file holds of the policy inside"),
     "group_columns": "the preset says it to the policy inside, from the description of the table",
@@ -24,7 +26,7 @@ ONLY_OVER_ARRAYS = {
     "require_unlearned": "update says it of its own decisions",
 }
 # Arguments that a policy over a table knows from its description.
-KNOWN = {"export": {"columns", "variables"}}
+KNOWN = {"export": {"columns", "variables"}, "explain": {"box"}}
 
 ARMS = np.eye(2, 10)
 QUERIES = np.random.default_rng(0).random((20, 11))
@@ -54,7 +56,13 @@ def twins():
 def exported(policy, folder):
     path = folder / "policy.json"
     policy.export(path)
-    return {key: value for key, value in json.loads(path.read_text()).items() if key not in ("columns", "variables")}
+    return without_names(json.loads(path.read_text()))
+
+
+def without_names(value):
+    if not isinstance(value, dict):
+        return value
+    return {key: without_names(item) for key, item in value.items() if key not in ("columns", "variables")}
 
 
 def loaded(policy, folder):
@@ -90,6 +98,8 @@ def plain(value):
             return value.mean.tolist(), value.std.tolist()
         case Diagnostics() | Residuals():
             return repr(value)
+        case Outlook():
+            return plain(value.best), str(value), value.expected_after, value.probability
         case dict():
             return {key: plain(item) for key, item in value.items()}
         case list() | tuple():
@@ -108,6 +118,8 @@ CALLS = {
     "select": (lambda t, _: t.select(ROW, mask=BLUE), lambda a, _: a.select(VECTOR, ARMS, MASK)),
     "preview": (lambda t, _: t.preview(ROW, ["blue"]), lambda a, _: a.preview(VECTOR, ARMS[1:])),
     "ask": (lambda t, _: t.ask(ROW, mask=BLUE), lambda a, _: a.ask(VECTOR, ARMS, MASK)),
+    "best": (lambda t, _: t.best(ROW, mask=BLUE), lambda a, _: a.best(VECTOR, ARMS, MASK)),
+    "outlook": (lambda t, _: t.outlook(ROW, more_than=0.1), lambda a, _: a.outlook(VECTOR, ARMS, more_than=0.1)),
     "select_many": (lambda t, _: t.select_many(ROWS), lambda a, _: a.select_many(VECTORS, ARMS)),
     "choices": (lambda t, _: t.choices(ROWS), lambda a, _: a.choices(VECTORS, ARMS)),
     "ask_many": (lambda t, _: t.ask_many(ROWS), lambda a, _: a.ask_many(VECTORS, ARMS)),
@@ -161,7 +173,10 @@ def test_a_method_takes_the_same_arguments(name):
 @pytest.mark.parametrize("name", sorted(NAMES - set(ONLY_OVER_ARRAYS)))
 def test_it_does_what_the_policy_over_arrays_does(name, tmp_path):
     table, arrays = twins()
-    if isinstance(getattr(Policy, name), property):
+    if name == "awaited":
+        found = {key: table.encode(row, [action]) for key, (row, action) in table.awaited.items()}
+        expected = {key: (context, action[None, :]) for key, (context, action) in arrays.awaited.items()}
+    elif isinstance(getattr(Policy, name), property):
         found, expected = getattr(table, name), getattr(arrays, name)
     else:
         of_table, of_arrays = CALLS[name]

@@ -32,14 +32,13 @@ function shown(label, room) {
   return text.length > room ? `${text.slice(0, room - 1)}…` : text;
 }
 
-// lines: {x: [], y: [], error: [] or none, colour, dashed}; x are numbers, or places of labels.
-export function lineChart(place, { lines, labels = null, xText = format, height = 220, floor = null, ceiling = null }) {
+// lines: {x: [], y: [], low: [], high: [], colour, dashed}; x are numbers, or places of labels.
+export function lineChart(place, { lines, labels = null, xText = format, height = 220 }) {
   const width = Math.max(place.clientWidth, 240);
-  const points = lines.flatMap((line) => line.y.map((y, i) => [line.x[i], y, line.error ? line.error[i] || 0 : 0]));
-  const known = points.filter((point) => Number.isFinite(point[1]));
+  const known = lines.flatMap((line) => line.y.map((_, i) => [line.x[i], line.low[i], line.high[i]]));
   if (!known.length) return empty(place);
-  let low = floor ?? Math.min(...known.map(([, y, error]) => y - error));
-  let high = ceiling ?? Math.max(...known.map(([, y, error]) => y + error));
+  let low = Math.min(...known.map((point) => point[1]));
+  let high = Math.max(...known.map((point) => point[2]));
   if (high - low < 1e-12) [low, high] = [low - 0.5, high + 0.5];
   const from = Math.min(...known.map((point) => point[0]));
   const to = Math.max(...known.map((point) => point[0]));
@@ -71,25 +70,23 @@ export function lineChart(place, { lines, labels = null, xText = format, height 
 }
 
 function draw(svg, line, x, y, dots) {
-  const known = line.y.map((value, i) => i).filter((i) => Number.isFinite(line.y[i]));
-  if (line.error && !dots) {
-    const upper = known.map((i) => `${x(line.x[i])},${y(line.y[i] + (line.error[i] || 0))}`);
-    const lower = known.map((i) => `${x(line.x[i])},${y(line.y[i] - (line.error[i] || 0))}`).reverse();
+  if (!dots) {
+    const upper = line.high.map((value, i) => `${x(line.x[i])},${y(value)}`);
+    const lower = line.low.map((value, i) => `${x(line.x[i])},${y(value)}`).reverse();
     svg.append(element("polygon", { points: [...upper, ...lower].join(" "), fill: line.colour, opacity: 0.16 }));
   }
   if (!dots || line.dashed) {
-    const path = known.map((i) => `${x(line.x[i])},${y(line.y[i])}`).join(" ");
+    const path = line.y.map((value, i) => `${x(line.x[i])},${y(value)}`).join(" ");
     const style = { fill: "none", stroke: line.colour, "stroke-width": 2, "stroke-linejoin": "round" };
     svg.append(element("polyline", { points: path, ...style, ...(line.dashed ? { "stroke-dasharray": "6 4" } : {}) }));
   }
-  if (dots || known.length === 1) {
-    for (const i of known) {
-      const error = line.error ? line.error[i] || 0 : 0;
+  if (dots || line.y.length === 1) {
+    line.y.forEach((value, i) => {
       const at = x(line.x[i] + (line.shift || 0));
-      const ends = { x1: at, x2: at, y1: y(line.y[i] - error), y2: y(line.y[i] + error) };
+      const ends = { x1: at, x2: at, y1: y(line.low[i]), y2: y(line.high[i]) };
       svg.append(element("line", { ...ends, stroke: line.colour, opacity: 0.5 }));
-      svg.append(element("circle", { cx: at, cy: y(line.y[i]), r: 3.5, fill: line.colour }));
-    }
+      svg.append(element("circle", { cx: at, cy: y(value), r: 3.5, fill: line.colour }));
+    });
   }
 }
 

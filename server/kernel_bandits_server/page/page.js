@@ -91,6 +91,12 @@ async function watch() {
   }
 }
 
+// An arm has one colour on the whole page; those that are played least share the last.
+function colourOf(arm) {
+  const place = state.arms.findIndex((one) => one.arm === arm);
+  return COLOURS[place < 0 ? 7 : Math.min(place, 7)];
+}
+
 async function respond() {
   const variable = $("variable").value;
   if (!variable) return;
@@ -101,11 +107,12 @@ async function respond() {
   const lines = found.arms.map((line, i) => ({
     x: numbers ? found.values : found.values.map((_, place) => place),
     y: line.mean,
-    error: line.mean.map((mean, place) => Math.max(line.high[place] - mean, mean - line.low[place])),
-    colour: COLOURS[i % COLOURS.length],
+    low: line.low,
+    high: line.high,
+    colour: colourOf(line.arm),
     shift: numbers ? 0 : (i - middle) * 0.06,
   }));
-  legend("response-legend", [...found.arms.map((line, i) => [line.arm, COLOURS[i % COLOURS.length]]), ["± one deviation, averaged over visitors seen", null]]);
+  legend("response-legend", [...found.arms.map((line) => [line.arm, colourOf(line.arm)]), ["± one deviation, averaged over visitors seen", null]]);
   lineChart($("response-chart"), { lines, labels: numbers ? null : found.values });
 }
 
@@ -190,7 +197,7 @@ function showVerdict(verdict, challenger) {
   $("verdict").hidden = !verdict.counts && !challenger;
   $("verdict").dataset.verdict = verdict.verdict;
   $("verdict-words").textContent = verdict.counts ? verdict.words : "";
-  const percent = (part) => `${part < 0 ? "−" : "+"}${format(Math.abs(part) * 100)} %`;
+  const percent = (part) => `${part < 0 ? "" : "+"}${format(part * 100)} %`;
   const relative = verdict.relative && verdict.lift !== null ? verdict.relative : null;
   facts("verdict-numbers", verdict.counts ? [
     ["loop", `${format(verdict.means.loop)} per decision (${verdict.counts.loop} settled)`],
@@ -209,15 +216,19 @@ function showVerdict(verdict, challenger) {
 function drawRewards() {
   const series = state.series.filter((one) => one.reward.mean !== null);
   const x = series.map((one) => one.time + state.width / 2);
-  const error = (one) => (one.error === null ? 0 : BAND * one.error);
-  const lines = [
-    { x, y: series.map((one) => one.reward.mean), error: series.map((one) => error(one.reward)), colour: COLOURS[0] },
-  ];
+  const line = (x, estimates, colour) => ({
+    x,
+    y: estimates.map((one) => one.mean),
+    low: estimates.map((one) => Math.max(one.mean - BAND * one.error, state.range[0])),
+    high: estimates.map((one) => Math.min(one.mean + BAND * one.error, state.range[1])),
+    colour,
+  });
+  const lines = [line(x, series.map((one) => one.reward), COLOURS[0])];
   const names = [["earned, with its 95 % interval", COLOURS[0]]];
   const flat = (one, colour, name) => {
     if (!one || one.mean === null || !x.length) return;
     const ends = x.length > 1 ? [x[0], x[x.length - 1]] : [x[0]];
-    lines.push({ x: ends, y: ends.map(() => one.mean), error: ends.map(() => error(one)), colour, dashed: true });
+    lines.push({ ...line(ends, ends.map(() => one), colour), dashed: true });
     names.push([name, colour, true]);
   };
   flat(state.uniform, COLOURS[1], "uniform play (estimate)");
@@ -230,27 +241,28 @@ function drawShares() {
   const series = state.series.filter((one) => Object.keys(one.plays).length);
   const arms = state.arms.slice(0, 7).map((one) => one.arm);
   const totals = series.map((one) => Object.values(one.plays).reduce((sum, count) => sum + count, 0));
-  const parts = arms.map((arm, i) => ({
+  const parts = arms.map((arm) => ({
     shares: series.map((one, place) => (one.plays[arm] || 0) / totals[place]),
-    colour: COLOURS[i],
+    colour: colourOf(arm),
   }));
   if (state.arms.length > 7) {
     const rest = series.map((_, place) => 1 - parts.reduce((sum, part) => sum + part.shares[place], 0));
     parts.push({ shares: rest, colour: COLOURS[7] });
   }
   const names = [...arms, ...(state.arms.length > 7 ? ["others"] : [])];
-  legend("share-legend", names.map((name, i) => [name, COLOURS[i]]));
+  legend("share-legend", names.map((name) => [name, colourOf(name)]));
   areaChart($("share-chart"), { x: series.map((one) => one.time), parts, xText: when });
 }
 
 function showArms() {
   const total = state.arms.reduce((sum, one) => sum + one.plays, 0) || 1;
-  const rows = state.arms.slice(0, 12).map((one, i) => {
+  const rows = state.arms.slice(0, 12).map((one) => {
     const row = document.createElement("tr");
     const share = item("td", "");
     share.className = "bar";
-    share.append(bar(one.plays / total, COLOURS[Math.min(i, 7)]));
-    row.append(item("td", one.arm), share, item("td", one.plays), item("td", estimate(one)));
+    share.append(bar(one.plays / total, colourOf(one.arm)));
+    const retired = state.retired.map(String).includes(one.arm) ? " (retired)" : "";
+    row.append(item("td", one.arm + retired), share, item("td", one.plays), item("td", estimate(one)));
     return row;
   });
   $("arms").tBodies[0].replaceChildren(...rows);

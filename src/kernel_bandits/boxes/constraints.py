@@ -181,7 +181,13 @@ class Guards:
         unknown = set(outputs) - set(self.constraints)
         if unknown:
             raise InputError(f"outputs: {sorted(unknown)} have no constraint; expected {sorted(self.constraints)}.")
-        return {name: as_reward(value) for name, value in outputs.items()}
+        found = {}
+        for name, value in outputs.items():
+            try:
+                found[name] = as_reward(value)
+            except InputError as reason:
+                raise InputError(f"outputs: {name}: expected a finite number, got {value!r}; leave it out.") from reason
+        return found
 
     def learned(self, point: FloatArray, outputs: Mapping[str, float]) -> Self:
         """Return the guards with measured outputs at a point (d,)."""

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.distance import cdist
+import scipy
 
 from kernel_bandits.actions import Box, Choice, Range, Setting, are_arms
 from kernel_bandits.arrays import FloatArray, join
@@ -20,6 +20,10 @@ PER_COORDINATE, BESIDES = 3, 3
 # Points for each free coordinate while rewards show no more than a plane, the number that Loeppky, Sacks & Welch (2009)
 # recommend for a function of unknown shape.
 FOR_A_PLANE = 10
+# So many too while this share of the variance of the rewards is noise to the model: a first reward on a narrow peak
+# stands out without explaining anything, and the bounds of a model that explains nothing are largest at the walls.
+# python benchmarks/mixed.py --plants dev
+MOSTLY_NOISE = 0.5
 # Once a design goes on because rewards show too little, one point in this many follows the strongest hint of a peak.
 HINTS = 3
 # Standard deviation of the peak that hints are weighed for, in widths of the box times √d: distances grow as √d.
@@ -81,6 +85,9 @@ class BoxDesign:
         if not free:
             return None
         if not shows_nothing and played >= size:
+            other = self._other_level(posterior, context, box) if played % HINTS == 0 else None
+            if other is not None:
+                return other
             number = later(size, played + 1)
             return self._later_action(posterior, context, box, number) if number > later(size, played) else None
         if played >= self._first(free) and played % HINTS == 0 and _has_hints(posterior):
@@ -109,7 +116,8 @@ class BoxDesign:
         return next((row for row in order if actions[row].tobytes() not in played), order[0])
 
     def _size(self, posterior: Posterior, free: int) -> int:
-        return FOR_A_PLANE * free if posterior.shape == PLANE else self._first(free)
+        shows_little = posterior.shape == PLANE or _noise_share(posterior) > MOSTLY_NOISE
+        return FOR_A_PLANE * free if shows_little else self._first(free)
 
     def _first(self, free: int) -> int:
         return PER_COORDINATE * free + BESIDES
@@ -130,7 +138,9 @@ class BoxDesign:
         def strength(fractions: FloatArray) -> FloatArray:
             # z = Σ b_i·r_i/√(Σ b_i²), by which a bump b explains the rewards r better than noise does: by ½z² nats; of
             # those to come, r = 0 is expected
-            bumps = np.exp(-0.5 / width**2 * cdist(box.places(box.at(fractions)), places, "sqeuclidean"))
+            bumps = np.exp(
+                -0.5 / width**2 * scipy.spatial.distance.cdist(box.places(box.at(fractions)), places, "sqeuclidean")
+            )
             return bumps @ surplus / np.sqrt((bumps**2).sum(axis=1) + np.finfo(float).tiny)
 
         covering = box.fractions(self._actions(0, box)[:CANDIDATES])
@@ -141,6 +151,34 @@ class BoxDesign:
         # those beyond a wall were moved onto it, and bounds are large there anyway
         inside = np.concatenate([best, near[((near > 0.0) & (near < 1.0))[:, free].all(axis=1)]])
         return box.at(inside[[strength(inside).argmax()]])[0]
+
+    def _other_level(self, posterior: Posterior, context: FloatArray, box: Box) -> FloatArray | None:
+        """Return the best setting so far with another level, shape (d_a,), one that was not played near it yet.
+
+        None if there is none. What is known of a level are mostly rewards on its plateau, from which a model concludes
+        that it has no peak.
+        """
+        is_choice = np.array([isinstance(one, Choice) for one in box.settings])
+        observed = posterior.observed_points if posterior.approximation != "history-free" else np.empty((0, 0))
+        if not is_choice.any() or not len(observed):
+            return None
+        actions = observed[:, -box.dimension :]
+        actions = actions[box.contains(actions)]
+        if not len(actions):
+            return None
+        best = box.fractions(actions[[posterior.evaluate_finite(join(context, actions)).mean.argmax()]])
+        others = box.neighbours(best)[1:]
+        others = others[(others[:, ~is_choice] == best[:, ~is_choice]).all(axis=1)]
+        awaited = [point[-box.dimension :] for point in posterior.awaited_points.values()]
+        played = box.places(np.concatenate([actions, awaited]) if awaited else actions)
+        offered = box.at(others)
+        away = scipy.spatial.distance.cdist(box.places(offered), played)
+        left = offered[away.min(axis=1) > HINT_WIDTH * math.sqrt(box.free.sum())]
+        if not len(left):
+            return None
+        evaluation = posterior.evaluate_finite(join(context, left))
+        chosen: FloatArray = left[(evaluation.mean + AT_ONCE * evaluation.std).argmax()]
+        return chosen
 
     def _action(self, number: int, box: Box) -> FloatArray:
         """Return a point of the design, shape (d_a,)."""
@@ -182,8 +220,16 @@ def box_of_rows(actions: FloatArray) -> Box | None:
         return None
     even = box.places(box.at(sobol(len(settings))[:CANDIDATES]))
     random = box.sample(np.random.default_rng(0), len(actions))
-    gaps, usual = (cdist(even, box.places(rows)).min(axis=1).mean() for rows in (actions, random))
+    gaps, usual = (
+        scipy.spatial.distance.cdist(even, box.places(rows)).min(axis=1).mean() for rows in (actions, random)
+    )
     return box if gaps <= FILLED * usual else None
+
+
+def _noise_share(posterior: Posterior) -> float:
+    """Return how much of the variance of the rewards the model takes for noise; 0 before the first fit."""
+    changes = posterior.kernel_changes
+    return dict(changes[-1].shares).get("noise", 0.0) if changes else 0.0
 
 
 def _has_hints(posterior: Posterior) -> bool:

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from typing import Self
 
 import numpy as np
-from scipy.spatial.distance import cdist
+import scipy
 
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
@@ -115,7 +115,9 @@ def finalists(
         ends = _alternated(bound, ends, partial(climbed, bound.with_gradients))
     if len(anchors):
         # A kernel with a kink has its peaks at anchors, and ascent circles them: try the nearest anchors themselves.
-        ends = np.concatenate([ends, anchors[cdist(ends, anchors, "sqeuclidean").argmin(axis=1)]])
+        ends = np.concatenate(
+            [ends, anchors[scipy.spatial.distance.cdist(ends, anchors, "sqeuclidean").argmin(axis=1)]]
+        )
     return box.at(ends)
 
 
@@ -162,11 +164,8 @@ def _covering(dimension: int, anchors: FloatArray, generator: np.random.Generato
 @lru_cache(maxsize=8)
 def sobol(dimension: int) -> FloatArray:
     """Return the first points of the Sobol sequence, shape (n, d_a); not to be changed."""
-    # imported here, since scipy.stats takes longer to load than all the rest
-    from scipy.stats.qmc import Sobol
-
     exponent = CANDIDATES[min(dimension, len(CANDIDATES)) - 1]
-    points: FloatArray = Sobol(dimension, scramble=False).random_base2(exponent)
+    points: FloatArray = scipy.stats.qmc.Sobol(dimension, scramble=False).random_base2(exponent)
     points.setflags(write=False)
     return points
 
@@ -187,8 +186,10 @@ def _peaks(points: FloatArray, values: FloatArray, radius: float, count: int) ->
     for start in range(0, len(order), 2 * count):
         some = order[start : start + 2 * count]
         if rows:
-            some = some[(cdist(points[some], points[rows], "sqeuclidean") > radius * radius).all(axis=1)]
-        far = cdist(points[some], points[some], "sqeuclidean") > radius * radius
+            some = some[
+                (scipy.spatial.distance.cdist(points[some], points[rows], "sqeuclidean") > radius * radius).all(axis=1)
+            ]
+        far = scipy.spatial.distance.cdist(points[some], points[some], "sqeuclidean") > radius * radius
         free = np.ones(len(some), dtype=bool)
         for number, row in enumerate(some.tolist()):
             if free[number]:

@@ -8,7 +8,7 @@ derives from :class:`DictionaryRule` and starts a :class:`Dictionary`, its runni
 
 from kernel_bandits.dictionaries.base import Candidate, Dictionary, DictionaryRule, PlayedPoints, Proposal
 from kernel_bandits.dictionaries.fixed import Fixed
-from kernel_bandits.dictionaries.kors import Kors, LeverageDictionary, LeverageRule, PosteriorVariance
+from kernel_bandits.dictionaries.kors import Kors, PosteriorVariance
 from kernel_bandits.dictionaries.resampling import Resampling
 
 __all__ = [
@@ -17,8 +17,6 @@ __all__ = [
     "DictionaryRule",
     "Fixed",
     "Kors",
-    "LeverageDictionary",
-    "LeverageRule",
     "PlayedPoints",
     "PosteriorVariance",
     "Proposal",

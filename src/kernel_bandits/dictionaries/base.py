@@ -64,12 +64,10 @@ class PlayedPoints(NamedTuple):
 
     Attributes:
         points: shape (n, d), oldest first; points whose reward is still to come are the last.
-        counts: how often each was observed, shape (n,); 1 unless the dictionary merges repeats.
         variances: returns σ² of the paper at each of them, shape (n,), in O(n·m²).
     """
 
     points: FloatArray
-    counts: FloatArray
     variances: Callable[[], FloatArray]
 
 
@@ -83,8 +81,6 @@ class Dictionary(ABC):
     Attributes:
         uses_variance: whether ``propose`` looks at a candidate's variance. A dictionary that does not learns a log
             faster.
-        merges_repeats: whether a point that is observed again is kept as one point with a count. A pass over the
-            history then costs as many rows as there are different points.
         max_size: hard cap on m; None for none.
         leverage_regularization: the μ of a dictionary that stands for ridge leverage scores. Where a whole history is
             learned at once, its anchors are then chosen at this level instead of drawn, see :meth:`adopting`. None for
@@ -94,7 +90,6 @@ class Dictionary(ABC):
     __slots__ = ()
 
     uses_variance: bool = True
-    merges_repeats: bool = False
     max_size: int | None = None
     leverage_regularization: float | None = None
 
@@ -185,7 +180,7 @@ class DictionaryRule(ABC):
 
     def capped(self, size: int) -> Self:
         """Return the rule with this many anchors at most, where it has a cap and none was given."""
-        del size  # a rule without a cap stays as it is
+        del size  # this rule has no cap
         return self
 
 

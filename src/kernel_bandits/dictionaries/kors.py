@@ -17,7 +17,7 @@ from kernel_bandits.dictionaries.base import NOTHING, Candidate, Dictionary, Dic
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.numerics.linalg import Symmetric, appended_to, times_vector
 from kernel_bandits.rng import reseeded
-from kernel_bandits.values import evolve
+from kernel_bandits.values import copied, evolve
 
 # The γ of a rule that gives none: 2, or 1 where the kernel is learned. A kernel that fits the rewards closely leaves
 # more to explain than one chosen by hand, and half the anchors give the same regret in a third of the time.
@@ -50,7 +50,9 @@ class Coins:
         used = self._used + count
         if used == COINS_AHEAD:
             return type(self)(self._generator)
-        return evolve(self, _used=used, next=self._ahead.item(used))
+        left = copied(self)
+        left._used, left.next = used, self._ahead.item(used)
+        return left
 
     def reseeded(self, entropy: int) -> Self:
         """Return coins of the same stream of another seed."""
@@ -121,7 +123,7 @@ class LeverageDictionary(Dictionary):
 
     @abstractmethod
     def _drawing(self, candidate: Candidate, proposal: Proposal, appended: bool) -> tuple[Self, FloatArray | None]:
-        """Return it with a point that is drawn, and v where u then falls by μ(φᵀv)², else None."""
+        """Return a copy with a point that is drawn, and v where u then falls by μ(φᵀv)², else None."""
 
     def score(self, candidate: Candidate) -> FloatArray | float:
         """Return the leverage score τ of a candidate, or of each of a block, in [0, 1 + ε]."""
@@ -135,13 +137,15 @@ class LeverageDictionary(Dictionary):
         # p = min(1, γτ), and one coin
         score = leverage_score(unexplained, self.level, self.leverage_accuracy)
         probability = min(self.oversampling * float(score), 1.0)
-        return Proposal(self.coins.next < probability, probability, computed=computed)
+        return Proposal(self.coins.next < probability, probability, False, computed)
 
     def after(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Self:
-        if not proposal.draw:
-            return evolve(self, coins=self.coins.after())
-        drawing, _ = self._drawing(candidate, proposal, appended)
-        return evolve(drawing, coins=self.coins.after(), draws=self.draws + 1)
+        after = copied(self)
+        if proposal.draw:
+            after, _ = self._drawing(candidate, proposal, appended)
+            after.draws += 1
+        after.coins = self.coins.after()
+        return after
 
     def after_block(self, block: Candidate, redundant: NDArray[np.bool_]) -> tuple[int, Self]:
         features, residual = block.features, np.asarray(block.residual)
@@ -164,8 +168,9 @@ class LeverageDictionary(Dictionary):
                 # the score of what follows falls with the weight of a point that is drawn again
                 again = Candidate(block.point[done], block.anchors, features[done], residual[done], 0.0, 0.0)
                 proposal = Proposal(draw=True, probability=min(1.0, float(probabilities[passed])))
-                drawing, fall = dictionary._drawing(again, proposal, appended=False)
-                dictionary = evolve(drawing, coins=dictionary.coins.after(), draws=dictionary.draws + 1)
+                coins_left, draws = dictionary.coins.after(), dictionary.draws + 1
+                dictionary, fall = dictionary._drawing(again, proposal, appended=False)
+                dictionary.coins, dictionary.draws = coins_left, draws
                 done += 1
                 if fall is not None:
                     unexplained[done:] -= self.level * times_vector(features[done:], fall) ** 2
@@ -279,7 +284,7 @@ class PosteriorVarianceDictionary(LeverageDictionary):
 
     def _drawing(self, candidate: Candidate, proposal: Proposal, appended: bool) -> tuple[Self, None]:
         del candidate, proposal, appended  # the variance falls by the observation itself
-        return self, None
+        return copied(self), None
 
     def adopting(self, inverse: FloatArray) -> Self:
         return evolve(self, draws=len(inverse))

@@ -20,8 +20,7 @@ class Resampling(DictionaryRule):
 
     σ² is the posterior variance over λ given all observations, the newest included. Calandriello et al. take it before
     the newest observation in BKB (2019) and at the start of the batch in BBKB (2020): up to 2 and C times as large, and
-    so are their dictionaries at the same q̄. A point that was observed n times is one point whose n coins are tossed
-    together: it is drawn with probability 1 − (1 − p_i)ⁿ.
+    so are their dictionaries at the same q̄. A point that is drawn twice is one anchor.
 
     Resampling happens when 1 + Σ σ²(s), over the points observed since the last one and with the σ² of its moment,
     exceeds the limit (Calandriello et al. 2020).
@@ -61,7 +60,6 @@ class ResamplingDictionary(Dictionary):
     )
 
     uses_variance = False
-    merges_repeats = True
 
     def __init__(self, rule: Resampling, regularization: float, coins: np.random.Generator) -> None:
         self.regularization = regularization
@@ -102,14 +100,12 @@ class ResamplingDictionary(Dictionary):
         count = int(np.searchsorted(1.0 + sums, self.batch_variance_limit, side="right"))
         return count, evolve(self, _batch_variance=float(sums[count - 1])) if count else self
 
-    def probabilities(self, variances: FloatArray, counts: FloatArray) -> FloatArray:
-        """Return the chance of each point, from its σ² and the number of times it was observed."""
-        with np.errstate(divide="ignore"):
-            # 1 − (1 − p)ⁿ with p = min(1, q̄σ²), accurate for small p
-            return -np.expm1(counts * np.log1p(-np.minimum(1.0, self.oversampling * variances)))
+    def probabilities(self, variances: FloatArray) -> FloatArray:
+        """Return the chance p = min(1, q̄σ²) of each point."""
+        return np.minimum(1.0, self.oversampling * variances)
 
     def redrawn(self, played: PlayedPoints) -> tuple[FloatArray, Self]:
-        chances = self.probabilities(played.variances(), played.counts)
+        chances = self.probabilities(played.variances())
         coins = copy.deepcopy(self._coins)
         drawn = coins.random(len(chances)) < chances
         if not drawn.any():

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import roots_hermite
+import scipy
 
 from kernel_bandits.arrays import FloatArray, as_count
 from kernel_bandits.errors import InputError
@@ -264,7 +264,7 @@ class QuadratureFourierFeatures(_FourierFeatures):
         if nodes_per_dimension < 2:
             raise InputError(f"number_of_features: at least {2**dimension} are needed for {dimension} columns.")
         # E f(ω) over a standard normal ω is Σ w f(√2 x)/√π at the Gauss–Hermite nodes x
-        nodes, node_weights = roots_hermite(nodes_per_dimension)
+        nodes, node_weights = scipy.special.roots_hermite(nodes_per_dimension)
         coordinates = np.meshgrid(*[math.sqrt(2.0) * nodes] * dimension, indexing="ij")
         grid = np.stack(coordinates, axis=-1).reshape(-1, dimension)
         products = np.meshgrid(*[node_weights / math.sqrt(math.pi)] * dimension, indexing="ij")

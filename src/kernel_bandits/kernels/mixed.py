@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.distance import cdist
 
 from kernel_bandits.arrays import FloatArray, as_count, as_floats, as_positive, require_finite
 from kernel_bandits.errors import InputError
@@ -44,7 +44,7 @@ def _distances(left: FloatArray, right: FloatArray) -> FloatArray:
             squared += squares[:, None]
             squared += others
             return np.sqrt(np.maximum(squared, 0.0, out=squared), out=squared)
-    between: FloatArray = cdist(left, right)
+    between: FloatArray = scipy.spatial.distance.cdist(left, right)
     return between
 
 
@@ -212,7 +212,7 @@ class Mixed(Kernel):
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         left, right = self._standardised(X), self._standardised(Y)
-        r = math.sqrt(5.0 / (self.lengthscale**2 * self._count(X))) * cdist(left, right)
+        r = math.sqrt(5.0 / (self.lengthscale**2 * self._count(X))) * scipy.spatial.distance.cdist(left, right)
         by_bent = self._gradient(left, right, weights, r, np.exp(-r))
         return self._by_points(by_bent + times(weights, self._weighted(right)) / self.scale, X)
 

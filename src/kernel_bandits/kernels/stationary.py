@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.spatial.distance import cdist, pdist
 
 from kernel_bandits.arrays import FloatArray, as_count, as_floats, as_points, require_finite
 from kernel_bandits.errors import InputError
@@ -49,7 +49,7 @@ class Scales:
             X, Y = X / self.values, Y / self.values
         else:
             factor = factor / scalar / scalar
-        squared: FloatArray = cdist(X, Y, "sqeuclidean")
+        squared: FloatArray = scipy.spatial.distance.cdist(X, Y, "sqeuclidean")
         squared *= factor
         return squared
 
@@ -263,7 +263,7 @@ def median_lengthscale(
         sample = np.random.default_rng(seed).choice(sample, size=sample_size, replace=False)
 
     def median_distance(columns: FloatArray) -> float:
-        distances = pdist(columns)
+        distances = scipy.spatial.distance.pdist(columns)
         distances = distances[distances > 0]
         return float(np.median(distances)) if distances.size else 1.0
 

@@ -30,8 +30,8 @@ NORMAL_DECILES = 2.563
 LARGEST_HANDFUL = 64
 # Rewards that differ by less than this share of themselves are equal up to rounding.
 ROUNDING = 2.0**-48
-# Rewards vary by at least and at most this much in the unit they are learned in: variances are their squares.
-LEAST_DEVIATION, LARGEST_DEVIATION = 2.0**-200, 2.0**400
+# Rewards that differ by less are equal: variances are squares, and those of less would underflow.
+LEAST_DEVIATION = 1e-60
 
 
 @dataclass(frozen=True)
@@ -445,7 +445,7 @@ def _standard_deviations(points: FloatArray, centres: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class RewardUnits:
-    """Bounds within which rewards count, and the unit in which they are learned.
+    """Bounds within which rewards count.
 
     A least-squares fit weighs deviations by their squares. If a handful of n rewards hold most of the squares, neither
     the mean nor the variance can be estimated, and the other rewards hardly count. Tails are heavy then: the standard
@@ -461,34 +461,26 @@ class RewardUnits:
     Attributes:
         low: rewards below count as this.
         high: rewards above count as this.
-        unit: a power of two; 1 unless the squares of rewards would underflow.
     """
 
     low: float = -math.inf
     high: float = math.inf
-    unit: float = 1.0
 
     @classmethod
-    def of(cls, rewards: FloatArray, unit: float = 1.0, may_be_cut: bool = True) -> RewardUnits:
-        """Return the units of the rewards (n,) seen so far; with another unit than before only if it must be.
-
-        Unless they may be cut all of them count in full.
-        """
+    def of(cls, rewards: FloatArray, may_be_cut: bool = True) -> RewardUnits:
+        """Return the bounds of the rewards (n,) seen so far; unless they may be cut all of them count in full."""
         low, lower, middle, upper, high = np.quantile(rewards, (0.1, 0.25, 0.5, 0.75, 0.9)).tolist()
         deviations = np.abs(rewards - middle)
         largest = float(deviations.max())
-        if not largest:
-            return cls(unit=unit)
+        if largest < LEAST_DEVIATION:
+            return cls(middle, middle) if largest else cls()
         count, bound = len(rewards), math.inf
         if count >= defaults.FEWEST_REWARDS_WITH_TAILS:
             robust = (high - low) / NORMAL_DECILES
             are_spread = upper - lower > ROUNDING * max(abs(lower), abs(upper))
             is_heavy = may_be_cut and are_spread and _is_heavy(deviations, robust)
             bound = math.log(count) * robust if is_heavy else math.sqrt(count) * largest
-        extent = min(largest, bound)
-        if not LEAST_DEVIATION <= extent / unit <= LARGEST_DEVIATION:
-            unit = 1.0 if extent >= LEAST_DEVIATION else math.ldexp(1.0, math.frexp(extent)[1])
-        return cls(middle - bound, middle + bound, unit)
+        return cls(middle - bound, middle + bound)
 
     def cuts(self, rewards: FloatArray) -> bool:
         """Return whether some of the rewards do not count in full."""

@@ -119,8 +119,10 @@ ZERO_INFLATED_COUNT = 2
 # Contexts this far apart, in standard deviations times √n, are in one place. In two columns that is a sixth of what a
 # uniform variable spans; in ten of them hardly any two contexts are in one place. python -m benchmarks.showdown
 PLACE_WIDTH = 0.35
-# Of more actions it is not counted how often each was played.
-SHORT_LIST = 64
+# A look that costs more than this share of what it may find is taken only while the ration lasts,
+CHEAP_LOOK = 0.1
+# and only in this share of the places, those that are visited least.
+RARE_PLACES = 0.3
 # At most so many plays are remembered, and then every second: a look at them takes as long as a decision.
 REMEMBERED_PLAYS = 2048
 
@@ -142,3 +144,15 @@ CHANGE_LIMIT = 12.0
 # From this share of the limit on, which a model that holds passes in one of about 400 rounds, a fit does not begin the
 # test again.
 SUSPECT_SHARE = 0.5
+
+# How long rewards take, in decisions: python benchmarks/default/shops.py --shop late
+
+# As long as rewards are all the same, all are waited for until this share of the decisions is settled,
+NEARLY_ALL = 0.9
+# and where they differ, until this share is,
+MOST = 0.5
+# or so many are: purchases come before silences do.
+FIRST_SETTLED = 64
+# Later a decision that has waited longer than any of the last rewards that were told, of so many to twice as many, is
+# lost, and not waited for.
+RECENT_WAITS = 256

@@ -140,7 +140,7 @@ def _evidence(
     rewards: FloatArray,
     mean_precision: float | None,
 ) -> tuple[float, float, FloatArray]:
-    """Return log N(y; c, Σ) − ½·precision·c² at the best c, that c, and Σ⁻¹(y − c); c = 0 where no precision is given."""
+    """Return log N(y; c, Σ) − ½·precision·c² at the best c, that c, and Σ⁻¹(y − c); c = 0 without a precision."""
     covariance = variance * kernel(points)
     covariance.flat[:: len(points) + 1] += noise
     log_determinant = factorise(covariance)

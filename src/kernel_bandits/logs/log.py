@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -24,6 +24,8 @@ PolicyT = TypeVar("PolicyT", bound=Policy)
 T = TypeVar("T")
 # A table as columns of equal length by name: arrays of numbers, or of objects where there are text, dates or gaps.
 Columns: TypeAlias = Mapping[str, NDArray[Any]]
+# What a log has of every round besides its context.
+OF_ROUNDS = ("played", "rewards", "propensities", "probabilities", "offered")
 # Columns are inferred from at most this many rows; describe by features= what these do not show.
 MOST_INFERRED = 20_000
 # Numbers of actions are rows of a catalogue; larger ones are rather identifiers.
@@ -42,6 +44,15 @@ def require_rows(name: str, values: NDArray[Any], valid: NDArray[np.bool_], expe
         raise refuse(name, row, expected, values[row].tolist())
 
 
+def require_once(expected: str, values: Iterable[Any], cure: str) -> None:
+    """Raise if a value comes again."""
+    known = set()
+    for value in values:
+        if value in known:
+            raise InputError(f"log: expected {expected}, got {value!r} twice; {cure}.")
+        known.add(value)
+
+
 def columns_of(table: Any) -> Columns:
     """Return the columns of a pandas, polars or pyarrow frame, of a mapping, or of rows."""
     if not isinstance(table, Mapping) and not is_frame(table):
@@ -51,6 +62,7 @@ def columns_of(table: Any) -> Columns:
         names = table.dtype.names or ()
     else:
         names = table.column_names if hasattr(table, "column_names") else getattr(table, "columns", table)
+    require_once("columns with different names", names, "drop or rename one")
     return {str(name): as_column(table[name]) for name in names}
 
 
@@ -74,14 +86,21 @@ def as_column(values: Any) -> NDArray[Any]:
 
 
 def rows_of(columns: Columns, count: int) -> list[dict[str, Any]]:
-    """Return a table as rows, in Python's own values."""
+    """Return a table as rows, in Python's own values, with None for a gap wherever the table came from."""
     if not columns:
         return [{} for _ in range(count)]
-    names = list(columns)
-    return [dict(zip(names, row, strict=True)) for row in zip(*(one.tolist() for one in columns.values()), strict=True)]
+    names, listed = list(columns), [one.tolist() for one in columns.values()]
+    for column, values in zip(columns.values(), listed, strict=True):
+        if column.dtype.kind in "fO":
+            gaps = np.isnan(column) if column.dtype.kind == "f" else [is_gap(value) for value in values]
+            for place in np.flatnonzero(gaps):
+                values[place] = None
+    return [dict(zip(names, row, strict=True)) for row in zip(*listed, strict=True)]
 
 
 def _finite(name: str, values: FloatArray) -> FloatArray:
+    if not len(values):
+        raise InputError("log: expected at least one row, got none.")
     finite = np.isfinite(values).reshape(len(values), -1)
     require_rows(name, values, np.asarray(finite.all(axis=1)), "finite numbers")
     return values
@@ -140,8 +159,6 @@ class Log:
     def __post_init__(self) -> None:
         rewards = _finite("reward", as_vector("rewards", self.rewards))
         propensities = as_vector("propensities", self.propensities)
-        if not len(rewards):
-            raise InputError("log: expected at least one row, got none.")
         valid = (propensities > 0.0) & (propensities <= 1.0)
         require_rows("propensity", propensities, valid, "a probability above 0 and at most 1")
         distinct, codes = _distinct(self.played)
@@ -190,8 +207,7 @@ class Log:
 
     def _of_table(self, contexts: Columns, distinct: list[Any], codes: NDArray[np.intp]) -> dict[str, Any]:
         """Return the places of the played arms, the arms or described actions, their names, and the features."""
-        described = [] if self.features is None else _described(self.features)
-        offer = [*described, *(() if self.actions is None else as_plain_actions(self.actions))]
+        offer = [*self.arms, *(() if self.actions is None else as_plain_actions(self.actions))]
         actions: dict[Any, Any] = {}
         for action in (*offer, *_in_order(distinct, bool(offer))):
             key = key_of(action)
@@ -269,7 +285,7 @@ class Log:
     def joined(cls, logs: Sequence[Log]) -> Log:
         """Return logs with the same catalogue as one, in order."""
         whole = copy.copy(logs[0])
-        for name in ("played", "rewards", "propensities", "probabilities", "offered"):
+        for name in OF_ROUNDS:
             values = [getattr(log, name) for log in logs]
             missing = any(value is None for value in values)
             object.__setattr__(whole, name, None if missing else np.concatenate(values))
@@ -280,6 +296,11 @@ class Log:
             together = {name: np.concatenate([one[name] for one in contexts]) for name in contexts[0]}
         object.__setattr__(whole, "contexts", together)
         return whole
+
+    @property
+    def arms(self) -> tuple[Any, ...]:
+        """The arms that the description of a table names."""
+        return () if self.features is None else self.features.choices.arms
 
     @property
     def without_contexts(self) -> bool:
@@ -295,7 +316,7 @@ class Log:
     def rows(self, chosen: slice | NDArray[Any]) -> Log:
         """Return a log of some of the rows."""
         part = copy.copy(self)
-        for name in ("played", "rewards", "propensities", "probabilities", "offered"):
+        for name in OF_ROUNDS:
             value = getattr(self, name)
             object.__setattr__(part, name, None if value is None else value[chosen])
         own = self.contexts
@@ -430,14 +451,6 @@ def _in_order(distinct: Sequence[Any], some_known: bool) -> Sequence[Any]:
     return sorted(distinct, key=lambda action: str(key_of(action)))
 
 
-def action_features(log: Log, action: Any) -> Mapping[str, Any]:
-    """Return the columns of an action of a table, wherever they were described."""
-    known = log.features.actions if log.features is not None else None
-    if isinstance(action, Mapping):
-        return action
-    return {ARM: action, **(known.rows.get(action, {}) if isinstance(known, Arms) else {})}
-
-
 def _columns(row: Mapping[str, Any], side: Any) -> Any:
     """Return the columns of a row that are described; what is missing is for the policy to refuse."""
     if not isinstance(side, Mapping) or row.keys() == side.keys():
@@ -476,11 +489,6 @@ def key_of(action: Any) -> Any:
     if not isinstance(action, Mapping):
         return action
     return action[ARM] if ARM in action else tuple(sorted((str(name), str(value)) for name, value in action.items()))
-
-
-def _described(features: Features) -> list[Any]:
-    """Return the arms that a description names."""
-    return list(features.actions.labels) if isinstance(features.actions, Arms) else []
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,9 +14,17 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, needs
-from kernel_bandits.logs.log import Columns, ContinuousLog, Log, as_plain_actions, columns_of, key_of, refuse
+from kernel_bandits.logs.log import (
+    Columns,
+    ContinuousLog,
+    Log,
+    as_plain_actions,
+    columns_of,
+    key_of,
+    refuse,
+    require_once,
+)
 from kernel_bandits.logs.vowpal import of_decision_json, read_text
-from kernel_bandits.tables.arms import Arms
 from kernel_bandits.tables.features import Features
 from kernel_bandits.tables.rows import is_frame
 from kernel_bandits.tables.values import is_gap
@@ -108,10 +116,10 @@ def read(
         if data and _is_decision(data[0]):
             return _of_service(data, actions, features)
         return as_log(_of_records(data), roles)
-    return as_log(columns_of(data), roles, is_frame(source))
+    return as_log(columns_of(data), roles)
 
 
-def as_log(columns: Columns, roles: Roles, in_memory: bool = False) -> Log | ContinuousLog:
+def as_log(columns: Columns, roles: Roles) -> Log | ContinuousLog:
     """Return columns as a log."""
     if not len(next(iter(columns.values()), ())):
         raise InputError("log: expected at least one row, got none.")
@@ -125,7 +133,7 @@ def as_log(columns: Columns, roles: Roles, in_memory: bool = False) -> Log | Con
                 # a place on the page is no quantity
                 places = [f"position {place:g}" for place in numbers("position", columns["position"])]
                 columns = {**columns, "position": np.array(places, dtype=object)}
-    renamed = context_columns(tuple(columns), context, features, names, in_memory)
+    renamed = context_columns(tuple(columns), context, features, names)
     shown = {name: _get(columns, column, "context") for column, name in renamed.items()}
     rewards = numbers("reward", _get(columns, names["reward"] or "reward", "reward"))
     if "density" in columns and names["action"] is None:
@@ -176,7 +184,6 @@ def context_columns(
     context: Sequence[str] | None,
     features: Features | None,
     roles: Mapping[str, str | None],
-    in_memory: bool = False,
 ) -> dict[str, str]:
     """Return the columns of the context, each with its name as a policy knows it."""
     if context is not None:
@@ -187,17 +194,18 @@ def context_columns(
         return {name if name in names else f"{PREFIX}{name}": name for name in wanted}
     known = {*roles.values(), "action", "action_index", "index", "reward", "propensity", "probabilities"}
     left = [name for name in names if name not in known]
-    if in_memory and not found and left:
+    # records of decisions and of runs have further columns, and a context that may be empty
+    if left and not found and not {"index", "action_index", "density"}.intersection(names):
         raise InputError(
             f"context: expected columns {PREFIX}…, got {', '.join(left)}; name those of the context with context=[…], "
-            "or give features=, or context=[] for none."
+            "or context=[] for none (--context NAME or --context '' on the command line), or give features=."
         )
     return found
 
 
 def _with_probabilities(log: Log, table: Any, known: Sequence[Any] | None) -> Log:
     """Return a log with probabilities in the order of the arms that are known, where there is one."""
-    order = known if known is not None else _labels(log.features)
+    order = known if known is not None else log.arms
     width = np.size(table[0])
     if len(order) != width:
         return log
@@ -205,10 +213,6 @@ def _with_probabilities(log: Log, table: Any, known: Sequence[Any] | None) -> Lo
     found = np.zeros((len(log), len(log.names)))
     found[:, places] = lists("probabilities", table, width)
     return log.with_probabilities(found)
-
-
-def _labels(features: Features | None) -> Sequence[Any]:
-    return features.actions.labels if features is not None and isinstance(features.actions, Arms) else ()
 
 
 def as_numbers(values: Any) -> FloatArray | None:
@@ -275,9 +279,7 @@ def _read_csv(path: Path) -> dict[str, list[Any]]:
         header = next(reader, None)
         if not header:
             raise InputError(f"{path}: expected a line of column names, got an empty file.")
-        twice = [name for name in dict.fromkeys(header) if name and header.count(name) > 1]
-        if twice:
-            raise InputError(f"{path}: expected columns with different names, got {twice[0]!r} twice; rename one.")
+        require_once("columns with different names", filter(None, header), "drop or rename one")
         rows: list[list[str]] = []
         for row in filter(None, reader):
             if len(row) != len(header):
@@ -354,17 +356,23 @@ def _of_service(rows: Sequence[Mapping[str, Any]], actions: Any, features: Featu
     Decisions that were not activated, and imported rounds without a propensity, say nothing. Those without a reward
     are left out and counted.
     """
-    active = [
-        row
-        for row in rows
-        if row.get("active", True) and not (row.get("group") == "imported" and row.get("propensity") is None)
-    ]
-    kept = [row for row in active if row.get("reward") is not None]
+    kept, left_out = [], 0
+    for place, row in enumerate(rows):
+        drawn = row.get("propensity") is not None
+        if not row.get("active", True) or (row.get("group") == "imported" and not drawn):
+            continue
+        if row.get("reward") is None:
+            left_out += 1
+        elif drawn:
+            kept.append(row)
+        else:
+            raise refuse("propensity", place, "a probability", "none; set exploration_floor in the service")
     if not kept:
         raise InputError("log: expected at least one decision with a reward, got none.")
-    for number, row in enumerate(rows):
-        if row in kept[:1] and row.get("propensity") is None:
-            raise refuse("propensity", number, "a probability", "none; set exploration_floor in the service")
+    if all("number" in row for row in kept):
+        require_once("each decision once", (row["number"] for row in kept), "drop what was exported twice")
+        # an interval that is watched needs the order of the decisions
+        kept.sort(key=lambda row: int(row["number"]))
     played = [
         row["action"] if row.get("arm") is None or isinstance(row["action"], Mapping) else row["arm"] for row in kept
     ]
@@ -376,17 +384,17 @@ def _of_service(rows: Sequence[Mapping[str, Any]], actions: Any, features: Featu
         [row["context"] for row in kept],
         played,
         np.array([row["reward"] for row in kept], dtype=float),
-        np.array([np.nan if row.get("propensity") is None else row["propensity"] for row in kept], dtype=float),
+        np.array([row["propensity"] for row in kept], dtype=float),
         known or None,
         features=features,
-        left_out=len(active) - len(kept),
+        left_out=left_out,
     )
     return _with_offers(log, kept, offers, actions)
 
 
 def _with_offers(log: Log, rows: Sequence[Mapping[str, Any]], offers: Sequence[Any], actions: Any) -> Log:
     """Return a log with what was on offer in each decision, and the probabilities where their order is known."""
-    default = as_plain_actions(actions) if actions is not None else list(_labels(log.features))
+    default = as_plain_actions(actions) if actions is not None else list(log.arms)
     offered = np.zeros((len(log), len(log.names)), dtype=bool)
     table: FloatArray | None = np.zeros(offered.shape)
     for number, (row, offer) in enumerate(zip(rows, offers, strict=True)):

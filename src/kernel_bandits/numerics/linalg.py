@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from ctypes import CDLL
 from functools import cached_property
+from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits.values import Rows, evolve
+from kernel_bandits.values import Rows, copied, evolve
 
 # OpenBLAS computes products of up to this many multiplications, and matrix-vector products of up to this many entries,
 # in the calling thread; for these NumPy is equally fast and has less overhead.
@@ -31,7 +34,7 @@ TRIANGULAR_PRODUCT = 700_000
 MIRROR_ROWS = 128
 _BELOW_DIAGONAL = np.tri(MIRROR_ROWS, k=-1, dtype=bool)
 # An array, since NumPy converts a Python 0.0 at every call.
-_ZERO = np.zeros(())
+ZERO = np.zeros(())
 
 
 def appended_to(vector: FloatArray, value: float) -> FloatArray:
@@ -41,14 +44,9 @@ def appended_to(vector: FloatArray, value: float) -> FloatArray:
     return longer
 
 
-def not_negative(values: FloatArray) -> FloatArray:
-    """Return max(v, 0), for values that rounding may have made negative."""
-    return np.maximum(values, _ZERO)
-
-
 def safe_sqrt(variance: FloatArray) -> FloatArray:
     """Return √max(v, 0): the one place that guards against variances made negative by rounding."""
-    return np.sqrt(np.maximum(variance, _ZERO))
+    return np.sqrt(np.maximum(variance, ZERO))
 
 
 def half_inverse(root: FloatArray) -> FloatArray:
@@ -65,7 +63,7 @@ def times_upper(rows: FloatArray, upper: FloatArray) -> FloatArray:
     if len(rows) == 1:
         return blas.dtrmv(upper.T, rows[0], lower=1)[None, :]
     if product <= TRIANGULAR_PRODUCT:
-        return times(rows, upper)
+        return blas.dgemm(1.0, upper.T, rows.T).T
     # (upperᵀ·rowsᵀ)ᵀ, seen by Fortran as lower times a matrix stored by columns
     return blas.dtrmm(1.0, upper.T, rows.T, lower=1, overwrite_b=1).T
 
@@ -81,11 +79,6 @@ def times(rows: FloatArray, matrix: FloatArray) -> FloatArray:
     if rows.size * matrix.shape[1] <= SINGLE_THREADED_PRODUCT:
         return rows.dot(matrix)
     return blas.dgemm(1.0, matrix.T, rows.T).T
-
-
-def plus_times(addend: FloatArray, rows: FloatArray, matrix: FloatArray) -> FloatArray:
-    """Return addend + rows·matrix in a new array."""
-    return blas.dgemm(1.0, matrix.T, rows.T, beta=1.0, c=addend.T).T if rows.size else addend.copy()
 
 
 def lower_solve(factor: FloatArray, rows: FloatArray) -> FloatArray:
@@ -259,8 +252,8 @@ def correlate(normals: FloatArray, covariance: FloatArray) -> FloatArray:
 
 
 def largest_eigenvalue(symmetric: FloatArray) -> float:
-    """Return the largest eigenvalue of a positive semi-definite matrix, at least 0."""
-    return max(float(np.linalg.eigvalsh(symmetric)[-1]), 0.0)
+    """Return the largest eigenvalue of a positive semi-definite matrix, at least 0; that of an empty one is 0."""
+    return float(np.linalg.eigvalsh(symmetric).max(initial=0.0))
 
 
 # A symmetric matrix that gains a row and a column now and then, as a value: what is new waits beside it and joins in
@@ -324,7 +317,9 @@ class Symmetric:
         terms, signs, size = self._terms, self._signs, self.size
         if not terms.size:
             if len(self._matrix) == size and sign < 0.0:
-                return evolve(self, _matrix=minus_outer(self._matrix, vector))
+                after = copied(self)
+                after._matrix = minus_outer(self._matrix, vector)
+                return after
             length = waiting_rows(size)
             terms, signs = Rows(length, width=size + length), Rows(length)
         after = evolve(self, _terms=terms.appended(vector), _signs=signs.appended(sign))
@@ -387,8 +382,8 @@ class Symmetric:
 
 
 # Threads: a round with a few hundred anchors makes tens of matrix products of a few microseconds each, and distributing
-# them over threads costs more than it saves. Setting the limit needs threadpoolctl, which is optional; without it BLAS
-# uses its own settings.
+# them over threads costs more than it saves, many times more where other programs run too. threadpoolctl finds every
+# BLAS; without it the OpenBLAS of NumPy's and SciPy's wheels are found, and others use their own settings.
 
 # OpenBLAS uses several threads for matrix-vector products from this many rows on, and for other products from this many
 # multiplications.
@@ -413,14 +408,10 @@ class _OneThread:
     @cached_property
     def libraries(self) -> list[tuple[Callable[[], int], Callable[[int], None]]]:
         """The getter and setter of the thread count, for each library that had several threads at first access."""
-        try:
-            from threadpoolctl import ThreadpoolController
-        except ImportError:
-            return []
-        found = ThreadpoolController().select(user_api="blas").lib_controllers
-        of_scipy = [library for library in found if "scipy.libs" in library.filepath]
-        chosen = found if self._everywhere or not of_scipy else of_scipy
-        return [_accessors(library) for library in chosen if library.num_threads > 1]
+        found = _blas_libraries()
+        of_scipy = [accessors for path, accessors in found if "scipy.libs" in path]
+        chosen = of_scipy if of_scipy and not self._everywhere else [accessors for _, accessors in found]
+        return [(ask, set_threads) for ask, set_threads in chosen if ask() > 1]
 
     def __enter__(self) -> None:
         with self._lock:
@@ -438,15 +429,32 @@ class _OneThread:
                     set_threads(threads)
 
 
-def _accessors(library: Any) -> tuple[Callable[[], int], Callable[[int], None]]:
-    """Return the library's getter and setter, directly if their names are known: a lookup takes longer than a call."""
+def _blas_libraries() -> list[tuple[str, tuple[Callable[[], int], Callable[[int], None]]]]:
+    """Return where each BLAS library lies, and the getter and setter of its thread count."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        homes = [Path(str(package.__file__)).parent for package in (np, scipy)]
+        folders = [folder for home in homes for folder in (home.with_name(f"{home.name}.libs"), home / ".dylibs")]
+        paths = [str(path) for folder in folders for path in folder.glob("*openblas*")]
+        # they are loaded already: opening one again returns the same library
+        found = [(path, _accessors(CDLL(path))) for path in paths]
+        return [(path, accessors) for path, accessors in found if accessors]
+    return [
+        (library.filepath, _accessors(library.dynlib) or (library.get_num_threads, library.set_num_threads))
+        for library in ThreadpoolController().select(user_api="blas").lib_controllers
+    ]
+
+
+def _accessors(library: Any) -> tuple[Callable[[], int], Callable[[int], None]] | None:
+    """Return OpenBLAS's own getter and setter, if their names are known: threadpoolctl's take longer than the call."""
     for prefix in ("scipy_", ""):
         for suffix in ("", "64_", "_64"):
-            ask = getattr(library.dynlib, f"{prefix}openblas_get_num_threads{suffix}", None)
-            set_threads = getattr(library.dynlib, f"{prefix}openblas_set_num_threads{suffix}", None)
+            ask = getattr(library, f"{prefix}openblas_get_num_threads{suffix}", None)
+            set_threads = getattr(library, f"{prefix}openblas_set_num_threads{suffix}", None)
             if ask is not None and set_threads is not None:
                 return ask, set_threads
-    return library.get_num_threads, library.set_num_threads
+    return None
 
 
 one_thread = _OneThread()
@@ -464,7 +472,7 @@ def threads_for(size: int, count: int = 1) -> AbstractContextManager[None]:
 
 def factorisation_threads(size: int) -> AbstractContextManager[None]:
     """Return a context for factorising a ``size``×``size`` matrix; LAPACK uses threads even for the smallest."""
-    return in_one_thread() if size < WORTH_FACTORISING_TOGETHER else _NOTHING_TO_CHANGE
+    return one_thread if size < WORTH_FACTORISING_TOGETHER and one_thread.libraries else _NOTHING_TO_CHANGE
 
 
 def in_one_thread() -> AbstractContextManager[None]:

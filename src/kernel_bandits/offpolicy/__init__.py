@@ -21,7 +21,7 @@ from kernel_bandits.offpolicy.estimators import (
     switch_doubly_robust,
 )
 from kernel_bandits.offpolicy.learning import LearnedFrom, learn_from
-from kernel_bandits.offpolicy.overlap import Overlap, overlap_of
+from kernel_bandits.offpolicy.overlap import Overlap
 from kernel_bandits.offpolicy.replay import Replay, replay
 from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel
 from kernel_bandits.offpolicy.sequences import (
@@ -63,7 +63,6 @@ __all__ = [
     "marginalised",
     "marginalised_doubly_robust",
     "modelled_terms",
-    "overlap_of",
     "replay",
     "self_normalised",
     "shrunk_doubly_robust",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kernel_bandits import presets
 from kernel_bandits.arrays import FloatArray, as_points, as_vector
 from kernel_bandits.errors import InputError
-from kernel_bandits.logs.log import Log, key_of, require_rows
+from kernel_bandits.logs.log import Log, key_of
 from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel, Written, cross_fitted
 from kernel_bandits.policy import load
 from kernel_bandits.policy.policy import Policy
@@ -78,11 +78,11 @@ class Play:
         if callable(candidate):
             return cls(function=candidate)
         if isinstance(candidate, (int, str, Path, np.integer)):
-            known = ", ".join(map(repr, log.names[:10]))
+            known = ", ".join(map(repr, log.names[:10])) + (", …" if len(log.names) > 10 else "")
             hint = nearest(str(candidate), [*map(str, log.names), *presets.__all__])
             raise InputError(
-                f"candidate: expected one of the actions {known}, …, the file of a saved policy, or a preset such as "
-                f"'ek_ucb', got {candidate!r}{hint}"
+                f"candidate: expected one of the actions {known}, the file of a saved policy, or a preset such as "
+                f"'ek_ucb', got {candidate!r}{hint or '; name an action that was never played by actions= of the log.'}"
             )
         shape = (len(log), len(log.names))
         table = np.asarray(candidate, dtype=float) if np.ndim(candidate) == 2 else None
@@ -118,13 +118,8 @@ class Play:
 
     def rows(self, chosen: slice) -> Play:
         """Return what the candidate would have done in some of the rounds."""
-        return Play(
-            None if self.table is None else self.table[chosen],
-            self.row,
-            self.function,
-            self.policies,
-            None if self.folds is None else self.folds[chosen],
-        )
+        table = None if self.table is None else self.table[chosen]
+        return replace(self, table=table, folds=None if self.folds is None else self.folds[chosen])
 
     def probabilities(self, log: Log, start: int = 0) -> FloatArray:
         """Return the probabilities of every action in the rounds of a log, shape (n, A).
@@ -244,8 +239,9 @@ def _place(answer: Any, known: Sequence[Any], log: Log) -> int:
 
 def _require(table: FloatArray, start: int) -> None:
     valid = (table >= 0.0).all(axis=1) & (np.abs(table.sum(axis=1) - 1.0) <= SUM_TOLERANCE)
-    try:
-        require_rows("candidate", table, valid, "probabilities from 0 to 1 with sum 1")
-    except InputError as reason:
-        offset = f" (rows counted from row {start} of the log)" if start else ""
-        raise InputError(f"{reason}{offset}") from None
+    if not valid.all():
+        row = int(np.flatnonzero(~valid)[0])
+        raise InputError(
+            f"candidate: expected probabilities from 0 to 1 with sum 1, got {table[row].tolist()} in row {start + row} "
+            "of the log."
+        )

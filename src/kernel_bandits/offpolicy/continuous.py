@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from scipy.special import ndtr
+import scipy
 
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_vector
@@ -46,7 +46,7 @@ def _epanechnikov_mass(offsets: FloatArray) -> FloatArray:
 
 
 _MASSES: dict[Callable[[FloatArray], FloatArray], Callable[[FloatArray], FloatArray]] = {
-    gaussian: ndtr,
+    gaussian: lambda offsets: scipy.special.ndtr(offsets),
     epanechnikov: _epanechnikov_mass,
 }
 _SMOOTHERS = {"gaussian": gaussian, "epanechnikov": epanechnikov}

@@ -7,7 +7,8 @@ estimate Σ_a π(a)·q(a) of the round.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,15 +42,9 @@ class Rounds:
     @classmethod
     def joined(cls, parts: Sequence[Rounds]) -> Rounds:
         """Return the rounds of all parts, in order."""
-        weights, rewards, predicted, direct = (
-            _joined(parts, name) for name in ("weights", "rewards", "predicted", "direct")
-        )
-        marginal = None if parts[0].marginal is None else _joined(parts, "marginal")
-        return cls(weights, rewards, predicted, direct, marginal)
-
-
-def _joined(parts: Sequence[Rounds], name: str) -> FloatArray:
-    return np.concatenate([getattr(part, name) for part in parts])
+        columns: list[list[Any]] = [[getattr(part, one.name) for part in parts] for one in fields(cls)]
+        joined: list[Any] = [None if column[0] is None else np.concatenate(column) for column in columns]
+        return cls(*joined)
 
 
 def inverse_propensity(rounds: Rounds) -> FloatArray:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import chdtrc
+import scipy
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.logs.log import Log
@@ -112,11 +112,11 @@ def overlap_of(parts: Sequence[Plays], left_out: int = 0) -> Overlap:
     if len(ratios) == len(parts):
         surplus, covariance = (np.sum(each, axis=0) for each in zip(*ratios, strict=True))
         likely = _ratio_probability(surplus, covariance)
-    count, total, squares = len(weights), float(weights.sum()), float(weights @ weights)
+    count, total = len(weights), float(weights.sum())
     heaviest = int(weights.argmax())
     found = Overlap(
         rounds=count,
-        effective_sample_size=total * total / squares if squares else 0.0,
+        effective_sample_size=effective_rounds(weights),
         largest_weight=float(weights[heaviest]),
         heaviest_round=heaviest,
         mean_weight=total / count,
@@ -129,13 +129,19 @@ def overlap_of(parts: Sequence[Plays], left_out: int = 0) -> Overlap:
     return replace(found, wrong=wrong, warnings=(*_warnings(found, weights), *wrong))
 
 
+def effective_rounds(weights: FloatArray) -> float:
+    """Return (Σw)²/Σw²."""
+    squares = float(weights @ weights)
+    return float(weights.sum()) ** 2 / squares if squares else 0.0
+
+
 def _ratio_probability(surplus: FloatArray, covariance: FloatArray) -> float:
     """Return the probability of plays at least as uneven: χ² with the rank of the covariance as its degrees."""
     values, vectors = np.linalg.eigh(covariance)
     kept = values > 1e-9 * max(float(values[-1]), 1e-300)
     if not kept.any():
         return 1.0
-    return float(chdtrc(int(kept.sum()), (((vectors.T @ surplus)[kept]) ** 2 / values[kept]).sum()))
+    return float(scipy.special.chdtrc(int(kept.sum()), (((vectors.T @ surplus)[kept]) ** 2 / values[kept]).sum()))
 
 
 def _wrong(found: Overlap, weights: FloatArray) -> list[str]:
@@ -158,9 +164,9 @@ def _warnings(found: Overlap, weights: FloatArray) -> list[str]:
     words = []
     if found.effective_sample_size < FEW_EFFECTIVE:
         words.append(
-            f"the log can hardly answer: it holds {found.effective_sample_size:,.0f} effective rounds of "
-            f"{found.rounds:,}, and fewer than {FEW_EFFECTIVE:g} make intervals too short. Log more, with more "
-            "exploration, or ask about a candidate closer to what was played."
+            f"{found.effective_sample_size:,.0f} of {found.rounds:,} rounds are effective, and fewer than "
+            f"{FEW_EFFECTIVE:g} make intervals for one look too short. Log more, with more exploration, or ask about a "
+            "candidate closer to what was played."
         )
     share = found.largest_weight / weights.sum() if weights.any() else 0.0
     if share > HEAVY_SHARE:

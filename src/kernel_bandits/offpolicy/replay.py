@@ -53,7 +53,10 @@ def replay(
         seed: of the rejection and the bootstrap.
     """
     if not isinstance(policy, Policy):
-        raise InputError(f"policy: expected a policy, got {type(policy).__name__}.")
+        raise InputError(
+            f"policy: expected a policy that learns in place, got {type(policy).__name__}; build one, such as "
+            "kb.ek_ucb(features=log.features) for a table."
+        )
     least = _least(log, least_propensity)
     generator = np.random.default_rng(seed)
     coins = generator.random(len(log))

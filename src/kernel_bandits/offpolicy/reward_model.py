@@ -140,6 +140,27 @@ class CrossFit:
         return rewards
 
 
+@dataclass(frozen=True)
+class EarlierMean:
+    """The mean reward of earlier rounds as a prediction for every action, shape (n,)."""
+
+    means: FloatArray
+
+    @classmethod
+    def of(cls, rewards: FloatArray, first: float) -> EarlierMean:
+        """Return the mean of ``first`` and all rewards before each round."""
+        return cls((first + np.cumsum(rewards) - rewards) / np.arange(1, len(rewards) + 1))
+
+    def rows(self, chosen: slice) -> EarlierMean:
+        """Return the predictions of some of the rounds."""
+        return EarlierMean(self.means[chosen])
+
+    def predict(self, log: Log, needed: NDArray[np.bool_]) -> FloatArray:
+        """Return the prediction of every action in every round of a log, shape (n, A)."""
+        del log  # the mean depends on nothing else
+        return np.broadcast_to(self.means[:, None], needed.shape)
+
+
 def encoded(model: Policy, log: Log, rounds: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
     """Return contexts (k, d_x) of some rounds and the catalogue (A, d_a) as a model has them."""
     contexts, actions = log.seen_by(model, rounds)

@@ -12,14 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.logs.log import Log, action_features, blocks
+from kernel_bandits.logs.log import Log, blocks
 from kernel_bandits.logs.parts import LogParts
 from kernel_bandits.offpolicy import estimators
 from kernel_bandits.offpolicy.candidates import Candidate, Play
 from kernel_bandits.offpolicy.estimators import Rounds
 from kernel_bandits.offpolicy.intervals import bootstrap, studentised
-from kernel_bandits.offpolicy.overlap import Overlap, Plays, overlap_of
-from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel, Written
+from kernel_bandits.offpolicy.overlap import Overlap, Plays, effective_rounds, overlap_of
+from kernel_bandits.offpolicy.reward_model import CrossFit, EarlierMean, RewardModel, Written
 
 # Rounds times actions that are looked at together.
 CELLS_AT_ONCE = 32_768
@@ -150,6 +150,8 @@ def evaluate(
         level: of the intervals, which are for one look at the end; see :func:`verdict` for logs that grow.
         seed: of presets and of the bootstrap.
     """
+    if not 0.0 < level < 1.0:
+        raise InputError(f"level: expected a probability between 0 and 1, got {level!r}.")
     fitted = fitted_model(log, model, written_by)
     plays = [Play.of(log, one, fitted, seed, written_by) for one in (candidate, baseline) if one is not None]
     values = [_Value.of(log, play, fitted, embedding, written_by, level, seed) for play in plays]
@@ -237,7 +239,8 @@ class _Value:
                 continue
             if self.written_by == "learning":
                 own = weights if name in UNBIASED else np.ones(len(values))
-                one = Estimate(*studentised(values, own, self.level), chosen.get(name))
+                effective = effective_rounds(own * self.rounds.weights)
+                one = Estimate(*studentised(values, own, self.level, effective), chosen.get(name))
             else:
                 one = bootstrapped(values, self.level, self.seed, chosen.get(name))
             if name in SHRUNK and np.isfinite(terms[RECOMMENDED]).all():
@@ -317,7 +320,7 @@ def weighted_spread(probabilities: FloatArray, part: Log) -> FloatArray:
 
 
 def looked_at(
-    log: Log, play: Play, fitted: CrossFit | None, every_action: bool = False
+    log: Log, play: Play, fitted: CrossFit | EarlierMean | None, every_action: bool = False
 ) -> Iterator[tuple[Log, FloatArray, FloatArray | None]]:
     """Yield a log block by block: rounds, the candidate's probabilities, and predicted rewards (n, A).
 
@@ -338,13 +341,17 @@ def looked_at(
 
 def action_labels(log: Any, embedding: Sequence[str] | ArrayLike) -> NDArray[np.intp]:
     """Return a number for each action, the same for actions that do not differ in an embedding."""
-    if isinstance(embedding, (list, tuple)) and embedding and all(isinstance(name, str) for name in embedding):
-        rows = [action_features(log, action) for action in log.catalogue]
+    listed = list(embedding) if isinstance(embedding, (list, tuple)) else []
+    if listed and all(isinstance(name, str) for name in listed):
+        if log.features is None:
+            raise InputError("embedding: expected labels (A,) or (A, k), since these actions have no named columns.")
+        choices = log.features.choices
+        rows = [action if isinstance(action, Mapping) else choices.row_of(action) for action in log.catalogue]
         known = sorted({name for row in rows for name in row})
-        missing = [name for name in embedding if any(name not in row for row in rows)]
+        missing = [name for name in listed if any(name not in row for row in rows)]
         if missing:
             raise InputError(f"embedding: expected columns of the actions ({', '.join(known)}), got {missing[0]!r}.")
-        kinds = [tuple(row[name] for name in embedding) for row in rows]
+        kinds = [tuple(row[name] for name in listed) for row in rows]
     else:
         values = np.asarray(embedding)
         if len(values) != len(log.names):

@@ -15,7 +15,7 @@ from kernel_bandits.logs.log import Log
 from kernel_bandits.logs.parts import LogParts
 from kernel_bandits.offpolicy.candidates import Candidate, Play
 from kernel_bandits.offpolicy.overlap import Overlap, Plays, overlap_of
-from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel
+from kernel_bandits.offpolicy.reward_model import CrossFit, EarlierMean, RewardModel
 from kernel_bandits.offpolicy.sequences import CAPS, CandidateValue, modelled_terms, weighted_terms
 from kernel_bandits.offpolicy.valuation import fitted_model, looked_at, require_log
 
@@ -139,16 +139,18 @@ def verdict(
             itself did.
         reward_range: the lowest and the highest reward that is possible; by default 0 and 1 if all rewards are one of
             these.
-        model: of the rewards, of earlier rounds alone; used where the log has the probabilities of every action. None
-            for weights alone.
+        model: of the rewards, of earlier rounds alone; None for the mean of their rewards. Used where the log has the
+            probabilities of every action, which shares of a trial are; otherwise weights alone count.
         level: of the interval.
         seed: of presets.
     """
     require_log(log)
     known = all(log.each(_has_probabilities))
-    fitted = fitted_model(log, model if known else None, "learning")
     low, high = _range(log, reward_range)
-    plays = [Play.of(log, one, fitted, seed, "learning") for one in (candidate, baseline) if one is not None]
+    plays = [Play.of(log, one, None, seed, "learning") for one in (candidate, baseline) if one is not None]
+    fitted: CrossFit | EarlierMean | None = fitted_model(log, model if known else None, "learning")
+    if known and fitted is None:
+        fitted = EarlierMean.of(log.rewards, 0.5 * (low + high))
     found = log.each(partial(_terms, (low, high)), *plays, *[None] * (2 - len(plays)), fitted)
     overlap = overlap_of([plays for _, plays in found], log.left_out)
     terms = np.concatenate([terms for terms, _ in found], axis=2)
@@ -191,12 +193,14 @@ def _range(log: Log | LogParts, given: tuple[float, float] | None) -> tuple[floa
             "reward_range: expected the lowest and the highest reward that is possible, since rewards are not all 0 "
             f"or 1; those so far go from {log.rewards.min():g} to {log.rewards.max():g}."
         )
-    low, high = map(float, given)
+    low, high = given if isinstance(given, (tuple, list)) and len(given) == 2 else (math.nan, math.nan)
+    if not -math.inf < low < high < math.inf:
+        raise InputError(f"reward_range: expected (lowest, highest), two different finite numbers, got {given!r}.")
     outside = np.flatnonzero((log.rewards < low) | (log.rewards > high))
     if len(outside):
         raise InputError(
             f"reward_range: row {outside[0]} has the reward {log.rewards[outside[0]]:g}, which is not from {low:g} to "
-            f"{high:g}."
+            f"{high:g}; give the range that was possible before the first round, or correct the row."
         )
     return low, high
 
@@ -206,7 +210,7 @@ def _has_probabilities(log: Log) -> bool:
 
 
 def _terms(
-    extent: tuple[float, float], log: Log, play: Play, other: Play | None, fitted: CrossFit | None
+    extent: tuple[float, float], log: Log, play: Play, other: Play | None, fitted: CrossFit | EarlierMean | None
 ) -> tuple[FloatArray, Plays]:
     """Return the terms of a part of a log, and what was played in it."""
     terms, weights, wanted, start = [], [], np.zeros(len(log.names)), 0

@@ -350,7 +350,6 @@ def replayed(model: Policy | TablePolicy) -> tuple[FloatArray, FloatArray, Float
     for row, (point, reward, weight) in enumerate(zip(points, rewards.tolist(), weights.tolist(), strict=True)):
         evaluation = replay.evaluate_finite(point[None, :])
         means[row], stds[row] = evaluation.mean.item(0), evaluation.std.item(0)
-        centred = np.array([(reward - posterior.prior_mean) / posterior.unit])
+        centred = np.array([reward - posterior.prior_mean])
         replay = replay.learned(point[None, :], centred, None if weight == 1.0 else np.array([weight]))
-    deviations = posterior.unit * np.sqrt(stds**2 + posterior.regularization / weights)
-    return posterior.unit * means + posterior.prior_mean, deviations, rewards
+    return means + posterior.prior_mean, np.sqrt(stds**2 + posterior.regularization / weights), rewards

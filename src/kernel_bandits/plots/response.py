@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, needs
-from kernel_bandits.tables import Arms, Column, Cyclic, Date, TablePolicy
+from kernel_bandits.policy.policy import in_words
+from kernel_bandits.tables import Column, Cyclic, Date, TablePolicy
 from kernel_bandits.tables.arms import Action, Offer
 from kernel_bandits.tables.rows import Row, RowLike, as_row
-from kernel_bandits.tables.values import as_plain, is_gap, moment_of, nearest, shown
+from kernel_bandits.tables.values import is_gap, moment_of, nearest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,15 +95,11 @@ def response(
 
 def _column(policy: TablePolicy, name: str) -> tuple[Column, bool]:
     """Return the description of a column, and whether it describes actions."""
-    actions = policy.features.actions
-    described = {
-        False: policy.features.context,
-        True: (actions.columns or {}) if isinstance(actions, Arms) else actions,
-    }
+    described = {False: policy.features.rows.described, True: policy.features.choices.described}
     for of_action, columns in described.items():
-        if isinstance(columns, Mapping) and name in columns:
+        if name in columns:
             return columns[name], of_action
-    known = [key for columns in described.values() if isinstance(columns, Mapping) for key in columns]
+    known = [key for columns in described.values() for key in columns]
     if not known:
         raise InputError(
             f"variable: {name!r} goes through a transformer, so its kind and its values are not known; describe the "
@@ -181,7 +178,8 @@ def _draw_lines(
         label = _label(policy, action)
         if sweep.smooth:
             axes.plot(sweep.places, mean, DASHES[number % len(DASHES)], color=colour, label=label)
-            axes.fill_between(sweep.places, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
+            low, high = ((mean + shift).clip(*policy.reward_range) for shift in (-std, std))
+            axes.fill_between(sweep.places, low, high, color=colour, alpha=0.15, linewidth=0)
         else:
             places = sweep.places + offset[number]
             axes.errorbar(places, mean, std, fmt="o", color=colour, capsize=3, markersize=4, label=label)
@@ -243,18 +241,10 @@ def _label(policy: TablePolicy, action: Action) -> str:
     if not isinstance(action, Mapping):
         return str(action)
     name = policy.codec.choices.name_of(action)
-    return str(name) if name is not None else ", ".join(f"{key} {shown(value)}" for key, value in action.items())
+    return in_words(action) if name is None else str(name)
 
 
 def _rest(context: Row, left_out: Sequence[str]) -> str:
     """Return all other columns of the row, in words."""
-    words = [f"{key} {_short(value)}" for key, value in context.items() if key not in left_out]
-    text = ", ".join(words)
+    text = in_words({key: value for key, value in context.items() if key not in left_out})
     return text if len(text) <= 100 else f"{text[:99]}…"
-
-
-def _short(value: Any) -> str:
-    plain = as_plain(value)
-    if isinstance(plain, float):
-        return f"{plain:.3g}"
-    return "missing" if plain is None else "…" if isinstance(plain, list) else str(plain)

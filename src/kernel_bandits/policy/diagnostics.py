@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from kernel_bandits.kernels import KernelLike
-from kernel_bandits.learning.defaults import CHANGE_LIMIT, FIRST_TESTED_ROUND, TOLERATED_SHIFT
+from kernel_bandits.learning.defaults import CHANGE_LIMIT, FIRST_TESTED_ROUND, RESIDUAL_COUNT, TOLERATED_SHIFT
 from kernel_bandits.posterior.base import KernelChange, Posterior
 from kernel_bandits.posterior.drift import Cusum, ForgettingPosterior, residual
 from kernel_bandits.posterior.nystrom import NystromPosterior
@@ -18,9 +19,10 @@ _FRESH = Cusum(TOLERATED_SHIFT, CHANGE_LIMIT)
 # A dictionary that holds this share of so many observations or more costs 2 to 4 times as much per round as all of them
 # would; before that a round takes well below a millisecond.
 CROWDED_SHARE, CROWDED_ROUNDS = 0.8, 500
-# A reward that is about to be learned, the mean and std predicted of it, λ and its unit, t, and how often the kernel
-# has changed.
-Predicted: TypeAlias = tuple[float, float, float, float, float, int, int]
+# From z² = 2 on, a model is too sure of itself.
+SURPRISED = math.sqrt(2.0)
+# A reward that is about to be learned, the mean and std predicted of it, λ, t, and how often the kernel has changed.
+Predicted: TypeAlias = tuple[float, float, float, float, int, int]
 # Rewards wait until this many are compared with their predictions at once, which costs a third of one by one.
 TOGETHER = 64
 
@@ -46,13 +48,11 @@ class Residuals:
     def after(self, predicted: Iterable[Predicted]) -> Residuals:
         """Return these with further rewards, oldest first, and what was predicted of them."""
         test, changed_at, shifted_up, calm = self.test, self.changed_at, self.shifted_up, self.calm
-        for reward, mean, std, regularization, unit, round_index, kernel_changes in predicted:
+        for reward, mean, std, regularization, round_index, kernel_changes in predicted:
             if round_index < FIRST_TESTED_ROUND:
                 continue
-            test, calm = (
-                test.after(residual(reward, mean, std, regularization, unit), round_index, kernel_changes),
-                calm + 1,
-            )
+            z = residual(reward, mean, std, regularization)
+            test, calm = test.after(z, round_index, kernel_changes), calm + 1
             if test.changed_at is not None:
                 changed_at, shifted_up, calm = test.changed_at, test.above > test.below, 0
                 test = test.anew(round_index + 1)
@@ -62,9 +62,10 @@ class Residuals:
         """Return in words what has changed, and what to do; None if nothing has, or if that is long past."""
         if self.changed_at is None or self.calm >= CALM:
             return None
+        side = "above" if self.shifted_up else "below"
         return (
-            f"rewards from observation {self.changed_at} on were {'above' if self.shifted_up else 'below'} what was "
-            f"predicted of them for longer than chance explains: the process seems to have changed; {advice}."
+            f"rewards from observation {self.changed_at:.0f} on were {side} what was predicted"
+            f" of them for longer than chance explains: the process seems to have changed; {advice}."
         )
 
 
@@ -110,26 +111,42 @@ class Diagnostics:
     warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return one line for each attribute; of the kernel's changes, their number and the last."""
-        apart = ("kernel_changes", "warnings")
-        shown = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in apart}
-        lines = [
-            f"{name}: {value:.6g}" if isinstance(value, float) else f"{name}: {value}" for name, value in shown.items()
-        ]
-        if self.kernel_changes:
-            last = self.kernel_changes[-1]
-            lines.append(
-                f"kernel_changes: {len(self.kernel_changes)}, the last in round {last.round_index}, "
-                f"which gained {last.evidence_gained:.3g} nats"
-            )
-            if last.shares:
-                parts = ", ".join(f"{share:.0%} {name}" for name, share in last.shares)
-                lines.append(f"of the variance of a reward: {parts}")
+        """Return what most readers ask for, a line each; every number is an attribute."""
+        lines = [f"learned: {_count(self.observations, 'reward')}; {_count(self.pending, 'decision')} without one"]
+        last = self.kernel_changes[-1] if self.kernel_changes else None
+        if last is not None and last.shares:
+            shares = dict(last.shares)
+            noise = shares.pop("noise", 0.0)
+            parts = ", ".join(f"{share:.0%} {name}" for name, share in shares.items())
+            lines.append(f"explained: {1.0 - noise:.0%} of how rewards differ ({parts}); the rest is noise")
+        lines.append(f"as predicted: {self._surprise()}")
+        lines += (f"warning: {warning}" for warning in self.warnings)
+        if self.kernel is not None and self.regularization is not None and self.observations:
+            lines.append(f"expected where nothing is known: {self.prior_mean:.3g}")
+            lines.append(f"noise of one reward: {math.sqrt(self.regularization):.3g} (standard deviation)")
+            size = f"{self.dictionary_size} for {self.effective_dimension:.3g} directions in the data"
+            lines.append(f"anchors: {size}, {self.memory_bytes / 1e6:.3g} MB in all")
+            lines.append(f"kernel: {self.kernel}")
+        if last is not None:
+            times, gained = len(self.kernel_changes), f"which gained {last.evidence_gained:.3g} nats"
+            lines.append(f"kernel learned: {times} times, the last in round {last.round_index}, {gained}")
             if last.arm_correlation:
                 lines.append(f"correlation of two arms in one context: {last.arm_correlation:.2f}")
-            shares = ", ".join(f"{share:.3g}" for share in last.relative_lengthscales)
-            lines.append(f"lengthscales over the spread of their columns: {shares}")
-        return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
+            ratios = ", ".join(f"{ratio:.3g}" for ratio in last.relative_lengthscales)
+            lines.append(f"lengthscales over the spread of their columns: {ratios}")
+        return "\n".join(lines)
+
+    def _surprise(self) -> str:
+        """Return in words how far rewards are from what was predicted of them."""
+        if self.observations < FIRST_TESTED_ROUND + RESIDUAL_COUNT or self.kernel is None:
+            return "not known yet"
+        ratio = math.sqrt(self.residual_mean_square)
+        words = "no, a model that is too sure of itself" if ratio > SURPRISED else "yes"
+        return f"{words}; errors are {ratio:.2f} times as large as expected"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def diagnose(

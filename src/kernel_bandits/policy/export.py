@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from kernel_bandits import persistence
+from kernel_bandits.boxes.constraints import Guards
 from kernel_bandits.errors import InputError, UnavailableError
-from kernel_bandits.io import as_path, atomic_write
 from kernel_bandits.kernels.base import with_defaults
 from kernel_bandits.posterior.base import Posterior
 from kernel_bandits.posterior.basis import AnchorBasis
@@ -26,19 +27,26 @@ def export(
     path: str | os.PathLike[str],
     columns: Sequence[str] | None,
     variables: Sequence[Node] | None = None,
+    guards: Guards | None = None,
 ) -> None:
     """Write mean and standard deviation of a posterior as a function of the joint point to a JSON file, atomically.
 
-    The variables say how the columns of a table are encoded, where there is one.
+    The variables say how the columns of a table are encoded, where there is one. Guards have a surface of their own for
+    each output.
     """
-    target = as_path("export", path)
     surface = described(posterior, columns) | ({} if variables is None else {"variables": variables})
-    content = json.dumps(surface, allow_nan=False).encode()
-    try:
-        with atomic_write(target) as file:
-            file.write(content)
-    except OSError as reason:
-        raise InputError(f"export: cannot write {path} ({reason.strerror}); choose another place.") from reason
+    if guards is not None:
+        surface["outputs"] = {name: _limited(guards, name, columns) for name in guards.constraints}
+    persistence.write(json.dumps(surface, allow_nan=False).encode(), path, "export")
+
+
+def _limited(guards: Guards, name: str, columns: Sequence[str] | None) -> Node:
+    """Return the surface of an output, and where it may lie: mean ± deviations·std within the limit."""
+    one, posterior = guards.constraints[name], guards.posteriors[name]
+    if not len(posterior.dictionary_points):
+        raise UnavailableError(f"export: {name} was never measured; pass outputs= with rewards first.")
+    limit = {"limit": one.limit, "side": type(one).__name__.lower(), "deviations": one.deviations}
+    return described(posterior, columns) | {"prior_mean": one.offset} | limit
 
 
 def described(posterior: Posterior, columns: Sequence[str] | None = None) -> Node:
@@ -52,11 +60,6 @@ def described(posterior: Posterior, columns: Sequence[str] | None = None) -> Nod
     if not len(anchors):
         raise UnavailableError(
             "export: the posterior has no anchors; learn some rewards first, or use a kernel policy."
-        )
-    if posterior.unit != 1.0:
-        raise UnavailableError(
-            f"export: the variance of rewards of about {posterior.unit:.0e} is no floating-point number; learn rewards "
-            "in a smaller unit."
         )
     dimension = anchors.shape[1]
     if columns is not None:

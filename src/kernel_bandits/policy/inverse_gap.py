@@ -52,7 +52,7 @@ class InformationSharpness(Sharpness):
         squared_errors = posterior.regularization * posterior.log_determinant
         if squared_errors <= 0.0:
             return 0.0
-        return self.scale * math.sqrt(number_of_actions * posterior.round_index / squared_errors) / posterior.unit
+        return self.scale * math.sqrt(number_of_actions * posterior.round_index / squared_errors)
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice, repeat
 from threading import RLock
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar, final
+from typing import Any, ClassVar, Concatenate, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,8 +34,9 @@ from kernel_bandits.boxes.search import around, candidates, finalists
 from kernel_bandits.confidence import GuaranteedRadius
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import require_columns
+from kernel_bandits.learning.defaults import FIRST_SETTLED, MOST, NEARLY_ALL, RECENT_WAITS
 from kernel_bandits.numerics.linalg import threads_for
-from kernel_bandits.policy.diagnostics import TOGETHER, Diagnostics, Residuals, diagnose
+from kernel_bandits.policy.diagnostics import TOGETHER, Diagnostics, Predicted, Residuals, diagnose
 from kernel_bandits.policy.export import export
 from kernel_bandits.policy.outlook import Outlook, outlook
 from kernel_bandits.posterior.base import Evaluated, Model, Posterior, Prediction
@@ -42,7 +44,7 @@ from kernel_bandits.posterior.basis import AnchorBasis
 from kernel_bandits.posterior.nystrom import NystromPosterior
 from kernel_bandits.posterior.sums import Sums, of_sums
 from kernel_bandits.rng import Seed, entropy_of, reseeded
-from kernel_bandits.values import Pending, Rows, evolve
+from kernel_bandits.values import Pending, copied, evolve
 
 # Beyond this, or below one over it, sums of weights leave nothing of the others.
 LARGEST_WEIGHT = 1e12
@@ -57,8 +59,12 @@ TIE_TOLERANCE = 1e-12
 ROUNDING = float(np.finfo(float).eps)
 # What stands for a box in an outlook: the largest bounds of so many standard deviations, and actions about them within
 # so many widths of the box.
-OUTLOOK, NEAR_BEST = 3.0, 0.1
+OUTLOOK, NEAR_BEST = 6.0, 0.1
+# Vectors of more numbers are left out of explanations.
+LONGEST = 12
 V = TypeVar("V", float, FloatArray)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -152,6 +158,8 @@ class Explanation:
         rest: what all other points add to the mean together.
         prior_mean: the expected reward far from all data, 0 unless it is learned. The contributions are of rewards less
             the prior mean.
+        context_columns: how many of the leading columns of points are the context.
+        box: by which actions are named; None for plain numbers.
     """
 
     mean: float
@@ -161,6 +169,49 @@ class Explanation:
     rewards: FloatArray | None
     rest: float
     prior_mean: float
+    context_columns: int = 0
+    box: Box | None = None
+
+    def __str__(self) -> str:
+        """Return one line for each part of the mean."""
+        split, past = self.context_columns, []
+        for row, point in enumerate(self.points):
+            action: Any = point[split:] if self.box is None else self.box.named(point[split:])
+            reward = None if self.rewards is None else self.rewards.item(row)
+            past.append((self.contributions.item(row), action, point[:split], reward))
+        return explained(self, "", past)
+
+
+def explained(found: Any, name: str, past: Iterable[tuple[float, Any, Any, float | None]]) -> str:
+    """Return an explanation in words: a line for each part of the mean.
+
+    Args:
+        found: what has mean, exploration, prior mean and rest.
+        name: of what was chosen; empty for none.
+        past: contribution, action, context and reward of the past rounds that count most.
+    """
+    lines = [
+        f"expected reward {found.mean:.4g}" + (f" of {name}" if name else ""),
+        f"exploration {found.exploration:+.4g}",
+        f"{found.prior_mean:+.4g} before any reward",
+    ]
+    for share, action, context, reward in past:
+        given = in_words(context)
+        earned = "" if reward is None else f", which earned {reward:.4g}"
+        lines.append(f"{share:+.4g} from {in_words(action)}{f' for {given}' if given else ''}{earned}")
+    return "\n".join([*lines, f"{found.rest:+.4g} from all other rounds"])
+
+
+def in_words(value: Any) -> str:
+    """Return a row, an action or one of their values, for people to read."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {in_words(item)}" for key, item in value.items())
+    if isinstance(value, np.ndarray):
+        # vectors of embeddings are long
+        return ", ".join(f"{number:.4g}" for number in value.tolist()) if value.size <= LONGEST else "…"
+    if isinstance(value, (float, np.floating)):
+        return "missing" if math.isnan(value) else f"{value:.4g}"
+    return "missing" if value is None else "…" if isinstance(value, list) else str(value)
 
 
 class Told(NamedTuple):
@@ -169,6 +220,48 @@ class Told(NamedTuple):
     point: FloatArray
     reward: float
     weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long rewards take, counted in decisions that are asked for until one is told, itself included.
+
+    At first nobody knows. Successes may be told early and silences late: rewards that are all the same say nothing yet,
+    and the first of those that differ little, while most decisions are still to be told.
+
+    Attributes:
+        recent: the longest of the last rewards.
+        before: the longest of ``RECENT_WAITS`` rewards before those.
+        count: how many the last rewards are.
+        newest: the last decision of which the reward was told.
+        low: the least of the rewards.
+        high: the largest.
+    """
+
+    recent: int = 0
+    before: int = 0
+    count: int = 0
+    newest: int = -1
+    low: float = math.inf
+    high: float = -math.inf
+
+    @property
+    def longest(self) -> int:
+        """The longest wait of late; one reward that came a month late is not the rule."""
+        return max(self.recent, self.before)
+
+    def after(self, issued: int, keys: Sequence[int], rewards: Sequence[float]) -> Waits:
+        """Return these with the rewards of further decisions, once this many were asked for."""
+        recent, before, count = self.recent, self.before, self.count
+        if count >= RECENT_WAITS:
+            recent, before, count = 0, recent, 0
+        newest, low, high = max(self.newest, *keys), min(self.low, *rewards), max(self.high, *rewards)
+        return Waits(max(recent, issued - min(keys)), before, count + len(keys), newest, low, high)
+
+    def are_too_few(self, settled: int) -> bool:
+        """Return whether so many settled decisions do not show yet how long rewards take."""
+        share = NEARLY_ALL if self.low >= self.high else MOST if settled < FIRST_SETTLED else 0.0
+        return settled < share * (self.newest + 1)
 
 
 class State:
@@ -182,7 +275,7 @@ class State:
         pending: the joint points (d,) of the decisions that await their reward, by number, oldest first.
         fates: what happened to the last decisions that no longer do: the reward, or words.
         told: rewards that wait for those of earlier decisions, by number, where the model learns in order.
-        longest_wait: the most decisions that were asked for, itself included, before one of them was told.
+        waits: how long rewards have taken so far.
         guards: the constraints with what was measured; None for none.
         residuals: of all rewards but the last ones against what was predicted of them.
         predicted: the last ones, with what was predicted.
@@ -193,28 +286,30 @@ class State:
         "fates",
         "guards",
         "issued",
-        "longest_wait",
         "model",
         "pending",
         "predicted",
         "residuals",
         "rewards_learned",
         "told",
+        "waits",
     )
 
     def __init__(self, model: Model) -> None:
         self.model: Any = model
-        self.told, self.longest_wait = Pending[Told](), 0
+        self.told, self.waits = Pending[Told](), Waits()
         self.rewards_learned = self.issued = 0
         self.dimensions: tuple[int | None, int | None] = (None, None)
         self.pending, self.fates = Pending[FloatArray](), Pending[float | str]()
         self.guards: Guards | None = None
-        self.residuals, self.predicted = Residuals(), Rows(TOGETHER)
+        self.residuals, self.predicted = Residuals(), tuple[Predicted, ...]()
 
     @property
     def barrier(self) -> int:
-        """The first decision that is still to be told; one that waits longer than any did is not waited for."""
-        return next(self.pending.since(self.issued - self.longest_wait + 1), self.issued)
+        """The first decision that is still to be told; one that waits longer than any did lately is not waited for."""
+        waits = self.waits
+        are_too_few = waits.are_too_few(self.issued - len(self.pending))
+        return next(self.pending.since(0 if are_too_few else self.issued - waits.longest + 1), self.issued)
 
     def settling(self, fates: Mapping[int, float | str]) -> dict[str, Any]:
         """Return what changes by decisions that are settled, each with its reward or words as :data:`EXPIRED`."""
@@ -230,15 +325,29 @@ class State:
         return fate if isinstance(fate, str) else f"was told already, with reward {fate!r}"
 
 
-class _LastChoice(NamedTuple):
-    """The last choice of ``select``, of use while the state is the same, so that its update computes nothing twice."""
-
-    state: State | None
-    choice: Choice | None
-    point: FloatArray
+# The last choice of ``select``, with the state it was made in and the chosen point: of use while the state is the same,
+# so that its update computes nothing twice.
+LastChoice: TypeAlias = tuple[State | None, Choice | None, FloatArray]
+_NOTHING_CHOSEN: LastChoice = (None, None, np.empty(0))
 
 
-_NOTHING_CHOSEN = _LastChoice(None, None, np.empty(0))
+def _all_or_nothing(call: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Make a method that may draw leave state and generators as they were where it fails or is interrupted."""
+
+    # Not a context manager of our own: a signal that comes before its __exit__ would hold the lock.
+    @functools.wraps(call)
+    def guarded(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
+        with self._lock:
+            # what an earlier call has drawn is drawn for good
+            self._drawn_from.clear()
+            before = self._state
+            try:
+                return call(self, *arguments, **options)
+            except BaseException:
+                self._take_back(before)
+                raise
+
+    return guarded
 
 
 class Policy(ABC):
@@ -380,12 +489,18 @@ class Policy(ABC):
     @property
     def residuals(self) -> Residuals:
         """The rewards so far against what was predicted of them."""
-        return self._state.residuals.after(self._state.predicted.array.tolist())
+        return self._state.residuals.after(self._state.predicted)
 
     @property
     def pending(self) -> tuple[int, ...]:
         """The ids of the decisions of :meth:`ask` that were neither told nor expired, oldest first."""
         return tuple(self._state.pending)
+
+    @property
+    def awaited(self) -> dict[int, tuple[FloatArray, FloatArray]]:
+        """Context (d_x,) and action (d_a,) of each decision in :attr:`pending`, by its id."""
+        split = self._state.dimensions[0] or 0
+        return {key: (point[:split].copy(), point[split:].copy()) for key, point in self._state.pending.items()}
 
     @property
     def issued(self) -> int:
@@ -395,6 +510,7 @@ class Policy(ABC):
     # A bad kernel or a huge number is reported by an error, so NumPy need not warn of the arithmetic on the way to it.
     @final
     @np.errstate(invalid="ignore", over="ignore")
+    @_all_or_nothing
     def select(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
         """Choose an action for a context.
 
@@ -407,29 +523,18 @@ class Policy(ABC):
             mask: True for the rows that may be played, shape (A,); by default all of them. The other rows may hold
                 anything.
         """
-        with self._lock:
-            before = self._begin()
-            try:
-                decision, choice, point = self._decide(context, actions, mask)
-                self._last = _LastChoice(self._state, choice, point)
-            except BaseException:
-                self._take_back(before)
-                raise
+        decision, choice, point = self._decide(context, actions, mask)
+        self._last = (self._state, choice, point)
         return decision
 
     @final
     @np.errstate(invalid="ignore", over="ignore")
+    @_all_or_nothing
     def preview(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
         """Return what :meth:`select` would return now; changes nothing, random streams included."""
-        with self._lock:
-            before = self._begin()
-            try:
-                decision = self._decide(context, actions, mask)[0]
-                self._take_back(before)
-            except BaseException:
-                # also where the line above was interrupted
-                self._take_back(before)
-                raise
+        before = self._state
+        decision = self._decide(context, actions, mask)[0]
+        self._take_back(before)
         return decision
 
     @final
@@ -460,7 +565,7 @@ class Policy(ABC):
             context = as_vector("context", context, state.dimensions[0])
             action = as_vector("action", action, state.dimensions[1])
             reward = as_reward(reward)
-            evaluated = None
+            evaluated, guards = None, state.guards
             if choice is not None and chosen_in is state and context.tobytes() + action.tobytes() == point.tobytes():
                 evaluated = choice.computed
             else:
@@ -470,25 +575,13 @@ class Policy(ABC):
                 if state.dimensions[0] is None:
                     require_action_columns(action)
                     state = self._described(state, point[None, :], len(context), None)
+            if guards is not None or outputs is not None:
+                guards = self._measured(guards, point, outputs)
             with threads_for(state.model.dictionary_size):
-                after = self._after_reward(state, point, reward, number, evaluated, outputs)
-            self._commit(before, evolve(after, dimensions=(len(context), len(action))))
-
-    def _after_reward(
-        self,
-        state: State,
-        point: FloatArray,
-        reward: float,
-        weight: float,
-        evaluated: Any,
-        outputs: Mapping[str, float] | None,
-    ) -> State:
-        """Return the state with the reward of a point (d,), as it was evaluated if it was."""
-        guards = state.guards
-        if guards is not None or outputs is not None:
-            guards = _measured(self, guards, point, outputs)
-        after = _learning(state, point[None, :], [reward], weight, evaluated=evaluated)
-        return evolve(after, guards=guards, rewards_learned=state.rewards_learned + 1)
+                after = _learning(state, point[None, :], [reward], number, evaluated=evaluated)
+            after.guards, after.dimensions = guards, (len(context), len(action))
+            after.rewards_learned = state.rewards_learned + 1
+            self._commit(before, after)
 
     @final
     def update_many(
@@ -508,32 +601,30 @@ class Policy(ABC):
         with self._lock:
             before = self._state
             state, points, rewards = self._log(contexts, actions, rewards)
+            count = state.rewards_learned + len(points)
             if outputs is None:
                 with threads_for(state.model.dictionary_size, MANY_ROWS):
                     model = state.model.learned(points, rewards)
-                self._commit(before, evolve(state, model=model, rewards_learned=state.rewards_learned + len(points)))
+                self._commit(before, evolve(state, model=model, rewards_learned=count))
                 return
             for point, reward, own in zip(points, rewards.tolist(), _by_reward(outputs, len(rewards)), strict=True):
-                state = self._after_reward(state, point, reward, 1.0, None, own)
-            self._commit(before, state)
+                guards = self._measured(state.guards, point, own)
+                state = _learning(state, point[None, :], [reward], 1.0)
+                state.guards = guards
+            self._commit(before, evolve(state, rewards_learned=count))
 
     @final
+    @_all_or_nothing
     def ask(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
         """Choose an action whose reward arrives later; the decision's ``id`` names it until then.
 
         The standard deviations count the chosen point from now on, so that a burst of asks explores different actions;
         the means wait for :meth:`tell`. The arguments are those of :meth:`select`.
         """
-        with self._lock:
-            before = self._begin()
-            try:
-                decision = self._ask(context, actions, mask)
-            except BaseException:
-                self._take_back(before)
-                raise
-        return decision
+        return self._ask(context, actions, mask)
 
     @final
+    @_all_or_nothing
     def ask_many(self, contexts: ArrayLike, actions: ArrayLike | Box) -> list[Decision]:
         """Choose one action for each of many contexts, whose rewards arrive later: exactly n decisions of :meth:`ask`.
 
@@ -544,17 +635,10 @@ class Policy(ABC):
             contexts: one per row, shape (n, d_x); repeat a context to play several actions in it.
             actions: offered in every round, shape (A, d_a), or round by round, shape (n, A, d_a); or a box.
         """
-        with self._lock:
-            before = self._begin()
-            try:
-                contexts = as_points("contexts", contexts, before.dimensions[0])
-                require_finite("contexts", contexts)
-                offers = repeat(actions) if isinstance(actions, Box) else self._rounds(contexts, actions)[1]
-                decisions = [self._ask(context, each, None) for context, each in zip(contexts, offers, strict=False)]
-            except BaseException:
-                self._take_back(before)
-                raise
-        return decisions
+        contexts = as_points("contexts", contexts, self._state.dimensions[0])
+        require_finite("contexts", contexts)
+        offers = repeat(actions) if isinstance(actions, Box) else self._rounds(contexts, actions)[1]
+        return [self._ask(context, each, None) for context, each in zip(contexts, offers, strict=False)]
 
     @np.errstate(invalid="ignore", over="ignore")
     def _ask(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None) -> Decision:
@@ -661,7 +745,7 @@ class Policy(ABC):
     ) -> State:
         """Return the state with the rewards of open decisions; outputs are those of a single one."""
         points = np.array([state.pending[key] for key in keys])
-        guards = _measured(self, state.guards, points[0], outputs)
+        guards = self._measured(state.guards, points[0], outputs)
         counted = state.rewards_learned + len(keys)
         settled = state.settling(dict(zip(keys, rewards, strict=True)))
         if not state.model.learns_in_order:
@@ -669,8 +753,8 @@ class Policy(ABC):
                 _learning(state, points, rewards, weight, keys), guards=guards, rewards_learned=counted, **settled
             )
         told = zip(keys, map(Told, points, rewards, repeat(weight)), strict=False)
-        longest = max(state.longest_wait, state.issued - min(keys))
-        after = evolve(state, guards=guards, rewards_learned=counted, longest_wait=longest, **settled)
+        waits = state.waits.after(state.issued, keys, rewards)
+        after = evolve(state, guards=guards, rewards_learned=counted, waits=waits, **settled)
         return _caught_up(evolve(after, told=state.told.with_items(dict(told))))
 
     @final
@@ -697,6 +781,8 @@ class Policy(ABC):
         self._commit(state, _caught_up(after) if after.told else after)
 
     @final
+    @np.errstate(invalid="ignore", over="ignore")
+    @_all_or_nothing
     def select_many(self, contexts: ArrayLike, actions: ArrayLike | Box) -> list[Decision]:
         """Choose an action for each of many contexts with the current model, at the speed of matrix products.
 
@@ -708,10 +794,9 @@ class Policy(ABC):
         if isinstance(actions, Box):
             contexts = as_points("contexts", contexts, self._state.dimensions[0])
             require_finite("contexts", contexts)
-            return [self.select(context, actions) for context in contexts]
-        with self._lock:
-            contexts, actions = self._rounds(contexts, actions)
-            choices = self._choices(contexts, actions)
+            return [self._decide(context, actions, None)[0] for context in contexts]
+        contexts, actions = self._rounds(contexts, actions)
+        choices = self._choices(contexts, actions)
         decisions = []
         for choice, offered, context in zip(choices, actions, contexts, strict=True):
             row, bound, propensity = choice.index, choice.upper_bound, choice.propensity
@@ -721,10 +806,10 @@ class Policy(ABC):
         return decisions
 
     @final
+    @_all_or_nothing
     def choices(self, contexts: ArrayLike, actions: ArrayLike) -> list[Choice]:
         """Return what :meth:`select_many` chooses, as rows among the actions, without copies of what was offered."""
-        with self._lock:
-            return self._choices(*self._rounds(contexts, actions))
+        return self._choices(*self._rounds(contexts, actions))
 
     @final
     @np.errstate(over="ignore")
@@ -738,6 +823,7 @@ class Policy(ABC):
         return self.posterior.predict(pair(context, actions, *self._state.dimensions))
 
     @final
+    @np.errstate(invalid="ignore", over="ignore")
     def best(self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None = None) -> Decision:
         """Return the action to use now: the largest expected reward of those known to keep all constraints.
 
@@ -747,6 +833,7 @@ class Policy(ABC):
             return self._best_of(context, actions, mask)[0]
 
     @final
+    @np.errstate(invalid="ignore", over="ignore")
     def outlook(
         self,
         context: ArrayLike,
@@ -768,10 +855,12 @@ class Policy(ABC):
             more_than: x of the probability that more than x is left.
         """
         count = as_count("experiments", experiments)
+        if not math.isfinite(more_than):
+            raise InputError(f"more_than: expected a finite number, got {more_than!r}.")
         with self._lock:
             best, points = self._best_of(context, actions, mask)
             bonus = getattr(self, "bonus", 1.0)
-            return outlook(self.posterior, points, best, bonus, count, as_reward(more_than))
+            return outlook(self.posterior, points, best, bonus, count, float(more_than))
 
     def _best_of(
         self, context: ArrayLike, actions: ArrayLike | Box, mask: ArrayLike | None
@@ -820,10 +909,11 @@ class Policy(ABC):
         return {} if state.guards is None else state.guards.predict(points)
 
     @final
-    def explain(self, decision: Decision, count: int = 5) -> Explanation:
+    def explain(self, decision: Decision, count: int = 5, box: Box | None = None) -> Explanation:
         """Return the past points that contribute most to a decision's mean, and the exploration in its bound.
 
-        The decision is one of :meth:`select` or :meth:`ask`; at most ``count`` points are returned.
+        The decision is one of :meth:`select` or :meth:`ask`; at most ``count`` points are returned. Printed, the
+        explanation has a line for each of them, with settings by name if their box is given.
         """
         if not isinstance(decision, Decision):
             raise InputError(f"decision: expected what select or ask returned, got {type(decision).__name__}.")
@@ -840,6 +930,8 @@ class Policy(ABC):
             rewards=None if rewards is None else rewards[strongest],
             rest=total - float(contributions[strongest].sum()),
             prior_mean=prior_mean,
+            context_columns=len(decision.context),
+            box=box,
         )
 
     @final
@@ -851,14 +943,15 @@ class Policy(ABC):
     ) -> None:
         """Write mean and standard deviation as a function of context and action to a JSON file.
 
-        A few lines of NumPy or JavaScript evaluate it, without this library. A file of this name is replaced.
+        Those of constrained outputs too, with their limits. A few lines of NumPy or JavaScript evaluate it, without
+        this library. A file of this name is replaced.
 
         Args:
             path: of the file.
             columns: names of the columns, context columns first; ``column 0`` and so on unless given.
             variables: how the variables of a table become these columns, where there is one; written as they are.
         """
-        export(self.posterior, path, columns, variables)
+        export(self.posterior, path, columns, variables, self._state.guards)
 
     @final
     def learn_sums(self, basis: AnchorBasis, sums: Sums, context_columns: int) -> None:
@@ -1051,13 +1144,8 @@ class Policy(ABC):
         split = contexts.shape[1]
         points = np.empty((*actions.shape[:2], split + actions.shape[2]))
         points[:, :, :split], points[:, :, split:] = contexts[:, None, :], actions
-        before = self._begin()
-        try:
-            with threads_for(before.model.dictionary_size, MANY_ROWS):
-                return self.choose_many(points)
-        except BaseException:
-            self._take_back(before)
-            raise
+        with threads_for(self._state.model.dictionary_size, MANY_ROWS):
+            return self.choose_many(points)
 
     def _log(self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike) -> tuple[State, FloatArray, FloatArray]:
         """Return the state that knows the columns of a log, its joint points (n, d) and rewards (n,), checked."""
@@ -1131,6 +1219,14 @@ class Policy(ABC):
             )
         return key
 
+    def _measured(self, guards: Guards | None, point: FloatArray, outputs: Mapping[str, float] | None) -> Guards | None:
+        """Return the constraints with what was measured at a point (d,)."""
+        if guards is not None:
+            return guards.learned(point, guards.checked(outputs))
+        if outputs is not None:
+            raise InputError(f"outputs: {type(self).__name__} has no constraints; leave outputs= out.")
+        return None
+
     def _commit(self, before: State, after: State) -> None:
         """Go on with another state: the one assignment."""
         if self._state is not before:
@@ -1139,13 +1235,6 @@ class Policy(ABC):
                 "of this call is kept; do not call a policy from within its own parts."
             )
         self._state = after
-
-    # A context manager of our own would not do here: a signal that comes before its __exit__ would hold the lock.
-
-    def _begin(self) -> State:
-        """Return the state that a call which may draw starts from; what an earlier one has drawn is drawn for good."""
-        self._drawn_from.clear()
-        return self._state
 
     def _take_back(self, state: State) -> None:
         """Return to the state before a call, and the generators to theirs."""
@@ -1176,30 +1265,32 @@ def _learning(
     keys: list[int] | None = None,
     evaluated: Evaluated | None = None,
 ) -> State:
-    """Return the state whose model has rewards at points (n, d) in it, all of one weight.
+    """Return a copy of the state whose model has rewards at points (n, d) in it, all of one weight.
 
     With keys the points were awaited; without, there is one, as it was evaluated if it was.
     """
     model, residuals, predicted = state.model, state.residuals, state.predicted
-    if weight == 1.0 and isinstance(model, Posterior):
+    if weight == 1.0 and isinstance(model, Posterior) and not model.is_provisional:
         if keys is None:
             evaluation, row = evaluated = evaluated or (model.evaluate_finite(points), 0)
-            rows = slice(row, row + 1)
+            means, stds = [evaluation.mean.item(row)], [evaluation.std.item(row)]
         else:
-            evaluation, rows = model.evaluate_awaited(keys, points), slice(None)
-        scale, changes = (model.regularization, model.unit), len(model.kernel_changes)
-        means, stds = evaluation.mean[rows].tolist(), evaluation.std[rows].tolist()
-        for ahead, told in enumerate(zip(rewards, means, stds, strict=True)):
-            predicted = predicted.appended((*told, *scale, model.round_index + ahead, changes))
+            prediction = model.evaluate_awaited(keys, points)
+            means, stds = prediction.mean.tolist(), prediction.std.tolist()
+        changes = len(model.kernel_changes)
+        for offset, told in enumerate(zip(rewards, means, stds, strict=True)):
+            predicted = (*predicted, (*told, model.regularization, model.round_index + offset, changes))
             # a few are compared at once, which is faster
-            if predicted.size == TOGETHER:
-                residuals, predicted = residuals.after(predicted.array.tolist()), Rows(TOGETHER)
+            if len(predicted) == TOGETHER:
+                residuals, predicted = residuals.after(predicted), ()
     weights, numbers = None if weight == 1.0 else np.full(len(points), weight), np.array(rewards)
     if keys is None:
         model = model.learned(points, numbers, weights, evaluated)
     else:
         model = model.settled(keys, points, numbers, weights)
-    return evolve(state, model=model, residuals=residuals, predicted=predicted)
+    after = copied(state)
+    after.model, after.residuals, after.predicted = model, residuals, predicted
+    return after
 
 
 def _caught_up(state: State) -> State:
@@ -1219,17 +1310,6 @@ def _caught_up(state: State) -> State:
         points, rewards = np.array([one.point for one in some]), [one.reward for one in some]
         state, first = _learning(state, points, rewards, weight, keys[first:last]), last
     return evolve(state, told=state.told.without(keys)) if keys else state
-
-
-def _measured(
-    policy: Policy, guards: Guards | None, point: FloatArray, outputs: Mapping[str, float] | None
-) -> Guards | None:
-    """Return the constraints with what was measured at a point (d,)."""
-    if guards is not None:
-        return guards.learned(point, guards.checked(outputs))
-    if outputs is not None:
-        raise InputError(f"outputs: {type(policy).__name__} has no constraints; leave outputs= out.")
-    return None
 
 
 def tie_threshold(largest: V, level: float = 0.0) -> V:

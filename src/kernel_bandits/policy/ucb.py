@@ -112,10 +112,11 @@ class UpperConfidenceBound(Policy):
     def due_row(self, context: FloatArray, actions: FloatArray) -> int | None:
         if self.design is None:
             return None
-        if self.guards is None:
-            return self.design.next_row(self.posterior, context, actions)
-        rows = np.flatnonzero(self.guards.allowed(join(context, actions))[0])
-        row = self.design.next_row(self.posterior, context, actions[rows]) if len(rows) else None
+        posterior, guards = self._state.model, self._state.guards
+        if guards is None:
+            return self.design.next_row(posterior, context, actions)
+        rows = np.flatnonzero(guards.allowed(join(context, actions))[0])
+        row = self.design.next_row(posterior, context, actions[rows]) if len(rows) else None
         return None if row is None else int(rows[row])
 
     def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float] | None:
@@ -205,7 +206,10 @@ class UpperConfidenceBound(Policy):
         return choices
 
     def _choose_block(self, points: FloatArray) -> list[Choice]:
-        """Choose one of the points (n, A, d) in each of n rounds by one matrix product."""
+        """Choose one of the points (n, A, d) in each of n rounds by one matrix product.
+
+        Nothing is played because it was hardly tried: each of n rounds alike would try it.
+        """
         with np.errstate(invalid="ignore", over="ignore"):
             evaluation = self.posterior.evaluate(points.reshape(-1, points.shape[2]))
         self.posterior.require_finite(evaluation)
@@ -215,10 +219,6 @@ class UpperConfidenceBound(Policy):
         counts, rows = tied.sum(axis=1), upper_bounds.argmax(axis=1)
         for row in np.flatnonzero(counts > 1):
             rows[row] = self.argmax(upper_bounds[row], level)
-        for number, offered in enumerate(points if self.posterior.may_be_due else ()):
-            due = self.posterior.due(offered, means[number], stds[number])
-            if due is not None:
-                rows[number], counts[number], tied[number] = due, 1, np.arange(points.shape[1]) == due
         if self.exploration is None:
             chosen = np.arange(len(points)), rows
             columns = [rows, means[chosen], stds[chosen], upper_bounds[chosen]]

@@ -14,6 +14,7 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import Kernel, KernelLike
 from kernel_bandits.kernels.base import with_defaults
 from kernel_bandits.posterior.base import Evaluated, Evaluation, Posterior
+from kernel_bandits.posterior.nystrom import NystromPosterior
 from kernel_bandits.values import Pending, Rows, evolve, fact
 
 # Builds the posterior of one arm on contexts, given how many there are already.
@@ -205,7 +206,7 @@ class SplitPosterior(Posterior):
         return _SplitEvaluation(mean, std, within)
 
     def _of_one_context(self, contexts: FloatArray, rows_by_arm: dict[bytes, list[int]]) -> dict[bytes, Any]:
-        """Return the evaluations of the arms, by one call of the kernel, where all are offered in one context."""
+        """Return the evaluations of arms with anchors, by one call of the kernel, where all have one context."""
         if len(contexts) < 2 or len(rows_by_arm) < len(contexts) or not (self._split and self.dictionary_size):
             return {}
         context = contexts[:1]
@@ -215,8 +216,8 @@ class SplitPosterior(Posterior):
         evaluations, start = {}, 0
         for arm, member in self.members.items():
             stop = start + member.dictionary_size
-            if arm in rows_by_arm:
-                evaluations[arm] = member.evaluate_gram(context, gram[:, start:stop].copy(), prior)
+            if arm in rows_by_arm and isinstance(member, NystromPosterior):
+                evaluations[arm] = member.evaluate_gram(gram[:, start:stop].copy(), prior)
             start = stop
         return evaluations
 

@@ -102,7 +102,7 @@ def require_finite_kernel(kernel: KernelLike, values: FloatArray) -> None:
 
 
 class Bound(ABC):
-    """mean + bonus·std in one context, up to a constant and in a unit that suits the posterior."""
+    """mean + bonus·std in one context, up to a constant."""
 
     @abstractmethod
     def values(self, actions: FloatArray) -> FloatArray:
@@ -217,7 +217,6 @@ class Posterior(Model):
         effective_dimension: trace K(K + λI)⁻¹ of that matrix (Definition 3.1).
         drift: how far the tracked inverse was from the true one when it was last checked, relative; 0 without one.
         prior_mean: the expected reward where nothing is known; 0 unless it is learned.
-        unit: that of rewards which the kernel, λ and covariances are in; 1 unless their squares would underflow.
         bonus: how many standard deviations an upper bound should lie above the mean; 1 unless it is learned.
         shape: what rewards in a box show of the settings: nothing, a plane or more
             (:mod:`kernel_bandits.learning.mixed`).
@@ -243,7 +242,6 @@ class Posterior(Model):
     effective_dimension: float = 0.0
     drift: float = 0.0
     prior_mean: float = 0.0
-    unit: float = 1.0
     bonus: float = 1.0
     shape: int = CURVED
     box: Box | None = None
@@ -377,11 +375,6 @@ class Posterior(Model):
         evaluation = self.evaluate_finite(points)
         return Prediction(evaluation.mean, evaluation.std)
 
-    def evaluate_gram(self, points: FloatArray, gram: FloatArray, prior: FloatArray) -> Any:
-        """Evaluate points whose k(points, anchors) (A, m) and k(s, s) (A,) are known."""
-        del gram, prior  # a posterior without anchors has no use for them
-        return self.evaluate(points)
-
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, Any]:
         """Evaluate the points that may have the largest mean + bonus·std, and no more of the others than it takes.
 
@@ -392,7 +385,7 @@ class Posterior(Model):
         return None, self.evaluate(points)
 
     def bound_in(self, context: FloatArray, bonus: float) -> Bound:
-        """Return mean + bonus·std in one context (d_x,) as a function of the action, up to a constant and a unit."""
+        """Return mean + bonus·std in one context (d_x,) as a function of the action, up to a constant."""
         return _JointBound(self, context, bonus)
 
     def gradient(self, points: FloatArray, evaluation: Any, bonus: float, first: int = 0) -> FloatArray:
@@ -549,7 +542,7 @@ def draw_deviations(
 
     Joint up to ``JOINT_POINTS`` points; more are drawn in blocks of that many, independent of each other.
     """
-    normals = posterior.unit * generator.standard_normal((count, len(points)))
+    normals = generator.standard_normal((count, len(points)))
     if len(points) <= JOINT_POINTS:
         return correlate(normals, posterior.covariance(points, evaluation))
     for start in range(0, len(points), JOINT_POINTS):

@@ -236,7 +236,7 @@ class AnchorBasis:
         # φ = J k_Z(s), one row each
         features = self.whitening.times(gram)
         # residual = k(s, s) − ‖φ‖², the squared distance of k(s, ·) to the span of the anchors
-        return features, linalg.not_negative(prior - np.vecdot(features, features))
+        return features, np.maximum(prior - np.vecdot(features, features), linalg.ZERO)
 
     def weights(self, vector: FloatArray) -> FloatArray:
         """Jᵀv: the function vᵀφ is Σ_j [Jᵀv]_j·k(·, z_j)."""
@@ -247,7 +247,6 @@ class AnchorBasis:
         # dφ = J dk_Z
         return self.whitening.times_transpose(by_features)
 
-    @np.errstate(invalid="ignore", over="ignore")
     def with_anchor(self, point: FloatArray, features: FloatArray) -> tuple[Self, float] | None:
         """Return the basis with one more anchor z, given φ(z), and l²; None if z adds nothing to their span.
 
@@ -275,14 +274,13 @@ class AnchorBasis:
         """Return the same basis, whose coordinates are computed fastest where no anchor comes any more."""
         return evolve(self, whitening=self.whitening.settled())
 
-    @np.errstate(invalid="ignore", over="ignore")
     def project(self, blocks: Iterable[Outside], since: Sequence[int]) -> Mass | None:
         """Return the past in the coordinates of the last q anchors; None if there are no blocks.
 
         Φ(s_i) = J k_Z(s_i), O(t·m), kernel recomputed block by block.
 
         ``since`` is how many observations came before each of the last q anchors; later ones count in its coordinate
-        already. Where repeats are merged, every anchor must be newer than all observations.
+        already.
         """
         size, further = len(self.anchors), len(since)
         added, newest = np.asarray(since), self.whitening.last_rows(further)
@@ -299,8 +297,9 @@ class AnchorBasis:
                 is_empty = False
                 gram = self.kernel(points, self.anchors)
                 coordinates = linalg.times_transpose(gram, np.ascontiguousarray(newest[known:]))
-                coordinates *= order[:, None] < added[known:]
-                weighted = coordinates if (counts == 1.0).all() else counts[:, None] * coordinates
+                if order[-1] >= added[known]:
+                    coordinates *= order[:, None] < added[known:]
+                weighted = counts[:, None] * coordinates
                 gram_sum[:, known:] += linalg.transpose_times(gram, weighted)
                 square[known:, known:] += linalg.transpose_times(coordinates, weighted)
                 moment[known:] += block.rewards[some] @ coordinates

@@ -10,7 +10,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +29,13 @@ from kernel_bandits.learning.defaults import (
     TOLERATED_SHIFT,
 )
 from kernel_bandits.posterior.base import Bound, Evaluated, Evaluation, Posterior, PosteriorAround, Prediction
+from kernel_bandits.posterior.noise import NoiseModel, UnequalNoise
 from kernel_bandits.values import Pending, Rows, evolve, fact
 
 
-def residual(reward: float, mean: float, std: float, variance: float, unit: float) -> float:
-    """Return z = (reward − mean)/√(std² + λ) with λ = variance·unit², within ±``LARGEST_RESIDUAL``."""
-    # the square of a tiny unit is 0
-    z = (reward - mean) / unit / math.sqrt((std / unit) ** 2 + variance)
+def residual(reward: float, mean: float, std: float, variance: float) -> float:
+    """Return z = (reward − mean)/√(std² + λ), within ±``LARGEST_RESIDUAL``."""
+    z = (reward - mean) / math.sqrt(std**2 + variance)
     # written out, here and below, since every reward passes: max and min take several times as long
     return (
         z
@@ -46,9 +46,8 @@ def residual(reward: float, mean: float, std: float, variance: float, unit: floa
     )
 
 
-@dataclass(frozen=True)
-class Cusum:
-    """Two-sided CUSUM test of standardised residuals; frozen, so that a failed update changes nothing.
+class Cusum(NamedTuple):
+    """Two-sided CUSUM test of standardised residuals.
 
     It measures residuals in units of their own scale where that is above 1, and begins again when the kernel has
     changed: a kernel that was learned from few rewards is too sure of itself, which is no change of the process. It
@@ -60,8 +59,8 @@ class Cusum:
         above: the statistic of rewards above what was predicted.
         below: the same below.
         above_since: the round after which the statistic has been positive, where a change would have been.
-        below_since: the same of the other.
-        count: how many residuals there were.
+        below_since: since when the other statistic has been positive.
+        number: how many residuals there were.
         mean_square: the running mean of z².
         kernel_changes: how often the kernel had changed.
     """
@@ -72,7 +71,7 @@ class Cusum:
     below: float = 0.0
     above_since: int = 0
     below_since: int = 0
-    count: int = 0
+    number: int = 0
     mean_square: float = 1.0
     kernel_changes: int = 0
 
@@ -84,9 +83,9 @@ class Cusum:
             time: of its decision, in rounds.
             kernel_changes: how often the kernel has changed.
         """
-        count = self.count
+        number = self.number
         # the running mean of z² starts at 1
-        share = RESIDUAL_SHARE if count > RESIDUAL_COUNT else max(RESIDUAL_SHARE, 1.0 / (count + 2))
+        share = RESIDUAL_SHARE if number > RESIDUAL_COUNT else max(RESIDUAL_SHARE, 1.0 / (number + 2))
         mean_square = self.mean_square + share * (z * z - self.mean_square)
         is_suspect = max(self.above, self.below) > SUSPECT_SHARE * self.limit
         before = self if kernel_changes == self.kernel_changes or is_suspect else self.anew(time)
@@ -100,7 +99,7 @@ class Cusum:
             below,
             before.above_since if above else time + 1,
             before.below_since if below else time + 1,
-            count + 1,
+            number + 1,
             mean_square,
             kernel_changes,
         )
@@ -114,7 +113,7 @@ class Cusum:
 
     def anew(self, time: int) -> Cusum:
         """Return a test that has seen no shift yet, of residuals of the same scale."""
-        return replace(self, above=0.0, below=0.0, above_since=time, below_since=time)
+        return self._replace(above=0.0, below=0.0, above_since=time, below_since=time)
 
 
 # An observation leaves after this many half-lives, when its weight has fallen below 1 %.
@@ -266,6 +265,22 @@ class Restart(Forgetting):
         return Cusum(self.tolerated, self.limit)
 
 
+@dataclass(frozen=True)
+class Nothing(Forgetting):
+    """Every observation counts for ever."""
+
+    @property
+    def memory(self) -> int:
+        return sys.maxsize
+
+    @property
+    def step(self) -> int:
+        return sys.maxsize
+
+    def weights(self, ages: FloatArray) -> None:
+        del ages
+
+
 def require_forgetting(value: object) -> Forgetting:
     """Return what a ``forgetting=`` argument asks for, or raise."""
     if not isinstance(value, Forgetting):
@@ -294,15 +309,17 @@ class _ForgettingEvaluation(Evaluation):
 
 
 class ForgettingPosterior(PosteriorAround):
-    """Another posterior, rebuilt from what is left in memory every few rounds.
+    """Another posterior, rebuilt every few rounds from what is left in memory, with its weights.
 
     Args:
         build: builds a fresh posterior; with a kernel in time where the forgetting has one.
         forgetting: what is left.
+        unequal: how the noise of each observation is learned; None for one λ.
 
     Attributes:
         within: the posterior of what is left.
         forgetting: the rule.
+        noise: what was learned of the noise; None before that.
         round_index: t, the observations of all time.
     """
 
@@ -317,17 +334,22 @@ class ForgettingPosterior(PosteriorAround):
         "_rewards",
         "_test",
         "_times",
+        "_unequal",
+        "_unequal_next",
         "_weights",
         "failures",
         "forgetting",
+        "noise",
         "round_index",
         "within",
     )
 
     forgets = True
 
-    def __init__(self, build: Builder, forgetting: Forgetting) -> None:
+    def __init__(self, build: Builder, forgetting: Forgetting, unequal: UnequalNoise | None = None) -> None:
         self.within = build(0, None)
+        self._unequal, self.noise = unequal, None if unequal is None else NoiseModel.equal()
+        self._unequal_next = sys.maxsize if unequal is None else unequal.first
         self.forgetting = forgetting
         self._build = build
         self._renewals = 0
@@ -343,7 +365,6 @@ class ForgettingPosterior(PosteriorAround):
         self.failures = self.within.failures
 
     prior_mean: float = fact("within.prior_mean")
-    unit: float = fact("within.unit")
     bonus: float = fact("within.bonus")
     shape: int = fact("within.shape")
     box = fact("within.box")
@@ -351,6 +372,11 @@ class ForgettingPosterior(PosteriorAround):
     kernel_changes = fact("within.kernel_changes")
     learns_kernel: bool = fact("within.learns_kernel")
     may_be_due: bool = fact("within.may_be_due")
+
+    @property
+    def learns_in_order(self) -> bool:  # type: ignore[override] # computed here, kept elsewhere
+        # successes that come before their silences look like a change
+        return self._test is not None or self.within.learns_in_order
 
     @property
     def kernel(self) -> Any:  # type: ignore[override] # computed here, kept elsewhere
@@ -377,11 +403,24 @@ class ForgettingPosterior(PosteriorAround):
     def observed_weights(self) -> FloatArray | None:
         """The weights of what is in memory, in the order in which rewards came, shape (n,)."""
         fallen = self.forgetting.weights(np.maximum(self._renewed - self._times.array.astype(float), 0.0))
-        return self.given_weights * (1.0 if fallen is None else fallen)
+        return self._by_noise(self._points.array, self.given_weights) * (1.0 if fallen is None else fallen)
 
     @property
     def given_weights(self) -> FloatArray:
         return self._weights.array
+
+    def _by_noise(self, points: FloatArray, given: FloatArray) -> FloatArray:
+        """Return weights (n,) of observations: those given, or λ over the variance of the noise at points (n, d)."""
+        if self.noise is None or self.noise.posterior is None:
+            return given
+        own = self.regularization / self.noise.variances(points)
+        return np.where(given == 1.0, own, given)
+
+    def _weighed(self, point: FloatArray, weight: FloatArray | None) -> FloatArray | None:
+        """Return the weight (1,) that an observation is learned with, None for 1."""
+        if self.noise is None or self.noise.posterior is None:
+            return weight
+        return self._by_noise(point, np.ones(1) if weight is None else weight)
 
     @property
     def _stamps(self) -> int:
@@ -473,7 +512,7 @@ class ForgettingPosterior(PosteriorAround):
         if weight is None:
             evaluation, row = (self.evaluate_finite(point), 0) if evaluated is None else evaluated
             predicted, within = (evaluation.mean.item(row), evaluation.std.item(row)), (evaluation.within, row)
-        learned = self.within.learned(self._stamped(point), reward, weight, within)
+        learned = self.within.learned(self._stamped(point), reward, self._weighed(point, weight), within)
         return self._after(learned, point, reward, weight, self._clock, self._clock + 1, predicted)
 
     def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
@@ -498,7 +537,8 @@ class ForgettingPosterior(PosteriorAround):
                 within = posterior.within.abandoned([key])
                 posterior = known._with(within, round_index=posterior.round_index + 1)
             else:
-                within = posterior.within.settled([key], stamped[key][None, :], rewards[one], weight)
+                own = posterior._weighed(points[one], weight)
+                within = posterior.within.settled([key], stamped[key][None, :], rewards[one], own)
                 posterior = known._after(within, points[one], rewards[one], weight, time, posterior._clock, None)
         return posterior
 
@@ -527,7 +567,9 @@ class ForgettingPosterior(PosteriorAround):
             predicted: mean and standard deviation of what was predicted of it, if they are known.
         """
         number = 1.0 if weight is None else weight.item(0)
-        test = self._tested(point, reward.item(0), number, time, predicted)
+        effective = self._weighed(point, weight)
+        known = 1.0 if effective is None else effective.item(0)
+        test = self._tested(point, reward.item(0), known, time, predicted)
         changed_at = None if test is None else test.changed_at
         after = self._with(
             within,
@@ -538,7 +580,10 @@ class ForgettingPosterior(PosteriorAround):
             _clock=clock,
             round_index=self.round_index + 1,
         )
-        if changed_at is None and clock - self._renewed < self.forgetting.step:
+        if self._unequal is not None and after.round_index >= self._unequal_next:
+            after = evolve(after._with_noise(self._unequal), _unequal_next=self._unequal.after(after.round_index))
+        is_reweighed = after.noise is not self.noise and any(one and one.posterior for one in (self.noise, after.noise))
+        if changed_at is None and clock - self._renewed < self.forgetting.step and not is_reweighed:
             return evolve(after, _test=test)
         renewed = after._renewed_since(0 if changed_at is None else changed_at)
         if changed_at is None:
@@ -549,21 +594,31 @@ class ForgettingPosterior(PosteriorAround):
         assert test is not None
         return evolve(renewed, _test=test.anew(clock), _changed_at=changed_at)
 
+    def _with_noise(self, unequal: UnequalNoise) -> Self:
+        """Return it with the noise that its residuals speak for, as far as they can be computed."""
+        points, rewards = self._points.array, self.within.counted(self._rewards.array)
+        weights = self._by_noise(points, self.given_weights)
+        try:
+            noise = NoiseModel.of(self, points, rewards, weights, unequal.most)
+        except KernelBanditsError:
+            return self
+        return evolve(self, noise=noise)
+
     def _late(self) -> Self:
-        """Return it as it is, to be rebuilt a step later."""
+        """Return it unchanged, to be rebuilt a step later."""
         return evolve(self, _renewed=self._clock)
 
     def _tested(
         self, point: FloatArray, reward: float, weight: float, time: int, predicted: tuple[float, float] | None
     ) -> Cusum | None:
-        """Return the test of changes with one more observation; as it is while the model knows too little."""
+        """Return the test of changes with one more observation; the same while the model knows too little."""
         within = self.within
         if self._test is None or within.round_index < FIRST_TESTED_ROUND or within.is_provisional:
             return self._test
         if predicted is None:
             evaluation = within.evaluate_finite(self._stamped(point))
             predicted = evaluation.mean.item(0), evaluation.std.item(0)
-        z = residual(reward, *predicted, within.regularization / weight, within.unit)
+        z = residual(reward, *predicted, within.regularization / weight)
         return self._test.after(z, time, len(within.kernel_changes))
 
     def _renewed_since(self, since: int) -> Self | None:
@@ -572,10 +627,10 @@ class ForgettingPosterior(PosteriorAround):
         left = np.flatnonzero(all_times >= max(since, self._clock - self.forgetting.memory))
         times = all_times[left].astype(float)
         fallen = self.forgetting.weights(self._clock - times)
-        if not len(left) or (fallen is None and len(left) == len(all_times)):
+        if not len(left) or (self.noise is None and fallen is None and len(left) == len(all_times)):
             return self._late()
         points, rewards, given = self._points.array[left], self._rewards.array[left], self._weights.array[left]
-        weights = given * (1.0 if fallen is None else fallen)
+        weights = self._by_noise(points, given) * (1.0 if fallen is None else fallen)
         stamped = np.hstack([points, times[:, None]]) if self._stamps else points
         try:
             within = self._build(self._renewals + 1, self.within)
@@ -598,4 +653,5 @@ class ForgettingPosterior(PosteriorAround):
         return evolve(self, within=self.within.reseeded(entropy), _build=self._build.reseeded(entropy))
 
     def __repr__(self) -> str:
-        return f"ForgettingPosterior({self.within!r}, {self.forgetting!r})"
+        options = [repr(one) for one in (self.forgetting, self._unequal) if one not in (None, Nothing())]
+        return f"ForgettingPosterior({', '.join([repr(self.within), *options])})"

@@ -241,12 +241,6 @@ class ExactPosterior(RegressionPosterior):
     Args:
         kernel: the covariance function, ours or scikit-learn's.
         regularization: the λ of the ridge; the noise variance in the Gaussian-process view.
-
-    Attributes:
-        regression: on the rewards received; means are its.
-        with_pending: counts awaited points too; standard deviations are its. The same object as ``regression`` while no
-            reward is awaited.
-        awaited: the points (d,) whose rewards are to come, by key.
     """
 
     __slots__ = ("awaited", "dimension", "kernel", "regression", "regularization", "with_pending")
@@ -309,12 +303,12 @@ class ExactPosterior(RegressionPosterior):
         return points, weights[: len(rewards)] * rewards, rewards
 
     def gradient(self, points: FloatArray, evaluation: _ExactEvaluation, bonus: float, first: int = 0) -> FloatArray:
-        regression, ahead = self.regression, self.with_pending
-        if ahead is regression or not bonus:
+        regression, with_pending = self.regression, self.with_pending
+        if with_pending is regression or not bonus:
             return regression.gradient(points, evaluation.features, evaluation.std, bonus, first)
         # the mean is of the settled regression, the std of the one with pending points
-        seen = ahead.evaluate(points)[0]
-        widths = ahead.gradient(points, seen, evaluation.std, bonus, first) - ahead.gradient(
+        seen = with_pending.evaluate(points)[0]
+        widths = with_pending.gradient(points, seen, evaluation.std, bonus, first) - with_pending.gradient(
             points, seen, evaluation.std, 0.0, first
         )
         return regression.gradient(points, evaluation.features, evaluation.std, 0.0, first) + widths
@@ -330,8 +324,8 @@ class ExactPosterior(RegressionPosterior):
         for row in range(len(points)):
             weight, known = 1.0 if weights is None else weights.item(row), evaluated if row == 0 else None
             regression = posterior._learned_one(points[row], rewards.item(row), weight, known)
-            ahead = posterior.with_pending
-            counted = regression if ahead is posterior.regression else ahead.counted(points[row], weight)
+            with_pending = posterior.with_pending
+            counted = regression if with_pending is posterior.regression else with_pending.counted(points[row], weight)
             posterior = evolve(posterior, regression=regression, with_pending=counted, dimension=points.shape[1])
         return posterior
 
@@ -344,11 +338,11 @@ class ExactPosterior(RegressionPosterior):
 
     def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
         del evaluated  # nothing of it is of the regression with pending points
-        ahead = self.with_pending
+        with_pending = self.with_pending
         for point in points:
-            ahead = ahead.counted(point)
+            with_pending = with_pending.counted(point)
         awaited = {key: point.copy() for key, point in zip(keys, points, strict=True)}
-        return evolve(self, with_pending=ahead, awaited=self.awaited.with_items(awaited))
+        return evolve(self, with_pending=with_pending, awaited=self.awaited.with_items(awaited))
 
     def settled(
         self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None
@@ -361,9 +355,9 @@ class ExactPosterior(RegressionPosterior):
             # the point is counted already
             regression = posterior._learned_one(points[row], rewards.item(row), 1.0, None)
             awaited = posterior.awaited.without([key])
-            ahead = posterior.with_pending if awaited else regression
+            with_pending = posterior.with_pending if awaited else regression
             posterior = evolve(
-                posterior, regression=regression, with_pending=ahead, awaited=awaited, dimension=points.shape[1]
+                posterior, regression=regression, with_pending=with_pending, awaited=awaited, dimension=points.shape[1]
             )
         return posterior
 
@@ -372,10 +366,10 @@ class ExactPosterior(RegressionPosterior):
         return self.counting(self.awaited.without(keys))
 
     def counting(self, points: Mapping[int, FloatArray]) -> Self:
-        ahead = self.regression
+        with_pending = self.regression
         for point in points.values():
-            ahead = ahead.counted(point)
-        return evolve(self, with_pending=ahead, awaited=Pending(points))
+            with_pending = with_pending.counted(point)
+        return evolve(self, with_pending=with_pending, awaited=Pending(points))
 
     def __repr__(self) -> str:
         return (

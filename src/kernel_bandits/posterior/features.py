@@ -56,11 +56,6 @@ class FeaturePosterior(RegressionPosterior):
         kernel: what the features stand for.
         regularization: λ.
         feature_map: points (A, d) ↦ φ (A, D).
-
-    Attributes:
-        regression: on the rewards received; without coordinates until the first point says how many there are.
-        with_pending: counts awaited points too.
-        awaited: the points whose rewards are to come, by key.
     """
 
     __slots__ = (
@@ -158,22 +153,22 @@ class FeaturePosterior(RegressionPosterior):
         features = evaluation.features[row]
         known = (evaluation.solved[row], evaluation.mean.item(row)) if weight == 1.0 else ()
         started = self._started(len(features))
-        regression, ahead = started.regression, started.with_pending
-        if ahead is regression:
+        regression, with_pending = started.regression, started.with_pending
+        if with_pending is regression:
             after = counted = regression.learned(features, reward, weight, *known)
         else:
-            after, counted = regression.learned(features, reward, weight), ahead.learned(features, 0.0, weight, *known)
+            after, counted = (
+                regression.learned(features, reward, weight),
+                with_pending.learned(features, 0.0, weight, *known),
+            )
         return started._counting(len(point), 1, regression=after, with_pending=counted)
 
     def _learned_many(self, points: FloatArray, rewards: FloatArray) -> Self:
         features = self.evaluate_finite(points).features
         started = self._started(features.shape[1])
-        after, _, _ = started.regression.learned_many(features, rewards)
-        counted = after
+        after = counted = started.regression.learned_many(features, rewards)
         if started.with_pending is not started.regression:
-            counted = started.with_pending
-            for each in features:
-                counted = counted.learned(each, 0.0)
+            counted = started.with_pending.learned_many(features, np.zeros(len(features)))
         return started._counting(points.shape[1], len(points), regression=after, with_pending=counted)
 
     def _counting(self, dimension: int, observations: int, **changes: object) -> Self:
@@ -185,11 +180,10 @@ class FeaturePosterior(RegressionPosterior):
         else:
             features = evaluated[0].features[evaluated[1] : evaluated[1] + 1]
         started = self._started(features.shape[1])
-        awaited, ahead = dict[int, _Awaited](), started.with_pending
-        for key, point, own in zip(keys, points, features, strict=True):
-            awaited[key] = _Awaited(point.copy(), own.copy())
-            ahead = ahead.learned(awaited[key].features, 0.0)
-        changes = {"with_pending": ahead, "awaited": self.awaited.with_items(awaited)}
+        rows = zip(keys, points, features, strict=True)
+        awaited = {key: _Awaited(point.copy(), own.copy()) for key, point, own in rows}
+        with_pending = started.with_pending.learned_many(features, np.zeros(len(keys)))
+        changes = {"with_pending": with_pending, "awaited": self.awaited.with_items(awaited)}
         return started._counting(points.shape[1], 0, **changes)
 
     def settled(
@@ -198,18 +192,16 @@ class FeaturePosterior(RegressionPosterior):
         if weights is not None:
             # they were counted with weight 1
             return super().settled(keys, points, rewards, weights)
-        regression = self.regression
-        for row, key in enumerate(keys):
-            regression = regression.learned(self.awaited[key].features, rewards.item(row))
+        regression = self.regression.learned_many(np.array([self.awaited[key].features for key in keys]), rewards)
         awaited = self.awaited.without(keys)
-        ahead = self.with_pending if awaited else regression
-        changes = {"regression": regression, "with_pending": ahead, "awaited": awaited}
+        with_pending = self.with_pending if awaited else regression
+        changes = {"regression": regression, "with_pending": with_pending, "awaited": awaited}
         return self._counting(points.shape[1], len(keys), **changes)
 
     def abandoned(self, keys: Collection[int]) -> Self:
         features, awaited = [self.awaited[key].features for key in keys], self.awaited.without(keys)
-        ahead = self.with_pending.forgotten(features) if awaited else self.regression
-        return evolve(self, awaited=awaited, with_pending=ahead)
+        with_pending = self.with_pending.forgotten(features) if awaited else self.regression
+        return evolve(self, awaited=awaited, with_pending=with_pending)
 
     def counting(self, points: Mapping[int, FloatArray]) -> Self:
         fresh = evolve(self, awaited=Pending(), with_pending=self.regression)

@@ -30,7 +30,7 @@ from kernel_bandits.posterior.base import (
 )
 from kernel_bandits.posterior.history import History, rewards_at
 from kernel_bandits.posterior.learners import Learner, Refit
-from kernel_bandits.posterior.places import Places
+from kernel_bandits.posterior.places import Places, price_of
 from kernel_bandits.values import Rows, evolve, fact
 
 
@@ -58,8 +58,8 @@ class LearnedPosterior(PosteriorAround):
         learner: the one given, with what it has noted of the columns.
         model: what was learned last; None before that, where nothing was given.
         units: of the rewards.
-        places: what was played where; None where actions are of a box or a kernel was given.
-        best: the best reward at the last fit, as far as it counts.
+        places: what was played where; None where actions are no arms or a kernel was given.
+        best: the best reward since the first fit and before it.
         surprise: the share of rewards then whose value was seen once.
     """
 
@@ -112,7 +112,6 @@ class LearnedPosterior(PosteriorAround):
     round_index: int = fact("within.round_index")
     dictionary_points: FloatArray = fact("within.dictionary_points")
     awaited_points: dict[int, FloatArray] = fact("within.awaited_points")
-    unit: float = fact("units.unit")
     box = fact("learner.box")
 
     @property
@@ -158,12 +157,8 @@ class LearnedPosterior(PosteriorAround):
         learner.group_columns(labels)
         return evolve(self, learner=learner)
 
-    def _in_data_units(self, means: FloatArray) -> FloatArray:
-        return means + self.prior_mean if self.unit == 1.0 else self.unit * means + self.prior_mean
-
     def _shifted(self, evaluation: Evaluation) -> _LearnedEvaluation:
-        std = evaluation.std if self.unit == 1.0 else self.unit * evaluation.std
-        return _LearnedEvaluation(self._in_data_units(evaluation.mean), std, evaluation)
+        return _LearnedEvaluation(evaluation.mean + self.prior_mean, evaluation.std, evaluation)
 
     def bound_in(self, context: FloatArray, bonus: float) -> Bound:
         if not self.round_index:
@@ -179,7 +174,7 @@ class LearnedPosterior(PosteriorAround):
     def means(self, points: FloatArray) -> FloatArray:
         if not self.round_index:
             self.learner.check(points)
-        return self._in_data_units(self.within.means(points))
+        return self.within.means(points) + self.prior_mean
 
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _LearnedEvaluation]:
         if not self.round_index:
@@ -188,7 +183,7 @@ class LearnedPosterior(PosteriorAround):
         return chosen, self._shifted(evaluation)
 
     def gradient(self, points: FloatArray, evaluation: _LearnedEvaluation, bonus: float, first: int = 0) -> FloatArray:
-        return self.unit * self.within.gradient(points, evaluation.within, bonus, first)
+        return self.within.gradient(points, evaluation.within, bonus, first)
 
     def covariance(self, points: FloatArray, evaluation: _LearnedEvaluation) -> FloatArray:
         return self.within.covariance(points, evaluation.within)
@@ -197,11 +192,11 @@ class LearnedPosterior(PosteriorAround):
         points, values, rewards = self.within.contributions(point)
         is_kept = rewards is not None and not self._is_history_free
         # as they came, where the posterior within learned them centred and bounded
-        return points, self.unit * values, rewards_at(points, *self.observations) if is_kept else None
+        return points, values, rewards_at(points, *self.observations) if is_kept else None
 
     def evaluate_awaited(self, keys: Sequence[int], points: FloatArray) -> Prediction:
         found = self.within.evaluate_awaited(keys, points)
-        return Prediction(self.unit * found.mean + self.prior_mean, self.unit * found.std)
+        return Prediction(found.mean + self.prior_mean, found.std)
 
     def weight_of(self, noise_variance: float) -> float:
         raise InputError(
@@ -220,19 +215,24 @@ class LearnedPosterior(PosteriorAround):
         """
         if self.model is None:
             return 0.0 * rewards
-        return (self.units.bounded(rewards) - self.prior_mean) / self.unit
+        return self.units.bounded(rewards) - self.prior_mean
 
     def due(self, points: FloatArray, means: FloatArray, stds: FloatArray) -> int | None:
         if self.places is None or self.model is None:
             return None
         return self.places.due(points, means, stds, self.best, self.surprise)
 
-    def _played(self, points: FloatArray) -> Places | None:
-        return None if self.places is None else self.places.played(points)
+    def _played(self, points: FloatArray, evaluated: Evaluated | None = None) -> Places | None:
+        if self.places is None:
+            return None
+        if evaluated is None or self.model is None:
+            return self.places.played(points)
+        evaluation, row = evaluated
+        return self.places.played(points, price_of(evaluation.mean, evaluation.std, row, self.best))
 
     def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
         within = self.within.awaiting(keys, points, _known(evaluated))
-        return evolve(self, within=within, places=self._played(points))
+        return evolve(self, within=within, places=self._played(points, evaluated))
 
     def counting(self, points: Mapping[int, FloatArray]) -> Self:
         played = self.places if not points else self._played(np.array(list(points.values())))
@@ -252,7 +252,7 @@ class LearnedPosterior(PosteriorAround):
             evaluation, row = (self.evaluate_finite(points), 0) if evaluated is None else evaluated
             within = self.within.learned(points, self._centred(rewards), None, (evaluation.within, row))
             kept = self._keeping(within, points, rewards, None)
-            return evolve(kept, places=self._played(points))._refitted_if_due()
+            return evolve(kept, places=self._played(points, evaluated))._refitted_if_due()
         self.learner.check(points)
         posterior, start = self, 0
         while start < len(points):
@@ -287,15 +287,18 @@ class LearnedPosterior(PosteriorAround):
 
         One beyond what counts may be the first of a kind: it is not left for the next fit.
         """
-        following, changes = self._next, self.kernel_changes
+        following, changes, best = self._next, self.kernel_changes, self.best
+        if self.model is not None:
+            best = max(best, float(rewards.max()))
         if following is not None and changes and rewards.max() > self.units.high:
             following = min(following, max(within.round_index, math.ceil(SURPRISED_GROWTH * changes[-1].round_index)))
         if self._kept is not None:
             kept = self._kept.extended(points, rewards, weights)
-            return evolve(self, within=within, _next=following, _kept=kept)
+            return evolve(self, within=within, best=best, _next=following, _kept=kept)
         if self._is_history_free:
-            return evolve(self, within=within)
-        return evolve(self, within=within, _next=following, _rewards=self._rewards.extended(rewards))
+            return evolve(self, within=within, best=best)
+        rows = self._rewards.extended(rewards)
+        return evolve(self, within=within, best=best, _next=following, _rewards=rows)
 
     def of_history(
         self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
@@ -312,7 +315,7 @@ class LearnedPosterior(PosteriorAround):
         if refit is None:
             return super(LearnedPosterior, posterior).of_history(points, rewards, candidates, weights)
         within = posterior.learner.build(refit.kernel, refit.regularization, 1)
-        within = within.of_history(points, units.bounded(rewards) / units.unit - refit.mean, refit.sample, weights)
+        within = within.of_history(points, units.bounded(rewards) - refit.mean, refit.sample, weights)
         adopted = posterior._adopting(refit, within, units, rewards)
         kept = adopted._keeping(within, points, rewards, weights)
         kept = evolve(kept, places=adopted._played(points))
@@ -344,7 +347,7 @@ class LearnedPosterior(PosteriorAround):
                 # rewards that are all equal say nothing but their level, which is then what to expect
                 return evolve(self, prior_mean=float(rewards.mean()))
             return self
-        within = self._rebuilt(refit, points, units.bounded(rewards) / units.unit - refit.mean, self.dictionary_points)
+        within = self._rebuilt(refit, points, units.bounded(rewards) - refit.mean, self.dictionary_points)
         if not self.learner.accepts(self.within, within, refit, generator):
             return self
         return self._adopting(refit, within, units, rewards)
@@ -354,34 +357,33 @@ class LearnedPosterior(PosteriorAround):
     def _refitted(
         self, points: FloatArray, rewards: FloatArray, generator: np.random.Generator
     ) -> tuple[RewardUnits, Refit[Any] | None]:
-        """Return the units of all rewards so far, and the model that explains them in these units."""
+        """Return the bounds of all rewards so far, and the model that explains what counts of them."""
         if self.learner.start is not None:
             return self.units, self.learner.refit(points, rewards, self.model, generator)
-        units = RewardUnits.of(rewards, self.unit)
+        units = RewardUnits.of(rewards)
         if units.cuts(rewards) and return_to_their_places(points, rewards, units):
-            units = RewardUnits.of(rewards, self.unit, may_be_cut=False)
-        model = self.model if units.unit == self.unit else None
-        return units, self.learner.refit(points, units.bounded(rewards) / units.unit, model, generator)
+            units = RewardUnits.of(rewards, may_be_cut=False)
+        return units, self.learner.refit(points, units.bounded(rewards), self.model, generator)
 
     def _adopting(self, refit: Refit[Any], within: Posterior, units: RewardUnits, rewards: FloatArray) -> Self:
         """Return it with a model, its posterior, and the units of the rewards so far, shape (t,)."""
         values, counts = np.unique(rewards, return_counts=True)
         places, model = self.places, refit.model
         if places is not None and isinstance(model, MixedModel):
-            places = places.measured(len(model.contexts.centre), model.contexts, model.actions)
+            places = places.measured(model.contexts) if model.actions is None else None
         return evolve(
             self,
             within=within,
-            best=min(values.item(-1), units.high),
+            best=values.item(-1),
             surprise=float((counts == 1).sum()) / len(rewards),
             places=places,
-            prior_mean=units.unit * refit.mean,
+            prior_mean=refit.mean,
             bonus=refit.bonus,
             shape=refit.shape,
             is_provisional=refit.is_provisional,
             model=refit.model,
             units=units,
-            kernel_changes=(*self.kernel_changes, refit.change(within, units.unit)),
+            kernel_changes=(*self.kernel_changes, refit.change(within)),
         )
 
     def _rebuilt(self, refit: Refit[Any], points: FloatArray, centred: FloatArray, anchors: FloatArray) -> Posterior:
@@ -390,7 +392,7 @@ class LearnedPosterior(PosteriorAround):
         Args:
             refit: the model.
             points: all that were observed, shape (t, d).
-            centred: their rewards in units of the model, less its mean, shape (t,).
+            centred: what counts of their rewards, less the mean of the model, shape (t,).
             anchors: points to choose anchors from besides the sample, such as those before, shape (m, d).
         """
         within = self.learner.build(refit.kernel, refit.regularization, len(self.kernel_changes) + 1)

@@ -77,13 +77,13 @@ class Refit(Generic[M]):
     shape: int = CURVED
     is_provisional: bool = False
 
-    def change(self, within: Posterior, unit: float) -> KernelChange:
-        """Return the change to this model, whose posterior learns rewards in a unit."""
+    def change(self, within: Posterior) -> KernelChange:
+        """Return the change to this model, given its posterior."""
         return KernelChange(
             within.round_index,
             within.kernel,
             within.regularization,
-            unit * self.mean,
+            self.mean,
             self.evidence_gained,
             self.relative_lengthscales,
             self.shares,

@@ -36,8 +36,9 @@ from kernel_bandits.posterior.basis import (
     require_finite_between_points,
     require_resolution,
 )
-from kernel_bandits.posterior.history import BLOCK_ROWS, Blocks, History, Outside, Thinned
+from kernel_bandits.posterior.history import BLOCK_ROWS, History, Outside
 from kernel_bandits.posterior.ridge import (
+    FEWEST_TOGETHER,
     RECENT_ROWS,
     Deferred,
     Mass,
@@ -45,10 +46,10 @@ from kernel_bandits.posterior.ridge import (
     batch_rows,
     sequential_factor,
 )
-from kernel_bandits.values import Pending, evolve, fact
+from kernel_bandits.values import Pending, copied, evolve, fact
 
-# A few points are awaited and settled faster one by one; at most so many enter by one matrix product or one change.
-FEWEST, MOST_AWAITED, MOST_SETTLED = 8, 128, 1024
+# At most so many points are awaited or settled by one matrix product.
+MOST_AWAITED, MOST_SETTLED = 128, 1024
 
 
 class Awaited(NamedTuple):
@@ -88,10 +89,6 @@ class NystromPosterior(RegressionPosterior):
         basis: the anchors, and what turns points into φ.
         dictionary: the running state of the rule.
         history: what was observed; None where it is not kept.
-        regression: on the rewards received; means are its.
-        with_pending: counts awaited points too, with any rewards; standard deviations are its. The same object as
-            ``regression`` while no reward is awaited.
-        awaited: the points whose rewards are to come, by key.
     """
 
     __slots__ = (
@@ -124,7 +121,7 @@ class NystromPosterior(RegressionPosterior):
         self.basis = AnchorBasis(self.kernel, self.regularization)
         self.regression = self.with_pending = RidgeRegression(self.regularization)
         self.awaited = Pending[Awaited]()
-        self.history = History(self.dictionary.merges_repeats) if rule.history == "all" else None
+        self.history = History() if rule.history == "all" else None
         self.dimension, self.round_index, self.residual_trace = None, 0, 0.0
         anchors = self.dictionary.initial_points
         if anchors is not None:
@@ -165,13 +162,10 @@ class NystromPosterior(RegressionPosterior):
         return None if self.history is None else self.history.weights
 
     def evaluate(self, points: FloatArray) -> _NystromEvaluation:
-        return self._evaluate(self.basis.gram(points), self.basis.kernel.diag(points))
+        return self.evaluate_gram(self.basis.gram(points), self.basis.kernel.diag(points))
 
-    def evaluate_gram(self, points: FloatArray, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
-        del points
-        return self._evaluate(gram, prior)
-
-    def _evaluate(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
+    def evaluate_gram(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
+        """Evaluate points whose k(points, anchors) (A, m) and k(s, s) (A,) are known; the former is overwritten."""
         features, residual = self.basis.coordinates(gram, prior)
         mean = linalg.times_vector(features, self.regression.weights)
         # std² = λσ² = residual + λ·φᵀPφ
@@ -213,28 +207,28 @@ class NystromPosterior(RegressionPosterior):
         for points, counts, sums in self.history.blocks():
             values.append(sums * linalg.times_vector(basis.gram(points), coefficients))
             rewards.append(sums / counts)
-        return self.history.rows, np.concatenate(values), np.concatenate(rewards)
+        return self.history.points, np.concatenate(values), np.concatenate(rewards)
 
     def contenders(self, points: FloatArray, bonus: float) -> tuple[NDArray[np.intp] | None, _NystromEvaluation]:
         basis = self.basis
         gram, prior = basis.gram(points), basis.kernel.diag(points)
         actions, anchors = gram.shape
         if actions < MINIMUM_ACTIONS or anchors < MINIMUM_ANCHORS or gram.size < MINIMUM_ENTRIES:
-            return None, self._evaluate(gram, prior)
+            return None, self.evaluate_gram(gram, prior)
         # mean = k_Z(s)ᵀJᵀw at O(m) per action, std from what it is at some of them
         coefficients = basis.weights(self.regression.weights)
         known = pivots(len(points), len(basis.anchors))
-        exact = self._evaluate(gram[known], prior[known])
+        exact = self.evaluate_gram(gram[known], prior[known])
         stds = std_bounds(basis.kernel, points, prior, known, exact.std)
         bounds = linalg.times_vector(gram, coefficients) + bonus * stds
         likely = likely_winners(bounds)
-        sample = self._evaluate(gram[likely], prior[likely])
+        sample = self.evaluate_gram(gram[likely], prior[likely])
         best = max(float((some.mean + bonus * some.std).max()) for some in (exact, sample))
         slack = rounding_slack(bounds, bonus, prior, coefficients, basis.kernel.diag(basis.anchors))
         chosen = survivors(bounds, best - slack)
         if chosen is None:
-            return None, self._evaluate(gram, prior)
-        return chosen, self._evaluate(gram[chosen], prior[chosen])
+            return None, self.evaluate_gram(gram, prior)
+        return chosen, self.evaluate_gram(gram[chosen], prior[chosen])
 
     def means(self, points: FloatArray) -> FloatArray:
         basis = self.basis
@@ -269,36 +263,35 @@ class NystromPosterior(RegressionPosterior):
         weights: FloatArray | None = None,
         evaluated: Evaluated | None = None,
     ) -> Self:
-        if len(points) == 1:
-            weight = 1.0 if weights is None else weights.item(0)
-            return self._learned_one(points[0], rewards.item(0), weight, evaluated)
-        if weights is None and not self.awaited:
-            return _LogLearning(self).learned(points, rewards)
-        posterior = self
-        for row in range(len(points)):
-            weight = 1.0 if weights is None else weights.item(row)
-            posterior = posterior._learned_one(points[row], rewards.item(row), weight, None)
-        return posterior
-
-    def _learned_one(self, point: FloatArray, reward: float, weight: float, evaluated: Evaluated | None) -> Self:
-        """Algorithm 2 of the paper, lines 13 to 22: one coin for the point, perhaps an anchor, then the regression."""
+        if len(points) > 1:
+            if weights is None and not self.awaited:
+                return _LogLearning(self).learned(points, rewards)
+            posterior = self
+            for row in range(len(points)):
+                one = slice(row, row + 1)
+                posterior = posterior.learned(points[one], rewards[one], None if weights is None else weights[one])
+            return posterior
+        # Algorithm 2 of the paper, lines 13 to 22: one coin for the point, perhaps an anchor, then the regression
+        point, reward, weight = points[0], rewards.item(0), 1.0 if weights is None else weights.item(0)
         after, features, residual, is_anchor, resample = self._shown(point, evaluated)
         regression = with_pending = after.regression.learned(features, reward, weight)
         if after.with_pending is not after.regression:
             with_pending = after.with_pending.learned(features, 0.0, weight)
-        after = evolve(
-            after,
-            regression=regression,
-            with_pending=with_pending,
-            history=None if self.history is None else self.history.appended(point, reward, weight, is_anchor),
-            round_index=self.round_index + 1,
-            # ρ grows by what the anchors do not explain
-            residual_trace=after.residual_trace + (residual if weight == 1.0 else weight * residual),
-        )
-        return after._resampled() if resample else after._settled_now_and_then()
+        after.regression, after.with_pending, after.round_index = regression, with_pending, self.round_index + 1
+        if self.history is not None:
+            after.history = self.history.appended(point, reward, weight, is_anchor)
+        # ρ grows by what the anchors do not explain
+        after.residual_trace += residual if weight == 1.0 else weight * residual
+        if resample:
+            return after._resampled()
+        return after._settled() if after.with_pending.rounds % RECENT_ROWS == 0 else after
 
-    def _shown(self, point: FloatArray, evaluated: Evaluated | None) -> _Shown:
-        """Show a point to the dictionary, and let it be an anchor if it is drawn and adds a direction."""
+    def _shown(self, point: FloatArray, evaluated: Evaluated | None) -> tuple[Self, FloatArray, float, bool, bool]:
+        """Show a point to the dictionary, and let it be an anchor if it is drawn and adds a direction.
+
+        Return a copy that may be written to, φ of the point, what is left of it, whether it became an anchor, and
+        whether the dictionary is to be redrawn.
+        """
         evaluation, row = (self.evaluate_finite(point[None, :]), 0) if evaluated is None else evaluated
         features, residual = evaluation.features[row], evaluation.residual.item(row)
         prior = evaluation.prior_variance.item(row)
@@ -308,16 +301,17 @@ class NystromPosterior(RegressionPosterior):
         # σ² = residual/λ + φᵀPφ; rules look at points and not at weights: an anchor stands for a place
         variance = residual / self.regularization + evaluation.explained.item(row)
         candidate = Candidate(point, self.basis.anchors, features, residual, prior, variance)
-        proposal, grown = self.dictionary.propose(candidate), None
-        if proposal.resample:
-            return _Shown(evolve(self, dimension=len(point)), features, residual, False, True)
-        if proposal.draw:
-            grown = self._with_anchor(candidate)
-        after, candidate, features, residual = (self, candidate, features, residual) if grown is None else grown
-        is_anchor = grown is not None
-        dictionary = self.dictionary.after(candidate, proposal, is_anchor)
-        return _Shown(evolve(after, dictionary=dictionary, dimension=len(point)), features, residual, is_anchor, False)
+        proposal, after, is_anchor = self.dictionary.propose(candidate), copied(self), False
+        if not proposal.resample:
+            grown = self._with_anchor(candidate) if proposal.draw else None
+            if grown is not None:
+                is_anchor, (after, candidate, features, residual) = True, grown
+            after.dictionary = self.dictionary.after(candidate, proposal, is_anchor)
+        after.dimension = len(point)
+        return after, features, residual, is_anchor, proposal.resample
 
+    # What a kernel leaves that is not finite is refused by name.
+    @np.errstate(invalid="ignore", over="ignore")
     def _with_anchor(self, candidate: Candidate) -> tuple[Self, Candidate, FloatArray, float] | None:
         """Return the posterior with one more anchor, of which the past learns; None if the point adds no direction.
 
@@ -369,29 +363,26 @@ class NystromPosterior(RegressionPosterior):
                 posterior = posterior._awaiting_one(keys[start], points[start].copy(), evaluated)
                 start += 1
             # points behind one that changes the dictionary are evaluated in vain: aim at the gap between two
-            window = max(2 * (done + 1), FEWEST)
+            window = max(2 * (done + 1), FEWEST_TOGETHER)
         return posterior
 
     def _awaiting_one(self, key: int, point: FloatArray, evaluated: Evaluated | None) -> Self:
         after, features, residual, is_anchor, resample = self._shown(point, evaluated)
         awaited = Awaited(point, features.copy(), residual, is_anchor)
-        after = evolve(
-            after,
-            with_pending=after.with_pending.learned(features, 0.0),
-            awaited=self.awaited.with_items({key: awaited}),
-        )
-        return after._resampled() if resample else after._settled_now_and_then()
+        after.with_pending = after.with_pending.learned(features, 0.0)
+        after.awaited = self.awaited.with_items({key: awaited})
+        if resample:
+            return after._resampled()
+        return after._settled() if after.with_pending.rounds % RECENT_ROWS == 0 else after
 
-    def _settled_now_and_then(self) -> Self:
-        """Let the last anchors join the others, for the rounds in which none comes."""
-        if self.with_pending.rounds % RECENT_ROWS:
-            return self
+    def _settled(self) -> Self:
+        """Let the last anchors join the others, for the rounds in which none comes; done now and then."""
         return evolve(self, basis=self.basis.settled(), dictionary=self.dictionary.settled())
 
     def _awaiting_quietly(self, keys: Sequence[int], points: FloatArray) -> tuple[Self, int]:
         """Return the posterior that awaits the leading points that leave the anchors alone, and how many they are."""
         dictionary = self.dictionary
-        if len(keys) < FEWEST or not len(self.basis) or dictionary.uses_variance or dictionary.merges_repeats:
+        if len(keys) < FEWEST_TOGETHER or not len(self.basis) or dictionary.uses_variance:
             return self, 0
         features, residual, quiet, dictionary = _LogLearning(self).absorbed(points)
         if not quiet:
@@ -401,7 +392,7 @@ class NystromPosterior(RegressionPosterior):
         awaited = {key: Awaited(row.copy(), own.copy(), left) for key, row, own, left in kept}
         after = evolve(
             self,
-            with_pending=self.with_pending.counted_many(features[:quiet]),
+            with_pending=self.with_pending.learned_many(features[:quiet], np.zeros(quiet)),
             awaited=self.awaited.with_items(awaited),
             dictionary=dictionary,
             dimension=points.shape[1],
@@ -414,34 +405,18 @@ class NystromPosterior(RegressionPosterior):
         if weights is not None:
             # they were counted with weight 1
             return super().settled(keys, points, rewards, weights)
-        posterior, done = self, 0
-        while len(keys) - done >= FEWEST and not self.dictionary.merges_repeats:
-            some = slice(done, done + MOST_SETTLED)
+        posterior = self
+        for start in range(0, len(keys), MOST_SETTLED):
+            some = slice(start, start + MOST_SETTLED)
             posterior = posterior._settled_together(keys[some], rewards[some])
-            done += len(keys[some])
-        for row in range(done, len(keys)):
-            posterior = posterior._settled_one(keys[row], rewards.item(row))
         return posterior
 
-    def _settled_one(self, key: int, reward: float) -> Self:
-        awaited = self._current(key)
-        regression = self.regression.learned(awaited.features, reward)
-        history = None if self.history is None else self.history.appended(awaited.point, reward, 1.0, awaited.is_anchor)
-        return self._released([key], regression, history, awaited.residual)
-
     def _settled_together(self, keys: Sequence[int], rewards: FloatArray) -> Self:
-        awaited = [self._current(key) for key in keys]
-        regression, _, _ = self.regression.learned_many(np.array([one.features for one in awaited]), rewards)
-        points, residual = np.array([one.point for one in awaited]), np.array([one.residual for one in awaited])
-        history = self.history
+        known, history = [self._current(key) for key in keys], self.history
+        regression = self.regression.learned_many(np.array([one.features for one in known]), rewards)
         if history is not None:
-            anchors = [row for row, one in enumerate(awaited) if one.is_anchor]
-            history = history.extended(points, rewards, anchors=anchors)
-        return self._released(keys, regression, history, float(residual.sum()))
-
-    def _released(
-        self, keys: Sequence[int], regression: RidgeRegression, history: History | None, residual: float
-    ) -> Self:
+            anchors = [row for row, one in enumerate(known) if one.is_anchor]
+            history = history.extended(np.array([one.point for one in known]), rewards, anchors=anchors)
         awaited = self.awaited.without(keys)
         return evolve(
             self,
@@ -449,7 +424,7 @@ class NystromPosterior(RegressionPosterior):
             with_pending=self.with_pending if awaited else regression,
             awaited=awaited,
             history=history,
-            residual_trace=self.residual_trace + residual,
+            residual_trace=self.residual_trace + sum(one.residual for one in known),
             round_index=self.round_index + len(keys),
         )
 
@@ -492,21 +467,19 @@ class NystromPosterior(RegressionPosterior):
         # no coins are flipped: where a history is learned, anchors are chosen
         if not points:
             return evolve(self, awaited=Pending(), with_pending=self.regression)
-        awaited = self._in_coordinates(points)
-        counted = self.regression.counted_each([each.features for each in awaited.values()])
+        awaited, counted = self._in_coordinates(points), self.regression
+        keys = list(awaited)
+        for start in range(0, len(keys), BLOCK_ROWS):
+            block = np.array([awaited[key].features for key in keys[start : start + BLOCK_ROWS]])
+            counted = counted.learned_many(block, np.zeros(len(block)))
         return evolve(self, awaited=Pending(awaited), with_pending=counted)
 
     def _resampled(self) -> Self:
         """Redraw the dictionary from every point played, awaited ones included."""
-        blocks = [(points, counts) for points, counts, _ in self.kept_history.blocks()]
+        blocks = [points for points, _, _ in self.kept_history.blocks()]
         if self.awaited:
-            awaited = np.array([awaited.point for awaited in self.awaited.values()])
-            blocks.append((awaited, np.ones(len(awaited))))
-        played = PlayedPoints(
-            np.concatenate([points for points, _ in blocks]),
-            np.concatenate([counts for _, counts in blocks]),
-            lambda: np.concatenate([self._variances(points) for points, _ in blocks]),
-        )
+            blocks.append(np.array([awaited.point for awaited in self.awaited.values()]))
+        played = PlayedPoints(np.concatenate(blocks), lambda: np.concatenate(list(map(self._variances, blocks))))
         drawn, dictionary = self.dictionary.redrawn(played)
         anchors = as_points("redrawn", drawn, played.points.shape[1])
         rebuilt, _, _ = self._rebuilt(anchors, self.history)
@@ -522,7 +495,7 @@ class NystromPosterior(RegressionPosterior):
         return residual / self.regularization + explained
 
     def _rebuilt(
-        self, candidates: FloatArray, history: Blocks | None, mean_residual: float = 0.0, limit: int | None = None
+        self, candidates: FloatArray, history: History | None, mean_residual: float = 0.0, limit: int | None = None
     ) -> tuple[Self, FloatArray, FloatArray]:
         """Return the posterior carried by other anchors, as :meth:`AnchorBasis.chosen`: one pass, O(t·m²).
 
@@ -590,16 +563,6 @@ class NystromPosterior(RegressionPosterior):
         )
 
 
-class _Shown(NamedTuple):
-    """A posterior whose dictionary has seen a point, φ of the point, what is left of it, and what became of it."""
-
-    posterior: Any
-    features: FloatArray
-    residual: float
-    is_anchor: bool
-    resample: bool
-
-
 class _AnchoredBound(Bound):
     """The bound of a projected posterior in one context.
 
@@ -614,13 +577,13 @@ class _AnchoredBound(Bound):
 
     def values(self, actions: FloatArray) -> FloatArray:
         with np.errstate(invalid="ignore", over="ignore"):
-            evaluation = self._posterior._evaluate(*self._sections(actions))
+            evaluation = self._posterior.evaluate_gram(*self._sections(actions))
         self._posterior.require_finite(evaluation)
         return evaluation.mean + self._bonus * evaluation.std
 
     def with_gradients(self, actions: FloatArray) -> tuple[FloatArray, FloatArray]:
         gram, prior, pullback = self._sections.with_pullback(actions)
-        evaluation = self._posterior._evaluate(gram, prior)
+        evaluation = self._posterior.evaluate_gram(gram, prior)
         gradients = pullback(*self._posterior._slopes(evaluation, self._bonus))
         return evaluation.mean + self._bonus * evaluation.std, gradients
 
@@ -663,8 +626,7 @@ class _LogLearning:
     @np.errstate(invalid="ignore", over="ignore")
     def learned(self, points: FloatArray, rewards: FloatArray) -> Any:
         """Return the posterior with points (n, d) and rewards (n,)."""
-        needs_solutions = self._dictionary.uses_variance or self._dictionary.merges_repeats
-        is_deferred = not needs_solutions and len(points) > len(self._basis)
+        is_deferred = not self._dictionary.uses_variance and len(points) > len(self._basis)
         start, count = 0, FIRST_BATCH_ROWS
         while start < len(points):
             quiet = self._learn_quiet(points[start : start + count], rewards[start : start + count])
@@ -760,11 +722,12 @@ def _carried(
     posterior: NystromPosterior, points: FloatArray, history: History, candidates: FloatArray, level: float
 ) -> tuple[Any, FloatArray]:
     """Return a posterior that carries a history by as many anchors as it takes, and Σφφᵀ."""
-    seen: Blocks = history
-    rows, count = points, len(points)
+    seen, rows, count = history, points, len(points)
     if count > MOST_OBSERVATIONS:
-        seen = thinned = Thinned(points, np.zeros(count), MOST_OBSERVATIONS)
-        rows = thinned.points
+        # every k-th observation stands for those around it
+        step = -(-count // MOST_OBSERVATIONS)
+        rows = points[::step]
+        seen = History().extended(rows, np.zeros(len(rows)), np.full(len(rows), float(step)))
     candidates = candidates[:: -(-len(candidates) // MOST_CANDIDATES)]
     carried, candidates, mean_residual, limit, second_moment = _enough(posterior, rows, count, seen, candidates, level)
     if seen is not history:
@@ -776,7 +739,7 @@ def _enough(
     posterior: NystromPosterior,
     points: FloatArray,
     count: int,
-    history: Blocks,
+    history: History,
     candidates: FloatArray,
     level: float,
 ) -> tuple[Any, FloatArray, float, int, FloatArray]:

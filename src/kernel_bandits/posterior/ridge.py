@@ -12,17 +12,17 @@ from scipy.linalg import lapack
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.numerics import linalg
-from kernel_bandits.numerics.linalg import Symmetric, factorisation_threads, padded, waiting_rows
-from kernel_bandits.values import Rows, evolve, fact
+from kernel_bandits.numerics.linalg import Symmetric, factorisation_threads
+from kernel_bandits.values import copied, evolve, fact
 
 # Features wait until this many can enter A by one matrix product; the drift check follows: a few gemv per 64 rounds.
 RECENT_ROWS = 64
 # ‖APφ − φ‖/‖φ‖ at which P counts as drifted. Well above rounding (condition of A times 1e-16), well below 1e-6.
 DRIFT_TOLERANCE = 1e-8
-# Features, which may get longer, and rewards that wait: none.
-_NONE_WAIT = Rows(RECENT_ROWS, width=0), Rows(RECENT_ROWS)
 # Forgetting divides by 1 − φᵀPφ; below this the digits it loses are better had from a fresh factorisation.
 FORGETTING_TOLERANCE = 1e-4
+# Fewer observations are learned faster one by one.
+FEWEST_TOGETHER = 9
 # Observations that are learned at once enter by matrix products of at most this many rows and bytes.
 BATCH_ROWS = 512
 BATCH_BYTES = 2 * 2**20
@@ -83,7 +83,6 @@ class RidgeRegression:
         "_moment",
         "_precision",
         "_recent",
-        "_recent_rewards",
         "drift",
         "inverse",
         "log_determinant",
@@ -104,7 +103,8 @@ class RidgeRegression:
         # the further columns of A down to its diagonal, of coordinates that it does not have yet
         self._borders: tuple[FloatArray, ...] = ()
         self._moment = np.zeros(size)
-        self._recent, self._recent_rewards = _NONE_WAIT
+        # features and rewards that are not in A and b yet
+        self._recent: tuple[tuple[FloatArray, float], ...] = ()
         self.rounds = 0
         self._drift_limit = DRIFT_TOLERANCE
 
@@ -155,62 +155,48 @@ class RidgeRegression:
                 f"kernel: its features are too large for λ = {self.regularization:g}; rounding left 1 + φᵀPφ at "
                 f"{scale:.3g}, where at least 1 is expected. Scale the columns to about 1, or give a larger λ."
             )
-        recent, size = self._recent, len(features)
-        if size > recent.tail.shape[1]:
-            recent = recent.widened(size + waiting_rows(size))
-        after = evolve(
-            self,
-            inverse=self.inverse.plus(solved / math.sqrt(scale), -1.0),
-            weights=self.weights + solved * ((reward - mean) / scale),
-            log_determinant=self.log_determinant + math.log(scale),
-            _recent=recent.appended(features),
-            _recent_rewards=self._recent_rewards.appended(reward),
-            rounds=self.rounds + 1,
-        )
+        after = copied(self)
+        after.inverse = self.inverse.plus(solved / math.sqrt(scale), -1.0)
+        after.weights = self.weights + solved * ((reward - mean) / scale)
+        after.log_determinant = self.log_determinant + math.log(scale)
+        # a copy, since a row of an array keeps all of it
+        after._recent = (*self._recent, (features.copy(), reward))
+        after.rounds = self.rounds + 1
         if after.rounds % RECENT_ROWS == 0:
             after._absorb_recent()
             after._check_drift(features)
             after._refine()
         return after
 
-    def counted_each(self, features: Sequence[FloatArray]) -> RidgeRegression:
-        """Return it with points whose rewards are never asked for, one after the other or, if many, together."""
-        counted: RidgeRegression = self
-        if len(features) < RECENT_ROWS:
-            for each in features:
-                counted = counted.learned(each, 0.0)
-            return counted
-        rows, waiting = batch_rows(self.size), Deferred(self)
-        for start in range(0, len(features), rows):
-            block = np.array(features[start : start + rows])
-            waiting.add(block, np.zeros(len(block)))
-        return waiting.learned()
+    def learned_many(self, features: FloatArray, rewards: FloatArray) -> Self:
+        """Return it with n rewards at features Φ (n, m), as if one after the other."""
+        if len(rewards) < FEWEST_TOGETHER:
+            after = self
+            for row, reward in zip(features, rewards.tolist(), strict=True):
+                after = after.learned(row, reward)
+            return after
+        return self._learned_together(features, rewards)
 
-    def learned_many(self, features: FloatArray, rewards: FloatArray) -> tuple[Self, FloatArray, FloatArray]:
-        """Return it with n rewards at features Φ (n, m), as if one after the other.
-
-        Return beside it l = √(1 + φᵀPφ) and (r − φᵀw)/l of each, with P and w after those before it, both (n,).
-        """
-        after, scales, errors = self._apart(), np.empty(len(rewards)), np.empty(len(rewards))
-        rows = max(WOODBURY_ROWS, self.size // 2)
+    def _learned_together(self, features: FloatArray, rewards: FloatArray) -> Self:
+        after, rows = self._apart(), max(WOODBURY_ROWS, self.size // 2)
         for start in range(0, len(rewards), rows):
             some = slice(start, start + rows)
-            factor, reduced = after._narrow(features[some])
+            solved = after.inverse.times(features[some])
+            factor = sequential_factor(features[some], solved)
+            # P ← P − WᵀW with W = L⁻¹ΦP (Woodbury); log det grows by log det LLᵀ
+            reduced = linalg.lower_solve(factor, solved)
+            linalg.add_gram(after.inverse.matrix, reduced, -1.0)
+            after.log_determinant += 2.0 * float(np.log(np.diagonal(factor)).sum())
             # w ← w + Wᵀe with e = L⁻¹(r − Φw)
             misfit = rewards[some] - linalg.times_vector(features[some], after.weights)
-            scales[some], errors[some] = np.diagonal(factor), lapack.dtrtrs(factor, misfit, lower=1)[0]
-            after.weights = after.weights + linalg.transpose_times_vector(reduced, errors[some])
-        if len(rewards):
-            after._moment = after._moment + linalg.transpose_times_vector(features, rewards)
-            after._note_many(features)
-            after._refine()
-        return after, scales, errors
-
-    def counted_many(self, features: FloatArray) -> Self:
-        """Return it with points (n, m) whose rewards are never asked for."""
-        after = self._apart()
-        after._narrow(features)
-        after._note_many(features)
+            error = lapack.dtrtrs(factor, misfit, lower=1)[0]
+            after.weights = after.weights + linalg.transpose_times_vector(reduced, error)
+        after._absorb_recent()
+        linalg.add_gram(after._precision, features, 1.0)
+        after._moment = after._moment + linalg.transpose_times_vector(features, rewards)
+        after.rounds += len(features)
+        after._check_drift(features[-1])
+        after._refine()
         return after
 
     def forgotten(self, features: Sequence[FloatArray]) -> Self:
@@ -235,7 +221,7 @@ class RidgeRegression:
                 self,
                 inverse=self.inverse.bordered(),
                 weights=linalg.appended_to(self.weights, 0.0),
-                _borders=(*self._borders, _unit(size, level)),
+                _borders=(*self._borders, linalg.appended_to(np.zeros(size), level)),
                 _moment=linalg.appended_to(self._moment, 0.0),
             )
         cross, square, moment = mass.cross[:-1, 0], mass.square.item(), mass.moment.item()
@@ -244,10 +230,11 @@ class RidgeRegression:
         solved = self.inverse.times_vector(cross)
         schur = max(level + square - float(cross @ solved), level)
         error = (moment - float(cross @ self.weights)) / schur
-        inverse = self.inverse.bordered().plus(_unit(size, 1.0 / math.sqrt(level)), -1.0)
+        corner = linalg.appended_to(np.zeros(size), 1.0 / math.sqrt(level))
+        further = linalg.appended_to(solved, -1.0) / math.sqrt(schur)
         return evolve(
             self,
-            inverse=inverse.plus(linalg.appended_to(solved, -1.0) / math.sqrt(schur), 1.0),
+            inverse=self.inverse.bordered().plus(corner, -1.0).plus(further, 1.0),
             weights=linalg.appended_to(self.weights - error * solved, error),
             log_determinant=self.log_determinant + math.log(schur / level),
             _borders=(*self._borders, linalg.appended_to(cross, level + square)),
@@ -261,8 +248,7 @@ class RidgeRegression:
             _precision=second_moment + self.regularization * np.eye(len(moment)),
             _borders=(),
             _moment=moment,
-            _recent=_NONE_WAIT[0],
-            _recent_rewards=_NONE_WAIT[1],
+            _recent=(),
         )
         after._solve()
         return after
@@ -279,23 +265,6 @@ class RidgeRegression:
         """Return a copy that may be written to."""
         inverse = Symmetric(self.covariance.copy(), 1.0 / self.regularization)
         return evolve(self, inverse=inverse, _precision=self._precision.copy())
-
-    def _narrow(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Bring P and the log-determinant up to date with points Φ (b, m); return L with LLᵀ = I + ΦPΦᵀ, and L⁻¹ΦP."""
-        solved = self.inverse.times(features)
-        factor = sequential_factor(features, solved)
-        # P ← P − WᵀW with W = L⁻¹ΦP (Woodbury); log det grows by log det LLᵀ
-        reduced = linalg.lower_solve(factor, solved)
-        linalg.add_gram(self.inverse.matrix, reduced, -1.0)
-        self.log_determinant += 2.0 * float(np.log(np.diagonal(factor)).sum())
-        return factor, reduced
-
-    def _note_many(self, features: FloatArray) -> None:
-        """Bring A up to date with points that P has learned, and check the drift."""
-        self._absorb_recent()
-        linalg.add_gram(self._precision, features, 1.0)
-        self.rounds += len(features)
-        self._check_drift(features[-1])
 
     def _forget(self, features: FloatArray) -> None:
         solved = self.inverse.times_vector(features)
@@ -330,15 +299,15 @@ class RidgeRegression:
             for place, border in enumerate(self._borders, start=known):
                 precision[place, : place + 1] = precision[: place + 1, place] = border
             self._precision, self._borders = precision, ()
-        if self._recent.size:
-            rows, rewards = self._recent.tail, self._recent_rewards.tail
-            if rows.shape[1] != size:
-                rows = padded(rows[:, :size], size)
+        if self._recent:
+            rows, rewards = np.zeros((len(self._recent), size)), np.array([reward for _, reward in self._recent])
+            for row, (features, _) in zip(rows, self._recent, strict=True):
+                row[: len(features)] = features
             if size == known:
                 self._precision = self._precision.copy()
             linalg.add_gram(self._precision, rows, 1.0)
             self._moment = self._moment + linalg.transpose_times_vector(rows, rewards)
-            self._recent, self._recent_rewards = _NONE_WAIT
+            self._recent = ()
 
     def _check_drift(self, probe: FloatArray) -> None:
         """Measure how far P has left A⁻¹ along the probe, and refactor if it is too far."""
@@ -396,7 +365,7 @@ class Deferred:
             self._regression._solve()
         waiting, self._waiting, self._rows = self._waiting, [], 0
         for features, rewards in waiting:
-            self._regression = self._regression.learned_many(features, rewards)[0]
+            self._regression = self._regression._learned_together(features, rewards)
         return self._regression
 
     def _absorb(self) -> None:
@@ -421,13 +390,6 @@ class Deferred:
             own._moment += linalg.transpose_times_vector(features, rewards)
         own.rounds += self._rows
         self._waiting, self._rows, self._stale = [], 0, True
-
-
-def _unit(size: int, value: float) -> FloatArray:
-    """Return a vector with this value behind so many zeros."""
-    vector = np.zeros(size + 1)
-    vector[size] = value
-    return vector
 
 
 def _stacked(blocks: Sequence[tuple[FloatArray, FloatArray]], size: int) -> tuple[FloatArray, FloatArray]:

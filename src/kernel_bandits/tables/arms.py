@@ -83,7 +83,9 @@ class Arms(Side):
         features = None if columns is None else Columns(columns)
         vectors = np.empty((0, book.capacity + (0 if features is None else features.width)))
         first = {"names": names, "columns": columns, "_book": book, "_features": features, "_vectors": vectors}
-        known = evolve(self, _met=dict.fromkeys(names), **first)
+        for slot, value in (first | {"_met": dict.fromkeys(names)}).items():
+            object.__setattr__(self, slot, value)
+        known = self
         for name in known.labels:
             if columns is None or name in known.rows:
                 known = known.learned({ARM: name, **known.rows.get(name, {})})
@@ -217,6 +219,10 @@ class Arms(Side):
     @property
     def arms(self) -> tuple[Level, ...]:
         return tuple(self._met)
+
+    @property
+    def described(self) -> Mapping[str, Column]:
+        return self.columns or {}
 
     @property
     def levels(self) -> dict[str, tuple[Level, ...]]:

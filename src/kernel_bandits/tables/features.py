@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernel_bandits.actions import Box
+from kernel_bandits.actions import Box, Choice, LinearLimit, Range, Setting
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.tables.arms import SPARE, Action, Arms
-from kernel_bandits.tables.columns import Column, Layout, Numeric, SideName, as_columns, infer_columns
+from kernel_bandits.tables.columns import (
+    CAPACITY,
+    Boolean,
+    Categorical,
+    Column,
+    Layout,
+    Numeric,
+    Ordered,
+    SideName,
+    as_columns,
+    infer_columns,
+)
 from kernel_bandits.tables.rows import Columns, FrameLike, RowLike, Side, Transformed, Transformer, as_rows, is_frame
 from kernel_bandits.tables.values import Level, level_of, nearest, shown
 from kernel_bandits.values import evolve
 
 ContextSide: TypeAlias = Mapping[str, Column] | Transformer
-ActionSide: TypeAlias = Arms | ContextSide
+ActionSide: TypeAlias = Arms | ContextSide | Box
 # A mask by position or by name.
 Mask: TypeAlias = ArrayLike | Mapping[Level, bool]
 
@@ -36,12 +49,14 @@ class Features:
         context: what the columns of a context are, such as ``{"age": kb.Numeric(), "country": kb.Categorical()}``; or a
             fitted scikit-learn transformer, which takes rows to numbers instead.
         actions: :class:`Arms` or a list of their names; or what the columns of an action are, where actions are
-            described in each round; or a fitted transformer for these.
+            described in each round; or a fitted transformer for these; or a box, which is then on offer in every round
+            that offers nothing else.
 
     It also encodes rows and actions as joint points, with the levels and arms that were learned so far: a value, from
     which :meth:`learned` returns another one that encodes everything that was learned before as this one does.
 
     Attributes:
+        offer: the box that actions were described by, if they were.
         layout: of the joint points that rows and actions become.
         rows: encodes contexts.
         choices: encodes actions: arms, or rows that are described in each round.
@@ -49,6 +64,7 @@ class Features:
 
     context: ContextSide
     actions: ActionSide
+    offer: Box | None = field(default=None, init=False)
     layout: Layout = field(init=False, repr=False, compare=False)
     rows: Side = field(init=False, repr=False, compare=False)
     choices: Side = field(init=False, repr=False, compare=False)
@@ -56,7 +72,10 @@ class Features:
     def __post_init__(self) -> None:
         if hasattr(self, "rows"):  # what was loaded has learned more
             return
-        actions = self.actions
+        actions: Any = self.actions
+        offer = actions if isinstance(actions, Box) else None
+        if offer is not None:
+            actions = {name: _as_column(one) for name, one in zip(offer.names, offer.settings, strict=True)}
         if isinstance(actions, Iterable) and not isinstance(actions, (Mapping, Side, str, bytes)):
             actions = Arms(list(actions))
         rows, choices = _as_side("context", self.context), _as_side("actions", actions)
@@ -66,6 +85,7 @@ class Features:
         known = {
             "context": rows.columns if isinstance(rows, Columns) else self.context,
             "actions": choices.columns if isinstance(choices, Columns) else actions,
+            "offer": offer,
             "layout": Layout(groups),
             "rows": rows,
             "choices": choices,
@@ -94,9 +114,11 @@ class Features:
     def to_toml(self) -> str:
         """Return the description as TOML, which :meth:`from_toml` reads.
 
-        A table ``[context]`` and a table ``[actions]`` or ``[arms]``, with a line for each column.
+        A table ``[context]`` and a table ``[actions]``, ``[arms]`` or ``[box.settings]``, with a line for each column.
         """
         lines, actions = ["[context]", *_toml_columns(self.context)], self.actions
+        if self.offer is not None:
+            return "\n".join([*lines, "", *_toml_box(self.offer), ""])
         if not isinstance(actions, Arms):
             return "\n".join([*lines, "", "[actions]", *_toml_columns(actions), ""])
         lines += ["", "[arms]", f"names = {_toml(list(actions.labels))}"]
@@ -124,35 +146,43 @@ class Features:
     def from_tables(cls, data: Mapping[str, Any]) -> Features:
         """Return the description in tables of TOML that were read already."""
         for name in data:
-            if name not in ("context", "actions", "arms"):
-                raise InputError(f"from_toml: unknown table {name!r}{nearest(name, ('context', 'actions', 'arms'))}")
-        if ("actions" in data) == ("arms" in data):
-            raise InputError("from_toml: expected either a table [actions] or a table [arms].")
+            if name not in ("context", *_SIDES):
+                raise InputError(f"from_toml: unknown table {name!r}{nearest(name, ('context', *_SIDES))}")
+        given = [name for name in _SIDES if name in data]
+        if len(given) != 1:
+            raise InputError("from_toml: expected one of the tables [actions], [arms] and [box.settings].")
         context = _columns_of("context", data.get("context", {}))
-        return cls(context, _columns_of("actions", data["actions"]) if "actions" in data else _arms_of(data["arms"]))
+        return cls(context, _SIDES[given[0]](data[given[0]]))
 
-    def box(self, box: Box) -> Box:
-        """Return a box in the units of the table as one of encoded actions; an error where actions are no numbers."""
-        names = self.names_in(box)
-        corners = [dict(zip(names, corner.tolist(), strict=True)) for corner in (box.low, box.high)]
-        return Box(*self.choices.encode(corners, "actions"))
+    def box(self, box: Box | None = None) -> Box:
+        """Return a box in the units of the table as one of encoded actions, that of the description unless given."""
+        box = self.offer if box is None else box
+        if box is None:
+            raise InputError("actions: expected a box, got none; describe actions by one, kb.Features(…, actions=box).")
+        settings = dict(zip(self.names_in(box), box.settings, strict=True))
+        assert isinstance(self.choices, Columns)
+        columns = self.choices.columns
+        if box.is_plain and all(isinstance(column, Numeric) for column in columns.values()):
+            corners = [{name: getattr(settings[name], end) for name in columns} for end in ("low", "high")]
+            return Box(*self.choices.encode(corners, "actions"))
+        return box.encoded({name: _encoded(name, settings[name], column) for name, column in columns.items()})
 
     def names_in(self, box: Box) -> tuple[str, ...]:
-        """Return the columns of actions that the coordinates of a box are; an error where actions are no numbers."""
+        """Return the columns of actions that the settings of a box are; an error where they do not fit."""
         if isinstance(self.choices, Arms):
             raise InputError(f"actions: expected arms, got {box!r}; describe actions by columns to offer a box.")
         if not isinstance(self.choices, Columns):
             raise InputError("actions: a Box needs described columns; a transformer takes rows.")
         names = tuple(self.choices.columns)
         for name, column in self.choices.columns.items():
-            if not isinstance(column, Numeric) or column.missing:
-                raise InputError(f"actions: a Box needs kb.Numeric() columns without gaps, and {name!r} is not one.")
-        if box.dimension != len(names):
-            raise InputError(f"actions: expected a box of {len(names)} dimensions ({', '.join(names)}), got {box!r}.")
+            if column.missing:
+                raise InputError(f"actions: a Box needs columns without gaps, and {name!r} is not one.")
+        if len(box.settings) != len(names):
+            raise InputError(f"actions: expected a box of {len(names)} settings ({', '.join(names)}), got {box!r}.")
         given = box.names if box.is_named else names
         if set(given) != set(names):
             raise InputError(
-                f"actions: expected a box whose coordinates are named {', '.join(names)}, got {', '.join(given)}; "
+                f"actions: expected a box whose settings are named {', '.join(names)}, got {', '.join(given)}; "
                 "rename them, or leave names= out and give them in this order."
             )
         return tuple(given)
@@ -206,8 +236,8 @@ class Features:
 
     def decode(self, points: FloatArray) -> list[tuple[dict[str, Any], Action | None]]:
         """Return the row and the action that each of the joint points (n, d) stands for, as far as they can be told."""
-        split = self.rows.width
-        return [(self.rows.read(point[:split]), self.choices.read(point[split:])) for point in points]
+        split, read = self.rows.width, self.choices.read if self.offer is None else self.box().named
+        return [(self.rows.read(point[:split]), read(point[split:])) for point in points]
 
     def portable(self) -> list[dict[str, Any]]:
         """Return how each variable is encoded now, in the order of the columns, for exported files."""
@@ -227,10 +257,38 @@ class Features:
 
     def __str__(self) -> str:
         """Python code that builds the description."""
-        return f"kb.Features(\n    context={_code(self.context, 4)},\n    actions={_code(self.actions, 4)},\n)"
+        context, actions = _code(self.context, 4), _code(self.offer or self.actions, 4)
+        return f"kb.Features(\n    context={context},\n    actions={actions},\n)"
 
     def __repr__(self) -> str:
-        return f"Features(context={self.context!r}, actions={self.actions!r})"
+        return f"Features(context={self.context!r}, actions={self.offer or self.actions!r})"
+
+
+def _as_column(setting: Setting) -> Column:
+    """Return the column that holds a setting of a box."""
+    if isinstance(setting, Range):
+        return Numeric(logarithm=setting.logarithm)
+    is_ordered = setting.ordered and len(setting.levels) > 1
+    return Ordered(setting.levels) if is_ordered else Categorical(setting.levels)
+
+
+def _encoded(name: str, setting: Setting, column: Column) -> Setting:
+    """Return a setting of a box as a column of a table encodes it."""
+    if isinstance(setting, Range):
+        if not isinstance(column, Numeric) or (setting.logarithm and not column.logarithm):
+            kind = "kb.Numeric(logarithm=True)" if setting.logarithm else "kb.Numeric()"
+            raise InputError(f"actions: {name!r} of the box needs a column {kind}, and it is {column!r}.")
+        return replace(setting, logarithm=column.logarithm, origin=column.origin or 0.0, length=column.length)
+    if not isinstance(column, (Numeric, Ordered, Categorical, Boolean)):
+        raise InputError(f"actions: {name!r} is {column!r}, which cannot be a choice of a box.")
+    codes = [tuple(column.encode(level)) for level in setting.levels]
+    for level, code in zip(setting.levels, codes, strict=True):
+        if column.kind == "categorical" and (np.count_nonzero(code) > 1 or column.decode(np.array(code)) != level):
+            raise InputError(
+                f"actions: level {level!r} of {name!r} has no column of its own; describe it as "
+                f"kb.Categorical([…]) with all levels of the box, {CAPACITY} at most."
+            )
+    return replace(setting, ordered=setting.ordered or len(codes[0]) == 1, codes=tuple(codes))
 
 
 def _as_side(name: str, value: Any) -> Side:
@@ -255,14 +313,18 @@ def _code(value: Any, indent: int) -> str:
         inner = " " * (indent + 4)
         lines = [f"{inner}{key!r}: {_code(item, indent + 4)},\n" for key, item in value.items()]
         return "{\n" + "".join(lines) + " " * indent + "}"
+    if isinstance(value, Box):
+        sides = f", sides={dict(value.sides)}" if value.sides else ""
+        limits = f", limits=[{', '.join(f'kb.{one!r}' for one in value.limits)}]" if value.limits else ""
+        return f"kb.Box({_code(dict(zip(value.names, value.settings, strict=True)), indent)}{sides}{limits})"
     if isinstance(value, Arms) and value.columns is not None:
         names = _code(value.names, indent) if isinstance(value.names, Mapping) else repr(list(value.names))
         tail = repr(Arms(value.labels, {}, value.room, value.indicator)).partition("columns={}")[2]
         return f"kb.Arms({names}, columns={_code(value.columns, indent)}{tail}"
-    return f"kb.{value!r}" if isinstance(value, (Arms, Column)) else repr(value)
+    return f"kb.{value!r}" if isinstance(value, (Arms, Column, Range, Choice)) else repr(value)
 
 
-def _toml_columns(columns: ContextSide) -> list[str]:
+def _toml_columns(columns: ActionSide) -> list[str]:
     if not isinstance(columns, Mapping):
         raise InputError(f"to_toml: {type(columns).__name__} is code and not data; describe the columns instead.")
     return [
@@ -309,3 +371,58 @@ def _arms_of(table: Any) -> Arms:
         return Arms(**options)
     except (KernelBanditsError, TypeError, ValueError) as reason:
         raise InputError(f"from_toml: arms: {reason}") from reason
+
+
+# What a box, a Range and a Choice hold in TOML: their arguments.
+_BOX = ("settings", "sides", "limits")
+_RANGE, _CHOICE = ("low", "high", "whole", "logarithm", "unit"), ("levels", "ordered", "unit")
+
+
+def _toml_box(box: Box) -> list[str]:
+    limits = [
+        {"weights": limit.weights}
+        | {name: value for name in ("least", "most") if math.isfinite(value := getattr(limit, name))}
+        for limit in box.limits
+    ]
+    lines = ["[box]", f"limits = {_toml(limits)}", ""] if limits else []
+    lines += ["[box.settings]"]
+    for name, one in zip(box.names, box.settings, strict=True):
+        fields = _RANGE if isinstance(one, Range) else _CHOICE
+        # what is not needed is left out, but the limits of a range
+        own = {key: value for key in fields if (value := getattr(one, key)) or key in ("low", "high")}
+        lines.append(f"{_toml_key(name)} = {_toml(own)}")
+    for name, of in box.sides.items():
+        lines += ["", f"[box.sides.{_toml_key(name)}]"]
+        lines += [f"{_toml_key(str(level))} = {_toml(own)}" for level, own in of.items()]
+    return lines
+
+
+def _box_of(table: Any) -> Box:
+    if not isinstance(table, dict) or not isinstance(table.get("settings"), dict) or set(table) - set(_BOX):
+        raise InputError(f"from_toml: box: expected a table [box.settings], and {_BOX[1:]} besides, got {table!r}.")
+    try:
+        settings: dict[str, Setting] = {
+            name: Choice(**options) if "levels" in options else Range(**options)
+            for name, options in table["settings"].items()
+        }
+        sides = {name: _side_of(settings[name], of) for name, of in table.get("sides", {}).items()}
+        limits = [LinearLimit(**options) for options in table.get("limits", ())]
+        return Box(settings, sides=sides, limits=limits)
+    except (KernelBanditsError, AttributeError, KeyError, TypeError) as reason:
+        raise InputError(f"from_toml: box: {reason}") from reason
+
+
+def _side_of(choice: Setting, of: Mapping[str, Any]) -> Mapping[Any, Mapping[str, tuple[float, float]]]:
+    """Return ranges by level: keys of TOML are text, whatever levels are."""
+    if not isinstance(choice, Choice):
+        raise InputError(f"sides: expected levels of a choice, got {choice!r}.")
+    levels = {str(level): level for level in choice.levels}
+    return {levels.get(key, key): {name: tuple(pair) for name, pair in own.items()} for key, own in of.items()}
+
+
+# What describes actions, by the name of its table.
+_SIDES: dict[str, Callable[[Any], Any]] = {
+    "actions": partial(_columns_of, "actions"),
+    "arms": _arms_of,
+    "box": _box_of,
+}

@@ -22,7 +22,7 @@ from kernel_bandits.boxes.constraints import Constraint, Guards
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.policy.diagnostics import Diagnostics, Residuals
 from kernel_bandits.policy.outlook import Outlook
-from kernel_bandits.policy.policy import Choice, Decision, Explanation, Policy, scattered
+from kernel_bandits.policy.policy import Choice, Decision, Explanation, Policy, explained, scattered
 from kernel_bandits.policy.ucb import UpperConfidenceBound
 from kernel_bandits.posterior.base import Posterior, Prediction
 from kernel_bandits.tables.arms import Action, Offer
@@ -35,6 +35,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 # Points at which the relevance of variables is estimated, at most: enough for two digits.
 SAMPLE = 256
+# Pairs of points at which it is measured how unsure it is.
+PAIRS = 64
 
 
 @dataclass(slots=True)
@@ -126,25 +128,8 @@ class NamedExplanation:
 
     def __str__(self) -> str:
         """Return one line for each part of the mean."""
-        lines = [
-            f"expected reward {self.mean:.4g}" + ("" if self.arm is None else f" of {self.arm!r}"),
-            f"exploration {self.exploration:+.4g}",
-            f"{self.prior_mean:+.4g} before any reward",
-        ]
-        for past in self.rounds:
-            earned = "" if past.reward is None else f", which earned {past.reward:.4g}"
-            lines.append(f"{past.contribution:+.4g} from {_words(past.action)} for {_words(past.context)}{earned}")
-        return "\n".join([*lines, f"{self.rest:+.4g} from all other rounds"])
-
-
-def _words(value: Any) -> str:
-    """Return a row, an action or one of their values, for people to read."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_words(item)}" for key, item in value.items())
-    plain = as_plain(value)
-    if isinstance(plain, float):
-        return f"{plain:.4g}"
-    return "missing" if plain is None else "…" if isinstance(plain, list) else str(plain)
+        past = [(one.contribution, one.action, one.context, one.reward) for one in self.rounds]
+        return explained(self, "" if self.arm is None else repr(self.arm), past)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +141,13 @@ class NamedDiagnostics:
         relevance: for each variable, most relevant first, by how much the expected reward changes if the variable is
             taken from another past round and all else stays: the root mean square over √2, in units of the reward. 0
             for a variable that does not matter.
+        uncertainty: of the relevance of each variable, in the same units: one that is below it may be chance.
         levels: the arms that are known, and the levels that were found of each column that looks for them.
     """
 
     model: Diagnostics
     relevance: Mapping[str, float]
+    uncertainty: Mapping[str, float]
     levels: Mapping[str, tuple[Level, ...]]
 
     def __getattr__(self, name: str) -> Any:
@@ -172,22 +159,30 @@ class NamedDiagnostics:
     def __str__(self) -> str:
         # what the lengthscales say of columns, the relevance says of variables
         lines = [line for line in str(self.model).split("\n") if not line.startswith("lengthscales")]
-        if self.relevance:
-            lines.append("relevance: " + ", ".join(f"{name} {value:.3g}" for name, value in self.relevance.items()))
+        known = [(name, value, self.uncertainty[name]) for name, value in self.relevance.items()]
+        if known:
+            clear = ", ".join(f"{name} {value:.2g} ± {unsure:.1g}" for name, value, unsure in known if value > unsure)
+            lines.append(f"relevance: {clear or 'of no variable so far'}")
+            rest = [f"{name} {value:.2g} ± {unsure:.1g}" for name, value, unsure in known if value <= unsure]
+            if clear and rest:
+                lines.append(f"no more than chance: {', '.join(rest)}")
         lines += [f"levels of {name}: {len(levels)}" for name, levels in self.levels.items()]
         return "\n".join(lines)
 
 
-def relevance(points: FloatArray, layout: Layout, predict: Callable[[FloatArray], FloatArray]) -> dict[str, float]:
-    """Return how much a prediction changes where one variable comes from another point, most relevant first.
+def relevance(points: FloatArray, layout: Layout, posterior: Posterior) -> dict[str, tuple[float, float]]:
+    """Return how much a prediction changes where one variable comes from another point, and how unsure that is.
 
     √(½·mean (f(s) − f(s′))²), where s′ is s with the columns of the variable from another point: the square root of the
-    total index of Sobol's, as Jansen (1999) estimates it. The same points give the same numbers.
+    total index of Sobol's, as Jansen (1999) estimates it. The same with the posterior variance of f(s) − f(s′) in place
+    of the square is how unsure it is: a variable without effect moves the mean about as much as that. Variables
+    come by the difference of the two squares, what is left of the effect without chance, largest first. The same
+    points give the same numbers.
 
     Args:
         points: joint points, shape (n, d).
         layout: of the points.
-        predict: points (n, d) to numbers (n,).
+        posterior: of f.
     """
     generator = np.random.default_rng(0)
     sample = points if len(points) <= SAMPLE else generator.choice(points, SAMPLE, replace=False)
@@ -195,18 +190,24 @@ def relevance(points: FloatArray, layout: Layout, predict: Callable[[FloatArray]
     # each point takes the variable from the next one in a random order, so that none takes it from itself
     partners = np.empty_like(order)
     partners[order] = np.roll(order, 1)
-    before = predict(sample)
-    found: dict[str, float] = {}
+    before = posterior.predict(sample).mean
+    found: dict[str, tuple[float, float]] = {}
     names = [name for _, name in layout.variables]
     for side, name in layout.variables:
         columns = layout.columns_of(side, name)
         mixed = sample.copy()
         mixed[:, columns] = sample[np.ix_(partners, columns)]
-        # a variable that is constant in the sample changes nothing, so nothing is predicted for it
-        changed = (mixed[:, columns] != sample[:, columns]).any()
-        effect = math.sqrt(0.5 * float(np.mean((before - predict(mixed)) ** 2))) if changed else 0.0
-        found[name if names.count(name) == 1 else f"{name} ({side})"] = effect
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+        changes = before - posterior.predict(mixed).mean
+        few = min(len(sample), PAIRS)
+        pairs = np.concatenate([sample[:few], mixed[:few]])
+        covariance = posterior.covariance(pairs, posterior.evaluate_finite(pairs))
+        own = covariance.diagonal()
+        # Var(f(s) − f(s′)), 0 up to rounding where the variable is constant
+        variances = np.maximum(own[:few] + own[few:] - 2.0 * covariance[:few, few:].diagonal(), 0.0)
+        both = math.sqrt(0.5 * float(np.mean(changes**2))), math.sqrt(0.5 * float(variances.mean()))
+        is_constant = (mixed[:, columns] == sample[:, columns]).all()
+        found[name if names.count(name) == 1 else f"{name} ({side})"] = (0.0, 0.0) if is_constant else both
+    return dict(sorted(found.items(), key=lambda item: item[1][1] ** 2 - item[1][0] ** 2))
 
 
 def _attribute(name: str) -> Any:
@@ -259,6 +260,12 @@ class TablePolicy:
     reseed_choices = _method(Policy.reseed_choices)
     forget_choice = _method(Policy.forget_choice)
 
+    @property
+    def awaited(self) -> dict[int, tuple[Row, Action | None]]:
+        """Row and action of each decision in :attr:`pending`, by its id, as far as they can be told."""
+        points = {key: np.concatenate(parts) for key, parts in self.inner.awaited.items()}
+        return {key: self.codec.decode(point[None, :])[0] for key, point in points.items()}
+
     def __init__(self, policy: Policy, features: Features) -> None:
         if not isinstance(features, Features):
             raise InputError(f"features: expected kb.Features(context=…, actions=…), got {shown(features)}.")
@@ -284,7 +291,7 @@ class TablePolicy:
         Args:
             context: a dict, a row of a pandas or polars frame, or a NumPy record, with the columns that were described.
             actions: the names of the arms on offer, all that are known unless given; or rows of features, or a mapping
-                from names to rows; or a box, where actions are described by numbers.
+                from names to rows; or a box, where actions are described by columns.
             mask: which of them may be played: a mapping from names to booleans, where names that are left out may be;
                 or one boolean for each.
         """
@@ -317,7 +324,7 @@ class TablePolicy:
         with self._lock:
             vector, choices, allowed, offered = self._offer(context, actions, mask)
             codec = self.codec
-            if not codec.knows(context, offered):
+            if not codec.knows(context, () if isinstance(offered, Box) else offered):
                 # the model counts the chosen point from now on, so its encoding must stay
                 chosen = self._named(self.inner.preview(vector, choices, allowed), context, offered)
                 codec = codec.learned(chosen.context, chosen.action)
@@ -404,6 +411,7 @@ class TablePolicy:
             decisions = self.inner.select_many(vectors, choices)
         else:
             assert not isinstance(choices, Box)
+            assert not isinstance(offered, Box)
             playable = available_rows(allowed, len(offered))
             decisions = [
                 replace(
@@ -497,8 +505,27 @@ class TablePolicy:
         return self.inner.expire_before(id.id if isinstance(id, NamedDecision) else id)  # type: ignore[arg-type]
 
     def predict(self, context: RowLike, actions: Offer | None = None) -> Prediction:
-        """Return mean and standard deviation of the expected reward of each action, shape (A,); writes nothing."""
-        return self._model("predict").predict(*self.encode(context, actions))
+        """Return mean and standard deviation of the expected reward of each action, shape (A,); writes nothing.
+
+        Where the kernel is learned, means stay within the range of the rewards so far: no rate is negative.
+        """
+        found = self._model("predict").predict(*self.encode(context, actions))
+        return Prediction(found.mean.clip(*self.reward_range), found.std)
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """The least and the largest reward so far; without bounds where the kernel is given, in a box, or none is kept.
+
+        In a box the best settings may be better than any that was tried.
+        """
+        model = self.inner.model
+        if not isinstance(model, Posterior) or not model.learns_kernel or model.box is not None or not self.round_index:
+            return -math.inf, math.inf
+        try:
+            rewards = model.observed_rewards
+        except UnavailableError:
+            return -math.inf, math.inf
+        return (float(rewards.min()), float(rewards.max())) if len(rewards) else (-math.inf, math.inf)
 
     def constrained(
         self, constraints: Mapping[str, Constraint], *, safe_actions: Offer | None = None, **options: Any
@@ -544,13 +571,19 @@ class TablePolicy:
 
     def diagnostics(self) -> NamedDiagnostics:
         """Describe the policy: sizes, dimensions, memory, and how much each variable matters."""
-        return NamedDiagnostics(self.inner.diagnostics(), self.relevance(), self.codec.levels)
+        found = self._relevance()
+        effects, unsure = ({name: both[place] for name, both in found.items()} for place in (0, 1))
+        return NamedDiagnostics(self.inner.diagnostics(), effects, unsure, self.codec.levels)
 
     def relevance(self) -> dict[str, float]:
         """Return how much the expected reward depends on each variable, as in :class:`NamedDiagnostics`.
 
         Empty where no points are kept to vary them at, as of ``lin_ucb``.
         """
+        return {name: effect for name, (effect, _) in self._relevance().items()}
+
+    def _relevance(self) -> dict[str, tuple[float, float]]:
+        """Return the relevance of each variable, and how unsure it is."""
         if not isinstance(self.inner.model, Posterior) or not self.round_index:
             return {}
         posterior = self.inner.posterior
@@ -558,7 +591,7 @@ class TablePolicy:
             points = self.points
         except UnavailableError:
             return {}
-        return relevance(points, self.features.layout, lambda rows: posterior.predict(rows).mean)
+        return relevance(points, self.features.layout, posterior)
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write mean and standard deviation to a JSON file, as :meth:`Policy.export` does.
@@ -601,18 +634,20 @@ class TablePolicy:
 
     def _offer(
         self, context: RowLike, actions: Offer | None, mask: Mask | None
-    ) -> tuple[FloatArray, FloatArray | Box, ArrayLike | None, Sequence[Action]]:
+    ) -> tuple[FloatArray, FloatArray | Box, ArrayLike | None, Sequence[Action] | Box]:
         """Return context, actions and mask for the policy over arrays, and the actions by name."""
         vector = self.codec.rows.encode([context], "context", numbered=False)[0]
         return vector, *self._choices(actions, mask)
 
     def _choices(
         self, actions: Offer | None, mask: Mask | None
-    ) -> tuple[FloatArray | Box, ArrayLike | None, Sequence[Action]]:
+    ) -> tuple[FloatArray | Box, ArrayLike | None, Sequence[Action] | Box]:
+        actions = self.codec.offer if actions is None and self.codec.offer is not None else actions
         if isinstance(actions, Box):
             if mask is not None:
                 raise InputError("mask: a box has no rows to leave out; offer a smaller box.")
-            return self.codec.box(actions), None, ()
+            box = self.codec.box(actions)
+            return box, None, box
         offered = self.codec.choices.offered(actions)
         vectors = self.codec.choices.encode(offered, "actions")
         return vectors, None if mask is None else self.codec.mask(mask, offered), offered
@@ -623,10 +658,14 @@ class TablePolicy:
         vector, choices, allowed, offered = self._offer(context, actions, mask)
         return self._named(choose(vector, choices, allowed), context, offered)
 
-    def _named(self, decision: Decision, context: RowLike, offered: Sequence[Action]) -> NamedDecision:
-        """Return a decision over arrays by name, among the actions on offer; none where a box was offered."""
-        of_box = decision.index < 0
-        action: Any = self.codec.choices.read(decision.action) if of_box else offered[decision.index]
+    def _named(self, decision: Decision, context: RowLike, offered: Sequence[Action] | Box) -> NamedDecision:
+        """Return a decision over arrays by name, among the actions on offer or in an encoded box."""
+        action: Any
+        if isinstance(offered, Box):
+            # a plain one has no names
+            action = (self.codec.choices.read if offered.is_plain else offered.named)(decision.action)
+        else:
+            action = offered[decision.index]
         if type(action) is dict:
             action = dict(action)
         elif type(action) is not str and not np.isscalar(action):

@@ -133,6 +133,11 @@ class Side(ABC):
 
     @property
     @abstractmethod
+    def described(self) -> Mapping[str, Column]:
+        """The columns that are described, by name; none where names alone or a transformer encode."""
+
+    @property
+    @abstractmethod
     def levels(self) -> dict[str, tuple[Level, ...]]:
         """The levels that were found of each column that looks for them."""
 
@@ -235,6 +240,10 @@ class Columns(Side):
 
     def read(self, vector: FloatArray) -> dict[str, Any]:
         return {name: column.read(vector[start:stop]) for name, column, start, stop, _ in self._places}
+
+    @property
+    def described(self) -> Mapping[str, Column]:
+        return self.columns
 
     @property
     def levels(self) -> dict[str, tuple[Level, ...]]:
@@ -348,6 +357,10 @@ class Transformed(Side):
 
     def read(self, vector: FloatArray) -> dict[str, Any]:
         return dict(zip(self.outputs, vector[-self.width :].tolist(), strict=True))
+
+    @property
+    def described(self) -> Mapping[str, Column]:
+        return {}
 
     @property
     def levels(self) -> dict[str, tuple[Level, ...]]:

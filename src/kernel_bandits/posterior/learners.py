@@ -26,6 +26,7 @@ from kernel_bandits.learning.defaults import (
     FEW_OBSERVATIONS,
     LEAVING_PROBABILITY,
     REFERENCE_POINTS,
+    SAMPLE_SIZE,
 )
 from kernel_bandits.learning.defaults import FEW_EXPERIMENTS_GROWTH as BOX_GROWTH
 from kernel_bandits.learning.defaults import FEW_OBSERVATIONS_GROWTH as GROWTH
@@ -405,7 +406,8 @@ class MixedLearner(Learner[MixedModel]):
             return None
         self._arms = self._arms and are_arms(points[:, self._columns.contexts :])
         self._within_rows(points[:, self._columns.contexts :])
-        size = PRIOR.sample_size * (2 if self._arms else 1)
+        named = points.shape[1] - self._columns.contexts if self._arms else 1
+        size = round(SAMPLE_SIZE * math.sqrt(named))
         drawn = drawn_rows(len(points), size, generator)
         if np.ptp(rewards[drawn]) == 0.0:
             return None

@@ -286,6 +286,18 @@ def test_parts_are_the_whole(table, tmp_path):
             )
             assert_same(found, expected)
         np.testing.assert_array_equal(parts.rows(np.array([3, 100, 359])).rewards, whole["reward"].iloc[[3, 100, 359]])
+    # a row group that lacks an arm knows its share all the same
+    rare = whole.sort_values("arm", kind="stable")
+    parquet.write_table(pa.Table.from_pandas(rare, preserve_index=False), tmp_path / "rare.parquet", row_group_size=60)
+    several, one = (
+        each(tmp_path / "rare.parquet", context=["age"], action="arm", features=None) for each in (logs.scan, logs.read)
+    )
+    assert len({len(set(several.rows(slice(start, start + 60)).played)) for start in range(0, ROWS, 60)}) > 1
+    lows = [kb.verdict(each, "blue", "red", model=None).lows for each in (several, one)]
+    np.testing.assert_allclose(lows[0], lows[1], atol=1e-12)
+    varied = rare.assign(propensity=np.where(np.arange(ROWS) < 5, 0.1, rare["propensity"]))
+    parquet.write_table(pa.Table.from_pandas(varied), tmp_path / "varied.parquet", row_group_size=60)
+    assert logs.scan(tmp_path / "varied.parquet", context=["age"], action="arm").first.known_probabilities is None
     broken = whole.assign(reward=whole["reward"].where(whole.index != 200, np.nan))
     parquet.write_table(pa.Table.from_pandas(broken), tmp_path / "broken.parquet", row_group_size=150)
     with pytest.raises(kb.InputError, match=r"broken\.parquet, row group 1: log: row 50: reward"):

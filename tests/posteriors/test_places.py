@@ -9,7 +9,7 @@ import pytest
 import kernel_bandits as kb
 from kernel_bandits.learning.columns import ColumnUnits
 from kernel_bandits.learning.defaults import PLACE_WIDTH, REMEMBERED_PLAYS
-from kernel_bandits.posterior.places import Places
+from kernel_bandits.posterior.places import Places, price_of
 
 ARMS = np.eye(3)
 
@@ -30,7 +30,7 @@ def offered(context):
 
 def test_a_play_counts_by_its_distance():
     contexts = np.array([[0.0, 0.0], [0.3, 0.4], [0.0, 0.0]])
-    places = Places(2).measured(2, units(2), None).played(joint(contexts, [0, 1, 1]))
+    places = Places(2).measured(units(2)).played(joint(contexts, [0, 1, 1]))
     visits, of_each = places.visits(offered(np.zeros(2)))
     # ‖x − y‖² = ¼, in units of the width times √2
     near = math.exp(-0.5 * 0.25 / (2.0 * PLACE_WIDTH**2))
@@ -40,7 +40,7 @@ def test_a_play_counts_by_its_distance():
 
 def test_an_arm_is_due_once_the_place_has_come_back_often_enough():
     # an arm that was tried once is due again where (1 + ½)² < N/3
-    means, places = np.array([1.0, 0.9, 0.8]), Places(1).measured(1, units(1), None)
+    means, places = np.array([1.0, 0.9, 0.8]), Places(1).measured(units(1))
     # far away all were
     places = places.played(joint(np.full((60, 1), 9.0), np.arange(60) % 3)).played(joint(np.zeros((2, 1)), [1, 2]))
     for visits in range(3, 12):
@@ -52,7 +52,7 @@ def test_an_arm_is_due_once_the_place_has_come_back_often_enough():
 
 
 def test_what_cannot_be_worth_it_is_not_tried():
-    places = Places(1).measured(1, units(1), None).played(joint(np.zeros((40, 1)), np.zeros(40, dtype=int)))
+    places = Places(1).measured(units(1)).played(joint(np.zeros((40, 1)), np.zeros(40, dtype=int)))
     here, means = offered(np.zeros(1)), np.array([1.0, 0.9, 0.8])
     assert places.due(here, means, np.zeros(3), best=2.0, surprise=1.0) is not None
     assert places.due(here, means, np.array([1.0, 0.0, 0.0]), best=2.0, surprise=1.0) is None
@@ -62,27 +62,48 @@ def test_what_cannot_be_worth_it_is_not_tried():
     assert places.due(here, np.array([50.0, 1.0, 1.0]), np.zeros(3), best=50.1, surprise=1.0) is None
 
 
-def test_without_surprises_a_described_action_is_due_that_was_hardly_tried_anywhere():
-    # (n_a + ½)² < t/K for actions 1 and 2 with 4 and 3 of 60 plays, all of them far away
-    arms = np.array([1] * 4 + [2] * 3 + [0] * 53)
-    places = Places(1).measured(1, units(1), units(3)).played(joint(np.full((60, 1), 9.0), arms))
-    means = np.array([1.0, 0.9, 0.8])
-    assert places.due(offered(np.zeros(1)), means, np.full(3, 0.1), best=2.0, surprise=0.0) == 2
-    often = places.played(joint(np.full((4, 1), 9.0), [1, 1, 2, 2]))
-    assert often.due(offered(np.zeros(1)), means, np.full(3, 0.1), best=2.0, surprise=0.0) is None
+def test_a_look_that_costs_much_is_taken_where_visits_are_rare_and_while_the_ration_lasts():
+    # ten of a hundred visits were here, all to arm 0; elsewhere all arms were tried
+    contexts, arms = np.repeat([9.0, 0.0], [90, 10])[:, None], np.r_[np.arange(90) % 3, np.zeros(10, dtype=int)]
+    means, gain = np.array([1.0, 0.5, 0.4]), 1.0
+    options = {"means": means, "stds": np.zeros(3), "best": 1.0 + gain, "surprise": 1.0}
+    places = Places(1).played(joint(contexts, arms)).measured(units(1))
+    assert places.due(offered(np.zeros(1)), **options) == 1
+    # most of the visits are here, and only places that are visited least are rare
+    often = Places(1).played(joint(np.repeat([9.0, 0.0], [10, 20])[:, None], np.r_[np.arange(10) % 3, [0] * 20]))
+    assert often.measured(units(1)).due(offered(np.zeros(1)), **options) is None
+    # what looks have cost in units of what they may find, K·log t and more
+    spent = places.played(joint(np.full((1, 1), 9.0), [1]), 3.0 * math.log(102))
+    assert spent.due(offered(np.zeros(1)), **options) is None
+    # one that costs a tenth of what it may find is free
+    cheap = options | {"means": np.array([1.0, 0.95, 0.4])}
+    assert spent.due(offered(np.zeros(1)), **cheap) == 1
 
 
-def test_actions_that_hardly_return_are_not_due():
-    generator, places = np.random.default_rng(0), Places(1).measured(1, units(1), units(2))
-    actions = generator.standard_normal((80, 2))
-    places = places.played(np.hstack([np.zeros((80, 1)), actions]))
-    fresh = np.hstack([np.zeros((5, 1)), generator.standard_normal((5, 2))])
-    assert places.due(fresh, np.arange(5.0), np.ones(5), best=9.0, surprise=0.0) is None
+def test_the_price_of_a_play_is_what_it_costs_over_what_it_may_find():
+    means, stds = np.array([1.0, 0.5, 0.0]), np.full(3, 0.2)
+    assert price_of(means, stds, 0, best=3.2) == 0.0
+    assert price_of(means, stds, 1, best=3.2) == pytest.approx(0.25)
+    # no more than it may find, and nothing where nothing better was ever seen
+    assert price_of(means, stds, 2, best=1.6) == 1.0
+    assert price_of(means, stds, 2, best=1.0) == 0.0
+
+
+def test_what_earned_more_than_counts_is_tried_there_again_until_it_did_not():
+    found, here, elsewhere = joint(np.zeros((1, 1)), [1]), offered(np.zeros(1)), offered(np.array([9.0]))
+    places = Places(1).measured(units(1)).played(np.vstack([found, joint(np.zeros((5, 1)), [0] * 5)]))
+    assert places.doubtful(here, found) == 1
+    assert places.doubtful(elsewhere, found) is None
+    assert places.doubtful(here, np.empty((0, 4))) is None
+    # an ordinary reward: it was an outlier; the same once more: it is worth another look
+    again = places.played(found)
+    assert again.doubtful(here, found) is None
+    assert again.doubtful(here, np.vstack([found, found])) == 1
 
 
 def test_thousands_of_plays_are_thinned_and_count_as_many():
     generator = np.random.default_rng(0)
-    places, count = Places(1).measured(1, units(1), None), 5 * REMEMBERED_PLAYS
+    places, count = Places(1).measured(units(1)), 5 * REMEMBERED_PLAYS
     contexts, arms = generator.standard_normal((count, 1)), generator.integers(3, size=count)
     for start in range(0, count, 512):
         places = places.played(joint(contexts[start : start + 512], arms[start : start + 512]))

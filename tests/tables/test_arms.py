@@ -135,7 +135,7 @@ def test_a_box_with_names_is_taken_by_name():
         action = policy.select({"x": 0.0}, box).action
         assert 0.1 <= action["dose"] <= 0.2
         assert 20.0 <= action["time"] <= 30.0
-    with pytest.raises(kb.InputError, match="coordinates are named dose, time, got dose, hours"):
+    with pytest.raises(kb.InputError, match="settings are named dose, time, got dose, hours"):
         policy.select({"x": 0.0}, kb.Box([0.1, 20.0], [0.2, 30.0], names=["dose", "hours"]))
 
 
@@ -150,13 +150,13 @@ def test_a_box_in_the_units_of_the_table():
     policy.update(decision, reward=1.0)
     policy.tell(policy.ask({"x": 0.0}, box), 1.0)
     assert len(policy.select_many([{"x": 0.0}] * 2, box)) == 2
-    with pytest.raises(kb.InputError, match="box of 2 dimensions"):
+    with pytest.raises(kb.InputError, match=r"box of 2 settings \(price, weight\)"):
         policy.select({"x": 0.0}, kb.Box(0.0, 1.0))
     with pytest.raises(kb.InputError, match="smaller box"):
         policy.select({"x": 0.0}, box, mask=[True])
     with pytest.raises(kb.InputError, match="expected arms, got Box"):
         build(["red"]).select({"x": 0.0}, box)
-    with pytest.raises(kb.InputError, match="'brand' is not one"):
+    with pytest.raises(kb.InputError, match="'brand' of the box needs a column"):
         build(COLUMNS).select({"x": 0.0}, kb.Box([0.0, 0.0], [1.0, 1.0]))
 
 

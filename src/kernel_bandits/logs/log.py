@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -155,6 +155,8 @@ class Log:
     features: Features | None = None
     left_out: int = 0
     columns: tuple[str, ...] = ()
+    # the probabilities of actions, shape (A,), where they are the same in every round, of a log as a whole
+    shares: FloatArray | None = field(init=False)
 
     def __post_init__(self) -> None:
         rewards = _finite("reward", as_vector("rewards", self.rewards))
@@ -177,6 +179,7 @@ class Log:
             object.__setattr__(self, "offered", self._checked_offers(self.offered))
         if self.probabilities is not None:
             object.__setattr__(self, "probabilities", self._checked_probabilities(self.probabilities))
+        object.__setattr__(self, "shares", as_shares(self.fixed_propensities()))
 
     def _of_numbers(self, distinct: list[Any], codes: NDArray[np.intp]) -> dict[str, Any]:
         """Return the played rows of the catalogue, the catalogue, and its names."""
@@ -239,13 +242,16 @@ class Log:
 
         None if each action's propensity varies and nothing else was logged.
         """
-        if self.probabilities is not None:
+        if self.probabilities is not None or self.shares is None:
             return self.probabilities
-        shares = np.zeros(len(self.names))
-        shares[self.played] = self.propensities
-        if np.abs(shares[self.played] - self.propensities).max() > 1e-9 or abs(float(shares.sum()) - 1.0) > 1e-6:
-            return None
-        return np.broadcast_to(shares, (len(self), len(shares)))
+        return np.broadcast_to(self.shares, (len(self), len(self.shares)))
+
+    def fixed_propensities(self) -> FloatArray:
+        """Return the propensity of each action that was played, NaN where it varied and 0 where it was not, (A,)."""
+        found = np.zeros(len(self.names))
+        found[self.played] = self.propensities
+        found[self.played[np.abs(found[self.played] - self.propensities) > 1e-9]] = np.nan
+        return found
 
     def _checked_offers(self, offered: ArrayLike) -> NDArray[np.bool_]:
         table = np.asarray(offered, dtype=bool)
@@ -404,6 +410,12 @@ class Log:
         if any(table is None or len(table) != len(log.names) for table in tables):
             return log
         return log.with_probabilities(np.array(tables))
+
+
+def as_shares(propensities: FloatArray) -> FloatArray | None:
+    """Return the propensities of actions if they are all there are: of a trial, whose shares have the sum 1."""
+    # also NaN, of an action whose propensity varied
+    return propensities if abs(float(propensities.sum()) - 1.0) <= 1e-6 else None
 
 
 def is_table(value: Any) -> bool:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kernel_bandits.arrays import LARGEST_REWARD, FloatArray, as_count
 from kernel_bandits.confidence import GuaranteedRadius
 from kernel_bandits.errors import InputError, needs
-from kernel_bandits.logs.log import Columns, Log, columns_of, refuse
+from kernel_bandits.logs.log import Columns, Log, as_shares, columns_of, refuse
 from kernel_bandits.logs.reading import Roles, as_log
 from kernel_bandits.policy.policy import Policy
 from kernel_bandits.posterior.basis import AnchorBasis
@@ -198,12 +198,26 @@ def _log(roles: Roles, part: Part) -> Log:
         raise InputError(f"{part.name}: {reason}") from reason
     if not isinstance(found, Log):
         raise InputError("source: expected actions from a catalogue, got densities; read the log as a whole.")
+    # a part may lack an action
+    object.__setattr__(found, "shares", roles.shares)
     return found
 
 
-def _first_look(roles: Roles, part: Part) -> tuple[tuple[Any, ...], FloatArray, Features | None]:
+def _first_look(roles: Roles, part: Part) -> tuple[tuple[Any, ...], FloatArray, Features | None, FloatArray]:
     found = _log(roles, part)
-    return found.names, found.rewards, found.features
+    return found.names, found.rewards, found.features, found.fixed_propensities()
+
+
+def _shares(names: Sequence[Any], looks: Sequence[tuple[Any, ...]]) -> FloatArray | None:
+    """Return the shares of the actions in all parts; None if they vary."""
+    total = np.zeros(len(names))
+    places = {name: place for place, name in enumerate(names)}
+    for own_names, _, _, propensities in looks:
+        own = np.zeros(len(names))
+        own[[places[name] for name in own_names]] = propensities
+        total[(total > 0.0) & (own > 0.0) & (np.abs(total - own) > 1e-9)] = np.nan
+        total = np.where(total == 0.0, own, total)
+    return as_shares(total)
 
 
 def _some_rows(roles: Roles, part: Part, rows: NDArray[np.intp]) -> Log | None:
@@ -261,7 +275,7 @@ def scan(
         described = Features(
             described.context, Arms(names) if isinstance(arms, Arms) and arms.columns is None else arms
         )
-    roles = replace(roles, features=described, names=names)
+    roles = replace(roles, features=described, names=names, shares=_shares(names, looks))
     (first,) = applied(client, partial(_some_rows, roles), parts[:1], [np.arange(1)])
     rewards = [look[1] for look in looks]
     counts = np.array([len(one) for one in rewards])

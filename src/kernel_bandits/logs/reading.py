@@ -51,6 +51,7 @@ class Roles:
 
     Attributes:
         names: of the actions, where they are known from elsewhere, in the order of the catalogue.
+        shares: of the actions in the log as a whole, where they are the same in every round.
     """
 
     context: Sequence[str] | None = None
@@ -60,6 +61,7 @@ class Roles:
     actions: Any = None
     features: Features | None = None
     names: tuple[Any, ...] | None = None
+    shares: FloatArray | None = None
 
 
 def read(

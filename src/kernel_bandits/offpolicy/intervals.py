@@ -20,7 +20,7 @@ def studentised(
 
     On the log of a policy that learns, the plain mean of unbiased terms need not be normal; with weights that even out
     their variances it is (Hadad et al. 2021, Theorem 2). The quantile is Student's for the effective number of rounds,
-    which carry the error: 0.1 to 2.4 points of coverage (python benchmarks/off_policy_watched.py 300 fixed).
+    which carry the error: up to 2.2 points of coverage (python benchmarks/off_policy_watched.py 1000 fixed).
     """
     total = float(weights.sum())
     value = float(weights @ terms) / total

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.confidence import GuaranteedRadius
 from kernel_bandits.errors import InputError
 from kernel_bandits.logs.log import Log
 from kernel_bandits.offpolicy.candidates import Play, fresh_policy, preset_of
@@ -62,7 +63,7 @@ def learn_from(
         log: in memory.
         policy: a fresh one, which stays as it is, or a preset or its name, such as ``"ek_ucb"``.
         weighted: whether to weight rounds by share/propensity. By default if the log is a table with columns that the
-            policy does not read.
+            policy does not read. No radius with a guarantee covers such weights, whose rounds keep their noise.
         model: of the rewards, for the value.
         written_by: as for :func:`evaluate`.
         level: of the intervals.
@@ -79,11 +80,24 @@ def learn_from(
         raise InputError("policy: expected one that has learned nothing yet.")
     if weighted is None:
         weighted = _reads_less(policy, log)
+    if weighted:
+        _refuse_guarantee(policy)
     weights = stabilised(log) if weighted else None
     fitted = fitted_model(log, model, written_by)
     play = Play.learned(log, policy, fitted, seed, written_by, weights)
     valuation = evaluate(log, play, model=fitted, written_by=written_by, level=level, seed=seed)
     return LearnedFrom(log.taught(policy, weights), valuation, weighted)
+
+
+def _refuse_guarantee(policy: Policy) -> None:
+    """Raise if the policy has a radius with a guarantee."""
+    radius = getattr(policy.inner if isinstance(policy, TablePolicy) else policy, "confidence", None)
+    if isinstance(radius, GuaranteedRadius):
+        raise InputError(
+            f"confidence: {type(radius).__name__} takes a reward of weight w for one with noise of R/√w, and rounds "
+            "weighted by propensities keep their noise. Write weighted=False, or give kernel_bandits."
+            "StandardDeviations(…), which has no guarantee."
+        )
 
 
 def stabilised(log: Log) -> FloatArray:

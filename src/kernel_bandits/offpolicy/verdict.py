@@ -214,7 +214,7 @@ def _terms(
 ) -> tuple[FloatArray, Plays]:
     """Return the terms of a part of a log, and what was played in it."""
     terms, weights, wanted, start = [], [], np.zeros(len(log.names)), 0
-    known, caps = log.known_probabilities, (0.0,) if fitted is None else CAPS
+    caps = (0.0,) if fitted is None else CAPS
     for part, probabilities, predicted in looked_at(log, play, fitted, every_action=True):
         rows, each = slice(start, start + len(part)), np.arange(len(part))
         start = rows.stop
@@ -223,7 +223,8 @@ def _terms(
         if other is None and fitted is None:
             terms.append(weighted_terms(weights[-1], part.rewards, *extent, paired=True))
             continue
-        table = _of_played(part) if known is None else known[rows]
+        known = part.known_probabilities
+        table = _of_played(part) if known is None else known
         second = table if other is None else other.rows(rows).probabilities(part, rows.start)
         model = np.full(probabilities.shape, np.nan) if predicted is None else predicted
         terms.append(modelled_terms(probabilities - second, table, part.played, part.rewards, model, *extent, caps))

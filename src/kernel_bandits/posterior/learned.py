@@ -220,6 +220,11 @@ class LearnedPosterior(PosteriorAround):
     def due(self, points: FloatArray, means: FloatArray, stds: FloatArray) -> int | None:
         if self.places is None or self.model is None:
             return None
+        if self.best > self.units.high and not self._is_history_free:
+            played, rewards = self.observations
+            again = self.places.doubtful(points, played[rewards > self.units.high])
+            if again is not None:
+                return again
         return self.places.due(points, means, stds, self.best, self.surprise)
 
     def _played(self, points: FloatArray, evaluated: Evaluated | None = None) -> Places | None:

@@ -16,6 +16,9 @@ Looks that cost nearly as much as they may find are rationed. What was spent on 
 gain, must stay below K·log t, the rate at which a consistent policy has to explore (Lai and Robbins 1985); and they are
 taken in the places that are visited least, where least is known of any arm. Where something large was found once, looks
 cost next to nothing in its unit, and are free.
+
+A reward beyond what counts of rewards (:class:`~kernel_bandits.learning.columns.RewardUnits`) is an outlier or a
+jackpot, and only another look tells: its arm is tried there again until it earned an ordinary reward as often.
 """
 
 from __future__ import annotations
@@ -102,6 +105,23 @@ class Places:
             # of unit vectors, those of two arms are orthogonal
             of_each += (counts @ plays[:, split:]) @ offered[:, split:].T
         return self._stride * visits, self._stride * of_each
+
+    def doubtful(self, points: FloatArray, beyond: FloatArray) -> int | None:
+        """Return which of the points (A, d) of one context is to be tried again, if one is.
+
+        Args:
+            points: on offer.
+            beyond: where rewards beyond what counts were earned, shape (b, d).
+        """
+        if self._contexts is None:
+            return None
+        split, offered, found = self._split, self._standardised(points), self._standardised(beyond)
+        offsets = found[:, :split] - offered[0, :split]
+        of_each = (np.exp(-0.5 * np.vecdot(offsets, offsets)) @ found[:, split:]) @ offered[:, split:].T
+        row = int(of_each.argmax())
+        if of_each[row] < 0.5 or self.visits(points)[1][row] >= 2.0 * of_each[row]:
+            return None
+        return row
 
     def due(self, points: FloatArray, means: FloatArray, stds: FloatArray, best: float, surprise: float) -> int | None:
         """Return which of the points (A, d) of one context is to be tried, if one is.

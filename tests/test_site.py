@@ -86,6 +86,11 @@ def test_the_star_of_a_symbol_starts_no_emphasis(site):
     assert begun == []
 
 
+def test_no_list_ends_up_in_a_paragraph(site):
+    swallowed = re.compile(r"<p>(?:(?!</p>).)*?\n(- .{40})", re.DOTALL)
+    assert {str(path): item for path, page in site.items() for item in swallowed.findall(page.text)} == {}
+
+
 def test_nothing_is_loaded_from_elsewhere(site):
     for path, page in site.items():
         for picture in page.pictures:

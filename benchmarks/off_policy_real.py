@@ -80,8 +80,8 @@ def star() -> None:
     frame = rdataset("AER", "STAR")
     context = ["gender", "ethnicity", "lunchk", "schoolk", "experiencek"]
     log = trial("STAR, mathematics in kindergarten", frame, context, "stark", "mathk")
-    # the scale of the test, which is known beforehand
-    verdicts(log, [("small", "regular"), ("regular+aide", "regular")], reward_range=(288.0, 626.0))
+    # wider than any score, since the range must not be read off the log: scores here go from 288 to 626
+    verdicts(log, [("small", "regular"), ("regular+aide", "regular")], reward_range=(200.0, 700.0))
 
 
 def randhie() -> None:

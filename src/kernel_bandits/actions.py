@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import scipy
@@ -208,7 +208,7 @@ class Box:
     """
 
     __slots__ = ("_known", "_regions", "high", "is_plain", "limits", "low", "names", "settings", "sides", "units")
-    saved = ("names", "settings", "sides", "limits")
+    saved: ClassVar[tuple[str, ...]] = ("names", "settings", "sides", "limits")
     low: FloatArray
     high: FloatArray
     names: tuple[str, ...]

@@ -195,7 +195,7 @@ class Lemma41(_OfThePaper):
         projection_error: a bound on μ_t that holds for all t; none by default.
     """
 
-    valid_for = ("exact", "projected")
+    valid_for: ClassVar[tuple[Approximation, ...]] = ("exact", "projected")
 
     projection_error: float = math.inf
 
@@ -227,7 +227,7 @@ class Tightened(GuaranteedRadius):
         projection_error: μ*, a bound on ‖(I − P_t)F_t^{1/2}‖² that holds for all t; none by default.
     """
 
-    valid_for = ("exact", "projected", "history-free")
+    valid_for: ClassVar[tuple[Approximation, ...]] = ("exact", "projected", "history-free")
 
     projection_error: float = math.inf
 
@@ -322,7 +322,7 @@ class StageRadius(GuaranteedRadius):
             assumption.
     """
 
-    valid_for = ("exact", "projected", "history-free")
+    valid_for: ClassVar[tuple[Approximation, ...]] = ("exact", "projected", "history-free")
 
     horizon: int
     number_of_actions: int

@@ -88,8 +88,9 @@ class Rows:
 
     def __init__(self, length: int = 512, width: int | None = None) -> None:
         self._blocks: tuple[_Block, ...] = ()
-        self.length, self.width = length, width
-        self.size = 0
+        self.length: int = length
+        self.width: int | None = width
+        self.size: int = 0
         self.tail: NDArray[Any] = np.empty((0, width or 0))
 
     def __len__(self) -> int:

@@ -62,9 +62,10 @@ def test_few_or_equal_terms_have_an_interval_around_their_mean(terms):
     assert low <= np.mean(terms) <= high
 
 
-def test_a_normal_interval_by_its_formula():
+def test_an_interval_of_weighted_terms_by_its_formula():
     terms, weights = np.array([1.0, 2.0, 4.0, 5.0]), np.array([1.0, 1.0, 2.0, 2.0])
-    mean, low, high, error = studentised(terms, weights, 0.9)
+    mean, low, high, error = studentised(terms, weights, 0.9, effective=5.0)
     # Q = Σhx/Σh = 21/6, and √(Σh²(x − Q)²)/Σh
     assert (mean, error) == pytest.approx((3.5, np.sqrt(6.25 + 2.25 + 4 * 0.25 + 4 * 2.25) / 6.0))
-    assert (high - mean, mean - low) == pytest.approx((1.6448536 * error, 1.6448536 * error))
+    # Student's quantile with four degrees of freedom
+    assert (high - mean, mean - low) == pytest.approx((2.1318468 * error, 2.1318468 * error))

@@ -156,7 +156,7 @@ def test_a_box_in_the_units_of_the_table():
         policy.select({"x": 0.0}, box, mask=[True])
     with pytest.raises(kb.InputError, match="expected arms, got Box"):
         build(["red"]).select({"x": 0.0}, box)
-    with pytest.raises(kb.InputError, match="'brand' is not one"):
+    with pytest.raises(kb.InputError, match="'brand' of the box needs a column"):
         build(COLUMNS).select({"x": 0.0}, kb.Box([0.0, 0.0], [1.0, 1.0]))
 
 

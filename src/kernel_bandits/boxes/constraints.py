@@ -92,6 +92,9 @@ class Guards:
     """
 
     __slots__ = ("constraints", "if_unsafe", "posteriors", "safe_actions")
+    constraints: dict[str, Constraint]
+    posteriors: dict[str, Posterior]
+    safe_actions: FloatArray | None
 
     def __init__(
         self,

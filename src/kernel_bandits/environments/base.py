@@ -42,7 +42,7 @@ class Environment(ABC):
             if unknown.
     """
 
-    noise_std = 0.1
+    noise_std: float = 0.1
     lengthscale: float | None = None
 
     @abstractmethod

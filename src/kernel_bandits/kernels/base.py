@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,7 +139,8 @@ class Kernel(ABC):
 class Constant(Kernel):
     """k(x, y) = value: an offset in a sum, an output variance in a product."""
 
-    saved = ("value",)
+    saved: ClassVar[tuple[str, ...]] = ("value",)
+    value: float
 
     def __init__(self, value: float) -> None:
         self.value = as_positive("value", value)
@@ -186,7 +187,9 @@ class _Foreign(Kernel):
 class Sum(Kernel):
     """k₁ + k₂, the result of ``kernel + kernel``."""
 
-    saved = ("left", "right")
+    saved: ClassVar[tuple[str, ...]] = ("left", "right")
+    left: KernelLike
+    right: KernelLike
 
     def __init__(self, left: KernelLike, right: KernelLike) -> None:
         self.left, self.right = left, right
@@ -219,7 +222,9 @@ class Sum(Kernel):
 class Product(Kernel):
     """k₁·k₂, the result of ``kernel * kernel``."""
 
-    saved = ("left", "right")
+    saved: ClassVar[tuple[str, ...]] = ("left", "right")
+    left: KernelLike
+    right: KernelLike
 
     def __init__(self, left: KernelLike, right: KernelLike) -> None:
         self.left, self.right = left, right

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +20,7 @@ class Bends:
         knee: of each of them, positive, shape (k,).
     """
 
-    saved = ("columns", "middle", "knee")
+    saved: ClassVar[tuple[str, ...]] = ("columns", "middle", "knee")
 
     def __init__(self, columns: ArrayLike, middle: ArrayLike, knee: ArrayLike) -> None:
         numbers = np.asarray(columns).reshape(-1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -76,7 +76,7 @@ class TensorProduct(Kernel):
         shear: how contexts move actions: k_action is of a − M(x − centre) then. None if contexts do not move actions.
     """
 
-    saved = ("context_kernel", "action_kernel", "context_dimension", "shear")
+    saved: ClassVar[tuple[str, ...]] = ("context_kernel", "action_kernel", "context_dimension", "shear")
 
     def __init__(
         self,

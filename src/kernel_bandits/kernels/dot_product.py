@@ -1,7 +1,7 @@
 """Kernels that depend only on the inner product of two points."""
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ class Polynomial(Kernel):
         offset: at least 0; its square root is sigma_0 in scikit-learn's ``DotProduct``.
     """
 
-    saved = ("degree", "_scales", "offset")
+    saved: ClassVar[tuple[str, ...]] = ("degree", "_scales", "offset")
 
     def __init__(self, degree: int = 2, lengthscale: Lengthscale = 1.0, offset: float = 1.0) -> None:
         self.degree = as_count("degree", degree)
@@ -80,7 +80,7 @@ class Linear(Kernel):
         offset: at least 0, the prior variance of the intercept.
     """
 
-    saved = ("_polynomial",)
+    saved: ClassVar[tuple[str, ...]] = ("_polynomial",)
 
     def __init__(self, lengthscale: Lengthscale = 1.0, offset: float = 0.0) -> None:
         self._polynomial = Polynomial(1, lengthscale, offset)

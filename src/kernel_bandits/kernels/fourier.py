@@ -71,7 +71,7 @@ class LinearFeatures(FeatureMap):
     make up for a column of 10⁶ ± 1, and nothing would be learned of it.
     """
 
-    saved = ("intercept", "centre")
+    saved: ClassVar[tuple[str, ...]] = ("intercept", "centre")
 
     exact = True
 
@@ -105,7 +105,7 @@ class InteractionFeatures(FeatureMap):
     :class:`LinearFeatures`.
     """
 
-    saved = ("intercept", "context_columns", "arms", "centre")
+    saved: ClassVar[tuple[str, ...]] = ("intercept", "context_columns", "arms", "centre")
 
     exact = True
 
@@ -209,7 +209,7 @@ class RandomFourierFeatures(_FourierFeatures):
         seed: of the frequencies.
     """
 
-    saved = ("_seed",)
+    saved: ClassVar[tuple[str, ...]] = ("_seed",)
 
     def __init__(self, kernel: KernelLike, number_of_features: int, seed: np.random.SeedSequence) -> None:
         if not isinstance(kernel, (Gaussian, Exponential, Matern)):

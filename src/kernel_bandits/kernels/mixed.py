@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
@@ -68,7 +68,18 @@ class Mixed(Kernel):
         bends: of columns with long tails, before they are standardised.
     """
 
-    saved = ("bias", "linear", "smooth", "own", "lengthscale", "centre", "scale", "variables", "metric", "bends")
+    saved: ClassVar[tuple[str, ...]] = (
+        "bias",
+        "linear",
+        "smooth",
+        "own",
+        "lengthscale",
+        "centre",
+        "scale",
+        "variables",
+        "metric",
+        "bends",
+    )
 
     def __init__(
         self,
@@ -320,7 +331,7 @@ class PerArm(Kernel):
             the same arm if all their columns agree.
     """
 
-    saved = ("context_kernel", "context_dimension")
+    saved: ClassVar[tuple[str, ...]] = ("context_kernel", "context_dimension")
 
     def __init__(self, context_kernel: KernelLike | float, context_dimension: int) -> None:
         self.context_kernel = as_kernel(context_kernel)

@@ -189,7 +189,7 @@ class Matern(Stationary):
         smoothness: ν, 1.5 or 2.5; :class:`Exponential` is ν = 1/2 and :class:`Gaussian` the limit of large ν.
     """
 
-    saved = ("smoothness", "factor", "_other_arguments")
+    saved: ClassVar[tuple[str, ...]] = ("smoothness", "factor", "_other_arguments")
 
     def __init__(self, lengthscale: Lengthscale = 1.0, smoothness: float = 2.5) -> None:
         if smoothness not in (1.5, 2.5):

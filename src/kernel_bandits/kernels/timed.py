@@ -1,5 +1,7 @@
 """A kernel whose function wanders with time."""
 
+from typing import ClassVar
+
 import numpy as np
 
 from kernel_bandits.arrays import FloatArray, as_positive
@@ -16,7 +18,7 @@ class Timed(Kernel):
         half_life: after which a value keeps half of its correlation, in the units of the last column.
     """
 
-    saved = ("kernel", "half_life")
+    saved: ClassVar[tuple[str, ...]] = ("kernel", "half_life")
 
     def __init__(self, kernel: KernelLike, half_life: float) -> None:
         self.kernel = as_kernel(kernel)

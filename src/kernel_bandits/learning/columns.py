@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,36 +53,6 @@ class Warp:
     def flat(self) -> FloatArray:
         """All of it in one row."""
         return np.concatenate([self.contexts, self.actions, self.moves.ravel()])
-
-
-@dataclass(frozen=True)
-class WarpSizes:
-    """How much of a warp there is to learn.
-
-    Attributes:
-        contexts: variables of contexts that may have a weight of their own.
-        actions: the same of actions.
-        moves: the shape of M.
-    """
-
-    contexts: int
-    actions: int
-    moves: tuple[int, int]
-
-    @property
-    def weights(self) -> int:
-        """How many of the numbers are weights."""
-        return self.contexts + self.actions
-
-    @property
-    def total(self) -> int:
-        """How many numbers there are."""
-        return self.weights + self.moves[0] * self.moves[1]
-
-    def warp(self, flat: FloatArray) -> Warp:
-        """Return the warp of numbers in one row."""
-        weights = self.weights
-        return Warp(flat[: self.contexts], flat[self.contexts : weights], flat[weights:].reshape(self.moves))
 
 
 NO_WARP = Warp(np.empty(0), np.empty(0), np.empty((0, 0)))
@@ -410,7 +380,7 @@ class Units:
             be good sees less and less of the columns, but they are as wide as they were.
     """
 
-    saved = (
+    saved: ClassVar[tuple[str, ...]] = (
         "groups",
         "number_of_groups",
         "centres",

@@ -51,37 +51,34 @@ DOMINANT_REWARDS_SHARE = 0.75
 
 # The fit of a stationary kernel: python benchmarks/learning.py results.jsonl
 
-# Searches start at the prior median times these powers of e in all lengthscales,
+# Searches start at the prior median times the best of these powers of e in all lengthscales.
 START_LENGTHSCALE_POWERS = (-2.0, -1.0, 0.0, 1.0)
-# and once where rewards are mostly noise: at these powers of e in output variance and noise.
-START_NOISE_POWERS = (-2.0, 1.6)
-# A start is searched for on this many points, all of them inducing.
-START_SEARCH_SIZE = 64
-# Steps of the optimiser in this search,
-START_SEARCH_ITERATIONS = 20
-# and from there on all points.
-REFINE_ITERATIONS = 12
-# A step of the optimiser that gains fewer nats is its last.
-STATIONARY_STEP_NATS = 0.1
-# A model by which rewards are mostly noise is preferred to one that explains them better by no more than this many
-# nats, half a nat for each of several lengthscales.
-ROUGHNESS_NATS = 4.0
-# Where noise is this many times the output variance, the shortest plausible lengthscales are taken:
-MOSTLY_NOISE = 4.0
-# those that explain rewards worse by no more than this many nats,
-PLAUSIBLE_NATS = 2.0
-# all shorter by the first of these powers of e that does.
-SHORTER_LENGTHSCALE_POWERS = (0.8, 0.4, 0.2)
-# Inducing points may leave this much of the evidence aside, in nats, at the parameters they are chosen for; a third of
-# it is usual.
-INDUCING_TRACE_NATS = 3.0
-# If it takes more than this share of the points, all are taken: the evidence itself is then faster than the bound.
-INDUCING_SHARE = 0.4
+# And once from rewards that are mostly noise: the output variance smaller and the noise larger by this power of e.
+MOSTLY_NOISE = 2.0
 
 # The fit of a mixed kernel: python benchmarks/default/tables.py
 
-# A step of the optimiser that gains fewer nats is its last: models are told apart by whole nats.
-MIXED_STEP_NATS = 1e-3
+# A fit looks at this many observations of one function at most, and of K arms apart at √K times as many: the evidence
+# takes as long then, whatever K.
+SAMPLE_SIZE = 256
+# The same of correlated arms.
+CORRELATED_SAMPLE_SIZE = 400
+# Steps of a search on the logarithms of parameters, from coarse to fine.
+SEARCH_STEPS = (1.0, 0.5, 0.25)
+# A search asks for at most this many values for each of its directions: with 2 to 8 of them tables differ by less than
+# 0.3 points.
+SEARCHED = 5
+# The same in a box, where experiments are few and relevance is searched for too. Of 16 plants 2 ended more than 5 short
+# with half as many. python benchmarks/process_random.py results.jsonl
+BOX_SEARCHED = 12
+# A step that gains fewer nats is not taken.
+STEP_NATS = 0.01
+# The relevance of variables by their slopes counts not at all, half (as a logarithm) or in full.
+RELEVANCE_POWERS = (0.0, 0.5, 1.0)
+# Slopes are measured this often in a fit, as long as what they say is worthwhile.
+RELEVANCE_ROUNDS = 2
+# In a box relevance is searched for with the other parameters. Its prior is a Cauchy distribution of this scale.
+RELEVANCE_WIDTH = 0.3
 # Described actions have something of their own if they return: from this many plays of each on, on average.
 PLAYS_OF_ONE_ACTION = 2
 # Of more named arms it is not learned how they correlate. Of K arms as opposite as can be, an observation of one is
@@ -89,15 +86,14 @@ PLAYS_OF_ONE_ACTION = 2
 MOST_CORRELATED_ARMS = 5
 # Arms are opposites up to this share: of two arms, one never says all of the other.
 NEARLY_OPPOSITE = 0.98
-# Where arms may be correlated, this many observations are searched for a place from which the fit on all goes on,
-ARM_SEARCH_SIZE = 256
-# unless they have two minima whose log λ differ by more than this.
-SAME_LOG_NOISE = 0.1
+# Of arms that are alike, log κ to start from: κ is 1 less the correlation.
+ALIKE_CONTRAST = -1.0
 # Of more pairs of a context column and an action column it is not learned how the ones move the others.
 MOST_MOVES = 64
-# Moves replace what each action has of its own for a gain of this many prices of a parameter: there are several moves.
-# python benchmarks/default/environments.py
-MOVES_PRICES = 3.0
+# Moves are as large as slopes say, or this many times as large,
+MOVE_FACTORS = (1.0, 3.0)
+# and are measured again at most this often. python benchmarks/default/environments.py
+MOVE_ROUNDS = 4
 
 # How far to explore: standard deviations between the mean and the upper bound
 

@@ -21,15 +21,9 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.kernels import Kernel, Shear, TensorProduct
 from kernel_bandits.kernels.mixed import Mixed, PerArm
-from kernel_bandits.learning import blocks, defaults
-from kernel_bandits.learning.blocks import (
-    Block,
-    BlockScore,
-    Observations,
-    block_evidence,
-    surprises,
-)
+from kernel_bandits.learning import defaults, evidence
 from kernel_bandits.learning.columns import (
+    ALIKE,
     NO_WARP,
     Columns,
     ColumnUnits,
@@ -37,20 +31,21 @@ from kernel_bandits.learning.columns import (
     action_units,
     column_factors,
     relabelled,
+    weight_count,
 )
-from kernel_bandits.learning.fit import descend
+from kernel_bandits.learning.evidence import Block, Evidence, Observations, log_evidence
+from kernel_bandits.learning.fit import search
 from kernel_bandits.learning.prior import ARM_PRIOR, BOX_PRIOR, DESCRIBED_PRIOR, MixedPrior
-from kernel_bandits.numerics.linalg import in_one_thread
+from kernel_bandits.numerics.linalg import in_one_thread, times
 from kernel_bandits.numerics.memory import keep_freed_arrays
+from kernel_bandits.numerics.packed import inverse_and_log_determinant
 
 # What rewards show of the settings of a box: nothing, a plane, or more than that.
 FLAT, PLANE, CURVED = range(3)
 # The median of |z| of a standard normal z.
 NORMAL_MEDIAN = 0.6745
 # Far above a part that is absent, and far below one that is there.
-PRESENT = math.exp(0.5 * blocks.ABSENT)
-# The value of an objective where there is none.
-IMPOSSIBLE = 1e12
+PRESENT = math.exp(0.5 * evidence.ABSENT)
 
 
 @dataclass(frozen=True)
@@ -86,27 +81,27 @@ class MixedModel:
     @property
     def correlation(self) -> float:
         """Of what two named arms earn in one context; 0 where arms share nothing."""
-        if self.actions is not None or len(self.parameters) <= blocks.CONTRAST:
+        if self.actions is not None or len(self.parameters) <= evidence.CONTRAST:
             return 0.0
-        return 1.0 - math.exp(self.parameters[blocks.CONTRAST])
+        return 1.0 - math.exp(self.parameters[evidence.CONTRAST])
 
     @property
     def shares(self) -> tuple[tuple[str, float], ...]:
         """The parts of the variance of a reward: noise, constant, linear, smooth, and of single actions."""
         values = np.exp(self.parameters)
-        bias, linear, decorrelated, smooth = values[: blocks.LENGTH].tolist()
+        bias, linear, decorrelated, smooth = values[: evidence.LENGTH].tolist()
         # without columns nothing is linear in them
         linear = (
             linear * self.contexts.mean_square(self.warp.contexts) + decorrelated if len(self.contexts.varies) else 0.0
         )
         by_linear = by_smooth = own = 0.0
         if self.actions is not None:
-            by_linear, by_smooth, own = values[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH].tolist()
+            by_linear, by_smooth, own = values[evidence.ACTION_LINEAR : evidence.ACTION_LENGTH].tolist()
             by_linear *= self.actions.mean_square(self.warp.actions)
         # (b + l + s)(1 + l' + s'): what has a smooth factor is smooth, what is left with a linear one linear
         straight = linear * (1.0 + by_linear) + bias * by_linear
         parts = {
-            "noise": float(values[blocks.NOISE]),
+            "noise": float(values[evidence.NOISE]),
             "constant": bias,
             "linear": float(straight),
             "smooth": float((bias + linear + smooth) * (1.0 + by_linear + by_smooth) - bias - straight),
@@ -130,9 +125,9 @@ class MixedModel:
         values = np.exp(self.parameters)
         relative = np.zeros(dimension)
         split = len(self.contexts.varies)
-        relative[:split] = _relative(self.contexts, values[blocks.LENGTH], self.warp.contexts)
+        relative[:split] = _relative(self.contexts, values[evidence.LENGTH], self.warp.contexts)
         if self.actions is not None:
-            relative[split:] = _relative(self.actions, values[blocks.ACTION_LENGTH], self.warp.actions)
+            relative[split:] = _relative(self.actions, values[evidence.ACTION_LENGTH], self.warp.actions)
         return tuple(relative.tolist())
 
 
@@ -147,7 +142,7 @@ def greatest_contrast(arms: int) -> float:
 
 
 class MixedObjective:
-    """The objective over θ on some observations.
+    """−log of the prior of θ less the log evidence of some observations.
 
     Args:
         observations: blocks of one kind.
@@ -175,7 +170,7 @@ class MixedObjective:
         self._widths = prior.widths(observations[0], two_valued)
         self.low, self.high = self.medians - prior.reach, self.medians + prior.reach
         if observations[0].other_arm is not None:
-            self.high[blocks.CONTRAST] = greatest_contrast(arms)
+            self.high[evidence.CONTRAST] = greatest_contrast(arms)
 
     @property
     def count(self) -> int:
@@ -188,111 +183,49 @@ class MixedObjective:
         warped.blocks = [block.warped(warp) for block in self.blocks]
         return warped
 
-    def evidence(self, parameters: FloatArray) -> BlockScore:
+    def evidence(self, parameters: FloatArray) -> Evidence:
         """Return the log evidence at θ."""
-        return block_evidence(parameters, self.blocks, mean_precision=1.0)
+        return log_evidence(parameters, self.blocks, mean_precision=1.0)
 
-    def surprises(self, parameters: FloatArray) -> FloatArray:
-        """Return by how many standard deviations each reward exceeds what the others predict of it, shape (n,)."""
-        return np.concatenate(surprises(parameters, self.blocks, mean_precision=1.0))
-
-    def __call__(self, parameters: FloatArray) -> tuple[float, FloatArray]:
-        """Return the value and its gradient; a large value where the score cannot be computed."""
+    def __call__(self, parameters: FloatArray) -> float:
+        """Return the value; infinite where the evidence cannot be computed."""
         try:
-            score = block_evidence(parameters, self.blocks, mean_precision=1.0)
+            return self.penalty(parameters) - self.evidence(parameters).value
         except KernelBanditsError:
-            return IMPOSSIBLE, np.zeros(len(parameters))
-        penalty, gradient = self.penalty(parameters)
-        return penalty - score.value, gradient - score.gradient
+            return math.inf
 
-    def penalty(self, parameters: FloatArray) -> tuple[float, FloatArray]:
-        """Return −log of the prior of θ, up to a constant, and its gradient."""
+    def penalty(self, parameters: FloatArray) -> float:
+        """Return −log of the prior of θ, up to a constant."""
         offset = parameters - self.medians
         pull = offset / self._widths**2
         common = self.prior.signal_width**2
         # log of parts ~ N(median, diag w² + s²·11ᵀ), whose inverse is diag w⁻² − f·w⁻²(w⁻²)ᵀ with f = s²/(1 + s²·Σw⁻²)
-        together = float(pull[: blocks.LENGTH].sum())
-        precision = self._widths[: blocks.LENGTH] ** -2.0
+        together = float(pull[: evidence.LENGTH].sum())
+        precision = self._widths[: evidence.LENGTH] ** -2.0
         shared = common / (1.0 + common * float(precision.sum())) * together
-        pull[: blocks.LENGTH] -= shared * precision
-        total, slope = self._log_total(parameters)
-        width = self.prior.total_width
-        penalty = 0.5 * (float(offset @ pull) + (total / width) ** 2)
-        return penalty, pull + total / width**2 * slope
-
-    def _log_total(self, parameters: FloatArray) -> tuple[float, FloatArray]:
-        """Return the log of signal plus noise, in units of the variance of the rewards, and its gradient."""
+        pull[: evidence.LENGTH] -= shared * precision
         values = np.exp(parameters)
-        parts, factor = values[: blocks.LENGTH], 1.0
-        gradient = np.zeros(len(values))
+        total = float(values[: evidence.LENGTH].sum())
         if self.blocks[0].actions is not None:
-            factors = values[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH]
-            factor = 1.0 + float(factors.sum())
-            gradient[blocks.ACTION_LINEAR : blocks.ACTION_LENGTH] = parts.sum() * factors
-        gradient[: blocks.LENGTH] = factor * parts
-        gradient[blocks.NOISE] = values[blocks.NOISE]
-        total = factor * float(parts.sum()) + float(values[blocks.NOISE])
-        return math.log(total), gradient / total
+            total *= 1.0 + float(values[evidence.ACTION_LINEAR : evidence.ACTION_LENGTH].sum())
+        # signal and noise together make up the variance of the rewards
+        log_total = math.log(total + float(values[evidence.NOISE]))
+        return 0.5 * (float(offset @ pull) + (log_total / self.prior.total_width) ** 2)
 
-    def minimum(self, starts: Sequence[FloatArray], absent: Sequence[int] = ()) -> tuple[FloatArray, float]:
-        """Return the best θ found from the best of some starts, and its value; without the parts that are absent."""
-        low, high = self.low.copy(), self.high.copy()
-        low[list(absent)] = high[list(absent)] = blocks.ABSENT
-        return descend(self, starts, low, high, self.prior.iterations, self.count, self.prior.tolerance)
+    def minimum(self, start: FloatArray, absent: Sequence[int] = ()) -> tuple[FloatArray, float]:
+        """Return the best θ that a search from a start finds, and its value; without the parts that are absent."""
+        start = np.clip(start, self.low, self.high)
+        start[list(absent)] = evidence.ABSENT
+        each = np.delete(np.eye(len(start)), list(absent), axis=0)
+        return search(self, start, np.concatenate([self.signal, each]), self.low, self.high)
 
-
-class WarpObjective:
-    """The objective over θ and a warp: each number of it has to be paid for by the evidence.
-
-    A variable of relevance ρ is multiplied by exp ρ in the linear and in the smooth part: what does not matter for one
-    does not matter for the other either. The priors of ρ and of moves are Cauchy distributions. They hold what is
-    nearly 0 there, as normal ones do, and ask 2·log(ρ/τ) nats for a number that leaves, however far: the price of a
-    parameter, not of a distance.
-
-    Args:
-        objective: over θ, of columns that are not warped.
-    """
-
-    def __init__(self, objective: MixedObjective) -> None:
-        self._objective = objective
-        self._count, self._sizes = len(objective.medians), objective.blocks[0].warp_sizes
-        prior = objective.prior
-        widths = [prior.relevance_width] * self._sizes.weights
-        self._widths = np.array(widths + [prior.moves_width] * (self._sizes.total - self._sizes.weights))
-        self._varying = np.zeros(self._sizes.moves[0], dtype=bool)
-        for block in objective.blocks:
-            if block.actions is not None and len(self._varying):
-                self._varying |= np.ptp(block.actions.columns, axis=0) > 0.0
-
-    def __call__(self, both: FloatArray) -> tuple[float, FloatArray]:
-        """Return the value at θ and the numbers of a warp and its gradient; a large value where there is none."""
-        parameters, numbers = both[: self._count], both[self._count :]
-        try:
-            score = block_evidence(
-                parameters, self._objective.blocks, mean_precision=1.0, warp=self._sizes.warp(numbers)
-            )
-        except KernelBanditsError:
-            return IMPOSSIBLE, np.zeros(len(both))
-        penalty, slope = self._objective.penalty(parameters)
-        # −log of a Cauchy density of scale τ is log(1 + ρ²/τ²), with the slope 2ρ/(τ² + ρ²)
-        penalty += float(np.log1p((numbers / self._widths) ** 2).sum())
-        slope = np.append(slope, 2.0 * numbers / (self._widths**2 + numbers**2))
-        return penalty - score.value, slope - score.gradient
-
-    def minimum(self, starts: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, Warp, float]:
-        """Return the best θ and warp found from the best of some starts, and the value.
-
-        Starts of another size are ignored.
-        """
-        prior, total = self._objective.prior, self._sizes.total
-        reach = np.full(total, prior.reach)
-        # a move of an action column that never varies would only be another kernel of the contexts
-        reach[self._sizes.weights :].reshape(self._sizes.moves)[~self._varying] = 0.0
-        low, high = np.append(self._objective.low, -reach), np.append(self._objective.high, reach)
-        joined = [np.append(*start) for start in starts if len(start[1]) == total]
-        count = self._objective.count
-        found, value = descend(self, joined, low, high, prior.warp_iterations, count, prior.tolerance)
-        return found[: self._count], self._sizes.warp(found[self._count :]), value
+    @property
+    def signal(self) -> FloatArray:
+        """Directions in which all parts grow together, and at the expense of noise, shape (2, p)."""
+        signal = np.zeros((2, len(self.medians)))
+        signal[:, : evidence.LENGTH] = 1.0
+        signal[1, evidence.NOISE] = -1.0
+        return signal
 
 
 def box_shape(objective: MixedObjective, parameters: FloatArray) -> int:
@@ -308,15 +241,25 @@ def box_shape(objective: MixedObjective, parameters: FloatArray) -> int:
     price, full = 0.5 * math.log(objective.count), objective.evidence(parameters).value
     # what is absent are a part and its lengthscale, or two parts and the lengthscale of one
     for_plane, for_flat = 2.0 * price, 3.0 * price
-    plane, _ = objective.minimum([parameters], [blocks.ACTION_SMOOTH])
+    plane, _ = objective.minimum(parameters, [evidence.ACTION_SMOOTH])
     earned = full - objective.evidence(plane).value
     # flat rewards are a plane without slopes, and such a one explains no more
     if earned > for_flat:
         return CURVED
-    flat, _ = objective.minimum([parameters], [blocks.ACTION_LINEAR, blocks.ACTION_SMOOTH])
-    if full - objective.evidence(flat).value <= for_flat and not _stands_out(objective.surprises(flat)):
+    flat, _ = objective.minimum(parameters, [evidence.ACTION_LINEAR, evidence.ACTION_SMOOTH])
+    if full - objective.evidence(flat).value <= for_flat and not _stands_out(_surprises(objective, flat)):
         return FLAT
-    return PLANE if earned <= for_plane and not _stands_out(objective.surprises(plane)) else CURVED
+    return PLANE if earned <= for_plane and not _stands_out(_surprises(objective, plane)) else CURVED
+
+
+def _surprises(objective: MixedObjective, parameters: FloatArray) -> FloatArray:
+    """Return by how many standard deviations each reward exceeds what the others predict of it, shape (n,)."""
+    values, found = np.exp(parameters), []
+    for block, weights in zip(objective.blocks, objective.evidence(parameters).weights, strict=True):
+        inverse, _ = inverse_and_log_determinant(block.covariance(values), len(weights))
+        # without reward i, its prediction misses it by α_i/(Σ⁻¹)_ii with variance 1/(Σ⁻¹)_ii
+        found.append(weights / np.sqrt(inverse.diagonal()))
+    return np.concatenate(found)
 
 
 def _stands_out(surprises: FloatArray) -> bool:
@@ -324,6 +267,16 @@ def _stands_out(surprises: FloatArray) -> bool:
     # the largest of n standard normals is below √(2 log n) on average, and rarely one above that
     usual = float(np.median(np.abs(surprises - np.median(surprises)))) / NORMAL_MEDIAN
     return float(surprises.max() - np.median(surprises)) > usual * (math.sqrt(2.0 * math.log(len(surprises))) + 1.0)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """θ and a warp of some observations, and how good they are: the objective there, and the price of moves."""
+
+    objective: MixedObjective
+    warp: Warp
+    parameters: FloatArray
+    value: float
 
 
 class MixedSample:
@@ -366,18 +319,18 @@ class MixedSample:
         self._values = np.unique(rewards)
         self._rewards = (rewards - self._centre) / self._spread
         self._observations = Observations(
-            contexts, actions, self._rewards, self._contexts, self._actions, may_return=not self._in_box
+            self._contexts.standardised(contexts),
+            actions,
+            self._rewards,
+            self._contexts,
+            self._actions,
+            may_return=not self._in_box,
         )
-
-    @cached_property
-    def _blocks(self) -> list[Block]:
-        """All observations, arms apart."""
-        return self._observations.apart(len(self._rewards))
 
     @cached_property
     def _all_arms(self) -> Block:
         """Observations of all arms, as those of correlated arms."""
-        return self._observations.together(self._prior.correlated_sample_size)
+        return self._observations.together(defaults.CORRELATED_SAMPLE_SIZE)
 
     @property
     def _are_few(self) -> bool:
@@ -398,47 +351,204 @@ class MixedSample:
             return self._fit(before)
 
     def _fit(self, before: MixedModel | None) -> MixedModel:
+        objective = self._objective(self._observations.apart())
         if self._are_few:
-            objective = self._objective(self._blocks)
-            return self._model(objective, objective.medians)
-        objective, parameters = self._columns_alike(before)
-        shape = box_shape(objective, parameters) if self._in_box else CURVED
-        model, value = self._warped(objective, parameters, before)
-        if self._may_move:
-            moving = self._objective([replace(block, same_action=None, movable=True) for block in self._blocks])
-            # from the same parts, but for what actions have of their own
-            start = np.clip(parameters, moving.low, moving.high)
-            moved, moved_value = self._warped(moving, start, before)
-            if moved_value < value - defaults.MOVES_PRICES * self._price:
-                model = moved
-        return replace(model, shape=shape)
+            return self._model(_Place(objective, NO_WARP, objective.medians, 0.0))
+        # from where the last fit ended, but for moves
+        warp, start = self._alike, objective.medians
+        if before is not None and not before.is_provisional:
+            if before.warp.contexts.shape == warp.contexts.shape and before.warp.actions.shape == warp.actions.shape:
+                warp = replace(before.warp, moves=warp.moves)
+            known = min(len(before.parameters), len(start))
+            start = np.append(before.parameters[:known], start[known:])
+            if self._actions is not None and before.warp.moves.any():
+                start[evidence.ACTION_OWN] = objective.medians[evidence.ACTION_OWN]
+        shape = CURVED
+        if self._in_box:
+            shape = box_shape(objective, objective.minimum(min(objective.medians, start, key=objective))[0])
+        found = self._searched(objective, warp, start)
+        if self._may_correlate:
+            found = self._with_correlation(found)
+        found = self._with_relevance(found)
+        if self._actions is not None and 0 < self._split * int(self._actions.varies.sum()) <= defaults.MOST_MOVES:
+            found = self._with_moves(found, before)
+        return replace(self._model(found), shape=shape)
 
-    def _columns_alike(self, before: MixedModel | None) -> tuple[MixedObjective, FloatArray]:
-        """Return an objective, and a θ of columns that all count alike from which to minimise it."""
-        if not (self._arms and self._split and 2 <= self._observations.arm_count <= defaults.MOST_CORRELATED_ARMS):
-            objective = self._objective(self._blocks)
-            return objective, self._fitted(objective, before)[0]
-        most = self._prior.correlated_sample_size
-        parameters, is_clear = self._of_few_arms(before, min(defaults.ARM_SEARCH_SIZE, most))
-        if not is_clear and min(len(self._rewards), most) > defaults.ARM_SEARCH_SIZE:
-            parameters, _ = self._of_few_arms(before, most)
-        if len(parameters) > blocks.CONTRAST:
-            return self._objective([self._all_arms], self._observations.arm_count), parameters
-        return self._objective(self._blocks), parameters
+    @property
+    def _alike(self) -> Warp:
+        """The warp of columns that all count alike."""
+        actions = 0 if self._actions is None else weight_count(self._actions.labels)
+        return Warp(np.zeros(weight_count(self._contexts.labels)), np.zeros(actions), np.empty((0, 0)))
 
-    def _of_few_arms(self, before: MixedModel | None, size: int) -> tuple[FloatArray, bool]:
-        """Return the best θ for the first observations, arms apart or correlated, and whether more may be left out."""
-        apart, is_clear = self._fitted(self._objective(self._observations.apart(size)), before)
-        together = self._objective([self._observations.together(size)], self._observations.arm_count)
-        opposite = together.high[blocks.CONTRAST]
-        starts = [np.append(apart, contrast) for contrast in (opposite, 0.5 * opposite, -1.0)]
-        if before is not None and len(before.parameters) == len(starts[0]):
-            starts.append(before.parameters)
-        correlated, value = together.minimum(starts)
-        # arms that share nothing are κ = 1
-        if value < together(np.append(apart, 0.0))[0]:
-            return correlated, is_clear
-        return apart, False
+    def _searched(self, objective: MixedObjective, warp: Warp, start: FloatArray) -> _Place:
+        """Return the best place of a warp that a search from θ finds; in a box with relevance among the parameters."""
+        if self._in_box:
+            return self._searched_in_box(objective, warp, start)
+        parameters, value = objective.warped(warp).minimum(start)
+        return _Place(objective, warp, parameters, value + self._warp_price(warp))
+
+    def _searched_in_box(self, objective: MixedObjective, warp: Warp, start: FloatArray) -> _Place:
+        """Return the best θ and relevance that a search finds.
+
+        Experiments are few, and few settings may matter far more than the others: each has to earn its weight.
+        """
+        count, split = len(start), len(warp.contexts)
+        moving = np.flatnonzero(warp.moves)
+        # moves by powers of e times as large
+        numbers = np.concatenate([warp.contexts, warp.actions, np.zeros(len(moving))])
+        known: dict[bytes, MixedObjective] = {}
+
+        def warped(numbers: FloatArray) -> Warp:
+            moves = warp.moves.copy()
+            moves.flat[moving] *= np.exp(numbers[split + len(warp.actions) :])
+            return Warp(numbers[:split], numbers[split : split + len(warp.actions)], moves)
+
+        def value(both: FloatArray) -> float:
+            of = warped(both[count:])
+            key = of.flat.tobytes()
+            if key not in known:
+                known.clear()
+                known[key] = objective.warped(of)
+            return known[key](both[:count]) + self._warp_price(of)
+
+        reach = np.full(len(numbers), self._prior.reach)
+        directions = np.concatenate(
+            [np.pad(objective.signal, ((0, 0), (0, len(numbers)))), np.eye(count + len(numbers))]
+        )
+        low, high = np.append(objective.low, -reach), np.append(objective.high, reach)
+        start = np.clip(np.append(start, numbers), low, high)
+        best, found = search(value, start, directions, low, high, defaults.BOX_SEARCHED)
+        return _Place(objective, warped(best[count:]), best[:count], found)
+
+    def _warp_price(self, warp: Warp) -> float:
+        """Return what a warp has to earn, in nats: ½·log n for each move, and in a box for what is relevant.
+
+        There relevance has a Cauchy prior, which holds what is nearly 0 and asks 2·log(ρ/τ) nats for what leaves: the
+        price of a parameter, not of a distance.
+        """
+        price = self._price * np.count_nonzero(warp.moves)
+        if self._in_box:
+            relevance = np.concatenate([warp.contexts, warp.actions]) / defaults.RELEVANCE_WIDTH
+            price += float(np.log1p(relevance**2).sum())
+        return price
+
+    def _at(self, place: _Place, warp: Warp, parameters: FloatArray | None = None) -> _Place:
+        """Return the place of another warp and, if given, another θ."""
+        parameters = place.parameters if parameters is None else parameters
+        value = place.objective.warped(warp)(parameters) + self._warp_price(warp)
+        return _Place(place.objective, warp, parameters, value)
+
+    def _with_correlation(self, found: _Place) -> _Place:
+        """Return the place of correlated arms where the evidence says that they are correlated."""
+        together = self._objective([self._all_arms], self._observations.arm_count)
+        opposite = float(together.high[evidence.CONTRAST])
+        # κ = 1, of arms that share nothing, is what the others are compared with
+        contrasts = (0.0, opposite, 0.5 * opposite, defaults.ALIKE_CONTRAST)
+        warped = together.warped(found.warp)
+        values = [warped(np.append(found.parameters, contrast)) for contrast in contrasts]
+        best = int(np.argmin(values))
+        if not best:
+            return found
+        return self._searched(together, found.warp, np.append(found.parameters, contrasts[best]))
+
+    def _with_relevance(self, found: _Place) -> _Place:
+        """Return the place of variables that count as much as the function rises and falls in them, if it is better."""
+        if self._in_box:
+            return found
+        before = found
+        for _ in range(defaults.RELEVANCE_ROUNDS):
+            contexts, actions = self._slopes(found)
+            relevance = [self._relevance(contexts, self._contexts, self._observations.contexts), found.warp.actions]
+            if self._actions is not None and actions is not None:
+                columns = self._actions.standardised(self._observations.actions)
+                relevance[1] = self._relevance(actions, self._actions, columns)
+            warps = [
+                replace(found.warp, contexts=power * relevance[0], actions=power * relevance[1])
+                for power in defaults.RELEVANCE_POWERS
+            ]
+            best = min((self._at(found, warp) for warp in warps), key=lambda place: place.value)
+            if not best.value < found.value - defaults.WORTHWHILE_NATS:
+                break
+            found = best
+        return found if found is before else self._searched(found.objective, found.warp, found.parameters)
+
+    def _with_moves(self, still: _Place, before: MixedModel | None) -> _Place:
+        """Return the place of actions that contexts move, if it is better by the price of its moves."""
+        assert self._actions is not None
+        moves, start = np.zeros((len(self._actions.labels), self._split)), still.parameters.copy()
+        warp = replace(still.warp, moves=moves)
+        if before is not None and before.warp.moves.shape == moves.shape and before.warp.moves.any():
+            warp, start = before.warp, before.parameters.copy()
+        # moves take the place of what an action has of its own
+        objective = self._objective([replace(block, same_action=None) for block in self._observations.apart()])
+        start[evidence.ACTION_OWN] = objective.medians[evidence.ACTION_OWN]
+        found = self._searched(objective, warp, start)
+        for _ in range(defaults.MOVE_ROUNDS):
+            longer = found.parameters.copy()
+            longer[evidence.LENGTH] += 1.0
+            places = [
+                self._at(found, replace(found.warp, moves=candidate), parameters)
+                for candidate in self._moves(found)
+                for parameters in (found.parameters, longer)
+            ]
+            best = min((found, *places), key=lambda place: place.value)
+            if best is found:
+                break
+            found = self._with_relevance(self._searched(objective, best.warp, best.parameters))
+        return found if found.warp.moves.any() and found.value < still.value else still
+
+    def _slopes(self, place: _Place) -> tuple[FloatArray, FloatArray | None]:
+        """Return the slopes of the learned function in standardised contexts and actions, at each observation."""
+        objective, warp, values = place.objective.warped(place.warp), place.warp, np.exp(place.parameters)
+        factors = column_factors(warp.contexts, self._contexts.labels)
+        by_context, by_action = [], []
+        for block, weights in zip(objective.blocks, objective.evidence(place.parameters).weights, strict=True):
+            contexts, actions = block.slopes(values, weights)
+            contexts = contexts * factors + block.decorrelated_slopes(values, weights)
+            if actions is not None and self._actions is not None:
+                by_action.append(actions * column_factors(warp.actions, self._actions.labels))
+                if warp.moves.size:
+                    # f(x, a − Mx)
+                    contexts -= by_action[-1] @ warp.moves
+            by_context.append(contexts)
+        return np.concatenate(by_context), np.concatenate(by_action) if by_action else None
+
+    def _relevance(self, slopes: FloatArray, units: ColumnUnits, columns: FloatArray) -> FloatArray:
+        """Return ρ by the mean square of the slopes in each variable, shrunk towards 0 while observations are few.
+
+        The diagonal of the average gradient outer product (Radhakrishnan et al. 2024).
+        """
+        if not weight_count(units.labels):
+            return ALIKE
+        squares = np.bincount(units.labels, (slopes**2).sum(axis=0) * columns.var(axis=0))
+        varying = np.unique(units.labels[units.varies])
+        mean = float(squares[varying].mean()) if len(varying) else 0.0
+        if not (math.isfinite(mean) and mean > 0.0):
+            return np.zeros(len(squares))
+        share = len(slopes) / (len(slopes) + len(varying))
+        return 0.5 * np.log(1.0 - share + share * squares / mean)
+
+    def _moves(self, place: _Place) -> list[FloatArray]:
+        """Return what contexts may move: the slopes in the contexts as multiples of those in the actions.
+
+        Of f(x, a) = g(a − Mx) they are −Mᵀ times as large. Those of the largest effect, few or all, and more than that:
+        where a narrow ridge is not yet seen as one, its slopes are too small.
+        """
+        assert self._actions is not None
+        contexts, actions = self._slopes(place)
+        assert actions is not None
+        gram = times(actions.T, actions)
+        steep = np.sqrt(gram.diagonal())[:, None]
+        gram.flat[:: len(gram) + 1] += 1e-3 * float(np.trace(gram)) / len(gram) + np.finfo(float).tiny
+        moves = -np.asarray(np.linalg.solve(gram, times(actions.T, contexts)), dtype=np.float64)
+        moves *= np.multiply.outer(self._actions.varies, self._contexts.varies)
+        if not np.isfinite(moves).all():
+            return []
+        effects = np.abs(moves) * steep
+        sizes = np.sort(effects, axis=None)[::-1]
+        counts = [2**power for power in range(math.ceil(math.log2(moves.size)) + 1)]
+        largest = [np.where(effects >= sizes[min(count, moves.size) - 1], moves, 0.0) for count in counts]
+        return [0.0 * moves, *(factor * some for some in largest for factor in defaults.MOVE_FACTORS)]
 
     def _objective(self, observations: list[Block], arms: int = 0) -> MixedObjective:
         prior = self._prior
@@ -448,45 +558,6 @@ class MixedSample:
         return MixedObjective(observations, prior, self._is_two_valued, arms)
 
     @property
-    def _may_move(self) -> bool:
-        """Whether contexts may move what described actions do."""
-        return self._actions is not None and 0 < self._split * int(self._actions.varies.sum()) <= defaults.MOST_MOVES
-
-    def _fitted(self, objective: MixedObjective, before: MixedModel | None) -> tuple[FloatArray, bool]:
-        """Return the best θ of columns that are not warped, with as much noise as the evidence allows.
-
-        And whether it is clear how much that is: more observations may tell another minimum with less noise from it.
-        """
-        starts = [objective.medians]
-        if before is not None:
-            starts.append(before.parameters[: len(objective.medians)])
-        parameters, value = objective.minimum(starts)
-        # A very short lengthscale fits noise as well as a noise term does: it has to earn the price of a parameter.
-        mostly_noise = objective.medians.copy()
-        signal = objective.prior.signal
-        mostly_noise[: blocks.LENGTH] += math.log((1.0 - signal) / signal)
-        mostly_noise[blocks.NOISE] = math.log(signal)
-        noisy, noisy_value = objective.minimum([mostly_noise])
-        is_noisier = noisy[blocks.NOISE] > parameters[blocks.NOISE] and noisy_value <= value + self._price
-        if not is_noisier:
-            return parameters, True
-        return noisy, noisy[blocks.NOISE] <= parameters[blocks.NOISE] + defaults.SAME_LOG_NOISE
-
-    def _warped(
-        self, objective: MixedObjective, parameters: FloatArray, before: MixedModel | None
-    ) -> tuple[MixedModel, float]:
-        """Return the model of warped columns, found from one of columns that all count alike, and the objective."""
-        total = objective.blocks[0].warp_sizes.total
-        if not total:
-            parameters, value = objective.minimum([parameters])
-            return self._model(objective, parameters), value
-        starts = [(parameters, np.zeros(total))]
-        if before is not None and before.parameters.shape == parameters.shape:
-            starts.append((before.parameters, before.warp.flat))
-        parameters, warp, value = WarpObjective(objective).minimum(starts)
-        return self._model(objective.warped(warp), parameters, warp), value
-
-    @property
     def _price(self) -> float:
         """What a parameter has to earn, in nats."""
         return 0.5 * math.log(len(self._rewards))
@@ -494,55 +565,61 @@ class MixedSample:
     def evidence_gained(self, found: MixedModel, before: MixedModel) -> float:
         """Return the log evidence of a model of this sample less that of the one before, on the same observations."""
         with in_one_thread():
-            if not (found.correlation or before.correlation):
-                warped = [block.warped(before.warp) for block in self._blocks]
-                return found.evidence - block_evidence(before.parameters, warped, mean_precision=1.0).value
-            return self._evidence_of_all_arms(found) - self._evidence_of_all_arms(before)
+            return self._evidence_of(found) - self._evidence_of(before)
 
-    def _evidence_of_all_arms(self, model: MixedModel) -> float:
-        """Return the log evidence of a model of correlated arms, or of others, on the observations of all arms."""
+    def _evidence_of(self, model: MixedModel) -> float:
+        """Return the log evidence of a model, on the observations of all arms where they may be correlated."""
         parameters = model.parameters
-        contrast = parameters[blocks.CONTRAST] if len(parameters) > blocks.CONTRAST else 0.0
-        # two arms can be more opposite than three: the model before may not have known them all
-        contrast = min(contrast, greatest_contrast(self._observations.arm_count))
-        theta = np.append(parameters[: blocks.CONTRAST], contrast)
-        return block_evidence(theta, [self._all_arms.warped(model.warp)], mean_precision=1.0).value
+        observed = self._observations.apart()
+        if self._may_correlate:
+            observed = [self._all_arms]
+            contrast = parameters[evidence.CONTRAST] if len(parameters) > evidence.CONTRAST else 0.0
+            # two arms can be more opposite than three: the model before may not have known them all
+            contrast = min(contrast, greatest_contrast(self._observations.arm_count))
+            parameters = np.append(parameters[: evidence.CONTRAST], contrast)
+        return log_evidence(parameters, [block.warped(model.warp) for block in observed], 1.0).value
 
-    def _model(self, objective: MixedObjective, parameters: FloatArray, warp: Warp = NO_WARP) -> MixedModel:
-        evidence = objective.evidence(parameters)
+    @property
+    def _may_correlate(self) -> bool:
+        """Whether it is learned how arms correlate."""
+        return bool(self._arms and self._split and 2 <= self._observations.arm_count <= defaults.MOST_CORRELATED_ARMS)
+
+    def _model(self, place: _Place) -> MixedModel:
+        objective, warp, parameters = place.objective.warped(place.warp), place.warp, place.parameters
+        found = objective.evidence(parameters)
         square = self._spread**2
         values = np.exp(parameters)
-        bias, linear, decorrelated, smooth = (values[: blocks.LENGTH] * square).tolist()
+        bias, linear, decorrelated, smooth = (values[: evidence.LENGTH] * square).tolist()
         contexts = self._contexts.kernel(
-            bias, linear, smooth, float(values[blocks.LENGTH]), decorrelated=decorrelated, relevance=warp.contexts
+            bias, linear, smooth, float(values[evidence.LENGTH]), decorrelated=decorrelated, relevance=warp.contexts
         )
         # as for the shares: without columns nothing is linear in them
         variance = contexts.variance if self._split else bias + smooth
         kernel: Kernel
         if self._actions is None:
             kernel = PerArm(contexts, self._split)
-            if len(values) > blocks.CONTRAST:
-                kernel = TensorProduct(contexts, self._arm_kernel(1.0 - float(values[blocks.CONTRAST])), self._split)
+            if len(values) > evidence.CONTRAST:
+                kernel = TensorProduct(contexts, self._arm_kernel(1.0 - float(values[evidence.CONTRAST])), self._split)
         else:
-            straight, curved, own, length = values[blocks.ACTION_LINEAR :].tolist()
-            own = own if own > PRESENT else 0.0
+            straight, curved, own, length = values[evidence.ACTION_LINEAR :].tolist()
+            own = own if objective.blocks[0].same_action is not None else 0.0
             unit = 1.0 if self._split else variance
             actions = self._actions.kernel(
                 unit, unit * straight, unit * curved, length, own=unit * own, relevance=warp.actions
             )
             variance *= 1.0 + straight * self._actions.mean_square(warp.actions) + curved + own
             kernel = TensorProduct(contexts, actions, self._split, self._shear(warp)) if self._split else actions
-        mean = self._centre + self._spread * evidence.mean
+        mean = self._centre + self._spread * found.mean
         return MixedModel(
             kernel,
-            float(values[blocks.NOISE] * square),
+            float(values[evidence.NOISE] * square),
             mean,
             parameters,
             self._bonus(mean, math.sqrt(variance)),
             self._contexts,
             self._actions,
             self._are_few,
-            evidence.value,
+            found.value,
             warp,
         )
 

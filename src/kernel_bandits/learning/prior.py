@@ -16,9 +16,9 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.kernels import Constant, Kernel, TensorProduct
-from kernel_bandits.learning import blocks, defaults
-from kernel_bandits.learning.blocks import Block
+from kernel_bandits.learning import evidence
 from kernel_bandits.learning.columns import Columns, ColumnUnits
+from kernel_bandits.learning.evidence import Block
 
 
 @dataclass(frozen=True)
@@ -99,16 +99,9 @@ class MixedPrior:
         noise_width: of the logarithm of the noise, where rewards have two values.
         free_noise_width: the same for other rewards.
         total_width: of the logarithm of signal and noise together over the variance of the rewards, which they make up.
-        relevance_width: of the logarithm by which one variable may count more or less than the others.
-        moves_width: of how far a context column moves what an action does, in standard deviations of either.
         reach: no parameter leaves its median by more than this factor, as a logarithm.
         observations: per function, before anything but the level and the spread of the rewards is learned. Fewer say
             more of the policy that chose them than of the reward.
-        sample_size: at most this many observations of one function are looked at, and twice that of several.
-        correlated_sample_size: the same of correlated arms.
-        iterations: of the optimiser.
-        warp_iterations: the same where the warp of columns is learned as well.
-        tolerance: a step of the optimiser that gains fewer nats is its last.
     """
 
     signal: float = 0.9
@@ -129,15 +122,8 @@ class MixedPrior:
     noise_width: float = 0.7
     free_noise_width: float = 1.0
     total_width: float = 1.0
-    relevance_width: float = 0.3
-    moves_width: float = 0.1
     reach: float = 5.0
     observations: int = 16
-    sample_size: int = 400
-    correlated_sample_size: int = 600
-    iterations: int = 15
-    warp_iterations: int = 20
-    tolerance: float = defaults.MIXED_STEP_NATS
 
     def medians(self, block: Block) -> FloatArray:
         """Return the median of θ for observations such as those of a block."""
@@ -147,7 +133,12 @@ class MixedPrior:
             shares = shares / (1.0 + self.action_linear + self.action_smooth + own)
         medians = [*shares, self.lengthscale, 1.0 - self.signal]
         if block.actions is not None:
-            medians += [self.action_linear, self.action_smooth, own or math.exp(blocks.ABSENT), self.action_lengthscale]
+            medians += [
+                self.action_linear,
+                self.action_smooth,
+                own or math.exp(evidence.ABSENT),
+                self.action_lengthscale,
+            ]
         elif block.other_arm is not None:
             # arms that share nothing
             medians.append(1.0)
@@ -158,7 +149,7 @@ class MixedPrior:
         # A very short lengthscale fits noise as well as a noise term does. Two-valued rewards are mostly noise.
         length = self.lengthscale_width if two_valued else self.free_lengthscale_width
         noise = self.noise_width if two_valued else self.free_noise_width
-        widths = [self.width] * blocks.LENGTH + [length, noise]
+        widths = [self.width] * evidence.LENGTH + [length, noise]
         if block.actions is not None:
             widths += [self.width, self.width, self.width, length]
         elif block.other_arm is not None:
@@ -168,9 +159,7 @@ class MixedPrior:
 
 ARM_PRIOR = MixedPrior()
 DESCRIBED_PRIOR = MixedPrior(bias=0.4, linear=0.15, decorrelated=0.15, smooth=0.3)
-# Of the settings of a box: sensors move what settings do, and settings do it smoothly rather than along a line. Their
-# kernel is learned often, each time from where it was. On 40 samples of the process plants, longer descents that end
-# sooner lost 0.1 nats on average where the limits of ``ARM_PRIOR`` lost 0.3, with 71 evaluations a fit instead of 98.
+# Of the settings of a box: sensors move what settings do, and settings do it smoothly rather than along a line.
 BOX_PRIOR = MixedPrior(
     bias=0.6,
     linear=0.1,
@@ -179,9 +168,6 @@ BOX_PRIOR = MixedPrior(
     action_linear=0.5,
     action_smooth=2.0,
     action_lengthscale=0.7,
-    iterations=20,
-    warp_iterations=30,
-    tolerance=0.05,
 )
 
 

@@ -289,7 +289,8 @@ class Symmetric:
     __slots__ = ("_corner", "_matrix", "_signs", "_terms", "size")
 
     def __init__(self, matrix: FloatArray, corner: float) -> None:
-        self._matrix, self._corner, self.size = matrix, corner, len(matrix)
+        self._matrix, self._corner = matrix, corner
+        self.size: int = len(matrix)
         # the vectors v, zeros behind, and their signs
         self._terms = self._signs = Rows()
 

@@ -48,3 +48,14 @@ def inverse_and_log_determinant(packed: FloatArray, size: int) -> tuple[FloatArr
         log_determinant = 2.0 * float(np.log(factor[diagonal(size)]).sum())
         inverse, _ = lapack.dpftri(size, factor, uplo="L", overwrite_a=1)
     return unpack(inverse, size), log_determinant
+
+
+def log_determinant_and_solution(packed: FloatArray, sides: FloatArray) -> tuple[float, FloatArray]:
+    """Return log det S and S⁻¹b for the rows b (k, n) of a positive-definite packed matrix, which is overwritten."""
+    size = sides.shape[1]
+    with factorisation_threads(size):
+        factor, info = lapack.dpftrf(size, packed, uplo="L", overwrite_a=1)
+        if info:
+            raise KernelBanditsError("A matrix that must be positive definite is not; check the kernel.")
+        solution, _ = lapack.dpftrs(size, factor, sides.T, uplo="L")
+    return 2.0 * float(np.log(factor[diagonal(size)]).sum()), solution.T

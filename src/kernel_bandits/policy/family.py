@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -292,7 +292,7 @@ class FamilyUpperConfidenceBound(Policy):
         generator: breaks ties.
     """
 
-    saved = (*Policy.saved, "is_balanced")
+    saved: ClassVar[tuple[str, ...]] = (*Policy.saved, "is_balanced")
 
     def __init__(
         self,

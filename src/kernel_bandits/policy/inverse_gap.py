@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -119,7 +119,7 @@ class InverseGapWeighting(Policy):
             box.
     """
 
-    saved = (*Policy.saved, "sharpness", "exploration", "effective_actions")
+    saved: ClassVar[tuple[str, ...]] = (*Policy.saved, "sharpness", "exploration", "effective_actions")
 
     def __init__(
         self,

@@ -133,8 +133,6 @@ class Decision:
             return NotImplemented
         return all(np.array_equal(getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
 
-    __hash__ = None  # type: ignore[assignment]
-
     def to_dict(self) -> dict[str, int | float | list[float] | None]:
         """Return every attribute as plain numbers and lists, for a log: ``json.dumps(decision.to_dict())``."""
         lists = {"action": self.action.tolist(), "context": self.context.tolist()}
@@ -297,12 +295,16 @@ class State:
 
     def __init__(self, model: Model) -> None:
         self.model: Any = model
-        self.told, self.waits = Pending[Told](), Waits()
-        self.rewards_learned = self.issued = 0
+        self.told: Pending[Told] = Pending()
+        self.waits: Waits = Waits()
+        self.rewards_learned: int = 0
+        self.issued: int = 0
         self.dimensions: tuple[int | None, int | None] = (None, None)
-        self.pending, self.fates = Pending[FloatArray](), Pending[float | str]()
+        self.pending: Pending[FloatArray] = Pending()
+        self.fates: Pending[float | str] = Pending()
         self.guards: Guards | None = None
-        self.residuals, self.predicted = Residuals(), tuple[Predicted, ...]()
+        self.residuals: Residuals = Residuals()
+        self.predicted: tuple[Predicted, ...] = ()
 
     @property
     def barrier(self) -> int:

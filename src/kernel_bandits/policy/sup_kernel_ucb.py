@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 
@@ -177,7 +177,7 @@ class SupKernelUCB(Policy):
         generator: breaks ties.
     """
 
-    saved = (*Policy.saved, "confidence", "horizon")
+    saved: ClassVar[tuple[str, ...]] = (*Policy.saved, "confidence", "horizon")
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Thompson sampling: play the best action of a draw from the posterior."""
 
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ class ThompsonSampling(Policy):
             draws are then made at the cells of a grid, and decisions have a density.
     """
 
-    saved = (*Policy.saved, "scale", "number_of_draws", "_draws", "exploration")
+    saved: ClassVar[tuple[str, ...]] = (*Policy.saved, "scale", "number_of_draws", "_draws", "exploration")
 
     def __init__(
         self,

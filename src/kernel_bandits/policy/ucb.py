@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import repeat
-from typing import Literal, Self, final
+from typing import ClassVar, Literal, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,7 +43,7 @@ class UpperConfidenceBound(Policy):
         design: the first actions in a box; None where the kernel is known.
     """
 
-    saved = (*Policy.saved, "confidence", "exploration", "design")
+    saved: ClassVar[tuple[str, ...]] = (*Policy.saved, "confidence", "exploration", "design")
 
     def __init__(
         self,

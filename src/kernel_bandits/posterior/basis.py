@@ -80,7 +80,7 @@ class InverseFactor:
     def __init__(self, upper: FloatArray | None = None, lower: FloatArray | None = None) -> None:
         # Jᵀ; L is packed, row by row
         self._older = np.empty((0, 0)) if upper is None else upper
-        self.size = len(self._older)
+        self.size: int = len(self._older)
         packed = [] if lower is None else [lower[row, : row + 1] for row in range(self.size)]
         self._lower = Rows.of(np.concatenate([np.empty(0), *packed]), max(1, self.size * (self.size + 1) // 2))
         self._newer = Rows(linalg.FEWEST_WAITING)
@@ -164,6 +164,10 @@ class AnchorBasis:
     """
 
     __slots__ = ("_owns_gram", "anchors", "kernel", "regularization", "whitening")
+    anchors: FloatArray
+    kernel: KernelLike
+    regularization: float
+    whitening: InverseFactor
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Generic, TypeAlias, TypeVar
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from kernel_bandits.learning.defaults import (
     FEW_OBSERVATIONS,
     LEAVING_PROBABILITY,
     REFERENCE_POINTS,
+    SAMPLE_SIZE,
 )
 from kernel_bandits.learning.defaults import FEW_EXPERIMENTS_GROWTH as BOX_GROWTH
 from kernel_bandits.learning.defaults import FEW_OBSERVATIONS_GROWTH as GROWTH
@@ -188,7 +189,7 @@ class StationaryLearner(Learner[RewardModel]):
         learning: from what.
     """
 
-    saved = ("_build", "_start", "_learning", "_units", "_refits", "_known")
+    saved: ClassVar[tuple[str, ...]] = ("_build", "_start", "_learning", "_units", "_refits", "_known")
 
     def __init__(self, build: PosteriorFactory, start: RewardModel, learning: KernelLearning) -> None:
         self._build, self._start, self._learning = build, start, learning
@@ -281,7 +282,7 @@ class MixedLearner(Learner[MixedModel]):
         columns: what they are; the number of context columns is that of the first round.
     """
 
-    saved = ("_build", "_build_arm", "_columns", "_arms", "_far", "_offered", "_shown")
+    saved: ClassVar[tuple[str, ...]] = ("_build", "_build_arm", "_columns", "_arms", "_far", "_offered", "_shown")
 
     def __init__(self, build: PosteriorFactory, build_arm: PosteriorFactory, columns: Columns | None = None) -> None:
         self._build, self._build_arm = build, build_arm
@@ -405,7 +406,8 @@ class MixedLearner(Learner[MixedModel]):
             return None
         self._arms = self._arms and are_arms(points[:, self._columns.contexts :])
         self._within_rows(points[:, self._columns.contexts :])
-        size = PRIOR.sample_size * (2 if self._arms else 1)
+        named = points.shape[1] - self._columns.contexts if self._arms else 1
+        size = round(SAMPLE_SIZE * math.sqrt(named))
         drawn = drawn_rows(len(points), size, generator)
         if np.ptp(rewards[drawn]) == 0.0:
             return None

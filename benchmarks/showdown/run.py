@@ -41,7 +41,8 @@ PUBLISHED = {
 HEAD = """# The Showdown: published problems, published figures
 
 The problems of *Deep Bayesian Bandits Showdown* (Riquelme, Tucker & Snoek, ICLR 2018). A figure is cumulative regret in
-percent of that of uniform play: 100 is chance, less is better, and ± is 1.96 standard errors over runs. Ours is `kb.ek_ucb(seed=…)` with **nothing set**.
+percent of that of uniform play: 100 is chance, less is better, and ± is 1.96 standard errors over runs.
+Ours is `kb.ek_ucb(seed=…)` with **nothing set**.
 
 In the **wheel** contexts fill the unit disc. One arm pays 1.2 and the others 1, all ± 0.05, but beyond the radius δ
 one arm of each quadrant pays 50. That the rim is worth a look cannot be seen from rewards of 1 ± 0.05, and a standard

